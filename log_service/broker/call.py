@@ -105,6 +105,9 @@ class Deferred:
             logger.exception(FAILED, self._call.route.api.key.name, self._call.connection.peer_host)
             text = f"the broker failed: {type(error).__name__}"
             response = self._call.refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+        told_ms: int = getattr(response, "throttle_time_ms", 0)
+        if told_ms > 0:  # by the controller, whose quotas are not those of this broker
+            self._call.connection.mute(told_ms)
         self.complete(response)
 
 
@@ -239,7 +242,7 @@ class Call:
 
     def respond(self, response: Message) -> list[Chunk]:
         """Charge the request, and return the response as the frame that answers it."""
-        if self.account is not None or self.route.api.quota is QuotaKind.CONTROLLER_MUTATION:
+        if self.account is not None:
             self.charge(response)
         frame: list[Any] = encode_response(self.route.api.key, self.version, self.correlation_id, response)
         return frame
@@ -250,11 +253,10 @@ class Call:
         The controller may have asked for a pause already: the response says so, and the longer one holds.
         """
         pause_ms = 0 if self.account is None else self.account.charge(response)
-        told_ms: int = getattr(response, "throttle_time_ms", 0)
-        if pause_ms > told_ms and response is not None and hasattr(response, "throttle_time_ms"):
-            response.throttle_time_ms = pause_ms
-        if max(pause_ms, told_ms) > 0:
-            self.connection.mute(max(pause_ms, told_ms))
+        if pause_ms > 0:
+            self.connection.mute(pause_ms)
+            if response is not None and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = max(pause_ms, response.throttle_time_ms)
 
     def refusal(self, error: KafkaError) -> Message:
         """Return the response that answers this request with an error throughout."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from log_service.broker.call import Call, Deferred
+from log_service.broker.call import Call, Deferred, QuotaAccount
 from log_service.broker.cluster_view import hinted_brokers, leader_hint
 from log_service.broker.fetch_session import FetchContext, FetchTarget
 from log_service.broker.node import Node
@@ -77,6 +77,7 @@ class Reading:
         "has_error",
         "held_back",
         "is_leader_needed",
+        "max_bytes",
         "nearest",
         "present",
         "record_bytes",
@@ -92,6 +93,8 @@ class Reading:
         """Partitions that a throttle keeps from this follower for now: their appends do not end its wait."""
         self.results: list[tuple[FetchTarget, PartitionData, int]] = []
         self.present: list[tuple[Partition, FetchTarget]] = []
+        self.max_bytes = 0
+        """Of records in all partitions together."""
         self.record_bytes = 0
         self.has_error = False
         self._releases: list[Release] = []
@@ -167,7 +170,7 @@ class DelayedFetch:
         self._request = request
         self._isolation = Isolation.of(request.isolation_level)
         self._counts_bytes = request.min_bytes > 1
-        self._missing_bytes = min(request.min_bytes, _max_bytes(node, call, request))
+        self._missing_bytes = min(request.min_bytes, reading.max_bytes)
         self._awaited: dict[TopicPartition, _Awaited] = {}
         self.context = context
         self.deferred = deferred
@@ -244,7 +247,7 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse
     reading = read_all(node, call, request, context, replica)
     if replica is not None:
         replica.announce()
-    missing_bytes = min(request.min_bytes, _max_bytes(node, call, request)) - reading.record_bytes
+    missing_bytes = min(request.min_bytes, reading.max_bytes) - reading.record_bytes
     if missing_bytes <= 0 or reading.has_error or request.max_wait_ms <= 0 or not context.targets:
         return build_response(node, call, context, reading)
     operation = DelayedFetch(node, call, request, context, call.defer(), reading=reading)
@@ -252,15 +255,6 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse
         return build_response(node, call, context, reading)
     reading.release()
     return _delay(operation, now_ms + request.max_wait_ms)
-
-
-def _max_bytes(node: Node, call: Call, request: FetchRequest) -> int:
-    """Return how many bytes of records a response may hold: by the request, the broker, and the client's quota."""
-    max_bytes = min(request.max_bytes, node.config.fetch.max_bytes)
-    if call.account is not None:
-        own_bytes = call.account.max_fetch_bytes
-        max_bytes = max_bytes if own_bytes is None else min(max_bytes, own_bytes)
-    return max_bytes
 
 
 def _replica_of(node: Node, request: FetchRequest, *, is_noted: bool) -> "FetchingReplica | None":
@@ -292,7 +286,10 @@ def read_all(node: Node, call: Call, request: FetchRequest, context: FetchContex
     """Read every partition of a fetch, in the session's order, within the limits of the request and of the broker."""
     nearest = None if replica is not None else _nearest_of(node, call, request)
     reading = Reading(replica, nearest, is_leader_needed=replica is not None or call.version < FIRST_VERSION_WITH_RACK)
-    left_bytes = _max_bytes(node, call, request)
+    left_bytes = min(request.max_bytes, node.config.fetch.max_bytes)
+    if call.account is not None:
+        left_bytes = _quota_bytes(call.account, left_bytes)
+    reading.max_bytes = left_bytes
     isolation = Isolation.of(request.isolation_level)
     absent: list[tuple[FetchTarget, PartitionData]] = []
     for target in context.targets:
@@ -493,6 +490,13 @@ def _tell_leader(node: Node, call: Call, response: FetchResponse, found: Partiti
 
 
 # Quotas
+
+
+def _quota_bytes(account: QuotaAccount, max_bytes: int) -> int:
+    """Return how many bytes of records a response may hold, by the client's quota too."""
+    own_bytes = account.max_fetch_bytes
+    return max_bytes if own_bytes is None else min(max_bytes, own_bytes)
+
 
 HEAD_BYTES, TOPIC_BYTES, PARTITION_BYTES = 16, 18, 44
 """Of a response, of each topic in it and of each partition, beside the records."""
