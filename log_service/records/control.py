@@ -114,6 +114,28 @@ def build_end_transaction_marker(
     )
 
 
+class EndOfTransaction(NamedTuple):
+    """What a transaction coordinator says to the partitions of a transaction; ``transaction_version`` is the client's (KIP-1228)."""
+
+    producer_id: int
+    producer_epoch: int
+    is_abort: bool
+    coordinator_epoch: int
+    transaction_version: int = 0
+
+    def build(self, *, timestamp_ms: int, base_offset: int, leader_epoch: int) -> bytes:
+        """Return the marker that says so in a log."""
+        return build_end_transaction_marker(
+            ControlType.ABORT if self.is_abort else ControlType.COMMIT,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            coordinator_epoch=self.coordinator_epoch,
+            timestamp_ms=timestamp_ms,
+            base_offset=base_offset,
+            leader_epoch=leader_epoch,
+        )
+
+
 def parse_coordinator_epoch(value: bytes) -> int:
     """Return the coordinator epoch in the value of an ABORT or COMMIT record.
 

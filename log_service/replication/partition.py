@@ -20,14 +20,17 @@ from log_service.common.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Buffer, Topi
 from log_service.config.views import LogConfig
 from log_service.metadata.partition import PartitionRegistration
 from log_service.records.batch import HEADER_SIZE, TRANSACTIONAL_FLAG
+from log_service.records.control import EndOfTransaction
 from log_service.records.validator import ValidatedBatches, validate_for_append
 from log_service.replication.listeners import Listeners
 from log_service.replication.partition_state import UNKNOWN_OFFSET, Change, Isolation, PartitionState
 from log_service.storage.append_result import AppendResult
-from log_service.storage.log import Log
+from log_service.storage.log import CheckBatch, Log
 from log_service.storage.log_reader import LogSlice
 from log_service.storage.retention import RetentionOutcome
 from log_service.storage.segment import Segment
+from log_service.storage.transaction_checks import begin_verification, check_client_batch, check_own_batch
+from log_service.storage.verifications import Verification
 
 READ_UNCOMMITTED = Isolation.READ_UNCOMMITTED
 
@@ -67,7 +70,6 @@ class Partition:
     """
 
     __slots__ = (
-        "_can_transactions_end",
         "_first_end_offset",
         "append_count",
         "appended_bytes",
@@ -98,7 +100,7 @@ class Partition:
         self.failed_append_count = 0
         self.failed_read_count = 0
         self._first_end_offset = self.state.log_end_offset
-        self._can_transactions_end = False
+        self._note_transactions()
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic_partition} {'offline ' if self.is_offline else ''}{self.state!r}>"
@@ -174,19 +176,16 @@ class Partition:
         self.log = log
         self._note_transactions()
 
-    def expect_transactions(self, *, can_end: bool) -> None:
-        """Take over whether a transaction that is open in this log can ever end; this node begins and ends none.
-
-        Readers of committed records wait for one that can. One that cannot counts as aborted: else they would wait for ever.
-        """
-        if can_end != self._can_transactions_end:
-            self._can_transactions_end = can_end
-            self._note_transactions()
-
     def _note_transactions(self) -> None:
-        unstable = self.log.producer_state.unstable if self._can_transactions_end and self.log is not None else None
+        """Let readers of committed records wait for the log's open transactions, from the first one on that it ever has."""
+        unstable = None if self.log is None else self.log.producer_state.unstable
         if unstable is not self.state.unstable:
             self.state.hold_stable_by(unstable)
+
+    def _note_log_start(self) -> None:
+        """Take over that the log starts later: an open transaction may have begun before."""
+        if self.state.unstable is not None:
+            self.state.hold_stable_by(self.state.unstable)
 
     def served_log(self, current_leader_epoch: int = NO_LEADER_EPOCH, *, is_leader_needed: bool = True) -> Log:
         """Return the log if this node may serve the partition to a client that names ``current_leader_epoch`` (-1: names none).
@@ -232,20 +231,74 @@ class Partition:
             raise self._not_enough_replicas()
         validated = validate_for_append(records, log.config, now_ms)
         if validated.batches[0][1].attributes & TRANSACTIONAL_FLAG:
-            text = "transactions are not supported by this broker, and the request names no transactional id"
+            text = "the batch is part of a transaction, and the request names no transactional id"
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
         return self._append(log, validated, now_ms)
 
-    def append_own(self, validated: ValidatedBatches, now_ms: int) -> AppendResult:
-        """Append batches that this node built: a coordinator's records, which need ``min.insync.replicas`` as acks=all does.
+    def append_in_transaction(
+        self, records: bytearray | memoryview, shown: Verification, now_ms: int, *, needs_all: bool = False
+    ) -> AppendResult:
+        """Check and append a batch of a producer's transaction; ``shown`` is what ``begin_verification`` returned for it.
 
         Raises:
-            KafkaError: NOT_ENOUGH_REPLICAS; this node does not lead the partition; KAFKA_STORAGE_ERROR. Nothing was appended.
+            KafkaError: as ``append_as_leader``; INVALID_TXN_STATE, the transaction has ended meanwhile.
+        """
+        self.append_count += 1
+        log = self.served_log()
+        if needs_all and self.state.is_under_min_isr:
+            raise self._not_enough_replicas()
+        validated, producers = validate_for_append(records, log.config, now_ms), log.producer_state
+        return self._append_unstable(log, validated, now_ms, lambda header: check_client_batch(producers, header, shown))
+
+    def _append_unstable(self, log: Log, validated: ValidatedBatches, now_ms: int, check: CheckBatch) -> AppendResult:
+        """Append a batch with which a transaction may begin."""
+        state = self.state
+        result = log.append_as_leader(validated, leader_epoch=state.leader_epoch, now_ms=now_ms, check=check)
+        if not result.is_duplicate:
+            self._note_transactions()
+            self.appended_bytes += validated.size_bytes
+            state.note_append(result.last_offset + 1)
+        return result
+
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int, *, is_version_2: bool, now_ms: int) -> Verification:
+        """Return what the first batch of a producer's transaction has to show; ``ONGOING`` where the transaction is open already.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH, the producer has a later epoch; what ``served_log`` raises.
+        """
+        producers = self.served_log().producer_state
+        return begin_verification(producers, producer_id, epoch, sequence, is_version_2=is_version_2, now_ms=now_ms)
+
+    def append_marker(self, marker: EndOfTransaction, now_ms: int) -> AppendResult:
+        """Append the end of a producer's transaction, which needs ``min.insync.replicas`` as acks=all does.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; NOT_ENOUGH_REPLICAS; what ``served_log`` raises.
+        """
+        log, state = self.served_log(), self.state
+        if state.is_under_min_isr:
+            raise self._not_enough_replicas()
+        result = log.append_marker(marker, leader_epoch=state.leader_epoch, now_ms=now_ms)
+        self._note_transactions()
+        state.note_append(result.last_offset + 1)
+        return result
+
+    def append_own(self, validated: ValidatedBatches, now_ms: int, shown: Verification | None = None) -> AppendResult:
+        """Append batches that this node built: a coordinator's records, which need ``min.insync.replicas`` as acks=all does.
+
+        ``shown`` is what ``begin_verification`` returned, where they are part of a producer's transaction.
+
+        Raises:
+            KafkaError: NOT_ENOUGH_REPLICAS; this node does not lead the partition; KAFKA_STORAGE_ERROR; INVALID_TXN_STATE,
+                INVALID_PRODUCER_EPOCH. Nothing was appended.
         """
         log = self.served_log()
         if self.state.is_under_min_isr:
             raise self._not_enough_replicas()
-        return self._append(log, validated, now_ms)
+        if shown is None:
+            return self._append(log, validated, now_ms)
+        producers = log.producer_state
+        return self._append_unstable(log, validated, now_ms, lambda header: check_own_batch(producers, header, shown))
 
     def _append(self, log: Log, validated: ValidatedBatches, now_ms: int) -> AppendResult:
         state = self.state
@@ -320,6 +373,7 @@ class Partition:
                 text = f"the leader's log of {self.topic_partition} starts at {log_start_offset}, above the high watermark here"
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
             log.advance_log_start_offset(log_start_offset)
+            self._note_log_start()
         return is_moved
 
     def truncate_to(self, offset: int) -> bool:
@@ -551,6 +605,7 @@ class Partition:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         if target > log.log_start_offset:
             log.advance_log_start_offset(target)
+            self._note_log_start()
         return log.log_start_offset
 
     def apply_retention(self, now_ms: int) -> RetentionOutcome:
@@ -559,7 +614,9 @@ class Partition:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        return self._online_log().apply_retention(now_ms, self.high_watermark)
+        outcome = self._online_log().apply_retention(now_ms, self.high_watermark)
+        self._note_log_start()
+        return outcome
 
 
 def _first_base_offset(records: Buffer) -> int | None:

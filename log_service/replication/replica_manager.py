@@ -29,7 +29,6 @@ from log_service.common.types import NO_NODE, NO_TOPIC_ID, NodeId, TopicId, Topi
 from log_service.config.topic import log_config
 from log_service.config.views import LogConfig
 from log_service.metadata.delta import MetadataDelta
-from log_service.metadata.features import has_transactions
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage, ResourceType, TopicImage
 from log_service.metadata.observers import NO_OBSERVERS, observers_of
 from log_service.metadata.partition import UNPLACED_DIRECTORIES, PartitionRegistration
@@ -48,10 +47,12 @@ from log_service.storage.log_directory import is_full_disk
 from log_service.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
+    from log_service.records.control import EndOfTransaction
     from log_service.replication.fetchers import Fetchers
     from log_service.replication.isr_changes import IsrChanges
     from log_service.replication.links import ClusterLinks
     from log_service.replication.throttles import Throttles
+    from log_service.storage.verifications import Verification
 
 logger = logging.getLogger(__name__)
 
@@ -188,9 +189,24 @@ class ReplicaManager:
             self.syncs.request(partition)
         return result
 
-    def append_own(self, partition: Partition, validated: ValidatedBatches) -> AppendResult:
+    def append_in_transaction(
+        self, partition: Partition, records: bytearray | memoryview, shown: "Verification", *, acks: int, now_ms: int
+    ) -> AppendResult:
+        """Append a batch of a producer's transaction, as ``append`` does. Raises as ``Partition.append_in_transaction``."""
+        result = partition.append_in_transaction(records, shown, now_ms, needs_all=acks == ACKS_ALL)
+        if result.must_sync:
+            self.syncs.request(partition)
+        return result
+
+    def append_own(self, partition: Partition, validated: ValidatedBatches, shown: "Verification | None" = None) -> AppendResult:
         """Append batches that this node built and announce the partition; raises as ``Partition.append_own``."""
-        result = partition.append_own(validated, self._clock.wall_ms())
+        return self._announced(partition, partition.append_own(validated, self._clock.wall_ms(), shown))
+
+    def append_marker(self, partition: Partition, marker: "EndOfTransaction") -> AppendResult:
+        """Append the end of a producer's transaction and announce the partition; raises as ``Partition.append_marker``."""
+        return self._announced(partition, partition.append_marker(marker, self._clock.wall_ms()))
+
+    def _announced(self, partition: Partition, result: AppendResult) -> AppendResult:
         if result.must_sync:
             self.syncs.request(partition)
         self.announce((partition,))
@@ -261,8 +277,6 @@ class ReplicaManager:
             self._eligible_brokers.update(eligible)
             now_ms = self._clock.monotonic_ms()
             for partition in tuple(self.partitions.values()):
-                if partition.state.registration is not None:
-                    partition.expect_transactions(can_end=self._can_transactions_end(partition.state.registration))
                 if partition.state.followers:
                     self._announce_change(partition, partition.state.look_again(now_ms))
                     self.delayed_deletes.check(partition.topic_partition)
@@ -523,21 +537,9 @@ class ReplicaManager:
         change = partition.apply(registration, self._clock.monotonic_ms())
         if len(registration.replicas) > 1 or self._fetchers is not None:  # the last replica may have been fetched so far
             self._place(partition, before)
-        partition.expect_transactions(can_end=self._can_transactions_end(registration))
         if partition.is_leader and partition.is_sync_due:
             self.syncs.request(partition)
         self._announce_change(partition, change)
-
-    def _can_transactions_end(self, registration: PartitionRegistration) -> bool:
-        """Whether another replica is on a broker that ends transactions; this node does not."""
-        if len(registration.replicas) == 1:
-            return False
-        brokers = self._image.cluster.brokers
-        return any(
-            has_transactions(broker.features)
-            for broker_id in registration.replicas
-            if broker_id != self._node_id and (broker := brokers.get(NodeId(broker_id))) is not None
-        )
 
     def _place(self, partition: Partition, before: tuple[int, int] | None) -> None:
         """Begin or end to fetch a partition; a new leader epoch begins anew. ``before`` is the leader and the epoch that it followed."""

@@ -1,16 +1,15 @@
 """The transactions in a log that readers of committed records must not see (KIP-98).
 
 Decides what a reader is told, from the indexes of aborted transactions (``.txnindex``), one beside each segment that has the marker of one.
-A log takes an entry when a marker is appended; this version begins and ends no transactions itself, so that a marker comes from a leader
-that does. Where an index is damaged, the log is searched and its indexes are written anew. Knows nothing of readers, and of compaction only
-that a cleaned segment has another index than those it replaces.
+A log takes an entry when a marker is appended. Where an index is damaged, the log is searched and its indexes are written anew. Knows
+nothing of readers, and of compaction only that a cleaned segment has another index than those it replaces.
 
 Invariant: ``ended`` are in the order of their markers. They are what the indexes say.
 """
 
 import logging
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 from struct import Struct
@@ -50,12 +49,9 @@ class AbortedTransactions:
         """Those that have a marker, in the order of their markers."""
         return self._ended
 
-    def within(self, start_offset: int, end_offset: int, still_open: Mapping[int, int] | None = None) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of those that may have records in [start, end).
-
-        ``still_open`` are first offsets of open transactions by producer that count as aborted, because nothing can end them.
-        """
-        found = [] if still_open is None else [each for each in still_open.items() if each[1] < end_offset]
+    def within(self, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """Return (producer id, first offset) of those that may have records in [start, end)."""
+        found = []
         for index in range(bisect_left(self._ended, start_offset, key=attrgetter("last_offset")), len(self._ended)):
             each = self._ended[index]
             if each.first_offset < end_offset:

@@ -11,7 +11,7 @@ wait; everything else runs to its end on one thread without waiting, but that re
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -25,10 +25,11 @@ from log_service.records.batch import (
     is_crc_valid,
     iterate_headers,
     iterate_usable_headers,
+    parse_header,
     stamp,
     stamp_append_time,
 )
-from log_service.records.control import TransactionMarker, read_marker
+from log_service.records.control import EndOfTransaction, TransactionMarker, read_marker
 from log_service.records.validator import ValidatedBatches
 from log_service.storage import log_reader
 from log_service.storage.aborted_transactions import NO_TRANSACTIONS, AbortedTransaction, AbortedTransactions, pack_index
@@ -39,14 +40,18 @@ from log_service.storage.log_reader import LogSlice, TimestampOffset
 from log_service.storage.log_syncs import LogSyncs, closed
 from log_service.storage.partition_metadata import sync_topic_id, write_topic_id
 from log_service.storage.producer_snapshots import ProducerSnapshots
-from log_service.storage.producer_state import ProducerState
+from log_service.storage.producer_state import ProducerState, RememberedBatch
 from log_service.storage.removals import PendingRemovals
 from log_service.storage.retention import RetentionOutcome, count_deletable
 from log_service.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from log_service.storage.segments import Segments
+from log_service.storage.transaction_checks import check_marker
 
 logger = logging.getLogger(__name__)
 _new = tuple.__new__  # a named tuple's own is a function of Python's
+
+CheckBatch = Callable[[BatchHeader], RememberedBatch | None]
+"""Returns the batch that one of a producer repeats; raises KafkaError: it must not be appended."""
 
 
 class Log:
@@ -102,6 +107,8 @@ class Log:
             is_directory_dirty=clean_end_offset in {None, 0},
         )
         self.is_closed = False
+        if producer_state.unstable is not None:
+            producer_state.unstable.start_at(log_start_offset)
         self._clean_end_offset = clean_end_offset
         self._told_hole = -1
 
@@ -171,18 +178,13 @@ class Log:
     def aborted_in(self, start_offset: int, found: LogSlice) -> list[tuple[int, int]]:
         """Return (producer id, first offset) of the aborted transactions that may have records in what was read from ``start_offset``.
 
-        A transaction that is open counts as one: a read that ends below it finds none of it, and one that goes further was allowed to,
-        because nothing can end the transaction.
-
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        unstable = self.producer_state.unstable
-        still_open = None if unstable is None else unstable.open
-        if not self.aborted_transactions and not still_open:
+        if not self.aborted_transactions:
             return []
         try:
-            return self.aborted_transactions.within(start_offset, log_reader.end_offset(self.segments, found), still_open)
+            return self.aborted_transactions.within(start_offset, log_reader.end_offset(self.segments, found))
         except OSError as error:
             raise self.home.note_error(error) from error
 
@@ -253,18 +255,22 @@ class Log:
 
     # Appending
 
-    def append_as_leader(self, validated: ValidatedBatches, *, leader_epoch: int, now_ms: int) -> AppendResult:
+    def append_as_leader(
+        self, validated: ValidatedBatches, *, leader_epoch: int, now_ms: int, check: CheckBatch | None = None
+    ) -> AppendResult:
         """Stamp offsets and epoch into the batches, in place, and append them with one write.
 
+        ``check`` asks more of the batches of a producer than ``ProducerState.check`` does: those of transactions.
+
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, RECORD_LIST_TOO_LARGE; KAFKA_STORAGE_ERROR, nothing was
-                appended.
+            KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE, RECORD_LIST_TOO_LARGE;
+                KAFKA_STORAGE_ERROR; nothing was appended.
         """
         if self.home.append_refusal is not None or self.is_closed:
             raise self._refused()
         buffer, batches, size_bytes, _, max_timestamp, _ = validated
         for _, header in batches:
-            if header.producer_id >= 0 and (repeated := self.producer_state.check(header)) is not None:
+            if header.producer_id >= 0 and (repeated := (check or self.producer_state.check)(header)) is not None:
                 return AppendResult(
                     repeated.first_offset, repeated.last_offset, repeated.timestamp, self.log_start_offset, True, self._must_sync()
                 )
@@ -292,6 +298,32 @@ class Log:
         self.log_end_offset = next_offset
         must_sync = next_offset - self.syncs.recovery_point >= self.config.flush_messages
         return _new(AppendResult, (base_offset, next_offset - 1, append_time_ms, self.log_start_offset, False, must_sync))
+
+    def append_marker(self, marker: EndOfTransaction, *, leader_epoch: int, now_ms: int) -> AppendResult:
+        """Append the end of a producer's transaction, also where it ends none.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; KAFKA_STORAGE_ERROR; nothing was appended.
+        """
+        if self.home.append_refusal is not None or self.is_closed:
+            raise self._refused()
+        check_marker(
+            self.producer_state.get(marker.producer_id), marker.producer_epoch, marker.coordinator_epoch, marker.transaction_version
+        )
+        offset = self.log_end_offset
+        batch = bytearray(marker.build(base_offset=offset, leader_epoch=leader_epoch, timestamp_ms=now_ms))
+        append_time_ms = NO_TIMESTAMP
+        if self.config.message_timestamp_type == "LogAppendTime":
+            append_time_ms = now_ms
+            stamp_append_time(batch, 0, now_ms)
+        header = parse_header(batch)
+        segment, position = self._write(batch, len(batch), now_ms, offset, now_ms)
+        if leader_epoch != self.leader_epochs.latest:
+            self.leader_epochs.lead(leader_epoch, offset)
+        segment.note_batch(position, offset, offset, now_ms)
+        self._end_transaction(segment, header, TransactionMarker(marker.is_abort, marker.coordinator_epoch), now_ms)
+        self.log_end_offset = offset + 1
+        return AppendResult(offset, offset, append_time_ms, self.log_start_offset, False, self._must_sync())
 
     def append_as_follower(self, buffer: Buffer, *, leader_epoch: int | None = None) -> AppendResult:
         """Append batches that carry their offsets and epochs, as a leader stamped them.
@@ -438,6 +470,8 @@ class Log:
             return False
         self.log_start_offset = offset
         self.leader_epochs.truncate_from_start(offset)
+        if self.producer_state.unstable is not None:
+            self.producer_state.unstable.start_at(offset)
         return True
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> RetentionOutcome:

@@ -6,9 +6,11 @@ Decides whether a batch is new, a repetition, out of order or from a fenced prod
 * first and last sequence of one of the last five batches of this epoch: a repetition, answered with the offsets of that batch;
 * an epoch above the producer's has to begin at sequence 0, else OUT_OF_ORDER_SEQUENCE_NUMBER;
 * in the same epoch the sequence has to follow the last one (0 follows 2147483647), else OUT_OF_ORDER_SEQUENCE_NUMBER;
-* a producer that is not known (new, or its records went with retention, KIP-360) may begin anywhere.
+* a producer that is not known (new, or its records went with retention, KIP-360) may begin anywhere;
+* a batch outside of transactions is INVALID_TXN_STATE while the producer has a transaction open.
 
-Knows nothing of files (``producer_snapshots``), and of transactions only where each begins and ends. Invariants: what is held is bounded:
+What a transactional batch has to show besides, ``transaction_checks`` says. Knows nothing of files (``producer_snapshots``), and of
+transactions only where each begins and ends. Invariants: what is held is bounded:
 five batches per producer, and a producer is forgotten ``producer.id.expiration.ms`` after it last wrote.
 """
 
@@ -21,6 +23,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_SEQUENCE
 from log_service.records.batch import CONTROL_FLAG, SEQUENCE_COUNT, TRANSACTIONAL_FLAG, BatchHeader
 from log_service.storage.unstable_transactions import EndedTransaction, UnstableTransactions
+from log_service.storage.verifications import Verifications
 
 REMEMBERED_BATCH_COUNT = 5
 NO_OFFSET = -1
@@ -65,14 +68,18 @@ class ProducerEntry:
 
 
 class ProducerState:
-    """The producers of one log. ``unstable`` are their transactions that readers of committed records wait for, None before the first."""
+    """The producers of one log. ``unstable`` are their transactions that readers of committed records wait for, None before the first.
 
-    __slots__ = ("_entries", "expiration_ms", "unstable")
+    ``verifications`` are the producers that a transaction coordinator is being asked about; they are not part of any snapshot.
+    """
+
+    __slots__ = ("_entries", "expiration_ms", "unstable", "verifications")
 
     def __init__(self, expiration_ms: int) -> None:
         self.expiration_ms = expiration_ms
         self._entries: dict[int, ProducerEntry] = {}
         self.unstable: UnstableTransactions | None = None
+        self.verifications = Verifications()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -95,7 +102,7 @@ class ProducerState:
         """Return the batch that ``header``, of a client's idempotent batch, repeats; None where it is new and in order.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
+            KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -104,8 +111,10 @@ class ProducerState:
         if epoch == entry.epoch:
             last_sequence = entry.batches[-1].last_sequence if entry.batches else NO_SEQUENCE
             if first_sequence == (last_sequence + 1) % SEQUENCE_COUNT:
+                if entry.current_txn_first_offset != NO_OFFSET:
+                    _check_in_transaction(header)
                 return None
-            repeated = _find_repeated(entry.batches, first_sequence, header.last_sequence)
+            repeated = find_repeated(entry.batches, first_sequence, header.last_sequence)
             if repeated is not None:
                 return repeated
             text = f"producer {header.producer_id} sends sequence {first_sequence} after {last_sequence} (epoch {epoch})"
@@ -116,6 +125,8 @@ class ProducerState:
         if first_sequence != 0:
             text = f"producer {header.producer_id} begins epoch {epoch} with sequence {first_sequence} in place of 0"
             raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+        if entry.current_txn_first_offset != NO_OFFSET:
+            _check_in_transaction(header)
         return None
 
     def update(self, header: BatchHeader, base_offset: int, now_ms: int | None = None) -> None:
@@ -133,9 +144,11 @@ class ProducerState:
             entry.batches.clear()
         entry.last_ms = last_ms
         is_control, first_sequence = header.attributes & CONTROL_FLAG, header.base_sequence
-        if header.attributes & TRANSACTIONAL_FLAG and not is_control and entry.current_txn_first_offset == NO_OFFSET:
-            entry.current_txn_first_offset = base_offset
-            self._begin(producer_id, base_offset)
+        if header.attributes & TRANSACTIONAL_FLAG:
+            self.verifications.end(header)
+            if not is_control and entry.current_txn_first_offset == NO_OFFSET:
+                entry.current_txn_first_offset = base_offset
+                self._begin(producer_id, base_offset)
         if first_sequence >= 0 and not is_control:
             delta = header.last_offset_delta
             last_sequence = (first_sequence + delta) % SEQUENCE_COUNT
@@ -178,6 +191,7 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self._entries[producer_id]
+        self.verifications.expire(before_ms)
         return len(expired)
 
     def reset(self, entries: Iterable[ProducerEntry] = ()) -> None:
@@ -190,7 +204,19 @@ class ProducerState:
             self._begin(entry.producer_id, entry.current_txn_first_offset)
 
 
-def _find_repeated(batches: Iterable[RememberedBatch], first_sequence: int, last_sequence: int) -> RememberedBatch | None:
+def _check_in_transaction(header: BatchHeader) -> None:
+    """Refuse a batch outside of transactions, of a producer that has one open.
+
+    Raises:
+        KafkaError: INVALID_TXN_STATE.
+    """
+    if not header.attributes & TRANSACTIONAL_FLAG:
+        text = f"producer {header.producer_id} has a transaction open, and the batch is not part of one"
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, text)
+
+
+def find_repeated(batches: Iterable[RememberedBatch], first_sequence: int, last_sequence: int) -> RememberedBatch | None:
+    """Return the remembered batch that has these sequences, first and last."""
     for batch in batches:
         if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
             return batch

@@ -1,8 +1,8 @@
 """The transactions of one log that hold its last stable offset back (KIP-98): those that are open, and those whose marker is not safe yet.
 
 Decides how far readers of committed records may read, given the high watermark. Knows nothing of files, and of batches only what it is
-told: where a producer's transaction begins, and where its marker is. Whether an open transaction holds readers back at all is the
-partition's to say.
+told: where a producer's transaction begins, and where its marker is. A transaction that began below the start of the log holds readers back
+at the start.
 
 Invariant: the first offsets rise from one open transaction to the next, in the order in which they are told.
 """
@@ -25,9 +25,10 @@ class EndedTransaction(NamedTuple):
 class UnstableTransactions:
     """Those of one log."""
 
-    __slots__ = ("_ended", "_open")
+    __slots__ = ("_ended", "_open", "_start_offset")
 
-    def __init__(self) -> None:
+    def __init__(self, start_offset: int = 0) -> None:
+        self._start_offset = start_offset
         self._open: dict[int, int] = {}
         self._ended: list[EndedTransaction] = []
 
@@ -68,7 +69,11 @@ class UnstableTransactions:
         for ended in self._ended:
             if ended.last_offset >= high_watermark:
                 stable = min(stable, ended.first_offset)
-        return stable
+        return stable if stable >= self._start_offset else min(self._start_offset, high_watermark)
+
+    def start_at(self, offset: int) -> None:
+        """Take over where the log starts."""
+        self._start_offset = offset
 
     def settle(self, high_watermark: int) -> int:
         """Forget what ended below the high watermark, which does not go back in this log, and return the last stable offset."""

@@ -258,11 +258,11 @@ class Cleaner:
 
 
 def _held_back(log: Log) -> str | None:
-    """Say what keeps closed segments from ever being compacted."""
+    """Say what keeps closed segments from being compacted for now."""
     open_offset = log.producer_state.first_open_offset
     if open_offset is None or open_offset >= log.segments.active.base_offset:
         return None
-    return f"nothing from offset {open_offset} on is: Apache Kafka left a transaction open there, which only Apache Kafka can end"
+    return f"nothing from offset {open_offset} on is: a transaction is open there; it will be once that has ended"
 
 
 class _Asked:
