@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.records.builder import BatchBuilder
 from log_service.records.compression import Codec
+from log_service.records.control import EndOfTransaction
 from log_service.records.validator import accept_own_batches
 from log_service.replication.listeners import Registration
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
+from log_service.state_machine.decision import InTransaction
+from log_service.storage.append_result import AppendResult
 
 
 class OffsetsLog:
@@ -41,23 +44,34 @@ class OffsetsLog:
         state = self._partition.state
         return state.high_watermark if state.leader_epoch == self.leader_epoch and state.is_leader else 0
 
-    def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int) -> int:
-        """Append keys and values as one batch and return the log end offset.
+    def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int, transaction: InTransaction | None = None) -> int:
+        """Append keys and values as one batch, in a producer's transaction where one is named, and return the log end offset.
 
         Raises:
             KafkaError: nothing was appended; NOT_ENOUGH_REPLICAS where fewer replicas are in sync than the topic asks for,
                 NOT_LEADER_OR_FOLLOWER in a later leader epoch: its coordinator has to load what this one does not know.
         """
-        if self._partition.leader_epoch != self.leader_epoch:
-            text = f"{self._partition.topic_partition} is in leader epoch {self._partition.leader_epoch}, not {self.leader_epoch} any more"
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
         builder = BatchBuilder(self._codec)
         for key, value in records:
             builder.append(wall_ms, key, value)
-        batches = accept_own_batches(builder.build())
+        if transaction is None:
+            batches = accept_own_batches(builder.build())
+            return self._end_after(lambda: self._replicas.append_own(self._partition, batches))
+        producer_id, producer_epoch, shown = transaction
+        built = builder.build(producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True)
+        return self._end_after(lambda: self._replicas.append_own(self._partition, accept_own_batches(built), shown))
+
+    def append_marker(self, marker: EndOfTransaction) -> int:
+        """Append the end of a producer's transaction and return the log end offset. Raises as ``append``, and as ``Log.append_marker``."""
+        return self._end_after(lambda: self._replicas.append_marker(self._partition, marker))
+
+    def _end_after(self, append: Callable[[], AppendResult]) -> int:
+        if self._partition.leader_epoch != self.leader_epoch:
+            text = f"{self._partition.topic_partition} is in leader epoch {self._partition.leader_epoch}, not {self.leader_epoch} any more"
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
         self._is_appending = True
         try:
-            return self._replicas.append_own(self._partition, batches).last_offset + 1
+            return append().last_offset + 1
         finally:
             self._is_appending = False
 

@@ -45,6 +45,8 @@ from log_service.protocol.messages.offset_commit import OffsetCommitRequest
 from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from log_service.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from log_service.records.control import EndOfTransaction
 from log_service.state_machine.decision import Decision
 from log_service.state_machine.runtime import OnReply, Refuse
 
@@ -158,6 +160,15 @@ class GroupService:
         decide = _decides(GroupCoordinatorShard.handle_offset_commit, request, client)
         self._ask(request.group_id, decide, on_reply, lambda error: listing.refused_commit(request, api_error(error)))
 
+    def txn_offset_commit(self, request: TxnOffsetCommitRequest, client: RequestClient, on_reply: OnReply, *, shown: object) -> None:
+        """Respond with TxnOffsetCommitResponse; topics must exist. ``shown`` is what the log is shown for the producer's transaction."""
+        decide = _decides(partial(GroupCoordinatorShard.handle_txn_offset_commit, shown=shown), request, client)
+        self._ask(request.group_id, decide, on_reply, lambda error: listing.refused_txn_commit(request, api_error(error)))
+
+    def end_transaction(self, partition: int, marker: EndOfTransaction, on_reply: Callable[[ErrorCode], None]) -> None:
+        """Append the end of a producer's transaction to a partition of the offsets topic; its shard goes by it from then on."""
+        self._shards.end_transaction(partition, marker, lambda error: on_reply(error or ErrorCode.NONE), lambda error: error.code)
+
     def offset_delete(self, request: OffsetDeleteRequest, client: RequestClient, on_reply: OnReply) -> None:
         """Respond with OffsetDeleteResponse; topics must exist."""
         decide = _decides(GroupCoordinatorShard.handle_offset_delete, request, client)
@@ -165,11 +176,14 @@ class GroupService:
 
     # Several groups
 
-    def offset_fetch(self, groups: Sequence[OffsetFetchRequestGroup], client: RequestClient, on_reply: OnReply) -> None:
+    def offset_fetch(
+        self, groups: Sequence[OffsetFetchRequestGroup], client: RequestClient, on_reply: OnReply, *, is_stable_required: bool = False
+    ) -> None:
         """Respond with a list of OffsetFetchResponseGroup, in the order asked."""
         gather = Gathering(len(groups), on_reply)
+        handle = partial(GroupCoordinatorShard.handle_offset_fetch, is_stable_required=is_stable_required)
         for index, group in enumerate(groups):
-            decide = _decides(GroupCoordinatorShard.handle_offset_fetch, group, client)
+            decide = _decides(handle, group, client)
             self._ask(group.group_id, decide, gather.part(index), partial(_refused_fetch, group))
 
     def describe_groups(self, request: DescribeGroupsRequest, client: RequestClient, on_reply: OnReply) -> None:

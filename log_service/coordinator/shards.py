@@ -23,8 +23,8 @@ from log_service.common.types import Buffer
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
 from log_service.records.batch import BatchHeader, iterate_headers, iterate_records
-from log_service.records.control import ControlType, iterate_control_records
-from log_service.state_machine.decision import Decision, ReplayContext
+from log_service.records.control import ControlType, EndOfTransaction, iterate_control_records
+from log_service.state_machine.decision import Decision, InTransaction, ReplayContext
 from log_service.state_machine.runtime import OnReply, Refuse, Runtime, StateMachine
 
 logger = logging.getLogger(__name__)
@@ -55,8 +55,15 @@ class CoordinatorLog(Protocol):
     def high_watermark(self) -> int:
         """The offset below which records are safe, as far as the leader of this epoch knows."""
 
-    def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int) -> int:
-        """Append keys and values as one batch and return the log end offset.
+    def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int, transaction: InTransaction | None = None) -> int:
+        """Append keys and values as one batch, in a producer's transaction where one is named, and return the log end offset.
+
+        Raises:
+            KafkaError: nothing was appended.
+        """
+
+    def append_marker(self, marker: EndOfTransaction) -> int:
+        """Append the end of a producer's transaction and return the log end offset.
 
         Raises:
             KafkaError: nothing was appended.
@@ -123,11 +130,16 @@ class _EncodingLog(Generic[R]):
         return self.coordinator_log.high_watermark
 
     def append(self, records: Sequence[R], wall_ms: int) -> int:
+        return self.coordinator_log.append(self._encoded(records), wall_ms)
+
+    def append_in_transaction(self, records: Sequence[R], wall_ms: int, transaction: InTransaction) -> int:
+        return self.coordinator_log.append(self._encoded(records), wall_ms, transaction)
+
+    def _encoded(self, records: Sequence[R]) -> list[tuple[bytes, bytes | None]]:
         try:
-            encoded = [self.encode(record) for record in records]
+            return [self.encode(record) for record in records]
         except ProtocolError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"the coordinator cannot store what was asked for: {error}") from error
-        return self.coordinator_log.append(encoded, wall_ms)
 
 
 def _unheard(coordinator_log: CoordinatorLog, announcement: object) -> None:
@@ -198,13 +210,35 @@ class Shards(Generic[S, R]):
 
     def ask(self, partition: int, decide: Callable[[S, Decision[R], Hashable], None], on_reply: OnReply, refuse: Refuse) -> None:
         """Have a shard decide on one request; ``on_reply`` is called once, now or later."""
+        try:
+            led, runtime = self._find(partition)
+        except KafkaError as error:
+            on_reply(refuse(error))
+        else:
+            runtime.ask(partial(decide, led.shard), on_reply, refuse)
+
+    def end_transaction(self, partition: int, marker: EndOfTransaction, on_reply: OnReply, refuse: Refuse) -> None:
+        """Append the end of a producer's transaction, which the shard takes over; ``on_reply`` hears None once it is safe, now or later."""
+        try:
+            led, runtime = self._find(partition)
+        except KafkaError as error:
+            on_reply(refuse(error))
+            return
+        replay = partial(led.shard.replay_end_transaction, marker.producer_id, marker.producer_epoch, is_committed=not marker.is_abort)
+        runtime.ask_to_append(partial(led.coordinator_log.append_marker, marker), replay, on_reply, refuse)
+
+    def _find(self, partition: int) -> tuple[_Led[S, R], Runtime[R]]:
+        """Return a shard that serves.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
         led = self._led.get(partition)
         if led is None:
-            on_reply(refuse(KafkaError(ErrorCode.NOT_COORDINATOR, f"this node does not lead partition {partition}")))
-        elif led.runtime is None:
-            on_reply(refuse(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {partition} is being loaded")))
-        else:
-            led.runtime.ask(partial(decide, led.shard), on_reply, refuse)
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"this node does not lead partition {partition}")
+        if led.runtime is None:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {partition} is being loaded")
+        return led, led.runtime
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Have every shard that serves take note of new metadata."""

@@ -24,6 +24,14 @@ class ReplayContext(NamedTuple):
     producer_epoch: int = NO_PRODUCER_EPOCH
 
 
+class InTransaction(NamedTuple):
+    """The producer's transaction that the records of a decision are part of; ``shown`` is what the log has to be shown for it."""
+
+    producer_id: int
+    producer_epoch: int
+    shown: Any
+
+
 class Reply(NamedTuple):
     """``response`` for the request that was handed in with ``reply_to``."""
 
@@ -57,6 +65,8 @@ class Decision(Generic[R]):
     replies: list[Reply] = field(default_factory=list)
     timers: list[SetTimer | CancelTimer] = field(default_factory=list)
     announcements: list[object] = field(default_factory=list)
+    transaction: InTransaction | None = None
+    """Whose transaction the records are part of; such records need a ``TransactionalLog``."""
     _undo: list[Callable[[], None]] = field(default_factory=list)
 
     def append(self, record: R) -> None:

@@ -8,7 +8,7 @@ is over.
 - A lost epoch is ``close``'s: every request that waits hears why, and no timer fires any more.
 - A high watermark that does not move, because too few replicas are in sync, is ``_expire``'s: where a bound is set, a reply waits no longer
   than that, and its request hears REQUEST_TIMED_OUT. What was appended stays, and may become safe later.
-- A record that is appended and cannot be replayed is ``_replay``'s: the machine is behind its log, so it ends the node.
+- A record that is appended and cannot be replayed is ``_take_over``'s: the machine is behind its log, so it ends the node.
 
 Invariants: a record is replayed exactly once, right after its append; a reply, of a read too, leaves when the high watermark has passed
 what had been appended when it was made, in the order of the decisions; a request is replied to exactly once, unless its sender gives up
@@ -20,12 +20,12 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import Timer, TimerQueue
-from log_service.state_machine.decision import CancelTimer, Decision, ReplayContext, SetTimer
+from log_service.state_machine.decision import CancelTimer, Decision, InTransaction, ReplayContext, SetTimer
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +59,13 @@ class StateLog(Protocol[R_contra]):
         Raises:
             KafkaError: nothing was appended.
         """
+
+
+class TransactionalLog(StateLog[R_contra], Protocol[R_contra]):
+    """A log that producers' transactions write to, too."""
+
+    def append_in_transaction(self, records: Sequence[R_contra], wall_ms: int, transaction: InTransaction, /) -> int:
+        """Append records as one batch of a producer's transaction; returns and raises as ``append``."""
 
 
 class StateMachine(Protocol[R]):
@@ -131,6 +138,19 @@ class Runtime(Generic[R]):
             self._requests.pop(token, None)
             raise
         return token
+
+    def ask_to_append(self, append: Callable[[], int], replay: Callable[[], None], on_reply: OnReply, refuse: Refuse) -> None:
+        """Have something appended that is no record of the machine's, and reply None once it is safe.
+
+        ``append`` returns the log end offset behind it, or raises KafkaError; ``replay`` then has the machine take it over.
+        """
+
+        def decide(decision: Decision[R], token: Hashable) -> None:
+            self._appended_end = append()
+            self._take_over(replay)
+            decision.reply(token, None)
+
+        self.ask(decide, on_reply, refuse)
 
     def forget(self, token: Hashable) -> None:
         """Never reply to a request whose sender has given up. What was decided stays."""
@@ -220,15 +240,24 @@ class Runtime(Generic[R]):
             self._expire_later(timeout_ms)
 
     def _append(self, decision: Decision[R]) -> None:
+        transaction = decision.transaction
         for records in self._split(decision.records):
-            end_offset = self._log.append(records, decision.wall_ms)
+            if transaction is None:
+                end_offset = self._log.append(records, decision.wall_ms)
+            else:
+                end_offset = cast("TransactionalLog[R]", self._log).append_in_transaction(records, decision.wall_ms, transaction)
             self._appended_end = end_offset
-            self._replay(records, end_offset - len(records))
+            self._take_over(partial(self._replay, records, end_offset - len(records), transaction))
 
-    def _replay(self, records: Sequence[R], base_offset: int) -> None:
+    def _replay(self, records: Sequence[R], base_offset: int, transaction: InTransaction | None) -> None:
+        producer = () if transaction is None else transaction[:2]
+        for offset, record in enumerate(records, base_offset):
+            self._machine.replay(record, ReplayContext(offset, *producer))
+
+    def _take_over(self, replay: Callable[[], None]) -> None:
+        """Have the machine replay what was appended; one that cannot is behind its log, and ends the node."""
         try:
-            for offset, record in enumerate(records, base_offset):
-                self._machine.replay(record, ReplayContext(offset))
+            replay()
         except Exception as error:
             self._timers.schedule(self._clock.monotonic_ms(), partial(_raise, error))  # a timer that fails ends the node
             raise

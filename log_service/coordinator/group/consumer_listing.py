@@ -13,6 +13,7 @@ from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from log_service.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 FIRST_COMMIT_VERSION_WITH_EPOCHS = 9
@@ -72,6 +73,17 @@ def validate_commit(group: ConsumerGroup, request: OffsetCommitRequest, context:
     if epoch == member.current.epoch or (epoch < member.current.epoch and _has_held_since(member, epoch, request, image)):
         return ErrorCode.NONE
     return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
+
+
+def validate_commit_in_transaction(group: ConsumerGroup, request: TxnOffsetCommitRequest) -> ErrorCode:
+    """Return whether a commit in a transaction may pass. Older producers name no member; those that do know of generations alone."""
+    is_outsider = request.generation_id < 0
+    if is_outsider and (not group.members or (request.member_id == "" and request.group_instance_id is None)):
+        return ErrorCode.NONE
+    member = group.members.get(request.member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return ErrorCode.NONE if request.generation_id == member.current.epoch else ErrorCode.ILLEGAL_GENERATION
 
 
 def _has_held_since(member: ConsumerMember, epoch: int, request: OffsetCommitRequest, image: MetadataImage) -> bool:

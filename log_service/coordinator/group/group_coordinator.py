@@ -16,13 +16,18 @@ from typing import TypeGuard
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from log_service.common.types import GROUP_METADATA_TOPIC, NO_TOPIC_ID, TopicPartition
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group import listing
 from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMember, GroupState
 from log_service.coordinator.group.consumer_group import ConsumerGroup, tombstones
 from log_service.coordinator.group.consumer_heartbeats import ConsumerHeartbeats
-from log_service.coordinator.group.consumer_listing import describe_consumer_group, validate_commit, validate_fetch
+from log_service.coordinator.group.consumer_listing import (
+    describe_consumer_group,
+    validate_commit,
+    validate_commit_in_transaction,
+    validate_fetch,
+)
 from log_service.coordinator.group.consumer_member import JOIN_EPOCH
 from log_service.coordinator.group.consumer_records import ConsumerGroupRecord, GroupEpochRecord, is_tombstone
 from log_service.coordinator.group.group_settings import GroupSettings
@@ -51,7 +56,8 @@ from log_service.protocol.messages.offset_commit import OffsetCommitRequest
 from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from log_service.state_machine.decision import ReplayContext
+from log_service.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from log_service.state_machine.decision import InTransaction, ReplayContext
 
 EXPIRY_TIMER = ("expire-offsets",)
 ORPHAN_TIMER = ("forget-orphans",)
@@ -96,7 +102,7 @@ class GroupCoordinatorShard:
         self._groups: dict[str, Group] = {}
         self._is_serving = False
         self._is_there = is_there
-        self._orphans: deque[tuple[str, TopicPartition, CommittedOffset]] = deque()
+        self._orphans: deque[tuple[str, TopicPartition, CommittedOffset | None]] = deque()
         self._unchecked_groups: deque[str] = deque()
         self._offsets = OffsetStore(config)
         self._joining = Joining(config, new_member_id)
@@ -126,7 +132,7 @@ class GroupCoordinatorShard:
     def _replay_removal(self, group_id: str) -> None:
         """Let a group go; as long as it has positions, an empty one holds their place."""
         del self._groups[group_id]
-        if self._offsets.of(group_id):
+        if self._offsets.partitions_of(group_id):
             self._groups[group_id] = ClassicGroup(group_id)
 
     def _replay_consumer_record(self, group_id: str, record: ConsumerGroupRecord) -> None:
@@ -155,7 +161,7 @@ class GroupCoordinatorShard:
                 self._consumers.resume(group, decision)
             else:
                 self._membership.resume(group, decision)
-        self._orphan(lambda where, committed: not self._is_there(where, committed.topic_id), decision)
+        self._orphan(lambda where, known: not self._is_there(where, NO_TOPIC_ID if known is None else known.topic_id), decision)
         decision.set_timer(EXPIRY_TIMER, decision.now_ms + self._config.offsets_retention_check_interval_ms)
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, is_committed: bool) -> None:  # noqa: ARG002 - see ``Shard``
@@ -304,14 +310,41 @@ class GroupCoordinatorShard:
         self._membership.keep_alive(group, group.members[request.member_id], decision)
         return ErrorCode.NONE
 
-    def handle_offset_fetch(self, request: OffsetFetchRequestGroup, context: RequestContext, decision: GroupDecision) -> None:
+    def handle_txn_offset_commit(
+        self, request: TxnOffsetCommitRequest, context: RequestContext, decision: GroupDecision, *, shown: object
+    ) -> None:
+        """TxnOffsetCommit 0-5: store positions that count when the producer's transaction is committed (KIP-98, KIP-447)."""
+        error = self._validate_commit_in_transaction(request)
+        if error is not ErrorCode.NONE:
+            decision.reply(context.reply_to, listing.refused_txn_commit(request, error))
+            return
+        decision.transaction = InTransaction(request.producer_id, request.producer_epoch, shown)
+        decision.reply(context.reply_to, self._offsets.commit_in_transaction(request, decision))
+
+    def _validate_commit_in_transaction(self, request: TxnOffsetCommitRequest) -> ErrorCode:
+        """Ask less than for other commits: older producers know neither members nor generations, and a rebalance does not matter."""
+        if request.group_id == "":
+            return ErrorCode.INVALID_GROUP_ID
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return validate_commit_in_transaction(group, request)
+        is_outsider = request.generation_id < 0
+        if group is None or group.is_in(GroupState.DEAD):
+            return ErrorCode.NONE if is_outsider else ErrorCode.ILLEGAL_GENERATION
+        if is_outsider and (group.is_in(GroupState.EMPTY) or (request.member_id == "" and request.group_instance_id is None)):
+            return ErrorCode.NONE
+        return self._membership.validate_request(group, request.member_id, request.group_instance_id, request.generation_id)
+
+    def handle_offset_fetch(
+        self, request: OffsetFetchRequestGroup, context: RequestContext, decision: GroupDecision, *, is_stable_required: bool = False
+    ) -> None:
         """OffsetFetch 1-10, one group: unknown groups have no positions, and that is no error."""
         group = self._consumer(request.group_id)
         error = ErrorCode.NONE if group is None else validate_fetch(group, request)
         if error is not ErrorCode.NONE:
             decision.reply(context.reply_to, OffsetFetchResponseGroup(group_id=request.group_id, error_code=error))
             return
-        decision.reply(context.reply_to, self._offsets.fetch(request))
+        decision.reply(context.reply_to, self._offsets.fetch(request, is_stable_required=is_stable_required))
 
     def on_image(self, delta: MetadataDelta, _image: MetadataImage, decision: GroupDecision) -> None:
         """Have every group's positions in topics that are gone forgotten, and consumer groups look at topics that have changed."""
@@ -321,11 +354,12 @@ class GroupCoordinatorShard:
         if gone:
             self._orphan(lambda where, _: where in gone, decision)
 
-    def _orphan(self, is_gone: Callable[[TopicPartition, CommittedOffset], bool], decision: GroupDecision) -> None:
-        """Have positions forgotten by a timer, which is tried again where the log refuses."""
+    def _orphan(self, is_gone: Callable[[TopicPartition, CommittedOffset | None], bool], decision: GroupDecision) -> None:
+        """Have positions, None for a pending one, forgotten by a timer, which is tried again where the log refuses."""
         for group_id in sorted(self._offsets.group_ids()):
-            positions = self._offsets.of(group_id).items()
-            self._orphans.extend((group_id, where, committed) for where, committed in positions if is_gone(where, committed))
+            committed = self._offsets.of(group_id)
+            positions = [(where, committed.get(where)) for where in self._offsets.partitions_of(group_id)]
+            self._orphans.extend((group_id, where, position) for where, position in positions if is_gone(where, position))
         if self._orphans:
             decision.set_timer(ORPHAN_TIMER, decision.now_ms)
 
@@ -363,7 +397,7 @@ class GroupCoordinatorShard:
         elif not is_empty(group):
             error = ErrorCode.NON_EMPTY_GROUP
         else:
-            self._offsets.forget(group_id, list(self._offsets.of(group_id)), decision)
+            self._offsets.forget(group_id, self._offsets.partitions_of(group_id), decision)
             _append_removal(group, decision)
         decision.reply(context.reply_to, DeletableGroupResult(group_id=group_id, error_code=error))
 
@@ -424,7 +458,8 @@ class GroupCoordinatorShard:
         expired = self._offsets.expired(group_id, _subscription_test(group), wall_ms=decision.wall_ms, since_ms=since_ms)
         self._offsets.forget(group_id, expired, decision)
         is_unused = is_empty(group) and not (isinstance(group, ClassicGroup) and group.pending_join_members)
-        if is_unused and len(expired) == len(self._offsets.of(group_id)):
+        is_bare = len(expired) == len(self._offsets.of(group_id)) and not self._offsets.pending_of(group_id)
+        if is_unused and is_bare:
             _append_removal(group, decision)
 
 

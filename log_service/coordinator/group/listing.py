@@ -18,6 +18,12 @@ from log_service.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from log_service.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 
 CLASSIC, CONSUMER = "classic", "consumer"
 
@@ -80,6 +86,22 @@ def is_wanted(group: ListedGroup, request: ListGroupsRequest) -> bool:
     states = {state.lower() for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
     return (not states or group.group_state.lower() in states) and (not types or group.group_type.lower() in types)
+
+
+def refused_txn_commit(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+    """Respond with the same error for every partition of a transaction's commit."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:

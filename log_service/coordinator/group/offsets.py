@@ -2,15 +2,17 @@
 
 It decides which records a commit, a deletion or the passing of time asks for, and changes only in ``replay``. It does not know
 members: the shard has checked that the sender may commit. Expiry follows KIP-211: a group's offsets count down only while the group is
-empty.
+empty. What an open transaction has committed for a partition keeps the group's position there from expiring, and a reader who asks for
+stable positions (KIP-447) hears UNSTABLE_OFFSET_COMMIT until the transaction has ended.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import NO_PRODUCER_ID, NO_TOPIC_ID, TopicPartition
 from log_service.config.views import GroupConfig
+from log_service.coordinator.group.pending_offsets import PendingOffsets
 from log_service.coordinator.group.records import NO_EXPIRY, CommittedOffset, GroupRecord, OffsetRecord
 from log_service.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -33,6 +35,12 @@ from log_service.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from log_service.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from log_service.state_machine.decision import Decision, ReplayContext
 
 NO_OFFSET = -1
@@ -51,28 +59,35 @@ class OffsetStore:
     def __init__(self, config: GroupConfig) -> None:
         self._config = config
         self._by_group: dict[str, GroupOffsets] = {}
-        self._pending: dict[int, dict[tuple[str, TopicPartition], tuple[int, OffsetRecord]]] = {}
-        """What open transactions have said, by producer id, each with the offset of its record."""
+        self._pending = PendingOffsets()
 
     def of(self, group_id: str) -> GroupOffsets:
         """Return a group's positions; not to be changed."""
         return self._by_group.get(group_id, {})
 
     def group_ids(self) -> Iterator[str]:
-        """Iterate over groups with at least one position."""
+        """Iterate over groups with at least one position, committed or pending."""
         yield from self._by_group
+        yield from (group_id for group_id in self._pending.group_ids() if group_id not in self._by_group)
+
+    def pending_of(self, group_id: str) -> Collection[TopicPartition]:
+        """Return the partitions for which open transactions have committed positions of a group."""
+        return self._pending.of(group_id)
+
+    def partitions_of(self, group_id: str) -> list[TopicPartition]:
+        """Return the partitions in which a group has a position, committed or pending."""
+        return list(dict.fromkeys((*self.of(group_id), *self._pending.of(group_id))))
 
     def replay(self, record: OffsetRecord, context: ReplayContext) -> None:
         """Take over what the log holds. A position in a transaction counts once the transaction is committed."""
         if context.producer_id != NO_PRODUCER_ID:
-            key = (record.group_id, TopicPartition(record.topic, record.partition))
-            self._pending.setdefault(context.producer_id, {})[key] = (context.offset, record)
+            self._pending.add(context.producer_id, context.offset, record)
         else:
             self._take(context.offset, record)
 
     def replay_end_transaction(self, producer_id: int, *, is_committed: bool) -> set[str]:
         """End a producer's transaction and return the groups that it gave positions to."""
-        ended = self._pending.pop(producer_id, {}).values()
+        ended = self._pending.end(producer_id)
         if not is_committed:
             return set()
         for offset, record in ended:
@@ -82,12 +97,11 @@ class OffsetStore:
     def _take(self, offset: int, record: OffsetRecord) -> None:
         """Let a record count; what other transactions said before it does not count any more, however they end."""
         where = TopicPartition(record.topic, record.partition)
-        for pending in self._pending.values():
-            if pending.get((record.group_id, where), (offset,))[0] < offset:
-                del pending[record.group_id, where]
         if record.committed is not None:
+            self._pending.note_committed(record.group_id, where, offset)
             self._by_group.setdefault(record.group_id, {})[where] = record.committed
             return
+        self._pending.note_deleted(record.group_id, where)
         offsets = self._by_group.get(record.group_id, {})
         offsets.pop(where, None)
         if not offsets:
@@ -112,7 +126,7 @@ class OffsetStore:
         decision: Decision[GroupRecord],
     ) -> ErrorCode:
         metadata = partition.committed_metadata or ""
-        if len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > self._config.offset_metadata_max_bytes:
+        if self._is_too_large(metadata):
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         retention_ms = request.retention_time_ms
         expires = NO_EXPIRY if retention_ms < 0 else min(decision.wall_ms + retention_ms, LAST_TIMESTAMP_MS)
@@ -127,9 +141,36 @@ class OffsetStore:
         decision.append(OffsetRecord(group_id=request.group_id, topic=topic.name, partition=partition.partition_index, committed=committed))
         return ErrorCode.NONE
 
-    def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        """Return the positions that were asked for; all of the group's where no topics are named."""
+    def _is_too_large(self, metadata: str) -> bool:
+        return len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > self._config.offset_metadata_max_bytes
+
+    def commit_in_transaction(self, request: TxnOffsetCommitRequest, decision: Decision[GroupRecord]) -> TxnOffsetCommitResponse:
+        """Decide on every partition of a transaction's commit whose sender may commit. Such a position never expires by its own time."""
+        response = TxnOffsetCommitResponse()
+        for topic in request.topics:
+            told = TxnOffsetCommitResponseTopic(name=topic.name)
+            for partition in topic.partitions:
+                metadata, index = partition.committed_metadata or "", partition.partition_index
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE if self._is_too_large(metadata) else ErrorCode.NONE
+                told.partitions.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
+                if error is ErrorCode.NONE:
+                    committed = CommittedOffset(
+                        offset=partition.committed_offset,
+                        leader_epoch=partition.committed_leader_epoch,
+                        metadata=metadata,
+                        commit_timestamp_ms=decision.wall_ms,
+                    )
+                    decision.append(OffsetRecord(group_id=request.group_id, topic=topic.name, partition=index, committed=committed))
+            response.topics.append(told)
+        return response
+
+    def fetch(self, request: OffsetFetchRequestGroup, *, is_stable_required: bool = False) -> OffsetFetchResponseGroup:
+        """Return the positions that were asked for; all of the group's where no topics are named.
+
+        ``is_stable_required`` refuses those that an open transaction may still change.
+        """
         offsets = self.of(request.group_id)
+        unstable = self._pending.of(request.group_id) if is_stable_required else ()
         wanted = request.topics
         if wanted is None:
             wanted = [OffsetFetchRequestTopics(name=name, partition_indexes=found) for name, found in by_topic(offsets).items()]
@@ -138,7 +179,9 @@ class OffsetStore:
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    fetched(index, _of_topic(offsets.get(TopicPartition(topic.name, index)), topic.topic_id))
+                    _unstable(index)
+                    if (where := TopicPartition(topic.name, index)) in unstable
+                    else fetched(index, _of_topic(offsets.get(where), topic.topic_id))
                     for index in topic.partition_indexes
                 ],
             )
@@ -147,10 +190,10 @@ class OffsetStore:
         return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
 
     def forget(self, group_id: str, partitions: Iterable[TopicPartition], decision: Decision[GroupRecord]) -> None:
-        """Decide to take back the named positions, as far as there are any."""
-        offsets = self.of(group_id)
+        """Decide to take back the named positions, pending ones too, as far as there are any."""
+        offsets, pending = self.of(group_id), self._pending.of(group_id)
         for where in partitions:
-            if where in offsets:
+            if where in offsets or where in pending:
                 decision.append(OffsetRecord(group_id=group_id, topic=where.topic, partition=where.partition, committed=None))
 
     def delete(self, request: OffsetDeleteRequest, is_in_use: IsInUse, decision: Decision[GroupRecord]) -> OffsetDeleteResponse:
@@ -166,7 +209,7 @@ class OffsetStore:
         return response
 
     def expired(self, group_id: str, is_in_use: IsInUse, *, wall_ms: int, since_ms: int | None) -> list[TopicPartition]:
-        """Return what has outlived its retention in topics that no member of the group is subscribed to.
+        """Return what has outlived its retention in topics that no member of the group is subscribed to, and is not pending.
 
         ``since_ms`` is when the group lost its last member; None where each position counts from its commit.
         """
@@ -177,6 +220,8 @@ class OffsetStore:
                 continue
             for partition in partitions:
                 where = TopicPartition(topic, partition)
+                if where in self._pending.of(group_id):
+                    continue
                 if _is_over(self.of(group_id)[where], wall_ms=wall_ms, since_ms=since_ms, retention_ms=retention_ms):
                     found.append(where)
         return found
@@ -212,4 +257,10 @@ def fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchRes
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
+    )
+
+
+def _unstable(partition: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition, committed_offset=NO_OFFSET, metadata="", error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
     )

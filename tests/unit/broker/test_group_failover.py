@@ -209,7 +209,10 @@ def test_a_load_ends_with_its_epoch(caplog: pytest.LogCaptureFixture) -> None:
         leader_epoch = 5
         high_watermark = 0
 
-        def append(self, records: Any, wall_ms: int) -> int:
+        def append(self, records: Any, wall_ms: int, transaction: Any = None) -> int:
+            raise AssertionError
+
+        def append_marker(self, marker: Any) -> int:
             raise AssertionError
 
         def watch_high_watermark(self, callback: Any) -> None:

@@ -25,8 +25,9 @@ from log_service.protocol.messages.list_groups import ListGroupsRequest
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from log_service.records.builder import build_batch
-from log_service.records.control import ControlType, build_end_transaction_marker
+from log_service.records.control import ControlType, EndOfTransaction, build_end_transaction_marker
 from log_service.records.record import NewRecord
+from log_service.state_machine.decision import InTransaction
 
 CLIENT = RequestClient(api_version=8, client_id="c", client_host="h")
 
@@ -55,12 +56,21 @@ class MemoryLog:
     end_offset: int = 0
     watchers: list[Callable[[int], None]] = field(default_factory=list)
 
-    def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int) -> int:
+    def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int, transaction: InTransaction | None = None) -> int:
+        new = [NewRecord(key=key, value=value, timestamp=wall_ms) for key, value in records]
+        producer: dict[str, Any] = {}
+        if transaction is not None:
+            producer = {"producer_id": transaction.producer_id, "producer_epoch": transaction.producer_epoch, "is_transactional": True}
+        return self._append(bytes(build_batch(new, base_offset=self.end_offset, **producer)), len(new))
+
+    def append_marker(self, marker: EndOfTransaction) -> int:
+        return self._append(marker.build(timestamp_ms=0, base_offset=self.end_offset, leader_epoch=0), 1)
+
+    def _append(self, batch: bytes, record_count: int) -> int:
         if self.failure is not None:
             raise self.failure
-        new = [NewRecord(key=key, value=value, timestamp=wall_ms) for key, value in records]
-        self.batches.append(bytes(build_batch(new, base_offset=self.end_offset)))
-        self.end_offset += len(records)
+        self.batches.append(batch)
+        self.end_offset += record_count
         if not self.is_high_watermark_held:
             self.high_watermark = self.end_offset
         return self.end_offset
