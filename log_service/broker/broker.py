@@ -332,7 +332,9 @@ class Broker:
     def _publish(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Have configuration, partitions and coordinators follow the image, and logs set aside that it does not know."""
         logs = foundation.logs
-        live = LiveSettings(self._config, self._static_texts, budget=self._budget, logs=logs, files=self.env.files)
+        live = LiveSettings(
+            self._config, self._static_texts, budget=self._budget, logs=logs, files=self.env.files, verifier=rooms.transaction_verifier
+        )
         self._loader.add_publisher(live)
         logs.futures.settle_rivals(foundation.is_known)
         self._loader.add_publisher(rooms.replicas)

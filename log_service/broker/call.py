@@ -84,6 +84,12 @@ class Deferred:
             return
         self.complete(response)
 
+    def complete_without_response(self) -> None:
+        """Let the responses behind this one leave: the request has none (Produce with acks=0)."""
+        if not self.response.is_done:
+            self._call.charge(None)
+            self._complete([])
+
     def fail(self, error: Exception) -> None:
         """Close the connection of the request: there is no response, because of a bug."""
         if not self.response.is_done:

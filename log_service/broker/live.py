@@ -1,4 +1,5 @@
-"""Applies dynamic configuration of this broker while it runs: connection limits, the cleaner, threads, producers' memory, cordoned disks.
+"""Applies dynamic configuration of this broker while it runs: connection limits, the cleaner, threads, producers' memory, cordoned disks,
+verification of transactions.
 
 This module decides which room is told. ``config.dynamic_broker_config`` decides what holds, and the replica manager has the defaults of
 topics. A key that is set and has no effect here is named in one log line.
@@ -8,6 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
+from log_service.broker.transaction_verifier import TransactionVerifier
 from log_service.common.env import Files
 from log_service.config.dynamic_broker_config import dynamic_broker_config, is_value
 from log_service.config.server import idle_keys
@@ -32,7 +34,14 @@ class LiveSettings:
     """A publisher of images that looks at the configuration of brokers only."""
 
     def __init__(
-        self, config: NodeConfig, static_texts: Mapping[str, str], *, budget: HasConnectionLimits, logs: LogManager, files: Files
+        self,
+        config: NodeConfig,
+        static_texts: Mapping[str, str],
+        *,
+        budget: HasConnectionLimits,
+        logs: LogManager,
+        files: Files,
+        verifier: TransactionVerifier,
     ) -> None:
         self._node_id = str(config.node_id)
         self._log_dirs = config.log_manager.log_dirs
@@ -40,6 +49,7 @@ class LiveSettings:
         self._budget = budget
         self._logs = logs
         self._files = files
+        self._verifier = verifier
         self._warned: tuple[str, ...] = ()
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -54,6 +64,7 @@ class LiveSettings:
     def _apply(self, dynamic: DynamicBrokerConfig) -> None:
         self._budget.set_connection_limits(dynamic.connections)
         self._files.set_pool_threads(dynamic.disk_pool_threads)
+        self._verifier.is_enabled = dynamic.is_verification_enabled
         self._logs.reconfigure(
             cleaner=dynamic.cleaner,
             producer_id_expiration_ms=dynamic.producer_id_expiration_ms,

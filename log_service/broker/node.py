@@ -11,6 +11,7 @@ from random import Random
 from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.producer_ids import ProducerIds
+from log_service.broker.transaction_verifier import TransactionVerifier
 from log_service.common.env import Clock
 from log_service.config.views import NodeConfig
 from log_service.controller.channel import ControllerChannel
@@ -51,4 +52,5 @@ class Node(QuorumNode):
     transactions: TransactionService
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
+    transaction_verifier: TransactionVerifier
     topic_creation: TopicCreation

@@ -19,7 +19,8 @@ from log_service.broker.call import Api, Call, Echo, Handler, QuotaKind, Reply, 
 from log_service.broker.echo import AT_TOP, Items, echoing
 from log_service.broker.handlers.fetch import handle_fetch
 from log_service.broker.handlers.metadata import handle_metadata
-from log_service.broker.handlers.produce import handle_produce, refuse_produce
+from log_service.broker.handlers.plain_produce import handle_produce
+from log_service.broker.handlers.produce import refuse_produce
 from log_service.broker.node import QuorumNode
 from log_service.common.access import AclOperation, AclResource, Permission
 from log_service.common.errors import KafkaError
@@ -180,6 +181,17 @@ _ROWS = (
         _topic(READ),
         echo=echoing(_PER_TOPIC, Items(asked="partition_indexes", told="partitions", value="partition_index")),
     ),
+    _api(
+        ApiKey.WRITE_TXN_MARKERS,
+        "write_txn_markers",
+        _cluster(ALTER, CLUSTER_ACTION),
+        echo=echoing(
+            Items(asked="markers", told="markers", named_by=("producer_id",)),
+            Items(asked="topics", told="topics", named_by=("name",)),
+            Items(asked="partition_indexes", told="partitions", value="partition_index"),
+        ),
+        quota=QuotaKind.NONE,
+    ),
     # What there is
     _api(ApiKey.API_VERSIONS, "api_versions", NO_PERMISSION, sides=BOTH),
     _api(ApiKey.METADATA, handle_metadata, (*_topic(DESCRIBE, CREATE), *_cluster(CREATE, DESCRIBE)), echo=echoing(_PER_TOPIC_OR_ID)),
@@ -199,6 +211,12 @@ _ROWS = (
     _api(ApiKey.HEARTBEAT, "group_membership", _group(READ)),
     _api(ApiKey.LEAVE_GROUP, "group_membership", _group(READ)),
     _api(ApiKey.OFFSET_COMMIT, "offset_commit", (*_group(READ), *_topic(READ)), echo=echoing(_PER_TOPIC_OR_ID, _PER_PARTITION)),
+    _api(
+        ApiKey.TXN_OFFSET_COMMIT,
+        "txn_offset_commit",
+        (*_transaction(WRITE), *_group(READ), *_topic(READ)),
+        echo=echoing(_PER_TOPIC, _PER_PARTITION),
+    ),
     _api(
         ApiKey.OFFSET_FETCH,
         "offset_fetch",

@@ -20,6 +20,7 @@ from log_service.broker.marker_sender import MarkerSender
 from log_service.broker.node import Node, QuorumNode
 from log_service.broker.peers import Peers
 from log_service.broker.producer_ids import ProducerIds
+from log_service.broker.transaction_verifier import TransactionVerifier
 from log_service.common.env import NodeEnv
 from log_service.common.features import TRANSACTION_VERSION
 from log_service.common.timers import TimerQueue
@@ -142,6 +143,7 @@ class Rooms:
     leadership: CoordinatorLeadership
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
+    transaction_verifier: TransactionVerifier
 
     def node(self, foundation: NodeFoundation, controller_address: tuple[str, int] | None) -> Node:
         """Return the rooms as handlers see them."""
@@ -161,6 +163,7 @@ class Rooms:
             controller=self.controller_channel,
             fetch_sessions=self.fetch_sessions,
             producer_ids=self.producer_ids,
+            transaction_verifier=self.transaction_verifier,
             topic_creation=TopicCreation(self.controller_channel, foundation.config, foundation.env.clock, foundation.image),
             controller_address=controller_address,
         )
@@ -291,6 +294,24 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         leadership=CoordinatorLeadership(replicas, coordinated),
         fetch_sessions=FetchSessionCache(config.fetch, env.rng),
         producer_ids=producer_ids,
+        transaction_verifier=_new_verifier(foundation, replicas, transactions, background),
+    )
+
+
+def _new_verifier(
+    foundation: NodeFoundation, replicas: ReplicaManager, transactions: TransactionService, background: trio.Nursery
+) -> TransactionVerifier:
+    """Return what asks transaction coordinators, this node's own among them."""
+    return TransactionVerifier(
+        node_id=foundation.node_id,
+        listener_name=foundation.config.inter_broker_listener_name,
+        config=foundation.config.verification,
+        clock=foundation.env.clock,
+        replicas=replicas,
+        image=foundation.image,
+        pool=foundation.peers,
+        start_task=background.start_soon,
+        ask_locally=transactions.add_partitions,
     )
 
 

@@ -38,9 +38,6 @@ def _migration_policy(value: Value) -> str | None:
 TRANSACTIONS: Family = (
     "Tunes transactions in ways that have no counterpart here: loading reads in fixed steps, two-phase commit is not there.",
     (
-        ("add.partitions.to.txn.retry.backoff.max.ms", INT, "100", at_least(0)),
-        ("add.partitions.to.txn.retry.backoff.ms", INT, "20", at_least(1)),
-        ("transaction.partition.verification.enable", BOOLEAN, "true"),
         ("transaction.state.log.load.buffer.size", INT, "5242880", at_least(1)),
         ("transaction.two.phase.commit.enable", BOOLEAN, "false"),
     ),

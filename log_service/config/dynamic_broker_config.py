@@ -31,6 +31,7 @@ def dynamic_broker_config(
         disk_pool_threads=values.number("num.io.threads"),
         producer_id_expiration_ms=values.number("producer.id.expiration.ms"),
         cordoned_log_dirs=_cordoned(values.items("cordoned.log.dirs"), log_dirs),
+        is_verification_enabled=values.flag("transaction.partition.verification.enable"),
     )
 
 

@@ -47,6 +47,7 @@ from log_service.config.views import (
     ReplicationConfig,
     TopicDefaults,
     TransactionConfig,
+    VerificationConfig,
 )
 
 FOREVER_IDLE_MS: Final = 2**62
@@ -202,6 +203,11 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         replication=_replication(values),
         quota_windows=_windows(values, "quota"),
         mutation_quota_windows=_windows(values, "controller.quota"),
+        verification=VerificationConfig(
+            is_enabled=dynamic.is_verification_enabled,
+            retry_backoff_ms=values.number("add.partitions.to.txn.retry.backoff.ms"),
+            retry_max_ms=values.number("add.partitions.to.txn.retry.backoff.max.ms"),
+        ),
         disk_pool_threads=values.number("num.io.threads"),
         max_partitions_described=values.number("max.request.partition.size.limit"),
         broker_heartbeat_interval_ms=values.number("broker.heartbeat.interval.ms"),

@@ -265,6 +265,17 @@ REPLICATION = (
           "consumers read from the leader"),
 )  # fmt: skip
 
+VERIFICATION = (
+    _bool("transaction.partition.verification.enable", "true",
+          "Whether a partition asks the transaction coordinator before the first batch of a transaction (KIP-890).",
+          "a batch that comes late would hold readers of committed records up for ever"),
+    _int("add.partitions.to.txn.retry.backoff.ms", 20,
+         "The pause before a partition that adds itself to a transaction asks again, while the one before ends.",
+         "short beside the markers' way", lowest=1),
+    _int("add.partitions.to.txn.retry.backoff.max.ms", 100, "For how long such a partition asks again; then the producer does.",
+         "markers take less", lowest=0),
+)  # fmt: skip
+
 SERVER_KEYS: Mapping[str, ConfigKey] = keyed(
     with_update_modes(
         (
@@ -279,6 +290,7 @@ SERVER_KEYS: Mapping[str, ConfigKey] = keyed(
             *TRANSACTIONS,
             *LIVENESS,
             *REPLICATION,
+            *VERIFICATION,
             *BROKER_LOG_KEYS,
             *ACCEPTED_KEYS,
         )

@@ -152,6 +152,7 @@ class DynamicBrokerConfig:
     disk_pool_threads: int
     producer_id_expiration_ms: int
     cordoned_log_dirs: tuple[Path, ...]
+    is_verification_enabled: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +253,15 @@ class ReplicationConfig:
     max_wait_ms: int = 500
     lag_max_ms: int = 30_000
     is_rack_aware: bool = False  # consumers are sent to a replica in their rack (KIP-392)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationConfig:
+    """Whether a partition asks the transaction coordinator before the first batch of a transaction, and how it asks again (KIP-890)."""
+
+    is_enabled: bool = True
+    retry_backoff_ms: int = 20
+    retry_max_ms: int = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,6 +368,7 @@ class NodeConfig:
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
     mutation_quota_windows: QuotaWindows = field(default_factory=QuotaWindows)  # of partitions that are created and deleted
+    verification: VerificationConfig = field(default_factory=VerificationConfig)
     disk_pool_threads: int = 4
     max_partitions_described: int = 2_000  # in one response of DescribeTopicPartitions
     broker_heartbeat_interval_ms: int = 2_000

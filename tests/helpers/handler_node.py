@@ -25,6 +25,7 @@ from log_service.broker.node import Node
 from log_service.broker.pipeline import Pipeline, new_meters
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.registry import REGISTRY
+from log_service.broker.transaction_verifier import TransactionVerifier
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, BrokerEpoch, NodeId, TopicId
 from log_service.config.server import parse_server_properties
@@ -105,6 +106,16 @@ class HandlerNode(Asking):
             controller=controller,
             fetch_sessions=FetchSessionCache(config.fetch, Random(7)),
             producer_ids=ProducerIds(controller, NodeId(1), lambda: BrokerEpoch(10)),
+            transaction_verifier=TransactionVerifier(
+                node_id=NodeId(1),
+                listener_name=LISTENER,
+                config=config.verification,
+                clock=context.env.clock,
+                replicas=context.replicas,
+                image=lambda: context.image,
+                pool=nothing,
+                start_task=context.nursery.start_soon,
+            ),
             topic_creation=TopicCreation(controller, config, context.env.clock, lambda: context.image),
         )
         meters = new_meters(REGISTRY, 0)
@@ -136,7 +147,7 @@ class HandlerNode(Asking):
             if not answer.is_done:
                 await done.wait()
             answer = answer.take()
-        if answer is None:
+        if not answer:
             return None
         content = b"".join(chunk if isinstance(chunk, bytes | bytearray | memoryview) else _read(chunk) for chunk in answer)[4:]
         _, body = parse_response_header(key, version, content)

@@ -1,8 +1,8 @@
 """OffsetFetch (API key 9), versions 1-10.
 
 Behaviour: the coordinator answers with the committed positions, -1 where there is none; null topics ask for all of the group. Topics
-named by id are answered by id, UNKNOWN_TOPIC_ID where there is no such topic. ``require_stable`` changes nothing, because no transaction
-can be open.
+named by id are answered by id, UNKNOWN_TOPIC_ID where there is no such topic. With ``require_stable`` a position that an open transaction
+may still change is UNSTABLE_OFFSET_COMMIT.
 
 Versions: 2 null asks for all, an error at the top; 3 throttle time; 5 leader epoch; 6 flexible; 7 require stable (KIP-447); 8 many groups
 in one request (KIP-709); 9 member epochs (KIP-848); 10 topic ids (KIP-848). Up to version 7 there is one group, whose error, in version
@@ -41,7 +41,7 @@ def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> 
         def complete_one(responses: list[OffsetFetchResponseGroup]) -> None:
             deferred.complete(_one_group_response(call, group, responses[0]))
 
-        node.groups.offset_fetch([group], call.client(), complete_one)
+        node.groups.offset_fetch([group], call.client(), complete_one, is_stable_required=request.require_stable)
         return deferred
     image = node.image()
     is_by_id = call.version >= FIRST_VERSION_BY_ID
@@ -53,7 +53,7 @@ def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> 
                 _add_ids(image, group, response)
         deferred.complete(OffsetFetchResponse(groups=responses))
 
-    node.groups.offset_fetch(groups, call.client(), complete_all)
+    node.groups.offset_fetch(groups, call.client(), complete_all, is_stable_required=request.require_stable)
     return deferred
 
 

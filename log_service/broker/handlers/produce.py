@@ -12,12 +12,13 @@ Versions: 3 record batches of magic 2 and a transactional id; 5 log start offset
 10 current leader (KIP-951); 12 implicit transaction partitions (KIP-890); 13 topic ids instead of names (KIP-516). Versions 0-2 are
 advertised and refused (KAFKA-18659).
 
-Not here yet: a transactional id gets INVALID_REQUEST, a transactional batch without one TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+A request that names a transactional id goes by ``transactional_produce``, all others by ``plain_produce``; here is what both do.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 from uuid import UUID
 
 from log_service.broker.call import NOTHING, Call, Deferred, Nothing
@@ -43,7 +44,6 @@ from log_service.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SI
 from log_service.records.compression import Codec
 from log_service.records.validator import NotOneBatchError, RejectedRecordsError
 from log_service.replication.partition import Partition
-from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.append_result import AppendResult
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
@@ -68,6 +68,7 @@ _CODES_OF_RECORDS = frozenset(
         ErrorCode.INVALID_TIMESTAMP,
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
     }
 )
 """Where the log start offset is told: a producer that lost track compares it with what it sent last (KIP-360)."""
@@ -144,25 +145,16 @@ class DelayedProduce:
         self._deferred.complete_with(self._completed)
 
 
-def handle_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | Deferred | Nothing:
-    """Append what the request carries, and respond now, later or never."""
-    replicas, terms, now_ms = node.replicas, terms_of(request, call.version), node.clock.wall_ms()
-    topics = request.topic_data
-    if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
-        topics = _each_once(topics)
-    outcomes = [
-        (topic, [append_batch(replicas, terms, topic, wanted.index, wanted.records, now_ms=now_ms) for wanted in topic.partition_data])
-        for topic in topics
-    ]
-    return respond(node, call, request, outcomes)
-
-
 def respond(
-    node: Node, call: Call, request: ProduceRequest, outcomes: "list[tuple[TopicProduceData, list[Outcome]]]"
+    node: Node,
+    call: Call,
+    request: ProduceRequest,
+    outcomes: "list[tuple[TopicProduceData, list[Outcome]]]",
+    deferred: Deferred | None = None,
 ) -> ProduceResponse | Deferred | Nothing:
     """Announce what was appended; give back the response, now, when all of it is safe, or never.
 
-    ``outcomes`` are those of the partitions of each topic, in the order of the request.
+    ``outcomes`` are those of the partitions of each topic, in the order of the request. ``deferred`` is what the request was promised.
     """
     response = ProduceResponse()
     moved: list[Partition] = []
@@ -190,7 +182,7 @@ def respond(
         return NOTHING
     waiting = [item for item in waiting if not item.maybe_finish()]
     if waiting:
-        return _delay(node, call, request, response, waiting, is_leader_stale=is_leader_stale)
+        return _delay(node, call, request, response, waiting, deferred=deferred or call.defer(), is_leader_stale=is_leader_stale)
     if is_leader_stale and call.version >= FIRST_VERSION_WITH_LEADER:
         _name_leaders(node, call, response)
     return response
@@ -242,7 +234,7 @@ def _leader_of(node: Node, topic: TopicProduceResponse, index: int) -> LeaderHin
     return LeaderHint(partition.leader, partition.leader_epoch)
 
 
-def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
+def each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
     """Return what a request carries with the last of what it says for each partition."""
     found: dict[tuple[str, UUID], dict[int, PartitionProduceData]] = {}
     count = 0
@@ -272,8 +264,6 @@ def terms_of(request: ProduceRequest, version: int) -> Terms:
     refusal = None
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         refusal = ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {request.acks}"
-    elif request.transactional_id is not None:
-        refusal = ErrorCode.INVALID_REQUEST, "transactions are not supported by this broker"
     return Terms(
         acks=request.acks,
         refusal=refusal,
@@ -286,9 +276,21 @@ Outcome = tuple[Partition, AppendResult] | PartitionProduceResponse
 """A partition and where its batch is; or the result that refuses the batch. A plain tuple, because each produce makes one."""
 
 
-def append_batch(
-    replicas: ReplicaManager, terms: Terms, topic: TopicProduceData, index: int, records: Buffer | None, *, now_ms: int
-) -> Outcome:
+class Appends(Protocol):
+    """Where batches are appended: the replica manager, or what stands before it."""
+
+    def find(self, topic: str, topic_id: UUID, index: int) -> Partition:
+        """Return a partition; see ``ReplicaManager.find``."""
+
+    def append(self, partition: Partition, records: bytearray | memoryview, *, acks: int, now_ms: int) -> AppendResult:
+        """Append a batch; see ``ReplicaManager.append``."""
+
+
+class UnverifiedError(KafkaError):
+    """A partition is not part of the transaction, as far as its coordinator says; nothing of its log was looked at."""
+
+
+def append_batch(replicas: Appends, terms: Terms, topic: TopicProduceData, index: int, records: Buffer | None, *, now_ms: int) -> Outcome:
     """Append one partition's batch. What is appended is not announced yet, and not always safe."""
     partition: Partition | None = None
     try:
@@ -321,9 +323,15 @@ def _appended_result(index: int, appended: AppendResult) -> PartitionProduceResp
 
 
 def _delay(
-    node: Node, call: Call, request: ProduceRequest, response: ProduceResponse, waiting: list[_Waiting], *, is_leader_stale: bool
+    node: Node,
+    call: Call,
+    request: ProduceRequest,
+    response: ProduceResponse,
+    waiting: list[_Waiting],
+    *,
+    deferred: Deferred,
+    is_leader_stale: bool,
 ) -> Deferred:
-    deferred = call.defer()
     name_leaders = partial(_name_leaders, node, call) if call.version >= FIRST_VERSION_WITH_LEADER else _name_no_leaders
     operation = DelayedProduce(response, waiting, deferred, name_leaders, is_leader_stale=is_leader_stale)
     deadline_ms = node.clock.monotonic_ms() + max(request.timeout_ms, 0)
@@ -367,7 +375,7 @@ def _refuse_zstd(records: memoryview) -> None:
 def _error_result(index: int, error: KafkaError, partition: Partition) -> PartitionProduceResponse:
     """Return the result of a partition that refused what it was sent."""
     result = _failed(index, error.code, str(error))
-    if error.code in _CODES_OF_RECORDS and not isinstance(error, NotOneBatchError):
+    if error.code in _CODES_OF_RECORDS and not isinstance(error, NotOneBatchError | UnverifiedError):
         result.log_start_offset = partition.log_start_offset
     if isinstance(error, RejectedRecordsError):
         result.record_errors = [

@@ -30,6 +30,8 @@ KAFKA_4_3 = {
     "OffsetForLeaderEpoch": (2, 4, 4),
     "DescribeClientQuotas": (0, 1, 1),
     "AlterClientQuotas": (0, 1, 1),
+    "WriteTxnMarkers": (1, 2, 1),
+    "TxnOffsetCommit": (0, 5, 3),
     "DescribeAcls": (1, 3, 2),
     "CreateAcls": (1, 3, 2),
     "DeleteAcls": (1, 3, 2),
@@ -145,7 +147,7 @@ def test_the_controller_takes_what_an_admin_client_asks_a_controller() -> None:
 def test_what_counts_against_which_quota() -> None:
     others = {api.spec.name: api.quota for api in REGISTRY.values() if api.quota not in (QuotaKind.REQUEST, QuotaKind.NONE)}
     between_nodes = {api.key for api in REGISTRY.values() if api.sides == {Side.CONTROLLER}}
-    assert {api.key for api in REGISTRY.values() if api.quota is QuotaKind.NONE} == between_nodes
+    assert {api.key for api in REGISTRY.values() if api.quota is QuotaKind.NONE} == between_nodes | {ApiKey.WRITE_TXN_MARKERS}
     assert others == {
         "Produce": QuotaKind.PRODUCE,
         "Fetch": QuotaKind.FETCH,

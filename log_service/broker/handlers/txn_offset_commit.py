@@ -1,0 +1,94 @@
+"""TxnOffsetCommit (API key 28), versions 0-5: positions of a group that count when a producer's transaction is committed.
+
+Behaviour: partitions that do not exist are answered here with UNKNOWN_TOPIC_OR_PARTITION. For the rest the transaction coordinator is asked
+about the group's partition of ``__consumer_offsets``, unless the transaction has written to it before, and then the group's coordinator
+responds when the positions are safe there. They count once the marker of the transaction has come.
+
+Versions: 2 leader epoch; 3 flexible, member and generation (KIP-447); 4 TRANSACTION_ABORTABLE (KIP-890); 5 the coordinator adds the
+partition to the transaction itself, so that AddOffsetsToTxn is not needed (KIP-890).
+"""
+
+from dataclasses import replace
+from functools import partial
+
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
+from log_service.broker.transaction_verdicts import Asker
+from log_service.broker.transaction_verifier import Question, Verdict
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import GROUP_METADATA_TOPIC, NO_SEQUENCE, TopicPartition
+from log_service.coordinator.group.listing import refused_txn_commit
+from log_service.coordinator.refusals import api_error
+from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+FIRST_VERSION_WITH_LOADING = 2
+"""Older clients fail for good on COORDINATOR_LOAD_IN_PROGRESS."""
+
+Refused = dict[str, TxnOffsetCommitResponseTopic]
+
+
+def handle_txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitRequest) -> Deferred:
+    """Refuse what cannot be, ask the transaction coordinator, and have the group's coordinator respond."""
+    deferred = call.defer()
+    known, refused = _sort_out(node.image(), request.topics)
+    respond = partial(_respond, call, deferred, refused)
+    request.topics = known
+    if not known:
+        respond(TxnOffsetCommitResponse())
+    elif request.group_id == "":
+        respond(refused_txn_commit(request, ErrorCode.INVALID_GROUP_ID))
+    else:
+        where = TopicPartition(GROUP_METADATA_TOPIC, node.groups.partition_for(request.group_id))
+        question = Question(
+            transactional_id=request.transactional_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            sequences={where: NO_SEQUENCE},
+            asker=Asker.of_offset_commit(call.version),
+        )
+
+        def commit(verdict: Verdict) -> None:
+            code = verdict.errors.get(where)
+            if code is None:
+                node.groups.txn_offset_commit(request, call.client(), respond, shown=verdict.shown[where])
+            else:
+                respond(refused_txn_commit(request, api_error(KafkaError(code))))
+
+        node.transaction_verifier.verify(question, commit, deferred)
+    return deferred
+
+
+def _sort_out(image: MetadataImage, topics: list[TxnOffsetCommitRequestTopic]) -> tuple[list[TxnOffsetCommitRequestTopic], Refused]:
+    """Return what names partitions that exist, and the responses for those that do not."""
+    known: list[TxnOffsetCommitRequestTopic] = []
+    refused: Refused = {}
+    for topic in topics:
+        there = [each for each in topic.partitions if image.topics.partition(topic.name, each.partition_index) is not None]
+        missing = [each.partition_index for each in topic.partitions if each not in there]
+        if there:
+            known.append(TxnOffsetCommitRequestTopic(name=topic.name, partitions=there))
+        if missing:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            responses = refused.setdefault(topic.name, TxnOffsetCommitResponseTopic(name=topic.name)).partitions
+            responses += [TxnOffsetCommitResponsePartition(partition_index=index, error_code=code) for index in missing]
+    return known, refused
+
+
+def _respond(call: Call, deferred: Deferred, refused: Refused, response: TxnOffsetCommitResponse) -> None:
+    """Name each topic once, and what was refused here first."""
+    for topic in response.topics:
+        there = refused.setdefault(topic.name, topic)
+        if there is not topic:
+            there.partitions.extend(topic.partitions)
+    for topic in refused.values():
+        for partition in topic.partitions:
+            if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and call.version < FIRST_VERSION_WITH_LOADING:
+                partition.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    deferred.complete(replace(response, topics=list(refused.values())))

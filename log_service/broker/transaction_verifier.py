@@ -1,0 +1,296 @@
+"""Asks transaction coordinators about partitions before the first batch of a transaction is appended to them (KIP-890).
+
+Decides who is asked and in which order. What an append has to show then is the log's (``storage.verifications``), what the client is told
+of a refusal the handlers' (``transaction_verdicts``).
+
+A producer sends its batches one behind the other without waiting for responses. So the requests of one transactional id stand in a line
+while the coordinator is being asked for the first of them: the ones behind it find the transaction open, and are appended in their order.
+All that is to be asked of one coordinator while a request to it is on its way goes out together, in the next one.
+
+Invariants: at most one request per coordinator is in flight, and at most one question per transactional id. A line is as long as the
+requests that connections may have in flight. A request's act runs exactly once, also where no coordinator can be reached.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import trio
+
+from log_service.broker.call import Deferred, StartTask
+from log_service.broker.transaction_verdicts import Asker, heard
+from log_service.common.env import Clock
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
+from log_service.config.views import VerificationConfig
+from log_service.coordinator.java_hashing import java_abs, java_hash
+from log_service.metadata.image import MetadataImage
+from log_service.protocol.api_versions import ApiKey
+from log_service.replication.replica_manager import ReplicaManager
+from log_service.storage.verifications import ONGOING, UNCHECKED, Verification
+
+if TYPE_CHECKING:
+    from log_service.protocol.messages.add_partitions_to_txn import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnResponse,
+        AddPartitionsToTxnResult,
+        AddPartitionsToTxnTransaction,
+    )
+    from log_service.rpc.connection import Destination
+    from log_service.rpc.pool import ConnectionPool
+
+FIRST_VERSION_FOR_BROKERS = 4
+LAST_VERSION = 5
+PURPOSE = "transactions"
+
+Errors = Mapping[TopicPartition, ErrorCode]
+AskLocally = Callable[["AddPartitionsToTxnRequest", int, Callable[["AddPartitionsToTxnResponse"], None]], None]
+"""A coordinator of this process: a request, its version, and what is called once with the response, now or later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a request wants to write in a transaction: to each partition a batch that begins with that sequence."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    sequences: Mapping[TopicPartition, int]
+    asker: Asker
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What the appends have to show, by partition; or why there must be none."""
+
+    shown: dict[TopicPartition, Verification] = field(default_factory=dict)
+    errors: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+
+    @property
+    def unasked(self) -> list[TopicPartition]:
+        """The partitions that the coordinator has to be asked about."""
+        return [where for where, shown in self.shown.items() if shown is not ONGOING and shown is not UNCHECKED]
+
+
+Act = Callable[[Verdict], None]
+
+
+class _Asked:
+    """A question that waits for a coordinator's response."""
+
+    def __init__(self, transaction: "AddPartitionsToTxnTransaction") -> None:
+        self.transaction = transaction
+        self.done = trio.Event()
+        self.result: AddPartitionsToTxnResult | ErrorCode = ErrorCode.NETWORK_EXCEPTION
+
+    def settle(self, result: "AddPartitionsToTxnResult | ErrorCode") -> None:
+        """Take what the coordinator says of the transaction, or why it says nothing."""
+        self.result = result
+        self.done.set()
+
+
+class TransactionVerifier:
+    """What one node asks. ``ask_locally`` is this node's own coordinator, None where it has none."""
+
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        listener_name: str,
+        config: VerificationConfig,
+        clock: Clock,
+        replicas: ReplicaManager,
+        image: Callable[[], MetadataImage],
+        pool: "Callable[[], ConnectionPool]",
+        start_task: StartTask,
+        ask_locally: AskLocally | None = None,
+    ) -> None:
+        self._node_id = node_id
+        self._listener_name = listener_name
+        self._config = config
+        self._clock = clock
+        self._replicas = replicas
+        self._image = image
+        self._pool = pool
+        self._start_task = start_task
+        self._lines: dict[str, deque[tuple[Question, Act, Deferred]]] = {}
+        self._waiting: dict[Destination, list[_Asked]] = {}
+        self._busy: set[Destination] = set()
+        self._ask_locally = ask_locally
+        self.is_enabled = config.is_enabled
+        """Whether partitions are verified for producers that have announced them; may change while the node runs."""
+
+    def __repr__(self) -> str:
+        return f"<TransactionVerifier lines={len(self._lines)} busy={len(self._busy)}>"
+
+    def verify(self, question: Question, act: Act, deferred: Deferred) -> None:
+        """Have ``act`` append, or refuse, what the coordinator's verdict says: at once where nothing has to be asked, else in its turn.
+
+        ``act`` completes ``deferred``; where it fails, the connection of the request closes.
+        """
+        line = self._lines.get(question.transactional_id)
+        if line is None:
+            verdict = self._begin(question)
+            if not verdict.unasked:
+                act(verdict)
+                return
+            line = self._lines[question.transactional_id] = deque()
+            self._start_task(self._work_off, question.transactional_id, line)
+        line.append((question, act, deferred))
+
+    async def _work_off(self, transactional_id: str, line: deque[tuple[Question, Act, Deferred]]) -> None:
+        """Let the requests of a line act in their order."""
+        try:
+            while line:
+                question, act, deferred = line[0]
+                verdict = await self._verdict_of(question)
+                try:
+                    act(verdict)
+                except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
+                    deferred.fail(error)
+                line.popleft()
+        finally:
+            del self._lines[transactional_id]
+
+    # Deciding
+
+    def _begin(self, question: Question) -> Verdict:
+        """Note in the logs which producer is asked about, where its transaction is not open."""
+        verdict, is_version_2 = Verdict(), question.asker is Asker.ADDS
+        if not is_version_2 and not self.is_enabled:
+            verdict.shown = dict.fromkeys(question.sequences, UNCHECKED)
+            return verdict
+        producer, now_ms = (question.producer_id, question.producer_epoch), self._clock.wall_ms()
+        for where, sequence in question.sequences.items():
+            try:
+                partition = self._replicas.get_partition(*where)
+                shown = partition.begin_verification(*producer, sequence, is_version_2=is_version_2, now_ms=now_ms)
+            except KafkaError as error:
+                verdict.errors[where] = error.code
+            else:
+                verdict.shown[where] = shown
+        return verdict
+
+    async def _verdict_of(self, question: Question) -> Verdict:
+        """Ask the coordinator; one that still ends the transaction before is asked again for a while, where it adds partitions."""
+        verdict = self._begin(question)
+        unasked = verdict.unasked
+        if unasked:
+            deadline_ms = self._clock.monotonic_ms() + self._config.retry_max_ms
+            errors = await self._ask(question, unasked)
+            if question.asker is Asker.ADDS:
+                while ErrorCode.CONCURRENT_TRANSACTIONS in errors.values() and self._clock.monotonic_ms() < deadline_ms:
+                    await trio.sleep(self._config.retry_backoff_ms / 1_000)
+                    errors = await self._ask(question, unasked)
+            verdict.errors.update({where: heard(code, question.asker) for where, code in errors.items()})
+        if not self.is_enabled:
+            verdict.shown = dict.fromkeys(verdict.shown, UNCHECKED)
+        return verdict
+
+    # Asking
+
+    async def _ask(self, question: Question, partitions: Collection[TopicPartition]) -> Errors:
+        """Return the partitions that must not be written to, with the coordinator's errors."""
+        asked = _Asked(_transaction(question, partitions))
+        self._send(question.transactional_id, asked)
+        await asked.done.wait()
+        if not isinstance(asked.result, ErrorCode):
+            return _errors(asked.result)
+        return {} if asked.result is ErrorCode.NONE else dict.fromkeys(partitions, asked.result)
+
+    def _send(self, transactional_id: str, asked: _Asked) -> None:
+        """Have the leader of the transactional id's partition of ``__transaction_state`` settle what is asked."""
+        image = self._image()
+        state = image.topics.by_name.get(TRANSACTION_STATE_TOPIC)
+        registration = None if state is None else state.partitions.get(java_abs(java_hash(transactional_id)) % len(state.partitions))
+        if registration is not None and registration.leader == self._node_id and self._ask_locally is not None:
+            self._send_here(self._ask_locally, asked)
+            return
+        broker = None if registration is None else image.cluster.brokers.get(registration.leader)
+        endpoint = None if broker is None or broker.is_fenced else broker.endpoints.get(self._listener_name)
+        if broker is None or endpoint is None or broker.node_id == self._node_id:
+            asked.settle(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        from log_service.rpc.connection import Destination  # noqa: PLC0415 - a node alone asks no other node
+
+        self._send_there(Destination(host=endpoint.host, port=endpoint.port, purpose=PURPOSE), asked)
+
+    def _send_here(self, ask: AskLocally, asked: _Asked) -> None:
+        ask(_request([asked]), LAST_VERSION, lambda response: _settle([asked], response))
+
+    def _send_there(self, leader: "Destination", asked: _Asked) -> None:
+        self._waiting.setdefault(leader, []).append(asked)
+        if leader not in self._busy:
+            self._busy.add(leader)
+            self._start_task(self._send_all, leader)
+
+    async def _send_all(self, leader: "Destination") -> None:
+        """Send what waits for a coordinator, until nothing does."""
+        try:
+            while questions := self._waiting.pop(leader, None):
+                try:
+                    response = await self._exchange(leader, _request(questions))
+                except KafkaError as error:
+                    code = ErrorCode.NONE if error.code is ErrorCode.UNSUPPORTED_VERSION else ErrorCode.NETWORK_EXCEPTION
+                    for asked in questions:
+                        asked.settle(code)
+                else:
+                    _settle(questions, response)
+        finally:
+            self._busy.discard(leader)
+
+    async def _exchange(self, leader: "Destination", request: "AddPartitionsToTxnRequest") -> "AddPartitionsToTxnResponse":
+        """Return a coordinator's response.
+
+        Raises:
+            KafkaError: UNSUPPORTED_VERSION, it is a broker that cannot be asked; NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
+        """
+        from log_service.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse  # noqa: PLC0415 - as above
+
+        connection = await self._pool().connect(leader)
+        if connection.versions.choose(ApiKey.ADD_PARTITIONS_TO_TXN) < FIRST_VERSION_FOR_BROKERS:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{leader} takes no questions of brokers about transactions")
+        return await connection.request(request, AddPartitionsToTxnResponse)
+
+
+def _request(questions: Collection[_Asked]) -> "AddPartitionsToTxnRequest":
+    from log_service.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest  # noqa: PLC0415 - few nodes need it
+
+    return AddPartitionsToTxnRequest(transactions=[asked.transaction for asked in questions])
+
+
+def _settle(questions: Collection[_Asked], response: "AddPartitionsToTxnResponse") -> None:
+    results = {result.transactional_id: result for result in response.results_by_transaction}
+    for asked in questions:
+        if response.error_code:
+            asked.settle(ErrorCode.of(response.error_code))
+        else:
+            asked.settle(results.get(asked.transaction.transactional_id, ErrorCode.NETWORK_EXCEPTION))
+
+
+def _transaction(question: Question, partitions: Collection[TopicPartition]) -> "AddPartitionsToTxnTransaction":
+    from log_service.protocol.messages.add_partitions_to_txn import (  # noqa: PLC0415 - as above
+        AddPartitionsToTxnTopic,
+        AddPartitionsToTxnTransaction,
+    )
+
+    topics: dict[str, AddPartitionsToTxnTopic] = {}
+    for where in partitions:
+        topics.setdefault(where.topic, AddPartitionsToTxnTopic(name=where.topic)).partitions.append(where.partition)
+    return AddPartitionsToTxnTransaction(
+        transactional_id=question.transactional_id,
+        producer_id=question.producer_id,
+        producer_epoch=question.producer_epoch,
+        verify_only=question.asker is not Asker.ADDS,
+        topics=list(topics.values()),
+    )
+
+
+def _errors(result: "AddPartitionsToTxnResult") -> Errors:
+    return {
+        TopicPartition(topic.name, told.partition_index): ErrorCode.of(told.partition_error_code)
+        for topic in result.topic_results
+        for told in topic.results_by_partition
+        if told.partition_error_code
+    }

@@ -1,0 +1,203 @@
+"""Produce in transactions: what the coordinator is asked before the first batch, how batches follow, and what clients are told."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from log_service.broker.transaction_verdicts import Asker, heard, told_to_producer
+from log_service.common.errors import ErrorCode
+from log_service.common.types import TRANSACTION_STATE_TOPIC
+from log_service.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from log_service.protocol.messages.produce import PartitionProduceResponse
+from log_service.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from tests.helpers.handler_node import HandlerNode, tell_handlers
+from tests.unit.broker.context import produce_request
+from tests.unit.storage.context import batch
+
+VERIFIES, ADDS = 11, 12
+
+
+class Coordinator:
+    """Answers what a node asks its own coordinator, when the test says so."""
+
+    def __init__(self, node: HandlerNode) -> None:
+        node.node.transaction_verifier._ask_locally = self.ask
+        self.asked: list[AddPartitionsToTxnRequest] = []
+        self._waiting: list[tuple[AddPartitionsToTxnRequest, Callable[[AddPartitionsToTxnResponse], None]]] = []
+        self.verdicts: list[ErrorCode] | None = None
+
+    def ask(self, request: AddPartitionsToTxnRequest, _version: int, on_response: Callable[[AddPartitionsToTxnResponse], None]) -> None:
+        self.asked.append(request)
+        self._waiting.append((request, on_response))
+        if self.verdicts is not None:
+            self.tell(self.verdicts.pop(0))
+
+    def tell(self, code: ErrorCode = ErrorCode.NONE) -> None:
+        """Give the same verdict on all partitions of the oldest question."""
+        request, on_response = self._waiting.pop(0)
+        results = [
+            AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id,
+                topic_results=[
+                    AddPartitionsToTxnTopicResult(
+                        name=topic.name,
+                        results_by_partition=[
+                            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+                            for index in topic.partitions
+                        ],
+                    )
+                    for topic in transaction.topics
+                ],
+            )
+            for transaction in request.transactions
+        ]
+        on_response(AddPartitionsToTxnResponse(results_by_transaction=results))
+
+
+async def coordinated(node: HandlerNode) -> Coordinator:
+    await node.create_topic("a")
+    await node.create_topic(TRANSACTION_STATE_TOPIC)
+    return Coordinator(node)
+
+
+async def write(node: HandlerNode, sequence: int, version: int = ADDS, *, epoch: int = 0) -> PartitionProduceResponse:
+    content = batch(producer_id=7, producer_epoch=epoch, base_sequence=sequence, is_transactional=True)
+    request = produce_request("a", memoryview(content))
+    request.transactional_id = "tx"
+    told: PartitionProduceResponse = (await node.ask(request, version)).responses[0].partition_responses[0]
+    return told
+
+
+async def end(node: HandlerNode, *, epoch: int, version: int = 2) -> None:
+    topics = [WritableTxnMarkerTopic(name="a", partition_indexes=[0])]
+    marker = WritableTxnMarker(producer_id=7, producer_epoch=epoch, transaction_result=True, topics=topics, transaction_version=version)
+    response = await node.ask(WriteTxnMarkersRequest(markers=[marker]), 2)
+    assert response.markers[0].topics[0].partitions[0].error_code == 0
+
+
+def test_the_coordinator_is_asked_once_in_a_transaction() -> None:
+    async def story(node: HandlerNode) -> None:
+        coordinator = await coordinated(node)
+        coordinator.verdicts = [ErrorCode.NONE] * 3
+        for sequence in range(3):
+            assert (await write(node, sequence)).base_offset == sequence
+        assert [(asked.transactions[0].verify_only, asked.transactions[0].transactional_id) for asked in coordinator.asked] == [
+            (False, "tx")
+        ]
+        await end(node, epoch=1)
+        assert (await write(node, 0, epoch=1)).base_offset == 4
+        assert len(coordinator.asked) == 2
+        await end(node, epoch=2)
+        assert (await write(node, 0, VERIFIES, epoch=2)).error_code == 0
+        assert coordinator.asked[2].transactions[0].verify_only
+
+    tell_handlers(story)
+
+
+def test_batches_behind_the_first_one_wait_and_follow_in_their_order() -> None:
+    async def story(node: HandlerNode) -> None:
+        coordinator, told = await coordinated(node), {}
+
+        async def send(sequence: int) -> None:
+            told[sequence] = await write(node, sequence)
+
+        async with trio.open_nursery() as nursery:
+            for sequence in range(5):
+                nursery.start_soon(send, sequence)
+                await trio.testing.wait_all_tasks_blocked()
+            assert not told
+            coordinator.tell()
+        assert {sequence: each.base_offset for sequence, each in told.items()} == {number: number for number in range(5)}
+        assert len(coordinator.asked) == 1
+        assert node.replicas.get_partition("a", 0).state.last_stable_offset == 0
+
+    tell_handlers(story)
+
+
+def test_a_marker_that_comes_first_makes_the_verdict_worthless() -> None:
+    async def story(node: HandlerNode) -> None:
+        coordinator, told = await coordinated(node), []
+
+        async def send() -> None:
+            told.append(await write(node, 0, VERIFIES))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            await trio.testing.wait_all_tasks_blocked()
+            await end(node, epoch=0, version=0)
+            coordinator.tell()
+        assert told[0].error_code == ErrorCode.INVALID_TXN_STATE
+        assert node.replicas.get_partition("a", 0).state.log_end_offset == 1, "the marker alone"
+
+    tell_handlers(story)
+
+
+def test_a_transaction_that_still_ends_is_asked_about_again() -> None:
+    async def story(node: HandlerNode) -> None:
+        coordinator = await coordinated(node)
+        coordinator.verdicts = [ErrorCode.CONCURRENT_TRANSACTIONS] * 2 + [ErrorCode.NONE]
+        assert (await write(node, 0)).error_code == ErrorCode.NONE
+        assert len(coordinator.asked) == 3
+        coordinator.verdicts = [ErrorCode.CONCURRENT_TRANSACTIONS] * 100
+        await end(node, epoch=1)
+        assert (await write(node, 0, epoch=1)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert (await write(node, 0, VERIFIES, epoch=1)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+    tell_handlers(story)
+
+
+def test_without_a_coordinator_the_producer_tries_again() -> None:
+    async def story(node: HandlerNode) -> None:
+        await node.create_topic("a")
+        for version in (3, VERIFIES, ADDS):
+            assert (await write(node, 0, version)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert node.replicas.get_partition("a", 0).state.log_end_offset == 0
+
+    tell_handlers(story)
+
+
+def test_without_verification_nothing_is_asked() -> None:
+    async def story(node: HandlerNode) -> None:
+        await node.create_topic("a")
+        assert (await write(node, 0, VERIFIES)).error_code == ErrorCode.NONE
+
+    tell_handlers(story, transaction_partition_verification_enable="false")
+
+
+@pytest.mark.parametrize(
+    ("code", "asker", "told"),
+    [
+        (ErrorCode.PRODUCER_FENCED, Asker.ADDS, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.TRANSACTION_ABORTABLE, Asker.VERIFIES, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.TRANSACTION_ABORTABLE, Asker.KNOWS_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, Asker.ADDS, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.NETWORK_EXCEPTION, Asker.ADDS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.NOT_COORDINATOR, Asker.VERIFIES, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, Asker.KNOWS_ABORTABLE, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, Asker.ADDS, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, Asker.ADDS, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+def test_what_a_producer_is_told(code: ErrorCode, asker: Asker, told: ErrorCode) -> None:
+    assert told_to_producer(heard(code, asker), asker) is told
+
+
+def test_a_request_without_a_response_is_appended_all_the_same() -> None:
+    async def story(node: HandlerNode) -> None:
+        coordinator = await coordinated(node)
+        coordinator.verdicts = [ErrorCode.NONE]
+        content = batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+        request: Any = produce_request("a", memoryview(content), acks=0)
+        request.transactional_id = "tx"
+        assert await node.ask(request, ADDS) is None
+        assert node.replicas.get_partition("a", 0).state.log_end_offset == 1
+
+    tell_handlers(story)
