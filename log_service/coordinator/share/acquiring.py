@@ -4,7 +4,7 @@ Decides by whole batches where it may, because batches are cheap to track and to
 
 - New records are acquired in batches of the log. ``max_records`` is a soft limit then: the batch in which it falls is acquired whole. With
   ``AcquireMode.RECORD_LIMIT`` the rest of that batch stays available.
-- Records that were available again are acquired with the batch that they were in, or one by one where that batch has fallen apart.
+- Records that were available again are acquired with the batch that they were in, or by themselves where that batch has fallen apart.
 - A record that fails again and again may take others down with it. From half of the delivery count limit on, at least the second delivery,
   its batch is delivered alone, and each further time half as much of it; a record on its last delivery is delivered alone.
 
@@ -157,7 +157,7 @@ class Acquisition:
         return not (is_throttled and self._count > count_before)
 
     def _acquire_offsets(self, batch: InFlightBatch, acquirable: Sequence[Run], most: int) -> None:
-        """Acquire record by record, at most so many; fewer from the first record on that was delivered too often."""
+        """Acquire records by themselves, at most so many; fewer from the first record on that was delivered too often."""
         limit = self.settings.delivery_count_limit
         throttled_from = self.settings.throttled_from_count
         count_before = self._count
@@ -165,16 +165,17 @@ class Acquisition:
         for run in acquirable:
             delivered = run.delivery.delivery_count
             is_last_delivery = limit > MIN_THROTTLED_COUNT and delivered == limit - 1
-            if delivered >= throttled_from and not is_throttled:
-                most = min(most, max(1, batch.count >> (delivered - throttled_from + 1)))
-                is_throttled = True
             taken = self._count - count_before
             if taken >= most or (is_last_delivery and taken):
                 return
+            if delivered >= throttled_from and not is_throttled:
+                is_throttled = True
+                part = max(1, batch.count >> (delivered - throttled_from + 1))
+                if taken < part:  # where as many went before it, Apache Kafka lets the rest of the batch go with them
+                    most = min(most, part)
             last = run.first if is_last_delivery else min(run.last, run.first + most - taken - 1)
             delivery = self._take(batch, run.first, last, run)
-            for offset in range(run.first, last + 1):
-                self._note(offset, offset, delivery.delivery_count)
+            self._note(run.first, last, delivery.delivery_count)
             if is_last_delivery:
                 return
 

@@ -87,7 +87,7 @@ class Run:
 class InFlightBatch:
     """The records that were acquired together the first time, from ``first`` to ``last`` (inclusive).
 
-    ``is_tracked_by_offset`` once its records have gone separate ways: from then on they are acquired one by one.
+    ``is_tracked_by_offset`` once its records have gone separate ways: from then on they are acquired by themselves.
     """
 
     __slots__ = ("first", "is_tracked_by_offset", "last", "runs")

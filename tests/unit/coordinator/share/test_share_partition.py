@@ -173,8 +173,8 @@ def test_a_record_limit_leaves_the_rest_of_a_batch_available() -> None:
     story = Story((0, 9))
     assert story.acquire(most=4, mode=AcquireMode.RECORD_LIMIT) == [(0, 3, 1)]
     assert story.partition.next_fetch_offset == 4
-    assert story.acquire("b", most=2, mode=AcquireMode.RECORD_LIMIT) == [(4, 4, 1), (5, 5, 1)]
-    assert story.acquire("c") == [(offset, offset, 1) for offset in range(6, 10)]
+    assert story.acquire("b", most=2, mode=AcquireMode.RECORD_LIMIT) == [(4, 5, 1)]
+    assert story.acquire("c") == [(6, 9, 1)]
 
 
 def test_a_whole_batch_that_was_released_is_acquired_whole_and_counts_the_delivery() -> None:
@@ -184,11 +184,11 @@ def test_a_whole_batch_that_was_released_is_acquired_whole_and_counts_the_delive
     assert story.acquire("b") == [(0, 9, 2)]
 
 
-def test_records_of_a_batch_that_fell_apart_are_acquired_one_by_one() -> None:
+def test_records_of_a_batch_that_fell_apart_are_acquired_by_themselves() -> None:
     story = Story((0, 9))
     story.acquire()
     story.acknowledged(3, 4, RELEASE)
-    assert story.acquire("b") == [(3, 3, 2), (4, 4, 2)]
+    assert story.acquire("b") == [(3, 4, 2)]
     assert story.error(3, 3, ACCEPT) is ErrorCode.INVALID_RECORD_STATE
 
 
@@ -276,8 +276,20 @@ def test_a_batch_that_fails_goes_with_no_other_records() -> None:
         assert story.acquire(until=0) == [(0, 4, count)]
         story.acknowledged(0, 4, RELEASE)
     story.acknowledged(5, 9, RELEASE)
-    assert story.acquire() == [(0, 0, 4), (1, 1, 4)]
-    assert story.acquire("b") == [(2, 2, 4), (3, 3, 4)]
+    assert story.acquire() == [(0, 1, 4)]
+    assert story.acquire("b") == [(2, 3, 4)]
+
+
+def test_records_go_with_others_of_their_batch_where_as_many_are_taken_already() -> None:
+    """Apache Kafka 4.3.1 counts the part of a failing batch from the first record on that failed: more may have gone before it."""
+    story = Story((0, 6), settings=ShareSettings(delivery_count_limit=6))
+    story.acquire()
+    story.acknowledged(4, 6, RELEASE)
+    assert story.acquire() == [(4, 6, 2)]
+    story.acknowledged(4, 6, RELEASE)
+    assert story.acquire() == [(4, 6, 3)]
+    story.acknowledged(0, 6, RELEASE)
+    assert story.acquire() == [(0, 3, 2), (4, 6, 4)]
 
 
 def test_a_record_is_delivered_as_often_as_it_may_be_and_then_archived() -> None:
