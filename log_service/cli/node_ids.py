@@ -3,6 +3,7 @@
 import click
 
 MAX_NODE_ID = 2**31 - 1
+MAX_DIGITS = 10
 
 
 class NodeIdParameter(click.ParamType[int]):
@@ -16,7 +17,7 @@ class NodeIdParameter(click.ParamType[int]):
             return value
         text = str(value).strip()
         if not is_node_id(text):
-            self.fail(f"{text!r} is no node id, which is a whole number from 0 on, such as 1", param, ctx)
+            self.fail(f"{text!r} is no node id, which is a whole number from 0 to {MAX_NODE_ID}, such as 1", param, ctx)
         return int(text)
 
 
@@ -25,7 +26,7 @@ NODE_ID = NodeIdParameter()
 
 def is_node_id(text: str) -> bool:
     """Whether a text is a node id as Kafka has them: 32 bits, not negative."""
-    return text.isascii() and text.isdecimal() and int(text) <= MAX_NODE_ID
+    return len(text) <= MAX_DIGITS and text.isascii() and text.isdecimal() and int(text) <= MAX_NODE_ID
 
 
 def node_ids_of(text: str, option: str) -> list[int]:

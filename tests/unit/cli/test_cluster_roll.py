@@ -171,8 +171,9 @@ def test_brokers_that_cannot_be_restarted_are_named(admin: Admin) -> None:
     assert admin.down == set()
     assert "Error: there are no brokers 8, 9; there are 1, 2, 3" in roll("8", "1", "9").stderr
     wrong = roll("one")
-    assert (wrong.exit_code, "'one' is no node id, which is a whole number from 0 on, such as 1" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "'one' is no node id, which is a whole number from 0 to 2147483647, such as 1" in wrong.stderr) == (2, True)
     assert roll(str(2**31)).exit_code == 2
+    assert roll("9" * 5_000).exit_code == 2  # more digits than Python reads
 
 
 @pytest.mark.parametrize(
