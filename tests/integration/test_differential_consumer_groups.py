@@ -17,6 +17,8 @@ from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, Offse
 from tests.integration.differential import Duel
 from tests.integration.group_cast import Cast, Player, coordinators_are_there, told
 
+RESOLVING_SECONDS = 2.0
+"""Longer than the search for the topics of a regular expression takes beside everything else."""
 PROPERTIES = {"group.consumer.assignment.interval.ms": "0", "group.consumer.max.size": "3"}
 
 
@@ -252,6 +254,28 @@ def consumer_takes_an_empty_classic_group_over(cast: Cast) -> None:
     late.leave()
 
 
+def regular_expressions(cast: Cast) -> None:
+    a, b = Member(cast, "a"), Member(cast, "b")
+    for regex in ("(", r"(o)\1", "(?=orders)", "*"):
+        a.join(subscribed_topic_names=None, subscribed_topic_regex=regex)
+    a.join(subscribed_topic_names=None, subscribed_topic_regex="ord.*")
+    time.sleep(RESOLVING_SECONDS)
+    a.beat()
+    a.beat()
+    describe(cast)
+    b.join(subscribed_topic_names=None, subscribed_topic_regex="ord.*")
+    a.beat({"orders": [0, 1]})
+    b.beat()
+    a.beat(subscribed_topic_regex="")
+    describe(cast)
+    a.beat({})
+    b.beat()
+    describe(cast)
+    b.leave()
+    a.beat()
+    describe(cast)
+
+
 def full_group(cast: Cast) -> None:
     members = [Member(cast, name) for name in "abcd"]
     for member in members:
@@ -269,12 +293,15 @@ STORIES: list[Callable[[Cast], None]] = [
     static_member,
     commits,
     consumer_takes_an_empty_classic_group_over,
+    regular_expressions,
     full_group,
 ]
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_story(duel: Duel, story: Callable[[Cast], None]) -> None:
+    if story is regular_expressions:
+        pytest.importorskip("re2")
     if "orders" not in duel.clusters.tidelog.topic_ids:
         duel.create_topic("orders", 4)
         duel.create_topic("bills", 1)

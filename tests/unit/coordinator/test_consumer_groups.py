@@ -1,9 +1,13 @@
 """Groups of the consumer protocol (KIP-848): joining, reconciling, leaving, and what survives a restart."""
 
+from copy import deepcopy
+
 import pytest
 
 from log_service.common.errors import ErrorCode
 from log_service.config.views import ConsumerGroupConfig, GroupConfig
+from log_service.coordinator.request_context import RequestContext
+from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from log_service.protocol.messages.list_groups import ListGroupsRequest
 from tests.unit.coordinator.consumer_story import BILLS, ORDERS, ConsumerStory, assigned
 from tests.unit.coordinator.group_story import GROUP
@@ -213,6 +217,29 @@ def test_full_group_refuses_new_members_only() -> None:
     story.enter("a")
     assert story.refused("b", 0, {}, topics=("orders",), rebalance_ms=1) == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert story.enter("a").member_epoch == 2
+
+
+def test_heartbeat_that_the_log_refuses_changes_nothing() -> None:
+    story = two_members()
+    story.add_partitions("orders", 4, 6)
+    consumers = story.shard._consumers
+    for member_id, epoch, topics in (("a", 3, None), ("b", -1, None), ("c", 0, ["orders"])):
+        before = deepcopy((consumers._sessions, consumers._stale))
+        decision = story.decision()
+        said = ConsumerGroupHeartbeatRequest(
+            group_id=GROUP,
+            member_id=member_id,
+            member_epoch=epoch,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=topics,
+            topic_partitions=[] if topics else None,
+        )
+        context = RequestContext(api_version=1, client_id="client", client_host="127.0.0.1", reply_to=member_id)
+        story.shard.handle_consumer_group_heartbeat(said, context, decision)
+        assert decision.records
+        decision.take_back()
+        assert (consumers._sessions, consumers._stale) == before
+    assert story.told("a", 3).member_epoch == 4, "the group still looks at its topics"
 
 
 # Static members
