@@ -3,16 +3,16 @@
 A batch in a transaction is TRANSACTIONAL_ID_AUTHORIZATION_FAILED here, and so is all of its request.
 """
 
-from log_service.broker.call import Call, Reply
+from log_service.broker.call import Call, Deferred, Nothing
 from log_service.broker.handlers.produce import append_batch, each_once, refuse_produce, respond, terms_of
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import Buffer
-from log_service.protocol.messages.produce import ProduceRequest
+from log_service.protocol.messages.produce import ProduceRequest, ProduceResponse
 from log_service.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_FLAG
 
 
-def handle_produce(node: Node, call: Call, request: ProduceRequest) -> Reply:
+def handle_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | Deferred | Nothing:
     """Append what the request carries, and respond now, later or never."""
     if request.transactional_id is not None:
         from log_service.broker.handlers.transactional_produce import handle_transactional_produce  # noqa: PLC0415 - few nodes need it

@@ -39,7 +39,6 @@ from log_service.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from log_service.protocol.schema import Message
 from log_service.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE
 from log_service.records.compression import Codec
 from log_service.records.validator import NotOneBatchError, RejectedRecordsError
@@ -195,7 +194,7 @@ _echo = echoing(
 )
 
 
-def refuse_produce(call: Call, error: KafkaError) -> Message:
+def refuse_produce(call: Call, error: KafkaError) -> ProduceResponse:
     """Tell an error for each partition.
 
     Raises:
@@ -203,7 +202,9 @@ def refuse_produce(call: Call, error: KafkaError) -> Message:
     """
     if call.request.acks == ACKS_NONE:
         raise ProtocolError(f"produce with acks=0 failed with {error.code.name}")
-    return _echo(call, error)
+    refused = _echo(call, error)
+    assert isinstance(refused, ProduceResponse), "the echo of an API is its own response"
+    return refused
 
 
 def _name_leaders(node: Node, call: Call, response: ProduceResponse) -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
-from log_service.broker.call import NOTHING, Call, Deferred, Reply
+from log_service.broker.call import NOTHING, Call, Deferred
 from log_service.broker.handlers.produce import (
     UnverifiedError,
     append_batch,
@@ -26,14 +26,14 @@ from log_service.broker.transaction_verdicts import Asker, told_to_producer
 from log_service.broker.transaction_verifier import Question, Verdict
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
-from log_service.protocol.messages.produce import ProduceRequest
+from log_service.protocol.messages.produce import ProduceRequest, ProduceResponse
 from log_service.records.batch import BatchHeader, parse_header
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.append_result import AppendResult
 
 
-def handle_transactional_produce(node: Node, call: Call, request: ProduceRequest) -> Reply:
+def handle_transactional_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | Deferred:
     """Append what the coordinator lets in, and respond now or later."""
     request.topic_data = each_once(request.topic_data)
     headers = _headers(node.replicas, request)
@@ -45,6 +45,7 @@ def handle_transactional_produce(node: Node, call: Call, request: ProduceRequest
     if not producers:
         _append(node, call, deferred, Asker.VERIFIES, Verdict())
         return deferred
+    _keep_records(request)
     ((producer_id, producer_epoch),) = producers
     asker = Asker.of_produce(call.version)
     question = Question(
@@ -56,6 +57,14 @@ def handle_transactional_produce(node: Node, call: Call, request: ProduceRequest
     )
     node.transaction_verifier.verify(question, partial(_append, node, call, deferred, asker), deferred)
     return deferred
+
+
+def _keep_records(request: ProduceRequest) -> None:
+    """Copy the records: the connection's buffer, in which they stand, takes its next request while the coordinator is asked."""
+    for topic in request.topic_data:
+        for wanted in topic.partition_data:
+            if wanted.records is not None:
+                wanted.records = memoryview(bytearray(wanted.records))
 
 
 def _headers(replicas: ReplicaManager, request: ProduceRequest) -> dict[TopicPartition, BatchHeader]:
