@@ -192,6 +192,22 @@ _ROWS = (
         ),
         quota=QuotaKind.NONE,
     ),
+    # Transactions
+    _api(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        "transactions",
+        (*_transaction(WRITE), *_topic(WRITE), *_cluster(CLUSTER_ACTION)),
+        echo=_own_echo("transactions", "refuse_add_partitions_to_txn"),
+    ),
+    _api(ApiKey.ADD_OFFSETS_TO_TXN, "transactions", (*_transaction(WRITE), *_group(READ))),
+    _api(ApiKey.END_TXN, "transactions", _transaction(WRITE)),
+    _api(
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        "transactions",
+        (*_transaction(DESCRIBE), *_topic(DESCRIBE)),
+        echo=echoing(Items(asked="transactional_ids", told="transaction_states", value="transactional_id")),
+    ),
+    _api(ApiKey.LIST_TRANSACTIONS, "transactions", _transaction(DESCRIBE)),
     # What there is
     _api(ApiKey.API_VERSIONS, "api_versions", NO_PERMISSION, sides=BOTH),
     _api(ApiKey.METADATA, handle_metadata, (*_topic(DESCRIBE, CREATE), *_cluster(CREATE, DESCRIBE)), echo=echoing(_PER_TOPIC_OR_ID)),

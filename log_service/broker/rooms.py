@@ -32,7 +32,6 @@ from log_service.controller.driver import ControllerDriver
 from log_service.controller.rules.table import ControllerConfig
 from log_service.coordinator.group_service import GroupService
 from log_service.coordinator.transaction_service import TransactionService
-from log_service.metadata.features import serves_transactions
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.metadata.loader import MetadataLoader
 from log_service.protocol.stored.metadata_records import MetadataRecord
@@ -278,9 +277,10 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         rng=env.rng,
     )
     replicas.add_listener(directory_reports)
-    coordinated = {GROUP_METADATA_TOPIC: Coordinated(coordinator=groups, codec=Codec(config.groups.offsets_topic_compression_codec))}
-    if serves_transactions():
-        coordinated[TRANSACTION_STATE_TOPIC] = Coordinated(coordinator=transactions)
+    coordinated = {
+        GROUP_METADATA_TOPIC: Coordinated(coordinator=groups, codec=Codec(config.groups.offsets_topic_compression_codec)),
+        TRANSACTION_STATE_TOPIC: Coordinated(coordinator=transactions),
+    }
     return Rooms(
         background=background,
         controller=controller,

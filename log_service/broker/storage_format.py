@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from log_service.common.env import NodeEnv
 from log_service.common.errors import ConfigError
-from log_service.common.features import DYNAMIC_QUORUM, KRAFT_VERSION, METADATA_VERSION, STATIC_QUORUM
+from log_service.common.features import DYNAMIC_QUORUM, KRAFT_VERSION, STATIC_QUORUM
 from log_service.common.types import NodeId
 from log_service.config.views import NodeConfig
-from log_service.metadata.features import METADATA_VERSION_LEVEL, SUPPORTED_FEATURES, first_feature_records, is_supported
+from log_service.metadata.features import FIRST_LEVELS, METADATA_VERSION_LEVEL, SUPPORTED_FEATURES, is_supported
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
 from log_service.raft.format import FormatPlan, NodeIdentity, format_directories, is_formatted, own_endpoint
 from log_service.raft.voters import Voter, VoterEndpoint
@@ -133,7 +133,5 @@ def _first_records(config: NodeConfig, options: FormatOptions) -> list[MetadataR
         )
     if kraft_version == STATIC_QUORUM and not config.quorum.voters:
         raise ConfigError(f"--feature {KRAFT_VERSION}=0 needs controller.quorum.voters in the file")
-    records = {METADATA_VERSION: METADATA_VERSION_LEVEL, **levels}
-    return [*first_feature_records(), *(
-        FeatureLevelRecord(name=name, feature_level=level) for name, level in sorted(records.items()) if name != METADATA_VERSION and level
-    )]  # fmt: skip
+    chosen = dict(FIRST_LEVELS) | dict(sorted(levels.items()))
+    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in chosen.items() if level]

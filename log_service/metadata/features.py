@@ -22,6 +22,7 @@ from log_service.protocol.stored.metadata_records import FeatureLevelRecord, Met
 METADATA_VERSION_LEVEL = 30
 CONSUMER_GROUPS_LEVEL = 1
 """The level of group.version from which on groups may use the consumer protocol (KIP-848)."""
+TRANSACTION_VERSION_LEVEL = 2
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     ELIGIBLE_LEADER_REPLICAS: (0, 1),
@@ -29,8 +30,17 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     KRAFT_VERSION: (STATIC_QUORUM, DYNAMIC_QUORUM),
     METADATA_VERSION: (METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
     OBSERVERS: (0, 1),
+    TRANSACTION_VERSION: (0, TRANSACTION_VERSION_LEVEL),
 }
 """Lowest and highest level of each feature that this software keeps."""
+
+
+FIRST_LEVELS: Mapping[str, int] = {
+    METADATA_VERSION: METADATA_VERSION_LEVEL,
+    GROUP_VERSION: CONSUMER_GROUPS_LEVEL,
+    TRANSACTION_VERSION: TRANSACTION_VERSION_LEVEL,
+}
+"""What a new cluster begins with, in the order of its records."""
 
 
 def is_supported(name: str, level: int) -> bool:
@@ -49,22 +59,9 @@ def has_consumer_groups(levels: Mapping[str, int]) -> bool:
     return levels.get(GROUP_VERSION, 0) >= CONSUMER_GROUPS_LEVEL
 
 
-def has_transactions(ranges: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether a broker that registered with these ranges of feature levels begins and ends transactions, as Apache Kafka does."""
-    return ranges.get(TRANSACTION_VERSION, (0, 0))[1] > 0
-
-
-def serves_transactions() -> bool:
-    """Whether this software begins and ends transactions."""
-    return has_transactions(SUPPORTED_FEATURES)
-
-
 def first_feature_records() -> list[MetadataRecord]:
     """Return the records with which a new cluster begins. The KRaft version is a control record, not one of these."""
-    return [
-        FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL),
-        FeatureLevelRecord(name=GROUP_VERSION, feature_level=CONSUMER_GROUPS_LEVEL),
-    ]
+    return [FeatureLevelRecord(name=name, feature_level=level) for name, level in FIRST_LEVELS.items()]
 
 
 def bootstrap_records(found: Iterable[MetadataRecord]) -> list[MetadataRecord]:

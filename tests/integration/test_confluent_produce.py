@@ -38,17 +38,6 @@ def test_the_topic_decides_the_codec_of_what_it_stores(bootstrap: str, new_topic
     assert read_all(bootstrap, topic, len(values)) == values
 
 
-def test_a_transactional_producer_is_told_at_once_that_there_are_no_transactions(tidelog_bootstrap: str) -> None:
-    """Not after its time is up, and not as something to try again."""
-    producer = confluent_kafka.Producer(
-        {"bootstrap.servers": tidelog_bootstrap, "transactional.id": "tx"}, logger=logging.getLogger(__name__)
-    )
-    with pytest.raises(confluent_kafka.KafkaException, match="transactions are not supported by this broker") as raised:
-        producer.init_transactions(WAIT_SECONDS)
-    assert raised.value.args[0].fatal()
-    assert not raised.value.args[0].retriable()
-
-
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_records_of_every_acks_are_stored(bootstrap: str, topic: str, acks: str) -> None:
     produce(bootstrap, topic, [b"one", b"two"], acks=acks)
@@ -201,3 +190,11 @@ def refusal(bootstrap: str, topic: str, value: bytes, **more: object) -> int:
     (error,) = sent.failed
     code: int = error.code()
     return code
+
+
+def test_a_transactional_producer_is_ready_without_a_topic_made_for_it(tidelog_bootstrap: str) -> None:
+    """The topic that keeps transactional ids is created when the first producer asks for its coordinator."""
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": tidelog_bootstrap, "transactional.id": "first of all"}, logger=logging.getLogger(__name__)
+    )
+    producer.init_transactions(WAIT_SECONDS)

@@ -7,9 +7,9 @@ producer is aborted first, and the response is CONCURRENT_TRANSACTIONS: clients 
 
 Versions: 2 flexible; 3 the producer's current id and epoch (KIP-360); 4 PRODUCER_FENCED; 5 transactions v2 (KIP-890).
 
-DescribeProducers: tells the producers that each partition remembers: id, epoch, last sequence and time; transactions are not open here
-(-1). UNKNOWN_TOPIC_OR_PARTITION for what does not exist, NOT_LEADER_OR_FOLLOWER and KAFKA_STORAGE_ERROR where the partition is not served
-here, INVALID_TOPIC_EXCEPTION for names that no topic can have.
+DescribeProducers: tells the producers that each partition remembers: id, epoch, last sequence and time, and where an open transaction began
+(-1: none is open). UNKNOWN_TOPIC_OR_PARTITION for what does not exist, NOT_LEADER_OR_FOLLOWER and KAFKA_STORAGE_ERROR where the partition
+is not served here, INVALID_TOPIC_EXCEPTION for names that no topic can have.
 
 KIP-664.
 """
@@ -19,7 +19,6 @@ from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from log_service.controller.rules.topic_names import validate_topic_name
-from log_service.metadata.features import serves_transactions
 from log_service.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -41,9 +40,7 @@ def handle_init_producer_id(node: Node, call: Call, request: InitProducerIdReque
     return call.run(_wait_for_block(node)) if producer_id is None else InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
-def _init_transactional(node: Node, call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse | Deferred:
-    if not serves_transactions():
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+def _init_transactional(node: Node, call: Call, request: InitProducerIdRequest) -> Deferred:
     deferred = call.defer()
     if node.producer_ids.is_empty:
         call.route.start_task(_init_after_block, node, call, request, deferred)

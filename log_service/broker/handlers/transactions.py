@@ -12,9 +12,16 @@ ListTransactions: 1 duration (KIP-994); 2 pattern (KIP-1152).
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
+from log_service.common.errors import KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from log_service.coordinator.transaction_service import FIRST_ADD_VERSION_WITH_MANY
 from log_service.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from log_service.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from log_service.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
 from log_service.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from log_service.protocol.messages.end_txn import EndTxnRequest
 from log_service.protocol.messages.list_transactions import ListTransactionsRequest
@@ -59,3 +66,20 @@ def handle_list_transactions(node: Node, call: Call, request: ListTransactionsRe
     deferred = call.defer()
     node.transactions.list(request, deferred.complete)
     return deferred
+
+
+def refuse_add_partitions_to_txn(call: Call, error: KafkaError) -> AddPartitionsToTxnResponse:
+    """Tell an error at the top, or, up to version 3, for each partition: the response has no other place for it there."""
+    if call.version >= FIRST_ADD_VERSION_WITH_MANY:
+        return AddPartitionsToTxnResponse(error_code=error.code)
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error.code) for index in topic.partitions
+                ],
+            )
+            for topic in call.request.v3_and_below_topics
+        ]
+    )

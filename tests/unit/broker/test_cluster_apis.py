@@ -3,6 +3,7 @@
 from uuid import UUID
 
 import pytest
+import trio
 
 from log_service.broker.call import Side
 from log_service.broker.registry import REGISTRY
@@ -46,7 +47,7 @@ def test_features_are_told_with_their_finalized_levels() -> None:
         newest: ApiVersionsResponse = await node.ask(request, 4)
         finalized = {feature.name: feature.max_version_level for feature in newest.finalized_features}
         assert finalized["metadata.version"] == 30
-        assert finalized.get("transaction.version", 0) == 0
+        assert finalized["transaction.version"] == 2
         assert newest.finalized_features_epoch >= 0
         assert "kraft.version" in {feature.name for feature in newest.supported_features}
         older: ApiVersionsResponse = await node.ask(request, 3)
@@ -213,8 +214,8 @@ def test_the_coordinator_of_a_group_is_found_and_its_topic_created(version: int)
 
 @pytest.mark.parametrize(
     ("key_type", "code"),
-    [(1, ErrorCode.CLUSTER_AUTHORIZATION_FAILED), (2, ErrorCode.INVALID_REQUEST), (9, ErrorCode.INVALID_REQUEST)],
-    ids=["transaction", "share group", "unknown"],
+    [(2, ErrorCode.INVALID_REQUEST), (9, ErrorCode.INVALID_REQUEST)],
+    ids=["share group", "unknown"],
 )
 def test_other_coordinators_are_refused_for_good(key_type: int, code: ErrorCode) -> None:
     async def story(node: HandlerNode) -> None:
@@ -250,9 +251,20 @@ def test_many_producers_at_once_share_blocks_of_ids() -> None:
     tell(story)
 
 
-def test_a_transactional_producer_is_refused_for_good() -> None:
-    async def story(node: HandlerNode) -> None:
-        response: InitProducerIdResponse = await node.ask(InitProducerIdRequest(transactional_id="tx"), 4)
-        assert (response.error_code, response.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
+def test_the_coordinator_of_a_transactional_id_is_found_and_gives_it_an_epoch() -> None:
+    async def story(node: Story) -> None:
+        response: FindCoordinatorResponse = await node.ask(FindCoordinatorRequest(coordinator_keys=["tx"], key_type=1), 6)
+        assert [(one.error_code, one.node_id) for one in response.coordinators] == [(0, 1)]
+        assert len(node.broker.image.topics.by_name["__transaction_state"].partitions) == 50
+        request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000)
+        epochs: list[tuple[int, int]] = []
+        while len(epochs) < 2:
+            told: InitProducerIdResponse = await node.ask(request, 5)
+            if told.error_code in {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}:
+                await trio.sleep(0.05)
+                continue
+            assert told.error_code == 0
+            epochs.append((told.producer_id, told.producer_epoch))
+        assert epochs == [(epochs[0][0], 0), (epochs[0][0], 1)]
 
-    tell_handlers(story)
+    tell(story)

@@ -13,6 +13,7 @@ from log_service.broker.broker import Broker
 from log_service.common.errors import ErrorCode
 from log_service.common.features import KRAFT_VERSION
 from log_service.common.types import NodeId
+from log_service.metadata.features import SUPPORTED_FEATURES
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
 from log_service.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest
@@ -124,7 +125,11 @@ def test_a_broker_that_knows_no_kraft_version_is_let_in_before_the_upgrade_only(
             cluster_id=CLUSTER_ID,
             incarnation_id=UUID(int=9_000),
             log_dirs=[UUID(int=9_001)],
-            features=[Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)],
+            features=[
+                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                for name, (lowest, highest) in SUPPORTED_FEATURES.items()
+                if name != KRAFT_VERSION
+            ],
             previous_broker_epoch=-1,
         )
         assert (await ask(cluster, leader, request, 4, CONTROLLER_PORT)).error_code == 0

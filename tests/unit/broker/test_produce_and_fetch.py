@@ -194,6 +194,17 @@ def test_records_without_keys_are_named_one_by_one() -> None:
     tell_handlers(story)
 
 
+def test_a_request_with_a_transactional_id_may_hold_plain_batches() -> None:
+    async def story(node: HandlerNode) -> None:
+        await node.create_topic("a")
+        request = produce_request("a", batch(b"one"))
+        request.transactional_id = "tx"
+        response: ProduceResponse = await node.ask(request, 9)
+        assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+    tell_handlers(story)
+
+
 def test_an_idempotent_batch_sent_twice_is_stored_once() -> None:
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a")

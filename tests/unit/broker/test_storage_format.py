@@ -100,7 +100,16 @@ def test_features_are_among_the_first_records() -> None:
     levels = {
         record.name: record.feature_level for record in read_bootstrap_records(disk.files, DATA) if isinstance(record, FeatureLevelRecord)
     }
-    assert levels == {"metadata.version": 30, "eligible.leader.replicas.version": 1}
+    assert levels == {"metadata.version": 30, "group.version": 1, "transaction.version": 2, "eligible.leader.replicas.version": 1}
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_new_cluster_may_begin_at_another_level_of_a_feature(level: int) -> None:
+    disk = Disk()
+    disk.format(STATIC, features={"transaction.version": level})
+    found = [record for record in read_bootstrap_records(disk.files, DATA) if isinstance(record, FeatureLevelRecord)]
+    told = [(record.name, record.feature_level) for record in found]
+    assert told == [("metadata.version", 30), ("group.version", 1), *([("transaction.version", level)] if level else [])]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +123,7 @@ def test_features_are_among_the_first_records() -> None:
         (DYNAMIC, {"initial_controllers": INITIAL.replace("2@", "1@")}, "names node 1 twice"),
         (DYNAMIC, {"initial_controllers": INITIAL.replace("B", "A")}, "two nodes one directory id"),
         (STATIC, {"features": {"metadata.version": 29}}, "keeps metadata.version from 30 to 30"),
-        (STATIC, {"features": {"transaction.version": 2}}, "this version has no transaction.version; it has eligible"),
+        (STATIC, {"features": {"share.version": 1}}, "this version has no share.version; it has eligible"),
         (STATIC, {"features": {"kraft.version": 1}}, "fixes the voters"),
         (DYNAMIC, {"is_without_controllers": True, "features": {"kraft.version": 0}}, "needs controller.quorum.voters"),
         (STATIC, {"release": "3.9"}, "this version keeps 4.3"),

@@ -8,6 +8,7 @@ from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.controller.controller import Controller
 from log_service.controller.rules.table import ControllerConfig
+from log_service.metadata.features import first_feature_records
 from log_service.metadata.image import EMPTY_IMAGE
 from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from log_service.protocol.stored.metadata_records import (
@@ -32,7 +33,7 @@ def refusal(raised: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
 
 def test_the_features_of_the_cluster_are_its_first_records() -> None:
     context = ControllerContext()
-    assert context.records == [FeatureLevelRecord(name="metadata.version", feature_level=30)]
+    assert context.records == first_feature_records()
 
 
 def test_a_cluster_that_is_there_gets_no_first_records_again() -> None:
