@@ -70,7 +70,7 @@ async def coordinated(node: HandlerNode) -> Coordinator:
 
 async def write(node: HandlerNode, sequence: int, version: int = ADDS, *, epoch: int = 0) -> PartitionProduceResponse:
     content = batch(producer_id=7, producer_epoch=epoch, base_sequence=sequence, is_transactional=True)
-    request = produce_request("a", memoryview(content))
+    request = produce_request("a", bytes(content))
     request.transactional_id = "tx"
     told: PartitionProduceResponse = (await node.ask(request, version)).responses[0].partition_responses[0]
     return told
@@ -195,7 +195,7 @@ def test_a_request_without_a_response_is_appended_all_the_same() -> None:
         coordinator = await coordinated(node)
         coordinator.verdicts = [ErrorCode.NONE]
         content = batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
-        request: Any = produce_request("a", memoryview(content), acks=0)
+        request: Any = produce_request("a", bytes(content), acks=0)
         request.transactional_id = "tx"
         assert await node.ask(request, ADDS) is None
         assert node.replicas.get_partition("a", 0).state.log_end_offset == 1
