@@ -72,7 +72,7 @@ def refusal(context: ControllerContext, **fields: Any) -> ErrorCode:
         ({"log_dirs": (UUID(int=501),)}, ErrorCode.INVALID_REGISTRATION),
         ({"features": {"group.version": (0, 1)}}, ErrorCode.INVALID_REGISTRATION),
         ({"features": {**SUPPORTED_FEATURES, "metadata.version": (7, 29)}}, ErrorCode.UNSUPPORTED_VERSION),
-        ({"features": {**SUPPORTED_FEATURES, "group.version": (1, 1)}}, ErrorCode.UNSUPPORTED_VERSION),
+        ({"features": {**SUPPORTED_FEATURES, "group.version": (2, 2)}}, ErrorCode.UNSUPPORTED_VERSION),
         ({"features": {"metadata.version": (7, 30)}}, ErrorCode.UNSUPPORTED_VERSION),
     ],
     ids=str,
