@@ -154,6 +154,25 @@ def test_a_transaction_that_still_ends_is_asked_about_again() -> None:
     tell_handlers(story)
 
 
+@pytest.mark.parametrize(
+    ("properties", "asked_count"),
+    [
+        ({}, 6),
+        ({"add_partitions_to_txn_retry_backoff_ms": "50"}, 3),
+        ({"add_partitions_to_txn_retry_backoff_max_ms": "40"}, 3),
+        ({"add_partitions_to_txn_retry_backoff_max_ms": "0"}, 1),
+    ],
+)
+def test_how_often_and_for_how_long_it_is_asked_again(properties: dict[str, str], asked_count: int) -> None:
+    async def story(node: HandlerNode) -> None:
+        coordinator = await coordinated(node)
+        coordinator.verdicts = [ErrorCode.CONCURRENT_TRANSACTIONS] * 100
+        assert (await write(node, 0)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert len(coordinator.asked) == asked_count
+
+    tell_handlers(story, **properties)
+
+
 def test_without_a_coordinator_the_producer_tries_again() -> None:
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a")

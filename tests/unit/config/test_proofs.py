@@ -43,7 +43,12 @@ QUOTAS = "unit/broker/test_client_quotas.py"
 DEATHS = "unit/broker/test_cluster_deaths.py"
 CHECKPOINTS = (LOGS, "test_checkpoints_are_written_in_their_intervals")
 
+VERIFICATION = "unit/broker/test_transactional_produce.py"
+
 PROOFS = {
+    "add.partitions.to.txn.retry.backoff.max.ms": (VERIFICATION, "test_how_often_and_for_how_long_it_is_asked_again"),
+    "add.partitions.to.txn.retry.backoff.ms": (VERIFICATION, "test_how_often_and_for_how_long_it_is_asked_again"),
+    "transaction.partition.verification.enable": (VERIFICATION, "test_without_verification_nothing_is_asked"),
     "auto.leader.rebalance.enable": MEMBERSHIP,
     "initial.broker.registration.timeout.ms": MEMBERSHIP,
     "leader.imbalance.check.interval.seconds": MEMBERSHIP,
