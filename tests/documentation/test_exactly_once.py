@@ -1,4 +1,4 @@
-"""The page on exactly once runs as it is printed, on the clusters of which it says that they have transactions."""
+"""The page on exactly once runs as it is printed, on tidelog and on Apache Kafka."""
 
 import subprocess
 from collections.abc import Iterator
@@ -8,15 +8,14 @@ import pytest
 
 from tests.documentation.test_blocks import environment, run_python, words
 from tests.helpers.documents import ROOT, Block, blocks
-from tests.integration.client_clusters import APACHE_KAFKA, cluster
+from tests.integration.client_clusters import CLUSTERS, cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 PAGE = ROOT / "docs" / "exactly-once.md"
-WITH_TRANSACTIONS = (APACHE_KAFKA,)
 
 
-@pytest.fixture(scope="module", params=WITH_TRANSACTIONS)
+@pytest.fixture(scope="module", params=CLUSTERS)
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with cluster(request.param, tmp_path_factory.mktemp("reader")) as servers:
         yield servers

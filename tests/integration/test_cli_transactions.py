@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
-from tests.integration.client_clusters import APACHE_KAFKA, cluster
+from tests.integration.client_clusters import CLUSTERS, cluster
 from tests.integration.command_line import Finished, run
 from tests.integration.test_cli_admin import as_json
 from tests.integration.transactional_writer import leave_hanging
@@ -14,10 +14,9 @@ from tests.integration.transactional_writer import leave_hanging
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 PROPERTIES = {"transaction.partition.verification.enable": "false"}
-WITH_TRANSACTIONS = (APACHE_KAFKA,)
 
 
-@pytest.fixture(scope="module", params=WITH_TRANSACTIONS)
+@pytest.fixture(scope="module", params=CLUSTERS)
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with cluster(request.param, tmp_path_factory.mktemp("cluster"), PROPERTIES) as servers:
         with BlockingAdmin(servers) as admin:

@@ -33,7 +33,7 @@ from log_service.client import (
     TopicPartition,
     TransactionAbortable,
 )
-from tests.integration.client_clusters import APACHE_KAFKA, cluster, run
+from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, cluster, run
 from tests.integration.transactional_writer import leave_hanging
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -42,7 +42,7 @@ PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "transaction.partition.verification.enable": "false",  # lets a test leave a transaction open that no coordinator knows
 }
-SIDES = {"kafka, version 2": (APACHE_KAFKA, 2), "kafka, version 0": (APACHE_KAFKA, 0)}
+SIDES = {"tidelog": (TIDELOG, 2), "kafka, version 2": (APACHE_KAFKA, 2), "kafka, version 0": (APACHE_KAFKA, 0)}
 names = itertools.count()
 
 
@@ -114,6 +114,25 @@ def test_readers_of_committed_records_see_whole_transactions(bootstrap: str, top
     kept = [b"%d" % number for number in range(20) if number % 4 != 3]
     assert read(bootstrap, topic) == [*kept, *kept]
     assert len(read(bootstrap, topic, "read_uncommitted")) == 40
+
+
+def test_requests_behind_one_another_keep_their_records(bootstrap: str, name: str) -> None:
+    """The first batch of each partition waits for the coordinator, and more requests come on the same connection meanwhile."""
+    with BlockingAdmin(bootstrap) as admin:
+        admin.create_topics([NewTopic(name=name, partition_count=12, replication_factor=1)])
+    values = {partition: [b"%d %d " % (number, partition) * (20 + partition) for number in range(8)] for partition in range(12)}
+
+    async def main() -> None:
+        async with Producer(bootstrap, transactional_id=name, linger_ms=0, batch_size=0) as producer:
+            await producer.init_transactions()
+            for number in range(8):
+                async with producer.transaction():
+                    for partition in range(12):
+                        await producer.send(name, values[partition][number], partition=partition)
+                        await trio.lowlevel.checkpoint()
+
+    run(main)
+    assert read(bootstrap, name) == [value for partition in range(12) for value in values[partition]]
 
 
 def test_the_blocking_face_commits_and_aborts(bootstrap: str, topic: str, name: str) -> None:

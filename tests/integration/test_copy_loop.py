@@ -23,12 +23,12 @@ from log_service.client import (
     TopicPartition,
     TransactionAbortable,
 )
-from tests.integration.client_clusters import APACHE_KAFKA
+from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS, SESSION_SECONDS, ClusterNodes
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
-SIDES = {"kafka, version 2": (APACHE_KAFKA, 2), "kafka, version 0": (APACHE_KAFKA, 0)}
+SIDES = {"tidelog": (TIDELOG, 2), "kafka, version 2": (APACHE_KAFKA, 2), "kafka, version 0": (APACHE_KAFKA, 0)}
 PARTITIONS = 3
 PAUSE_SECONDS = 0.01
 KILLS = 4

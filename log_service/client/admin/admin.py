@@ -355,7 +355,7 @@ class Admin:
     ) -> list[TransactionListing]:
         """Return the transactional ids of all coordinators, by id (KIP-664); only those that match all that is given.
 
-        ``transactional_id_pattern`` is a regular expression in Java's syntax that has to match the whole id (KIP-1152). INVALID_REQUEST
+        ``transactional_id_pattern`` is a regular expression as the brokers read it, for the whole id (KIP-1152). INVALID_REQUEST
         where there is no such state, INVALID_REGULAR_EXPRESSION, UNSUPPORTED_VERSION where the brokers are too old for a filter.
         """
         wanted = open_transactions.Filters(
