@@ -137,10 +137,15 @@ class HandlerNode(Asking):
         return self.image.topics.by_name[name].topic_id
 
     async def ask(self, request: Any, version: int) -> Any:
-        """Send a request and return its response, None where there is none."""
+        """Send a request and return its response, None where there is none.
+
+        A request that is answered later keeps nothing of its frame: as on a connection, the next one is read over it.
+        """
         key = ApiKey(request.SCHEMA.key)
-        frame = b"".join(map(bytes, encode_request(RequestHeader(key, version, 1, "story"), request)))  # type: ignore[arg-type]  # no slice
-        answer = self.pipeline.handle_frame(self.connection, memoryview(bytearray(frame[4:])))
+        encoded = b"".join(map(bytes, encode_request(RequestHeader(key, version, 1, "story"), request)))  # type: ignore[arg-type]  # no slice
+        frame = bytearray(encoded[4:])
+        answer = self.pipeline.handle_frame(self.connection, memoryview(frame))
+        frame[:] = bytes(len(frame))
         if isinstance(answer, PendingResponse):
             done = trio.Event()
             answer.watch(lambda _: done.set())
