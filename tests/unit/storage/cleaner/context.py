@@ -1,6 +1,7 @@
 """What cleaner tests are written with: a compacted log, passes over it, and what Kafka's rules leave of a history."""
 
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import trio
@@ -102,11 +103,12 @@ class SlowReader:
         self._aborted = AbortedFilter()
 
     def read_on(self, *, max_bytes: int = 1, up_to: int | None = None) -> list[Row]:
-        """Return the rows of the batches below ``up_to``, or of all that there are."""
+        """Return the rows of the batches below ``up_to``, or of all that there are, up to the first open transaction."""
         rows: list[Row] = []
-        end_offset = self._log.log.log_end_offset if up_to is None else up_to
+        stable_end = self._log.log.producer_state.stable_end(self._log.log.log_end_offset)
+        end_offset = stable_end if up_to is None else up_to
         while self._offset < end_offset:
-            found = self._log.log.read(self._offset, max_bytes=max_bytes, upper_offset=1 << 40, is_one_batch_guaranteed=True)
+            found = self._log.log.read(self._offset, max_bytes=max_bytes, upper_offset=stable_end, is_one_batch_guaranteed=True)
             if found.file_slice is None:
                 return rows
             told = self._log.log.aborted_in(self._offset, found)
@@ -147,6 +149,10 @@ class ModelBatch:
         return self.transaction is not None and self.transaction.marker is ControlType.ABORT
 
     @property
+    def is_open(self) -> bool:
+        return self.transaction is not None and self.transaction.marker is None
+
+    @property
     def is_committed(self) -> bool:
         return not self.is_marker and (self.transaction is None or self.transaction.marker is ControlType.COMMIT)
 
@@ -162,7 +168,8 @@ class Model:
         return [row for batch in self.batches for row in batch.rows]
 
     def committed_rows(self) -> list[Row]:
-        return [row for batch in self.batches if batch.is_committed for row in batch.rows]
+        stable = takewhile(lambda batch: not batch.is_open, self.batches)
+        return [row for batch in stable if batch.is_committed for row in batch.rows]
 
     def entries(self) -> list[AbortedTransaction]:
         return [batch.entry for batch in self.batches if batch.entry is not None]
