@@ -109,16 +109,18 @@ def keys_of(node: Node) -> dict[str, str]:
 def test_kafkas_tool_decodes_every_metadata_record(used: Node) -> None:
     records = dump(used.metadata("00000000000000000000.log"))
     kinds = [kind for kind, _ in records]
-    assert kinds[:6] == [
+    assert kinds[:8] == [
         "LeaderChange",
         "KRaftVersion",
         "KRaftVoters",
         "FEATURE_LEVEL_RECORD",
+        "FEATURE_LEVEL_RECORD",
+        "FEATURE_LEVEL_RECORD",
         "REGISTER_BROKER_RECORD",
         "BROKER_REGISTRATION_CHANGE_RECORD",
     ]
-    registration = records[4][1]
-    assert (registration["brokerEpoch"], registration["fenced"]) == (4, True)
+    registration = records[6][1]
+    assert (registration["brokerEpoch"], registration["fenced"]) == (6, True)
     assert registration["logDirs"] == [keys_of(used)["directory.id"]]
     assert {"TOPIC_RECORD", "PARTITION_RECORD", "CONFIG_RECORD", "REMOVE_TOPIC_RECORD", "PARTITION_CHANGE_RECORD"} <= set(kinds)
     partitions = [fields for kind, fields in records if kind == "PARTITION_RECORD"]
@@ -163,7 +165,9 @@ def test_a_directory_that_kafka_formatted_is_taken_over(tmp_path: Path) -> None:
         admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(30)
     records = dump(node.metadata("00000000000000000000.log"))
     levels = [fields for kind, fields in records if kind == "FEATURE_LEVEL_RECORD"]
-    assert levels == [
-        {"name": "metadata.version", "featureLevel": 30},
-        {"name": "eligible.leader.replicas.version", "featureLevel": 1},
-    ]
+    assert {level["name"]: level["featureLevel"] for level in levels} == {
+        "metadata.version": 30,
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "transaction.version": 2,
+    }
