@@ -1,11 +1,8 @@
 """Our bytes are kafka-python's bytes, and it reads all of them: two codecs from the same public schemas."""
 
-import importlib
 from dataclasses import fields
-from functools import cache
 from io import BytesIO
 from typing import Any
-from warnings import catch_warnings
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,8 +15,7 @@ from log_service.protocol.codec import encode
 from log_service.protocol.reader import NO_UUID
 from log_service.protocol.schema import Message, has_version
 from tests.unit.protocol.instances import instances, messages, named
-
-THEIR_PACKAGES = ("admin", "consumer", "metadata", "producer", "consumer.group", "consumer.metadata")
+from tests.unit.protocol.kafka_python_classes import their_class
 
 THEIR_SETS = {
     "MetadataResponse": {"cluster_authorized_operations"},
@@ -30,17 +26,6 @@ THEIR_SETS = {
 """Numbers of ours that are sets of bit numbers with them, all of one name."""
 
 few = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-@cache
-def their_class(name: str) -> Any:
-    for package in THEIR_PACKAGES:
-        with catch_warnings(action="ignore", category=DeprecationWarning):  # they read their schemas by a deprecated function
-            module = importlib.import_module(f"kafka.protocol.{package}")
-        found = getattr(module, name, None)
-        if found is not None:
-            return found
-    return None
 
 
 def as_theirs(value: Any) -> Any:

@@ -16,7 +16,7 @@ from log_service.protocol.api_versions import KNOWN, request_class, response_cla
 from log_service.protocol.codec import encode
 from log_service.protocol.schema import Message, has_version, version_span
 from tests.unit.protocol.instances import instances, named
-from tests.unit.protocol.test_codec_against_kafka_python import their_class as theirs_of_kafka_python
+from tests.unit.protocol.kafka_python_classes import their_class as theirs_of_kafka_python
 
 COMPARED = {
     key for key, spec in KNOWN.items() if theirs_of_kafka_python(f"{spec.name}Request") is None and spec.advertised_min_version is not None
