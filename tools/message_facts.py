@@ -44,11 +44,6 @@ class FieldFacts:
     def is_array(self) -> bool:
         return self.type.startswith("[]")
 
-    @property
-    def is_absent_none(self) -> bool:
-        """A tagged struct: None stands for "not there"."""
-        return self.struct is not None and self.tag is not None and not self.is_array
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructFacts:
@@ -128,7 +123,10 @@ def _field(raw: dict[str, Any], shared: dict[str, Any], valid: str) -> FieldFact
 
 
 def _default(raw: dict[str, Any], element: str, struct: StructFacts | None) -> Any:
-    """Return the default as a Python value; ``...`` is an empty list, a struct of defaults, or a zero uuid."""
+    """Return the default as a Python value; ``...`` is an empty list, a struct of defaults, or a zero uuid.
+
+    None is also the default of a tagged struct that cannot be null: it is not there.
+    """
     text = raw.get("default", "")
     is_array = raw["type"].startswith("[]")
     is_absent_none = struct is not None and "tag" in raw and "nullableVersions" not in raw and not is_array

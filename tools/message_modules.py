@@ -160,7 +160,7 @@ def _annotation(field: FieldFacts, names: ClassNames, message: MessageFacts) -> 
     if field.type == "records" and message.struct.name.endswith("Response"):
         element = "Buffer | Sized"
     text = f"list[{element}]" if field.is_array else element
-    return f"{text} | None" if field.nullable or field.is_absent_none or field.default is None else text
+    return f"{text} | None" if field.nullable or field.default is None else text
 
 
 def _python_default(field: FieldFacts, names: ClassNames, message: MessageFacts) -> str:
