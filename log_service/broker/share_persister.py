@@ -1,0 +1,55 @@
+"""What a broker asks of share coordinators (KIP-932): to begin, read, write and forget the state of one group on one partition.
+
+The leader of a partition reads the state when it begins to serve a group, and writes what becomes of records. The group coordinator begins
+states, forgets them, and reads them in short. Neither knows which broker coordinates a state, nor when to ask again.
+
+``told_error`` decides what the leader of a partition tells a member of a state that could not be read or written.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.coordinator.share.share_coordinator import ShareStateWrite
+from log_service.coordinator.share.share_state import ShareKey, ShareState
+
+OnState = Callable[[ShareState | KafkaError], None]
+OnDone = Callable[[KafkaError | None], None]
+
+_TOLD = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+}
+
+
+class SharePersister(Protocol):
+    """Asks the share coordinator of each state, wherever it is.
+
+    Every method is plain and never waits. ``on_done`` is called once, now or later, from the task of an event or of a request: it must not
+    wait either. An error is the share coordinator's own, or that of the way to it once it was tried often enough.
+    """
+
+    def initialize(self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: OnDone) -> None:
+        """Begin a state, or begin it anew in a later state epoch; a start offset of -1 leaves it to the leader."""
+
+    def read(self, key: ShareKey, *, leader_epoch: int, on_done: OnState) -> None:
+        """Read a state, and fence the leaders of older epochs. Its snapshot epoch, timestamps and delivery complete count are not told."""
+
+    def write(self, key: ShareKey, write: ShareStateWrite, *, on_done: OnDone) -> None:
+        """Store what became of records. Two writes of one key may be under way: the coordinator takes them in any order."""
+
+    def delete(self, key: ShareKey, *, on_done: OnDone) -> None:
+        """Forget a state; one that does not exist is forgotten already."""
+
+    def summarize(self, key: ShareKey, *, leader_epoch: int, on_done: OnState) -> None:
+        """Read a state without its batches, and fence no leader; a state that does not exist begins at offset -1."""
+
+
+def told_error(error: KafkaError) -> ErrorCode:
+    """Return what a member hears of a state that could not be read or written, as from Apache Kafka."""
+    return _TOLD.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR)
