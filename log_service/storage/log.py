@@ -91,7 +91,6 @@ class Log:
         self.leader_epochs = leader_epochs
         self.producer_state = producer_state
         self.producer_snapshots = producer_snapshots
-        self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.cleaned_offset = cleaned_offset
         """Below it the log is compacted; None where no pass ever was."""
@@ -107,8 +106,7 @@ class Log:
             is_directory_dirty=clean_end_offset in {None, 0},
         )
         self.is_closed = False
-        if producer_state.unstable is not None:
-            producer_state.unstable.start_at(log_start_offset)
+        self._start_at(log_start_offset)
         self._clean_end_offset = clean_end_offset
         self._told_hole = -1
 
@@ -468,11 +466,14 @@ class Log:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         if offset <= self.log_start_offset:
             return False
-        self.log_start_offset = offset
+        self._start_at(offset)
         self.leader_epochs.truncate_from_start(offset)
+        return True
+
+    def _start_at(self, offset: int) -> None:
+        self.log_start_offset = offset
         if self.producer_state.unstable is not None:
             self.producer_state.unstable.start_at(offset)
-        return True
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> RetentionOutcome:
         """Delete the oldest segments that age, size or the log start offset no longer keep.
@@ -521,7 +522,7 @@ class Log:
         except OSError as error:
             raise self.home.note_error(error) from error
         self.log_end_offset = offset
-        self.log_start_offset = min(self.log_start_offset, offset)
+        self._start_at(min(self.log_start_offset, offset))
         self.leader_epochs.truncate_from_end(offset)
         producers, snapshots = self.producer_state, self.producer_snapshots
         log_reader.reload_producers(producers, snapshots, self.segments, self.log_start_offset, end_offset=offset, from_offset=offset)
@@ -551,7 +552,8 @@ class Log:
                 self.files.sync_directory(self.directory)
         except OSError as error:
             raise self.home.note_error(error) from error
-        self.log_start_offset = self.log_end_offset = offset
+        self.log_end_offset = offset
+        self._start_at(offset)
         self.syncs.note_restart(offset)
         self.cleaned_offset = self._clean_end_offset = None
         self.producer_state.reset()

@@ -1,5 +1,6 @@
 """Transactions that Apache Kafka wrote into a log: those that were aborted, or never ended, are told to readers of committed records."""
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -9,6 +10,7 @@ import trio
 from log_service.common.errors import KafkaError, StorageError
 from log_service.records.control import ControlType, build_control_batch, build_end_transaction_marker
 from log_service.storage.aborted_transactions import INDEX_ENTRY, AbortedTransaction, AbortedTransactions
+from log_service.storage.log import Log
 from log_service.storage.segment import Segment
 from tests.sim.files import MemoryFiles
 from tests.unit.storage.context import NOW_MS, LogContext, batch
@@ -219,3 +221,14 @@ def test_a_disk_that_takes_no_index_takes_the_directory_offline(monkeypatch: pyt
     with pytest.raises(KafkaError, match="the disk is gone"):
         write(context, FIRST, ABORT)
     assert context.log.home.is_offline
+
+
+@pytest.mark.parametrize("begin_anew", [Log.truncate_to, Log.restart_at])
+def test_a_log_that_begins_again_below_its_start_holds_readers_back_at_open_transactions(begin_anew: Callable[[Log, int], object]) -> None:
+    context = filled_by_kafka()
+    context.log.advance_log_start_offset(12)
+    begin_anew(context.log, 0)
+    write(context, SECOND)
+    write(context, FIRST)
+    write(context, FIRST, COMMIT)
+    assert context.log.producer_state.stable_end(context.log.log_end_offset) == 0
