@@ -73,10 +73,21 @@ class AbortedTransactions:
         assert self is not NO_TRANSACTIONS, "logs without transactions share it"
         self._ended.append(entry)
 
-    def below(self, end_offset: int) -> "AbortedTransactions":
-        """Return those whose markers lie below ``end_offset``, to which the log was cut."""
+    def cut(self, end_offset: int, segments: Segments) -> "AbortedTransactions":
+        """Return those whose markers lie below ``end_offset``, to which the log is about to be cut, and cut the index of its last segment.
+
+        The indexes of segments that go whole go with them.
+
+        Raises:
+            OSError: the disk failed.
+        """
         keep = bisect_left(self._ended, end_offset, key=attrgetter("last_offset"))
-        return self if keep == len(self._ended) else AbortedTransactions(self._ended[:keep])
+        if keep == len(self._ended):
+            return self
+        kept = AbortedTransactions(self._ended[:keep])
+        last = segments[max(segments.index_of(end_offset), 0)]
+        last.replace_aborted(pack_index(kept.in_segment(last)))
+        return kept
 
     def from_offset(self, start_offset: int) -> "AbortedTransactions":
         """Return those whose markers lie at or above ``start_offset``, where the first segment now begins."""

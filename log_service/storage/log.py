@@ -19,17 +19,8 @@ from log_service.common.env import Clock, Files
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TIMESTAMP, Buffer, TopicId, TopicPartition
 from log_service.config.views import LogConfig
-from log_service.records.batch import (
-    CONTROL_FLAG,
-    BatchHeader,
-    is_crc_valid,
-    iterate_headers,
-    iterate_usable_headers,
-    parse_header,
-    stamp,
-    stamp_append_time,
-)
-from log_service.records.control import EndOfTransaction, TransactionMarker, read_marker
+from log_service.records.batch import BatchHeader, parse_header, stamp, stamp_append_time
+from log_service.records.control import EndOfTransaction, TransactionMarker
 from log_service.records.validator import ValidatedBatches
 from log_service.storage import log_reader
 from log_service.storage.aborted_transactions import NO_TRANSACTIONS, AbortedTransaction, AbortedTransactions, pack_index
@@ -42,6 +33,7 @@ from log_service.storage.partition_metadata import sync_topic_id, write_topic_id
 from log_service.storage.producer_snapshots import ProducerSnapshots
 from log_service.storage.producer_state import ProducerState, RememberedBatch
 from log_service.storage.removals import PendingRemovals
+from log_service.storage.replicated_batches import check_replicated
 from log_service.storage.retention import RetentionOutcome, count_deletable
 from log_service.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from log_service.storage.segments import Segments
@@ -331,36 +323,21 @@ class Log:
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, no whole batches or a checksum that does not hold; INVALID_RECORD, a marker that says nothing;
-                OFFSET_OUT_OF_RANGE, they do not begin at or
-                after the log's end, or are not in order; KAFKA_STORAGE_ERROR. Nothing was appended.
+                OFFSET_OUT_OF_RANGE, they do not begin at or after the log's end, or are not in order; KAFKA_STORAGE_ERROR. Nothing was
+                appended.
         """
         if self.home.append_refusal is not None or self.is_closed:
             raise self._refused()
-        batches = list(iterate_headers(buffer) if leader_epoch is None else iterate_usable_headers(buffer, leader_epoch))
-        next_offset, max_timestamp = self.log_end_offset, NO_TIMESTAMP
-        markers: dict[int, TransactionMarker] = {}
-        view = memoryview(buffer)
-        size_bytes = batches[-1][0] + batches[-1][1].size_bytes if batches else 0
-        if size_bytes < len(view):
-            buffer = view = view[:size_bytes]
-        for position, header in batches:
-            if header.base_offset < next_offset:
-                text = f"{self.topic_partition}: a batch of base offset {header.base_offset} cannot follow offset {next_offset - 1}"
-                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-            if not is_crc_valid(view[position : position + header.size_bytes]):
-                text = f"{self.topic_partition}: the checksum of the batch of base offset {header.base_offset} does not hold"
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
-            if header.attributes & CONTROL_FLAG and header.producer_id >= 0:
-                marker = read_marker(view[position : position + header.size_bytes])
-                if marker is not None:
-                    markers[position] = marker
-            next_offset = header.next_offset
-            max_timestamp = max(max_timestamp, header.max_timestamp)
+        try:
+            content, batches, markers, max_timestamp = check_replicated(buffer, self.log_end_offset, leader_epoch)
+        except KafkaError as error:
+            raise KafkaError(error.code, f"{self.topic_partition}: {error}") from error
         if not batches:
-            return AppendResult(next_offset, next_offset - 1, NO_TIMESTAMP, self.log_start_offset, False, False)
+            end_offset = self.log_end_offset
+            return AppendResult(end_offset, end_offset - 1, NO_TIMESTAMP, self.log_start_offset, False, False)
         now_ms = self.clock.wall_ms()
-        base_offset = batches[0][1].base_offset
-        segment, start = self._write(buffer, len(view), max_timestamp, next_offset - 1, now_ms)
+        base_offset, next_offset = batches[0][1].base_offset, batches[-1][1].next_offset
+        segment, start = self._write(content, len(content), max_timestamp, next_offset - 1, now_ms)
         for position, header in batches:
             segment.note_batch(start + position, header.base_offset, header.last_offset, header.max_timestamp)
             self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -517,7 +494,7 @@ class Log:
             self.cleaned_offset = None if self.cleaned_offset is None else min(self.cleaned_offset, offset)
             self.syncs.note_truncation(offset)
             self.producer_snapshots.remove_above(offset)
-            self._forget_aborted_from(offset)
+            self.aborted_transactions = self.aborted_transactions.cut(offset, self.segments)
             self._remove_later(self.segments.cut(offset, self.config, created_ms=self.clock.wall_ms()))
         except OSError as error:
             raise self.home.note_error(error) from error
@@ -527,14 +504,6 @@ class Log:
         producers, snapshots = self.producer_state, self.producer_snapshots
         log_reader.reload_producers(producers, snapshots, self.segments, self.log_start_offset, end_offset=offset, from_offset=offset)
         return True
-
-    def _forget_aborted_from(self, offset: int) -> None:
-        """Forget the aborted transactions whose markers are about to be cut off; indexes of segments that go whole go with them."""
-        kept = self.aborted_transactions.below(offset)
-        if kept is not self.aborted_transactions:
-            self.aborted_transactions = kept
-            last = self.segments[max(self.segments.index_of(offset), 0)]
-            last.replace_aborted(pack_index(kept.in_segment(last)))
 
     def restart_at(self, offset: int) -> None:
         """Drop all records and begin anew at ``offset``, which may lie anywhere; durable on return.
