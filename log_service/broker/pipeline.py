@@ -113,8 +113,8 @@ class Pipeline:
 
     def connection_closed(self, context: ConnectionContext) -> None:
         """Tell who wants to know; promised responses have their own ``on_discard``."""
-        if context.on_closed is not None:
-            context.on_closed()
+        for tell in context.on_closed.values():
+            tell()
 
     def _decode(self, context: ConnectionContext, frame: memoryview) -> Call:
         header, body = parse_request_header(frame)

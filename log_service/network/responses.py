@@ -9,8 +9,8 @@ of ready responses in the queue are counted in the shared budget until they are 
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import trio
@@ -39,8 +39,8 @@ class ConnectionContext:
     """Name and version of the client, once it has told them."""
     muted_until_s: float = 0.0
     """When frames are handled again, in trio's time; 0 is now."""
-    on_closed: Callable[[], None] | None = None
-    """Told once when the connection has ended, for whatever reason."""
+    on_closed: dict[Hashable, Callable[[], None]] = field(default_factory=dict)
+    """Who is told once when the connection has ended, for whatever reason; by whose they are, so that a later one takes their place."""
 
     def mute(self, pause_ms: int) -> None:
         """Have no further frame handled for so long; responses are still sent (KIP-219)."""

@@ -22,6 +22,8 @@ from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatReques
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from log_service.protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 
+HEARTBEAT = "heartbeat"
+
 
 def handle_broker_registration(node: Node, call: Call, request: BrokerRegistrationRequest) -> Deferred:
     """Have the controller decide."""
@@ -33,7 +35,11 @@ def handle_broker_heartbeat(node: Node, call: Call, request: BrokerHeartbeatRequ
     connection, controller = call.connection, node.controller
     if isinstance(controller, ControllerDriver):
         node_id, epoch = NodeId(request.broker_id), BrokerEpoch(request.broker_epoch)
-        connection.on_closed = controller.hear_of(node_id, epoch, connection.connection_id)
+        on_closed = controller.hear_of(node_id, epoch, connection.connection_id)
+        if on_closed is None:
+            connection.on_closed.pop(HEARTBEAT, None)
+        else:
+            connection.on_closed[HEARTBEAT] = on_closed
     return call.run(node.controller.request(request, BrokerHeartbeatResponse))
 
 
