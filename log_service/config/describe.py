@@ -206,6 +206,8 @@ def describe_group(own: Texts, layers: Layers, names: Collection[str] | None = N
     """Return the rows of a group, whether or not there is one of that name; ``layers`` are those of the broker."""
     rows = []
     for key in _wanted(GROUP_KEYS.values(), names):
+        if names is None and key.is_internal and key.name not in own:
+            continue
         synonym = broker_synonym(key.name)
         inherited = broker_synonyms(synonym, layers) if synonym else [_own_default(key)]
         rows.append(_resource_row(key, own, ConfigSource.GROUP, inherited))

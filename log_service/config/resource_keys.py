@@ -1,17 +1,21 @@
-"""The keys of groups (KIP-848, KIP-932, KIP-1071) and of client metrics subscriptions (KIP-714): kept and shown, and without effect here.
+"""The keys of groups (KIP-848, KIP-932, KIP-1071) and of client metrics subscriptions (KIP-714).
 
 This module decides names, types, defaults and bounds, so that tools that set and list them find what Apache Kafka 4.3 has. The default of a
-group's key is the broker's key of the same name below ``group.``; some have the broker's smallest and largest allowed value.
+group's key is the broker's key of the same name below ``group.``; some have the broker's smallest and largest allowed value. An
+internal key is none of Apache Kafka's: a request for all keys of a group shows it only where it is set.
 """
 
 import re
 from collections.abc import Mapping
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
+from log_service.common.topic_names import INTERNAL_TOPICS, topic_name_fault
 from log_service.config.definition import BOOLEAN, INT, LIST, STRING, ConfigKey, ConfigType, Validator, Value, keyed, no_empty_item, one_of
 from log_service.config.server_keys import SERVER_KEYS
 
 GROUP_PREFIX = "group."
+DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
+"""Where records of a share group go that no member could work on; the name is that of KIP-1191."""
 MIN_PUSH_INTERVAL_MS, MAX_PUSH_INTERVAL_MS = 100, 3_600_000
 CLIENT_ATTRIBUTES = frozenset(
     {"client_id", "client_instance_id", "client_software_name", "client_software_version", "client_source_address", "client_source_port"}
@@ -26,23 +30,45 @@ def _reset_policy(value: Value) -> str | None:
     return "it must be latest, earliest, or by_duration: with a duration such as PT1H"
 
 
-def _key(name: str, config_type: ConfigType, default: str, documentation: str, validator: Validator | None = None) -> ConfigKey:
+def _dead_letter_topic(value: Value) -> str | None:
+    """Accept the name of a topic that clients may write to, or none."""
+    name = str(value)
+    if not name:
+        return None
+    fault = topic_name_fault(name)
+    if fault is None and name in INTERNAL_TOPICS:
+        fault = "only brokers write to it"
+    return None if fault is None else f"it must be the name of a topic: {fault}"
+
+
+def _key(
+    name: str,
+    config_type: ConfigType,
+    default: str,
+    documentation: str,
+    validator: Validator | None = None,
+    *,
+    reason: str = "as in Apache Kafka",
+    is_acting: bool = False,
+    is_internal: bool = False,
+) -> ConfigKey:
     return ConfigKey(
         name=name,
         type=config_type,
         default=default,
         documentation=documentation,
-        reason="as in Apache Kafka",
+        reason=reason,
         validator=validator,
-        is_acting=False,
+        is_acting=is_acting,
+        is_internal=is_internal,
     )
 
 
 def _as_of_broker(name: str, documentation: str) -> ConfigKey:
-    """Return a group's key with the default and the bounds of the broker's key."""
+    """Return a group's key with the default and the bounds of the broker's key; it acts where the broker's does."""
     key = SERVER_KEYS[GROUP_PREFIX + name]
     assert key.default is not None
-    return _key(name, INT, key.default, documentation, key.validator)
+    return _key(name, INT, key.default, documentation, key.validator, is_acting=key.is_acting)
 
 
 _SAME_AS_BROKER = (
@@ -65,15 +91,34 @@ _SAME_AS_BROKER = (
 GROUP_KEYS: Mapping[str, ConfigKey] = keyed(
     (
         *(_as_of_broker(name, f"What {GROUP_PREFIX}{name} of the broker is, for one group of that protocol.") for name in _SAME_AS_BROKER),
-        _key("share.auto.offset.reset", STRING, "latest", "Where a share group begins in a topic that it has not read.", _reset_policy),
+        _key(
+            "share.auto.offset.reset",
+            STRING,
+            "latest",
+            "Where a share group begins in a topic that it has not read.",
+            _reset_policy,
+            is_acting=True,
+        ),
         _key(
             "share.isolation.level",
             STRING,
             "read_uncommitted",
             "Whether a share group reads records of open transactions.",
             one_of("read_committed", "read_uncommitted"),
+            is_acting=True,
         ),
-        _key("share.renew.acknowledge.enable", BOOLEAN, "true", "Whether members of a share group may renew their locks."),
+        _key("share.renew.acknowledge.enable", BOOLEAN, "true", "Whether members of a share group may renew their locks.", is_acting=True),
+        _key(
+            DEAD_LETTER_TOPIC,
+            STRING,
+            "",
+            "The topic that gets the records that members of a share group reject, or that were delivered too often. Tidelog's own key, "
+            "named after KIP-1191. Empty: such records are given up.",
+            _dead_letter_topic,
+            reason="a group that wants none pays nothing",
+            is_acting=True,
+            is_internal=True,
+        ),
     )
 )
 

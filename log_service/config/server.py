@@ -45,6 +45,7 @@ from log_service.config.views import (
     NodeConfig,
     QuotaWindows,
     ReplicationConfig,
+    ShareFetchConfig,
     TopicDefaults,
     TransactionConfig,
     VerificationConfig,
@@ -192,6 +193,7 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
             max_bytes=values.number("fetch.max.bytes"),
             max_session_cache_slots=values.number("max.incremental.fetch.session.cache.slots"),
         ),
+        share_fetch=_share_fetch(values),
         topics=TopicDefaults(
             partition_count=values.number("num.partitions"),
             replication_factor=values.number("default.replication.factor"),
@@ -370,6 +372,28 @@ def _consumer_groups(values: ServerValues) -> ConsumerGroupConfig:
         assignors=values.items("group.consumer.assignors"),
         is_enabled="consumer" in values.items("group.coordinator.rebalance.protocols"),
         node_id=_node_id(values),
+    )
+
+
+def _share_fetch(values: ServerValues) -> ShareFetchConfig:
+    def number(name: str) -> int:
+        return values.number(f"group.share.{name}")
+
+    for name in ("delivery.count.limit", "record.lock.duration.ms", "partition.max.record.locks"):
+        least, value, most = number(f"min.{name}"), number(name), number(f"max.{name}")
+        if not least <= value <= most:
+            raise ConfigError(f"group.share.{name} is {value}, which is not between {least} and {most}, its min and max")
+    return ShareFetchConfig(
+        delivery_count_limit=number("delivery.count.limit"),
+        min_delivery_count_limit=number("min.delivery.count.limit"),
+        max_delivery_count_limit=number("max.delivery.count.limit"),
+        record_lock_duration_ms=number("record.lock.duration.ms"),
+        min_record_lock_duration_ms=number("min.record.lock.duration.ms"),
+        max_record_lock_duration_ms=number("max.record.lock.duration.ms"),
+        max_record_locks=number("partition.max.record.locks"),
+        min_max_record_locks=number("min.partition.max.record.locks"),
+        max_max_record_locks=number("max.partition.max.record.locks"),
+        max_session_count=number("max.share.sessions"),
     )
 
 

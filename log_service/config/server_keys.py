@@ -59,8 +59,10 @@ def _key(
     )
 
 
-def _int(name: str, default: int | None, documentation: str, reason: str, *, lowest: int | None = None) -> ConfigKey:
-    validator = None if lowest is None else at_least(lowest)
+def _int(
+    name: str, default: int | None, documentation: str, reason: str, *, lowest: int | None = None, highest: int | None = None
+) -> ConfigKey:
+    validator = None if lowest is None else at_least(lowest) if highest is None else between(lowest, highest)
     return _key(name, ConfigType.INT, None if default is None else str(default), documentation, reason, validator=validator)
 
 
@@ -193,6 +195,24 @@ GROUPS = (
          "few partitions move", validator=list_of("uniform", "range", is_empty_allowed=False)),
     _int("group.consumer.regex.refresh.interval.ms", 600_000, "After what time regular expressions are matched anew at the latest.",
          "new topics are matched at once", lowest=10_000),
+    _int("group.share.delivery.count.limit", 5, "How often a record is delivered to a share group before it is given up.",
+         "a failure that passes does pass", lowest=2, highest=10),
+    _int("group.share.min.delivery.count.limit", 2, "The lowest such count that a group may have.", "Kafka's", lowest=2, highest=5),
+    _int("group.share.max.delivery.count.limit", 10, "The highest such count that a group may have.", "Kafka's", lowest=5, highest=25),
+    _int("group.share.record.lock.duration.ms", 30_000, "How long a member of a share group holds a record that it does not acknowledge.",
+         "a pause of the garbage collector is no failure", lowest=1_000, highest=3_600_000),
+    _int("group.share.min.record.lock.duration.ms", 15_000, "The shortest such time that a group may have.", "Kafka's",
+         lowest=1_000, highest=30_000),
+    _int("group.share.max.record.lock.duration.ms", 60_000, "The longest such time that a group may have.", "Kafka's",
+         lowest=30_000, highest=3_600_000),
+    _int("group.share.partition.max.record.locks", 2_000, "How many records of one partition a share group may have in flight.",
+         "bounds what a leader remembers", lowest=100, highest=10_000),
+    _int("group.share.min.partition.max.record.locks", 100, "The least such number that a group may have.", "Kafka's",
+         lowest=100, highest=2_000),
+    _int("group.share.max.partition.max.record.locks", 4_000, "The largest such number that a group may have.", "Kafka's",
+         lowest=2_000, highest=10_000),
+    _int("group.share.max.share.sessions", 2_000, "How many members of share groups a broker serves at a time.",
+         "bounds what a leader remembers", lowest=1),
     _int("offset.metadata.max.bytes", 4_096, "The longest text beside a committed offset.", "a note, no storage", lowest=0),
     _int("offsets.retention.minutes", 10_080, "How long the offsets of an empty group are kept.", "a week off", lowest=1),
     _long("offsets.retention.check.interval.ms", 600_000, "How often expired offsets are looked for.", "coarse beside a week", lowest=1),

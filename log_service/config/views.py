@@ -229,6 +229,22 @@ class FetchConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShareFetchConfig:
+    """What leaders of partitions remember of share groups (KIP-932), as far as a group has no setting of its own within these bounds."""
+
+    delivery_count_limit: int = 5
+    min_delivery_count_limit: int = 2
+    max_delivery_count_limit: int = 10
+    record_lock_duration_ms: int = 30_000
+    min_record_lock_duration_ms: int = 15_000
+    max_record_lock_duration_ms: int = 60_000
+    max_record_locks: int = 2_000
+    min_max_record_locks: int = 100
+    max_max_record_locks: int = 4_000
+    max_session_count: int = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaWindows:
     """Over how long the use of a quota is measured: so many windows of so many milliseconds."""
 
@@ -364,6 +380,7 @@ class NodeConfig:
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     fetch: FetchConfig = field(default_factory=FetchConfig)
+    share_fetch: ShareFetchConfig = field(default_factory=ShareFetchConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)

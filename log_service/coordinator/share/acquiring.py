@@ -23,12 +23,16 @@ MIN_THROTTLED_COUNT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSettings:
-    """What a group's configuration says about its records: a count, a count of offsets, and milliseconds."""
+    """What a group's configuration says about its records: a count, a count of offsets, and milliseconds.
+
+    ``has_dead_letters`` says that a record that is given up has to be written elsewhere first.
+    """
 
     delivery_count_limit: int = 5
     max_record_locks: int = 2_000
     record_lock_duration_ms: int = 30_000
     is_renew_enabled: bool = True
+    has_dead_letters: bool = False
 
     @property
     def throttled_from_count(self) -> int:

@@ -39,6 +39,7 @@ TRANSACTION_TIMES = ("unit/coordinator/transaction/test_service.py", "test_times
 REPLICATION = "unit/replication/test_replication_keys.py"
 THROTTLES = "unit/replication/test_throttles.py"
 MEMBERSHIP = ("unit/broker/test_membership_of_a_broker.py", "test_keys_of_membership_and_elections_reach_their_view")
+SHARE_BOUNDS = ("unit/broker/test_share_group_settings.py", "test_the_brokers_keys_are_the_defaults_and_the_bounds_of_groups")
 QUOTAS = "unit/broker/test_client_quotas.py"
 DEATHS = "unit/broker/test_cluster_deaths.py"
 CHECKPOINTS = (LOGS, "test_checkpoints_are_written_in_their_intervals")
@@ -54,6 +55,12 @@ PROOFS = {
     "leader.imbalance.check.interval.seconds": MEMBERSHIP,
     "log.dir.failure.timeout.ms": MEMBERSHIP,
     "unclean.leader.election.interval.ms": MEMBERSHIP,
+    **{
+        f"group.share.{bound}{name}": SHARE_BOUNDS
+        for name in ("delivery.count.limit", "record.lock.duration.ms", "partition.max.record.locks")
+        for bound in ("", "min.", "max.")
+    },
+    "group.share.max.share.sessions": SHARE_BOUNDS,
     "advertised.listeners": ADDRESSES,
     "auto.create.topics.enable": (BROKERS, "test_auto_create_topics_enable_and_num_partitions"),
     "broker.heartbeat.interval.ms": (BROKERS, "test_a_broker_that_is_not_heard_of_is_fenced"),

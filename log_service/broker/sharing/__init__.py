@@ -1,0 +1,9 @@
+"""Share groups on the leader of a partition (KIP-932): from a member's request to the records that it acquires.
+
+- ``group_settings``: what a group's configuration says.
+- ``log_reads``: batches of a partition's log, as far as a group may have them.
+- ``led_share_partition``: one group on one partition that this node leads: loaded, stored, its locks timed.
+- ``shares``: all of them, and the members' sessions.
+- ``delayed_share_fetch``: a fetch that acquires records now, or waits for some.
+- ``dead_letters``: what becomes of records that no member could work on.
+"""
