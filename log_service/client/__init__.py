@@ -1,4 +1,4 @@
-"""The client: producer, consumer and admin for trio, and the same three for threads and for asyncio.
+"""The client: producer, consumers and admin for trio, and the same for threads and for asyncio.
 
 It speaks to any Kafka-compatible cluster. Names are loaded when they are first used, so that a service which only produces does not import
 what only a consumer needs. The rooms, from the bottom up:
@@ -6,8 +6,8 @@ what only a consumer needs. The rooms, from the bottom up:
 - ``connections``: what is known of the cluster, and the way to its nodes.
 - ``producer``: records on their way in.
 - ``admin``: questions about topics, groups, offsets and what carries the cluster, and changes to them.
-- ``consumer``: records on their way out, with groups; and exact ranges of offsets.
-- ``blocking``: the same three for programs without an event loop. ``asyncio``: for programs on asyncio.
+- ``consumer``: records on their way out, with groups; and exact ranges of offsets. ``share``: records out of a queue.
+- ``blocking``: the same for programs without an event loop. ``asyncio``: for programs on asyncio.
 
 Beside them ``arguments`` checks what callers hand in, ``metrics`` counts, ``group_protocol`` holds the bytes that members of a group
 exchange, and ``portal`` runs a client in a thread of its own.
@@ -61,10 +61,12 @@ if TYPE_CHECKING:
     from log_service.client.asyncio.admin import AsyncioAdmin
     from log_service.client.asyncio.consumer import AsyncioConsumer
     from log_service.client.asyncio.producer import AsyncioDelivery, AsyncioProducer
+    from log_service.client.asyncio.share_consumer import AsyncioShareConsumer
     from log_service.client.blocking.admin import BlockingAdmin
     from log_service.client.blocking.consumer import BlockingConsumer
     from log_service.client.blocking.producer import BlockingDelivery, BlockingProducer
     from log_service.client.blocking.range_arrow import read_range_arrow
+    from log_service.client.blocking.share_consumer import BlockingShareConsumer
     from log_service.client.connections.env import real_env
     from log_service.client.consumer.commits import CommitCallback
     from log_service.client.consumer.consumer import Consumer, ConsumerInterceptor
@@ -77,6 +79,10 @@ if TYPE_CHECKING:
     from log_service.client.producer.partitioning import Partitioner, murmur2, partition_of_key
     from log_service.client.producer.producer import Producer
     from log_service.client.producer.transaction_errors import ProducerFailed, ProducerFenced, TransactionAbortable
+    from log_service.client.share.acknowledgements import AcknowledgeCallback
+    from log_service.client.share.consumer import ShareConsumer
+    from log_service.client.share.metrics import ShareConsumerMetrics
+    from log_service.client.share.records import AcknowledgeType, ShareDeserializationError, ShareRecord
     from log_service.common.errors import ConfigError, ErrorCode, KafkaError
     from log_service.common.types import TopicPartition
 
@@ -128,6 +134,7 @@ _HOMES = {
         "AsyncioDelivery",
         "AsyncioProducer",
     ),
+    "log_service.client.asyncio.share_consumer": ("AsyncioShareConsumer",),
     "log_service.client.blocking.admin": ("BlockingAdmin",),
     "log_service.client.blocking.consumer": ("BlockingConsumer",),
     "log_service.client.blocking.producer": (
@@ -135,6 +142,7 @@ _HOMES = {
         "BlockingProducer",
     ),
     "log_service.client.blocking.range_arrow": ("read_range_arrow",),
+    "log_service.client.blocking.share_consumer": ("BlockingShareConsumer",),
     "log_service.client.connections.env": ("real_env",),
     "log_service.client.consumer.commits": ("CommitCallback",),
     "log_service.client.consumer.consumer": (
@@ -179,6 +187,14 @@ _HOMES = {
         "ProducerFenced",
         "TransactionAbortable",
     ),
+    "log_service.client.share.acknowledgements": ("AcknowledgeCallback",),
+    "log_service.client.share.consumer": ("ShareConsumer",),
+    "log_service.client.share.metrics": ("ShareConsumerMetrics",),
+    "log_service.client.share.records": (
+        "AcknowledgeType",
+        "ShareDeserializationError",
+        "ShareRecord",
+    ),
     "log_service.common.errors": (
         "ConfigError",
         "ErrorCode",
@@ -188,15 +204,19 @@ _HOMES = {
 }
 
 __all__ = [
+    "AcknowledgeCallback",
+    "AcknowledgeType",
     "Admin",
     "AsyncioAdmin",
     "AsyncioConsumer",
     "AsyncioDelivery",
     "AsyncioProducer",
+    "AsyncioShareConsumer",
     "BlockingAdmin",
     "BlockingConsumer",
     "BlockingDelivery",
     "BlockingProducer",
+    "BlockingShareConsumer",
     "BrokerDescription",
     "ClientMetrics",
     "ClusterDescription",
@@ -254,6 +274,10 @@ __all__ = [
     "ResourceType",
     "RetentionResult",
     "Serializer",
+    "ShareConsumer",
+    "ShareConsumerMetrics",
+    "ShareDeserializationError",
+    "ShareRecord",
     "TopicDescription",
     "TopicListing",
     "TopicPartition",

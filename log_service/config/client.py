@@ -18,6 +18,8 @@ MAX_TEXT_BYTES = 2**15 - 1
 KINDS = {str: "text", bool: "True or False", int: "a whole number", tuple: "a text or several"}
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 RESETS = ("earliest", "latest", "none")
+ACKNOWLEDGEMENTS = ("implicit", "explicit")
+ACQUIRE_MODES = ("batch_optimized", "record_limit")
 DURATION = re.compile(r"P(?:(\d{1,6})D)?(?:T(?=.)(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,9})?)S)?)?", re.IGNORECASE)
 ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
 
@@ -191,6 +193,41 @@ class ConsumerConfig(ClientConfig):
     def isolation(self) -> int:
         """The wire's number: 0 read_uncommitted, 1 read_committed."""
         return int(self.isolation_level == "read_committed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareConsumerConfig(ClientConfig):
+    """Settings of a ShareConsumer (KIP-932). Where reading begins and how long locks last are settings of the group, on the brokers."""
+
+    group_id: str = _plain("", "the share group; it has to be named")
+    acknowledgement_mode: str = _choice(
+        "implicit", "what was polled is accepted by the next poll; explicit: nothing by itself", *ACKNOWLEDGEMENTS
+    )
+    share_acquire_mode: str = _choice(
+        "batch_optimized", "whole batches are acquired; record_limit: never more than a poll asks for (KIP-1206)", *ACQUIRE_MODES
+    )
+    max_poll_interval_ms: int = _number(300_000, "a member that does not poll for so long leaves (KIP-62)", at_least=1)
+    fetch_min_bytes: int = _number(1, "respond as soon as there is a record")
+    fetch_max_wait_ms: int = _number(500, "how long the broker waits for fetch_min_bytes")
+    fetch_max_bytes: int = _number(50 << 20, "of one response", at_least=1)
+    max_poll_records: int = _number(500, "of one poll(), and what is asked for at once", at_least=1)
+    check_crcs: bool = _plain(True, "wire and disk are checked for 0.1 us per batch")
+    client_rack: str = _plain("", "told to the coordinator")
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        if not self.group_id:
+            raise ConfigError("group_id is missing: a queue is shared by the members of a group")
+
+    @property
+    def is_implicit(self) -> bool:
+        """Whether records are accepted without a word of the application."""
+        return self.acknowledgement_mode == ACKNOWLEDGEMENTS[0]
+
+    @property
+    def acquire_mode(self) -> int:
+        """The wire's number: 0 batch_optimized, 1 record_limit."""
+        return ACQUIRE_MODES.index(self.share_acquire_mode)
 
 
 def parse_duration_ms(text: str) -> int | None:

@@ -1,0 +1,134 @@
+"""The share consumer for programs on asyncio.
+
+Each method is one call through a ``Bridge`` into the thread that runs the consumer; a loop over the consumer is one call for each poll.
+
+Invariant: a record that was acquired is returned once in each delivery, whatever is cancelled: what arrives after its task was cancelled
+comes with the next poll.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from log_service.client.asyncio.calls import OnAsyncio, awaited, awaited_sync
+from log_service.client.share.acknowledgements import AcknowledgeCallback
+from log_service.client.share.consumer import ShareConsumer
+from log_service.client.share.held_records import HeldShareRecords
+from log_service.client.share.records import ShareRecord
+from log_service.common.errors import KafkaError
+from log_service.common.types import TopicPartition
+
+T = TypeVar("T")
+
+
+class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
+    """``ShareConsumer`` for tasks on asyncio. Settings are those of ``ShareConsumer``; ``on_acknowledged`` is called on the event loop."""
+
+    def __init__(
+        self, bootstrap_servers: str | Iterable[str], *, on_acknowledged: AcknowledgeCallback | None = None, **settings: Any
+    ) -> None:
+        super().__init__(ShareConsumer(bootstrap_servers, **settings))
+        if on_acknowledged is not None:
+            self._client.on_acknowledged = self._on_loop(on_acknowledged)
+        self._is_woken = False
+        self._held = HeldShareRecords()
+
+    subscribe = awaited(ShareConsumer.subscribe)
+    acknowledge = awaited_sync(ShareConsumer.acknowledge)
+    accept = awaited_sync(ShareConsumer.accept)
+    release = awaited_sync(ShareConsumer.release)
+    reject = awaited_sync(ShareConsumer.reject)
+    renew = awaited_sync(ShareConsumer.renew)
+    metrics = awaited_sync(ShareConsumer.metrics)
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            await self._tell()
+        finally:
+            await super().__aexit__(kind, error, trace)
+
+    async def close(self) -> None:
+        """Close the consumer and its thread; acknowledges as leaving its block does. Idempotent."""
+        try:
+            await self._tell()
+        finally:
+            await super().close()
+
+    async def assignment(self) -> list[TopicPartition]:
+        """Return the partitions that records are taken of now, sorted."""
+        return await self._bridge.call_sync(lambda: self._client.assignment)
+
+    async def acquisition_lock_timeout_ms(self) -> int | None:
+        """Return how long a record is this consumer's own, as leaders told; None before the first response."""
+        return await self._bridge.call_sync(lambda: self._client.acquisition_lock_timeout_ms)
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics that are subscribed."""
+        return self._client.subscription
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, as closing does."""
+        await self._call(self._client.unsubscribe)
+
+    async def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ShareRecord]:
+        """Return records as ``ShareConsumer.poll``. Where it is cancelled, what had arrived already comes with the next poll."""
+        await self._call(partial(self._client.poll, max_records, timeout_ms), self._held.extend)
+        self._is_woken = False
+        return self._held.take_all()
+
+    def wakeup(self) -> None:
+        """End the poll that waits, or else the next one, at once; a loop over the consumer ends. For any thread and signal handlers."""
+        self._is_woken = True
+        self._portal.submit(self._client.wakeup)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ShareRecord:
+        """Return the next record, waiting until there is one, or ``wakeup``.
+
+        With implicit acknowledgement a record is accepted once the loop asked for the next.
+        """
+        self._held.note_passed()
+        while not (self._held or self._is_woken):
+            await self._call(partial(self._client.poll, None, self._client.config.default_api_timeout_ms), self._held.extend)
+        if self._is_woken:
+            self._is_woken = False
+            raise StopAsyncIteration
+        return self._held.next_of_loop()
+
+    async def commit(self, timeout_ms: int | None = None) -> None:
+        """Send what was said, and wait. Raises as ``ShareConsumer.commit``."""
+        await self._call(partial(self._client.commit, timeout_ms))
+
+    async def commit_soon(self) -> None:
+        """Send what was said without waiting."""
+
+        async def commit_soon() -> None:
+            self._client.commit_soon()
+
+        await self._call(commit_soon)
+
+    async def _call(self, function: Callable[[], Awaitable[T]], on_result: Callable[[T], object] | None = None) -> T:
+        """Call it once the consumer knows what became of the records that came before."""
+        self._bridge.require_loop()
+        word = self._held.take_word()
+
+        async def call() -> T:
+            word.tell(self._client)
+            return await function()
+
+        return await self._bridge.call(call, on_result)
+
+    async def _tell(self) -> None:
+        if self._bridge.is_usable:
+            word = self._held.take_word()
+            await self._bridge.call_sync(lambda: word.tell(self._client))
+
+    def _on_loop(self, callback: AcknowledgeCallback) -> AcknowledgeCallback:
+        def report(where: TopicPartition, offsets: Sequence[int], error: KafkaError | None) -> None:
+            self._bridge.put(partial(callback, where, offsets, error))
+
+        return report

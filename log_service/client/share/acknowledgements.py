@@ -1,0 +1,89 @@
+"""What is said of acquired offsets, on its way to the leader that they were acquired from.
+
+``Acknowledging`` is what one call said of one partition; ``merged`` makes the batches of a request of several. A ``Ticket`` is what waits
+until all that it holds was settled, one way or the other. Knows no requests and no sessions.
+
+Invariant: each ``Acknowledging`` is settled exactly once.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from log_service.client.share.records import GAP, AcknowledgeType
+from log_service.common.errors import KafkaError
+from log_service.common.types import TopicPartition
+
+AcknowledgeCallback = Callable[[TopicPartition, Sequence[int], KafkaError | None], None]
+"""Called with the offsets of one partition that were acknowledged, and with the error that they were refused with; it must not block."""
+
+
+class Batch(NamedTuple):
+    """Neighbouring offsets: one type for all of them, or one for each."""
+
+    first_offset: int
+    last_offset: int
+    types: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Acknowledging:
+    """Offsets of one partition, and what is said of each; after ``deadline_ms`` their locks have run out, and it is not said again."""
+
+    topic_partition: TopicPartition
+    types: Mapping[int, int]
+    deadline_ms: float
+    on_settled: Callable[["Acknowledging", KafkaError | None], None]
+
+    @property
+    def is_renewing(self) -> bool:
+        """Whether a lock is renewed: only requests that say so may carry it."""
+        return AcknowledgeType.RENEW in self.types.values()
+
+    @property
+    def offsets(self) -> list[int]:
+        """The offsets of records, without gaps."""
+        return sorted(offset for offset, kind in self.types.items() if kind != GAP)
+
+
+class Ticket:
+    """Waits for what one call said. ``errors`` has the first error of each partition that was refused."""
+
+    def __init__(self, on_settled: Callable[[], None]) -> None:
+        self._on_settled = on_settled
+        self.open_count = 0
+        self.errors: dict[TopicPartition, KafkaError] = {}
+        self.partitions: set[TopicPartition] = set()
+
+    def add(self, topic_partition: TopicPartition) -> None:
+        """Wait for one more."""
+        self.open_count += 1
+        self.partitions.add(topic_partition)
+
+    def settle(self, topic_partition: TopicPartition, error: KafkaError | None) -> None:
+        """One of them was settled."""
+        self.open_count -= 1
+        if error is not None:
+            self.errors.setdefault(topic_partition, error)
+        if not self.open_count:
+            self._on_settled()
+
+
+def merged(sayings: Iterable[Acknowledging]) -> dict[TopicPartition, list[Batch]]:
+    """Return the batches of a request, by partition, in the order of offsets; of what is said twice of an offset the later counts."""
+    types: dict[TopicPartition, dict[int, int]] = {}
+    for saying in sayings:
+        types.setdefault(saying.topic_partition, {}).update(saying.types)
+    return {where: batches_of(said) for where, said in types.items()}
+
+
+def batches_of(types: Mapping[int, int]) -> list[Batch]:
+    """Return neighbouring offsets as one batch each."""
+    batches = []
+    # offset - index is the same within a run of neighbours
+    for _, run in groupby(enumerate(sorted(types)), key=lambda pair: pair[1] - pair[0]):
+        offsets = [offset for _, offset in run]
+        said = [types[offset] for offset in offsets]
+        batches.append(Batch(offsets[0], offsets[-1], said[:1] if len(set(said)) == 1 else said))
+    return batches

@@ -1,0 +1,378 @@
+"""The share consumer: takes records from a queue that other members of its group take from, too, and says what became of each (KIP-932).
+
+Decides what one ``poll`` does and in which order: it says what became of the records before, returns what is ready, else waits. Acquiring
+records, acknowledging them and heartbeats go on in tasks of their own.
+
+Invariants: a record that ``poll`` returned is acknowledged once, or comes back to the queue: when its lock runs out, or as soon as the
+consumer closes. A poll that is cancelled acquires nothing that is lost: the next poll returns it.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+
+from log_service.client import arguments
+from log_service.client.admin.values import ItemsFailed
+from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.client.connections.env import real_env
+from log_service.client.consumer.records import Deserializer
+from log_service.client.share.acknowledgements import AcknowledgeCallback, Acknowledging, Ticket
+from log_service.client.share.fetcher import ShareFetcher
+from log_service.client.share.in_hand import InHand
+from log_service.client.share.lane import Source
+from log_service.client.share.membership import ShareMembership
+from log_service.client.share.metrics import ShareConsumerMeter, ShareConsumerMetrics
+from log_service.client.share.records import AcknowledgeType, ShareRecord
+from log_service.common.env import Env
+from log_service.common.errors import ConfigError, ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
+from log_service.common.types import TopicPartition
+from log_service.config.client import ShareConsumerConfig
+
+logger = logging.getLogger(__name__)
+
+LEAVE_S = 5.0
+"""How long leaving the group may take."""
+
+
+class ShareConsumer:
+    """Takes records from a queue; ``async with`` opens and closes it. Settings are those of ``ShareConsumerConfig``, as keywords.
+
+    With ``acknowledgement_mode`` implicit, what ``poll`` returned is accepted by the next ``poll``, by ``commit`` and by leaving the block,
+    unless something else was said of a record. With explicit nothing is said that the application does not say; records may be acknowledged
+    in any order, also after later polls. Leaving the block by an exception accepts nothing. Whatever is not acknowledged then is free for
+    others at once.
+
+    ``on_acknowledged`` hears of every acknowledgement that a leader took or refused; without it refusals are logged.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        on_acknowledged: AcknowledgeCallback | None = None,
+        env: Env | None = None,
+        **settings: Any,
+    ) -> None:
+        self.config = ShareConsumerConfig.of(bootstrap_servers, settings)
+        self.on_acknowledged = on_acknowledged
+        self._env = env or real_env()
+        self._deserializers = (key_deserializer, value_deserializer)
+        self._meter = ShareConsumerMeter(self._now_ms, self.config.enable_metrics)
+        self._quiet = QuietLogger(logger, self._now_ms)
+        self._in_hand: InHand[Source] = InHand()
+        self._topics: frozenset[str] = frozenset()
+        self._changed = trio.Event()
+        self._stack = AsyncExitStack()
+        self._is_woken = self._is_polling = self._is_open = False
+
+    def __repr__(self) -> str:
+        return f"<ShareConsumer group={self.config.group_id} {'open' if self._is_open else 'closed'} in_hand={len(self._in_hand)}>"
+
+    async def __aenter__(self) -> Self:
+        self._nursery = await self._stack.enter_async_context(trio.open_nursery())
+        self._cluster = ClusterMetadata(self._env, self.config, self._nursery)
+        self._begin()
+        self._nursery.start_soon(self._cluster.keep_fresh)
+        self._is_open = True
+        return self
+
+    def _begin(self) -> None:
+        """Be a new member, which has nothing yet."""
+        self._membership = ShareMembership(
+            self._cluster, self.config, on_assigned=self._note_assigned, on_change=self._note_change, meter=self._meter
+        )
+        self._fetcher = ShareFetcher(
+            self._cluster,
+            self.config,
+            self._membership.member_id,
+            self._in_hand,
+            self._deserializers,
+            on_change=self._note_change,
+            meter=self._meter,
+        )
+        self._scope = trio.CancelScope()
+        self._nursery.start_soon(_run_both, self._scope, self._membership.run, self._fetcher.run)
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + self.config.request_timeout_ms / 1_000):
+                await self._finish(is_accepting=error is None)
+        finally:
+            self._is_open = False
+            self._nursery.cancel_scope.cancel()
+            await self._stack.aclose()  # without the exception, which the nursery would wrap
+
+    @property
+    def cluster(self) -> ClusterMetadata:
+        """The client's view of its cluster. Raises KafkaError (INVALID_REQUEST) once the consumer is closed."""
+        self._require_open()
+        return self._cluster
+
+    # What is read
+
+    async def subscribe(self, topics: Iterable[str]) -> None:
+        """Take records of these topics, together with the other members of the group; replaces an earlier subscription.
+
+        Raises:
+            TypeError: the topics are one text, or one of them is none.
+            ConfigError: there is none; ``unsubscribe`` leaves the group.
+        """
+        self._require_open()
+        named = arguments.names(topics, "topics")
+        if not named:
+            raise ConfigError("subscribe() needs a topic at least; unsubscribe() leaves the group")
+        self._cluster.watch_only(named)
+        self._topics = frozenset(named)
+        self._membership.note_poll(is_polling=False)
+        self._membership.subscribe(named)
+        await trio.lowlevel.checkpoint()
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, as closing does; what is in hand is acknowledged as at the end of the block."""
+        self._require_open()
+        if self._topics:
+            self._topics = frozenset()
+            await self._finish(is_accepting=True)
+            self._scope.cancel()
+            self._in_hand = InHand()
+            self._begin()
+        await trio.lowlevel.checkpoint()
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics that are subscribed."""
+        return self._topics
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that records are taken of now, sorted: other members may have the same."""
+        self._require_open()
+        return self._fetcher.partitions()
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """How long a record is this consumer's own before it goes back into the queue, as leaders told; None before the first response."""
+        self._require_open()
+        return self._fetcher.lock_timeout_ms if self._fetcher.is_lock_timeout_known else None
+
+    # Records
+
+    async def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ShareRecord]:
+        """Return records, at most ``max_records`` (default ``max_poll_records``), as soon as there are any; none after ``timeout_ms``.
+
+        What was said of earlier records is sent, and with implicit acknowledgement all others of them are accepted. A cancelled poll loses
+        nothing, nor does one that raises.
+
+        Raises:
+            ShareDeserializationError: a deserializer failed; the record is released unless the application rejects it.
+            KafkaError: what a fetch or the group failed with for good; INVALID_REQUEST, it is closed, or polled already.
+        """
+        limit = self.config.max_poll_records if max_records is None else max_records
+        return await self._poll(limit, limit, timeout_ms)
+
+    async def _poll(self, limit: int, acquired_limit: int, timeout_ms: int) -> list[ShareRecord]:
+        self._require_open()
+        if self._is_polling:
+            text = "another task or thread polls this consumer, or a callback of its own does: one poll at a time"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        deadline = trio.current_time() + timeout_ms / 1_000
+        await trio.lowlevel.checkpoint()
+        self._membership.note_poll(is_polling=True)
+        self._is_polling = True
+        try:
+            self._say(is_hurried=False)
+            while True:
+                self._changed = trio.Event()
+                self._membership.raise_error()
+                self._fetcher.raise_error()
+                records = self._fetcher.take(limit)
+                if records or self._is_woken:
+                    self._is_woken = False
+                    return records
+                self._fetcher.want(acquired_limit, deadline)
+                with trio.move_on_at(deadline):
+                    await self._changed.wait()
+                if trio.current_time() >= deadline and not self._changed.is_set():
+                    return []
+        finally:
+            self._fetcher.want_nothing()
+            self._is_polling = False
+            self._membership.note_poll(is_polling=False)
+
+    def wakeup(self) -> None:
+        """End the poll that waits, or else the next one, at once, with no records if none are ready."""
+        self._is_woken = True
+        self._note_change()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ShareRecord:
+        """Return the next record, waiting for ever. With implicit acknowledgement a record is accepted when the next is asked for."""
+        while True:
+            records = await self._poll(1, self.config.max_poll_records, self.config.default_api_timeout_ms)
+            if records:
+                return records[0]
+
+    # What became of them
+
+    def acknowledge(self, records: ShareRecord | Iterable[ShareRecord], kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
+        """Say what became of records that are in hand; it is sent with the next ``poll``, ``commit`` or ``commit_soon``.
+
+        Until then something else may be said. A renewed record stays in hand.
+
+        Raises:
+            KafkaError: INVALID_RECORD_STATE, a record is not in hand: acknowledged before, or its lock ran out; those before it were noted.
+        """
+        self._require_open()
+        self._drop_expired()
+        given = AcknowledgeType(kind)
+        each: Iterable[ShareRecord] = (records,) if isinstance(records, ShareRecord) else records
+        for record in each:
+            self._in_hand.say(record, given)
+
+    def accept(self, records: ShareRecord | Iterable[ShareRecord]) -> None:
+        """They were worked on, and are not delivered again. Raises as ``acknowledge``."""
+        self.acknowledge(records, AcknowledgeType.ACCEPT)
+
+    def release(self, records: ShareRecord | Iterable[ShareRecord]) -> None:
+        """They go back into the queue, until their deliveries are used up. Raises as ``acknowledge``."""
+        self.acknowledge(records, AcknowledgeType.RELEASE)
+
+    def reject(self, records: ShareRecord | Iterable[ShareRecord]) -> None:
+        """They can never be worked on, and are not delivered again. Raises as ``acknowledge``."""
+        self.acknowledge(records, AcknowledgeType.REJECT)
+
+    def renew(self, records: ShareRecord | Iterable[ShareRecord]) -> None:
+        """They are still worked on: their locks begin anew (KIP-1222). Raises as ``acknowledge``."""
+        self.acknowledge(records, AcknowledgeType.RENEW)
+
+    async def commit(self, timeout_ms: int | None = None) -> None:
+        """Send what was said, and wait for the leaders' word; with implicit acknowledgement all that ``poll`` returned is accepted.
+
+        Cancelled, or timed out, it is sent all the same.
+
+        Raises:
+            ItemsFailed: partitions refused (INVALID_RECORD_STATE: locks had run out); those records are delivered again.
+            KafkaError: REQUEST_TIMED_OUT, no word within ``timeout_ms`` (default ``default_api_timeout_ms``).
+        """
+        self._require_open()
+        limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        is_settled = trio.Event()
+        ticket = self._say(is_hurried=True, on_settled=is_settled.set)
+        await trio.lowlevel.checkpoint()
+        if ticket.open_count:
+            with trio.move_on_after(limit_ms / 1_000):
+                await is_settled.wait()
+        if ticket.open_count:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"not all acknowledgements were settled within {limit_ms} ms")
+        if ticket.errors:
+            raise ItemsFailed(ticket.errors, dict.fromkeys(ticket.partitions - ticket.errors.keys()))
+
+    def commit_soon(self) -> None:
+        """Send what was said without waiting, otherwise as ``commit``; ``on_acknowledged`` hears how it went.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the consumer is closed.
+        """
+        self._require_open()
+        self._say(is_hurried=True)
+
+    def put_back(self, records: Iterable[ShareRecord]) -> None:
+        """Take records back that were returned and not looked at: the next poll returns them, in their order, without a new delivery."""
+        self._require_open()
+        self._fetcher.give_back(self._in_hand.take_back(records))
+
+    def accept_implied(self, records: Iterable[ShareRecord]) -> None:
+        """With implicit acknowledgement, accept those of these records of which nothing else was said; a loop went past them."""
+        if self.config.is_implicit:
+            self._in_hand.say_of_unsaid(records, AcknowledgeType.ACCEPT)
+
+    @property
+    def in_hand_count(self) -> int:
+        """How many records were returned and not acknowledged yet."""
+        return len(self._in_hand)
+
+    def metrics(self) -> ShareConsumerMetrics:
+        """Return what the consumer counted so far; see ``metrics``."""
+        self._require_open()
+        return self._meter.metrics(self._cluster.metrics(), len(self._in_hand), len(self._fetcher.partitions()))
+
+    # Inside
+
+    def _say(self, *, is_hurried: bool, is_implied: bool = True, on_settled: Callable[[], None] = lambda: None) -> Ticket:
+        """Hand what was said to the lanes, with what the mode implies."""
+        self._drop_expired()
+        if self.config.is_implicit and is_implied:
+            self._in_hand.say_of_others(AcknowledgeType.ACCEPT)
+        ticket = Ticket(on_settled)
+        said = self._in_hand.take_said()
+        sayings = [(source, self._saying(where, types, ticket)) for source, by_place in said for where, types in by_place.items()]
+        for source, saying in sayings:
+            source.lane.say(source, saying, is_hurried=is_hurried)
+        return ticket
+
+    def _saying(self, where: TopicPartition, types: dict[int, int], ticket: Ticket) -> Acknowledging:
+        ticket.add(where)
+
+        def settle(saying: Acknowledging, error: KafkaError | None) -> None:
+            self._note_settled(saying, error)
+            ticket.settle(saying.topic_partition, error)
+
+        deadline_ms = self._now_ms() + self._fetcher.lock_timeout_ms
+        return Acknowledging(topic_partition=where, types=types, deadline_ms=deadline_ms, on_settled=settle)
+
+    def _note_settled(self, saying: Acknowledging, error: KafkaError | None) -> None:
+        self._meter.note_acknowledged(len(saying.types), is_refused=error is not None)
+        if error is None and saying.is_renewing:
+            renewed = [offset for offset, kind in saying.types.items() if kind == AcknowledgeType.RENEW]
+            self._in_hand.renew(saying.topic_partition, renewed, self._now_ms() + self._fetcher.lock_timeout_ms)
+        if self.on_acknowledged is not None:
+            try:
+                self.on_acknowledged(saying.topic_partition, saying.offsets, error)
+            except Exception:
+                logger.exception("the callback of acknowledgements failed")
+        elif error is not None:
+            count = len(saying.types)
+            self._quiet.warning(error.code, "group %s: %d records are delivered again: %s", self.config.group_id, count, error)
+
+    def _drop_expired(self) -> None:
+        late = self._in_hand.drop_expired(self._now_ms())
+        if late:
+            first = f"{late[0].topic_partition} offset {late[0].offset}"
+            text = "group %s: the locks of %d records ran out before they were acknowledged, the first at %s: they are delivered again"
+            self._quiet.warning("expired", text, self.config.group_id, len(late), first)
+
+    async def _finish(self, *, is_accepting: bool) -> None:
+        """Say the last word, end the sessions, leave the group."""
+        self._say(is_hurried=True, is_implied=is_accepting)
+        await self._fetcher.close()
+        with trio.move_on_after(LEAVE_S):
+            await self._membership.leave()
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is closed: use it inside 'async with'")
+
+    def _note_assigned(self, assigned: frozenset[Any]) -> None:
+        self._fetcher.assign(assigned)
+
+    def _note_change(self) -> None:
+        self._changed.set()
+
+    def _now_ms(self) -> int:
+        return self._env.clock.monotonic_ms()
+
+
+async def _run_both(scope: trio.CancelScope, *tasks: Callable[[], Awaitable[None]]) -> None:
+    with scope:
+        async with trio.open_nursery() as nursery:
+            for task in tasks:
+                nursery.start_soon(task)

@@ -1,0 +1,109 @@
+"""The records that the application holds: handed out, and not settled yet.
+
+Decides what may still be said of a record, what is said by itself, and when a record is in hand no more because its lock ran out. Knows
+neither network nor time: the caller says what time it is.
+
+Invariants: a record is in hand from the poll that returned it until something other than RENEW was said of it and taken to be sent, or its
+lock ran out. What was said last before it is taken counts. A record that was delivered again replaces its earlier delivery.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from log_service.client.share.records import AcknowledgeType, ShareRecord
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
+
+S = TypeVar("S")
+
+Place = tuple[str, int, int]
+"""Topic, partition, offset."""
+Said = dict[TopicPartition, dict[int, int]]
+
+
+@dataclass(slots=True)
+class _Held(Generic[S]):
+    record: ShareRecord
+    source: S
+    deadline_ms: float
+    said: AcknowledgeType | None = None
+
+
+class InHand(Generic[S]):
+    """What one application holds. A source is the session that a record was acquired in: what is said of it goes there alone."""
+
+    def __init__(self) -> None:
+        self._held: dict[Place, _Held[S]] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def hand_out(self, records: Iterable[ShareRecord], source: S, deadline_ms: float, said: AcknowledgeType | None = None) -> None:
+        """Note records that the application gets now. ``said`` is what becomes of them where it says nothing."""
+        for record in records:
+            self._held[record[:3]] = _Held(record, source, deadline_ms, said)
+
+    def say(self, record: ShareRecord, kind: AcknowledgeType) -> None:
+        """Note what the application says of a record.
+
+        Raises:
+            KafkaError: INVALID_RECORD_STATE, the record is not in hand.
+        """
+        held = self._held.get(record[:3])
+        if held is None or held.record.delivery_count != record.delivery_count:
+            text = "it was acknowledged before, its lock ran out, or this consumer did not return it"
+            where = f"the record at {record.topic_partition} offset {record.offset}, delivery {record.delivery_count}"
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"{where}, is not in hand: {text}")
+        held.said = kind
+
+    def say_of_unsaid(self, records: Iterable[ShareRecord], kind: AcknowledgeType) -> None:
+        """Say the same of those of these records that are in hand, and of which nothing was said."""
+        for record in records:
+            held = self._held.get(record[:3])
+            if held is not None and held.said is None and held.record.delivery_count == record.delivery_count:
+                held.said = kind
+
+    def say_of_others(self, kind: AcknowledgeType) -> None:
+        """Say the same of all records of which nothing was said."""
+        for held in self._held.values():
+            if held.said is None:
+                held.said = kind
+
+    def take_back(self, records: Iterable[ShareRecord]) -> list[tuple[ShareRecord, S, float]]:
+        """Return records, with where they come from and until when they are locked, that the application did not get after all."""
+        taken = []
+        for record in records:
+            held = self._held.get(record[:3])
+            if held is not None and held.record.delivery_count == record.delivery_count:
+                del self._held[record[:3]]
+                taken.append((held.record, held.source, held.deadline_ms))
+        return taken
+
+    def take_said(self) -> list[tuple[S, Said]]:
+        """Return what was said, by source, to be sent; those records are in hand no more, unless they are renewed."""
+        by_source: dict[int, tuple[S, Said]] = {}
+        for place, held in list(self._held.items()):
+            if held.said is None:
+                continue
+            _, said = by_source.setdefault(id(held.source), (held.source, {}))
+            said.setdefault(held.record.topic_partition, {})[held.record.offset] = int(held.said)
+            if held.said is AcknowledgeType.RENEW:
+                held.said = None
+            else:
+                del self._held[place]
+        return list(by_source.values())
+
+    def renew(self, topic_partition: TopicPartition, offsets: Iterable[int], deadline_ms: float) -> None:
+        """The leader renewed the locks of these."""
+        for offset in offsets:
+            held = self._held.get((*topic_partition, offset))
+            if held is not None:
+                held.deadline_ms = max(held.deadline_ms, deadline_ms)
+
+    def drop_expired(self, now_ms: float) -> list[ShareRecord]:
+        """Return the records whose lock has run out, of which nothing was said; they are in hand no more."""
+        late = [(place, held.record) for place, held in self._held.items() if held.deadline_ms <= now_ms and held.said is None]
+        for place, _ in late:
+            del self._held[place]
+        return [record for _, record in late]

@@ -1,0 +1,341 @@
+"""All requests to one leader: fetches that acquire records, and acknowledgements, one at a time, in one share session over one connection.
+
+Decides what the next request is: an acknowledgement of its own where something has to be said that a fetch cannot carry, or that cannot
+wait for one; else a fetch, which carries what there is to say. What is said goes only to the session that the records were acquired in.
+``fetcher`` decides whether records are wanted, and what a partition's error means.
+
+Invariants: one request in flight. When a session ends, for whatever reason, its leader gives back what was acquired in it (where the leader
+may not know, the connection is closed), and everything that is still to be said in it is settled with the error that ended it.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Protocol, TypeVar
+
+import trio
+
+from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.client.share.acknowledgements import Acknowledging, merged
+from log_service.client.share.session import ShareSession
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.common.types import TopicId, TopicPartition
+from log_service.config.client import ShareConsumerConfig
+from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages import share_acknowledge, share_fetch
+from log_service.protocol.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
+from log_service.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+from log_service.rpc.connection import RpcConnection
+
+R = TypeVar("R", share_fetch.PartitionData, share_acknowledge.PartitionData)
+
+PURPOSE = "share"
+"""A connection of its own: when it closes, the leader gives back what was acquired over it."""
+FIRST_VERSION_WITH_RENEWAL = 2
+RIDE_S = 0.1
+"""How long an acknowledgement that nobody waits for may wait for a fetch that carries it, or for others."""
+SAID_AGAIN = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""The leader could not store what was said: the records are locked as before."""
+
+
+class Source:
+    """One session with one leader; ``error`` tells why it ended."""
+
+    def __init__(self, lane: "Lane") -> None:
+        self.lane = lane
+        self.error: KafkaError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPlan:
+    """What the next fetch asks for."""
+
+    wanted: Mapping[TopicPartition, TopicId]
+    max_wait_ms: int
+    max_records: int
+
+
+class Desk(Protocol):
+    """What a lane asks its fetcher, and tells it."""
+
+    def wanted_of(self, node_id: int) -> Mapping[TopicPartition, TopicId]:
+        """Return the partitions that are read of a leader."""
+
+    def plan_of(self, node_id: int) -> FetchPlan | None:
+        """Return what to fetch of a leader now, None where nothing is wanted."""
+
+    def note_fetch_begun(self, node_id: int) -> None:
+        """A fetch leaves."""
+
+    def note_fetch_ended(self, node_id: int) -> None:
+        """It was responded to, or failed."""
+
+    def accept(self, source: Source, where: TopicPartition, result: share_fetch.PartitionData) -> bool:
+        """Take what a leader sent of a partition; whether the leader may be asked for more at once."""
+
+    def note_lock_timeout(self, timeout_ms: int) -> None:
+        """Take the acquisition lock timeout that a leader told."""
+
+    def note_request_error(self, error: KafkaError) -> None:
+        """A request failed as a whole."""
+
+
+class Lane:
+    """The way to one leader."""
+
+    def __init__(self, node_id: int, cluster: ClusterMetadata, config: ShareConsumerConfig, member_id: str, desk: Desk) -> None:
+        self.node_id = node_id
+        self.source = Source(self)
+        self.ended = trio.Event()
+        self._cluster = cluster
+        self._config = config
+        self._member_id = member_id
+        self._desk = desk
+        self._session = ShareSession()
+        self._connection: RpcConnection | None = None
+        self._to_say: deque[Acknowledging] = deque()
+        self._wakeup = trio.Event()
+        self._is_hurried = self._is_closing = False
+        self._paused_until = 0.0
+        self._say_by = inf
+        self._failed_count = 0
+
+    def __repr__(self) -> str:
+        return f"<Lane to broker {self.node_id} {self._session} to_say={len(self._to_say)}>"
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the leader is left alone for a moment after an error."""
+        return trio.current_time() < self._paused_until
+
+    def wake(self) -> None:
+        """Look again."""
+        self._wakeup.set()
+
+    def say(self, source: Source, saying: Acknowledging, *, is_hurried: bool) -> None:
+        """Say something to the leader in the session of ``source``, with the next fetch, or at once if it is hurried."""
+        if source is not self.source or self._is_closing:
+            error = source.error or KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, f"the session with broker {self.node_id} has ended")
+            saying.on_settled(saying, error)
+            return
+        self._to_say.append(saying)
+        self._is_hurried |= is_hurried
+        self._say_by = min(self._say_by, trio.current_time() + RIDE_S)
+        self.wake()
+
+    def close(self) -> None:
+        """Say what is to be said, end the session, and then the task: ``ended`` is set."""
+        self._is_closing = True
+        self.wake()
+
+    async def run(self) -> None:
+        """Serve until ``close``."""
+        try:
+            while not self._is_closing:
+                self._wakeup = trio.Event()
+                if not await self._take_turn():
+                    with trio.move_on_at(self._paused_until if self.is_paused else self._say_by):
+                        await self._wakeup.wait()
+            await self._say(is_final=True)
+        finally:
+            self._end_session(KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, "the consumer is closed"))
+            self.ended.set()
+
+    async def _take_turn(self) -> bool:
+        """Send one request, if there is one to send now; whether there was."""
+        if self.is_paused:
+            return False
+        plan = self._desk.plan_of(self.node_id)
+        if self._to_say and not self._can_wait(plan):
+            await self._say()
+            return True
+        if plan is not None:
+            await self._fetch(plan)
+            return True
+        return False
+
+    def _can_wait(self, plan: FetchPlan | None) -> bool:
+        """Whether what is to be said need not be said by itself now: the next fetch can carry all of it, or may come soon."""
+        if self._is_hurried:
+            return False
+        if plan is None:
+            return trio.current_time() < self._say_by
+        return not any(saying.is_renewing or saying.topic_partition not in plan.wanted for saying in self._to_say)
+
+    # Requests
+
+    async def _fetch(self, plan: FetchPlan) -> None:
+        self._desk.note_fetch_begun(self.node_id)
+        sayings: list[Acknowledging] = []
+        try:
+            connection = await self._connect()
+            sayings = self._take_to_say()
+            request = ShareFetchRequest(
+                group_id=self._config.group_id,
+                member_id=self._member_id,
+                max_wait_ms=plan.max_wait_ms,
+                min_bytes=self._config.fetch_min_bytes,
+                max_bytes=self._config.fetch_max_bytes,
+                max_records=plan.max_records,
+                batch_size=plan.max_records,
+                share_acquire_mode=self._config.acquire_mode,
+            )
+            self._session.fill_fetch(request, plan.wanted, merged(sayings))
+            response = await connection.request(request, ShareFetchResponse, waits_ms=plan.max_wait_ms)
+            self._check(connection, response)
+        except KafkaError as error:
+            self._note_failure(sayings, error)
+            return
+        finally:
+            self._desk.note_fetch_ended(self.node_id)
+        self._take_fetched(sayings, response)
+
+    async def _say(self, *, is_final: bool = False) -> None:
+        """Send what is to be said by itself."""
+        self._is_hurried = False
+        if not self._session.is_open and not is_final:
+            self._note_failure(
+                self._take_to_say(), KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, f"broker {self.node_id} knows no session")
+            )
+            return
+        if not self._session.is_open:
+            return
+        sayings: list[Acknowledging] = []
+        try:
+            session, connection = self._session, await self._connect()
+            if session is not self._session:
+                return  # the connection was lost, and with it the session
+            sayings = self._sendable(connection, self._take_to_say())
+            if not sayings and not is_final:
+                return
+            request = ShareAcknowledgeRequest(
+                group_id=self._config.group_id,
+                member_id=self._member_id,
+                is_renew_ack=any(saying.is_renewing for saying in sayings),
+            )
+            self._session.fill_acknowledge(request, merged(sayings), is_final=is_final)
+            response = await connection.request(request, ShareAcknowledgeResponse)
+            self._check(connection, response)
+        except KafkaError as error:
+            self._note_failure(sayings, error)
+            return
+        self._take_acknowledged(sayings, response)
+
+    async def _connect(self) -> RpcConnection:
+        """Return the connection; a session that was on another one is over."""
+        connection = await self._cluster.node(self.node_id, PURPOSE)
+        if connection is not self._connection:
+            self._end_session(KafkaError(ErrorCode.NETWORK_EXCEPTION, f"the connection to broker {self.node_id} was lost"))
+            self._connection = connection
+        return connection
+
+    def _take_to_say(self) -> list[Acknowledging]:
+        taken = list(self._to_say)
+        self._to_say.clear()
+        self._say_by = inf
+        return taken
+
+    def _sendable(self, connection: RpcConnection, sayings: list[Acknowledging]) -> list[Acknowledging]:
+        """Settle what the broker is too old for."""
+        if connection.version_of(ApiKey.SHARE_ACKNOWLEDGE) >= FIRST_VERSION_WITH_RENEWAL:
+            return sayings
+        text = f"broker {self.node_id} is too old to renew locks (KIP-1222)"
+        _settle([each for each in sayings if each.is_renewing], KafkaError(ErrorCode.UNSUPPORTED_VERSION, text))
+        return [each for each in sayings if not each.is_renewing]
+
+    def _check(self, connection: RpcConnection, response: ShareFetchResponse | ShareAcknowledgeResponse) -> None:
+        """Raise the error of a whole response; where the leader may still have the session, its connection is closed.
+
+        Raises:
+            KafkaError: the leader's.
+        """
+        if response.error_code == ErrorCode.NONE:
+            self._session.accept()
+            if response.acquisition_lock_timeout_ms > 0:
+                self._desk.note_lock_timeout(response.acquisition_lock_timeout_ms)
+            return
+        code = ErrorCode.of(response.error_code)
+        if code is not ErrorCode.SHARE_SESSION_NOT_FOUND and self._session.is_open:
+            connection.close()
+        raise KafkaError(code, f"share session with broker {self.node_id}: {response.error_message or code.name}")
+
+    # Responses
+
+    def _note_failure(self, sayings: list[Acknowledging], error: KafkaError) -> None:
+        _settle(sayings, error)
+        self._end_session(error)
+        self._desk.note_request_error(error)
+        self._pause()
+
+    def _take_fetched(self, sayings: Sequence[Acknowledging], response: ShareFetchResponse) -> None:
+        results = self._by_place((TopicId(topic.topic_id), result) for topic in response.responses for result in topic.partitions)
+        self._settle_by_code(sayings, {where: result.acknowledge_error_code for where, result in results.items()})
+        is_fine = True
+        try:
+            for where, result in results.items():
+                if result.error_code:
+                    self._cluster.learn_leader(where, result.current_leader, response.node_endpoints)
+                is_fine &= self._desk.accept(self.source, where, result)
+        except ProtocolError as error:
+            if self._connection is not None:
+                self._connection.close()
+            text = f"broker {self.node_id} sent what is no ShareFetchResponse: {error}"
+            self._note_failure([], KafkaError(ErrorCode.NETWORK_EXCEPTION, text))
+            return
+        if is_fine:
+            self._failed_count = 0
+        else:
+            self._pause()
+
+    def _take_acknowledged(self, sayings: Sequence[Acknowledging], response: ShareAcknowledgeResponse) -> None:
+        results = self._by_place((TopicId(topic.topic_id), result) for topic in response.responses for result in topic.partitions)
+        for where, result in results.items():
+            if result.error_code:
+                self._cluster.learn_leader(where, result.current_leader, response.node_endpoints)
+        self._settle_by_code(sayings, {where: result.error_code for where, result in results.items()})
+
+    def _by_place(self, results: Iterable[tuple[TopicId, R]]) -> dict[TopicPartition, R]:
+        found = ((self._session.place_of(topic_id, result.partition_index), result) for topic_id, result in results)
+        return {where: result for where, result in found if where is not None}
+
+    def _settle_by_code(self, sayings: Iterable[Acknowledging], codes: Mapping[TopicPartition, int]) -> None:
+        """Settle what was said; what the leader could not store is said again while the locks last."""
+        now_ms = self._cluster.env.clock.monotonic_ms()
+        again = []
+        for saying in sayings:
+            code = ErrorCode.of(codes.get(saying.topic_partition, ErrorCode.INVALID_RECORD_STATE))
+            if code is ErrorCode.NONE:
+                saying.on_settled(saying, None)
+            elif code in SAID_AGAIN and now_ms < saying.deadline_ms and not self._is_closing:
+                again.append(saying)
+            else:
+                text = f"acknowledging records of {saying.topic_partition}: {code.name}"
+                saying.on_settled(saying, KafkaError(code, text))
+        if again:
+            self._to_say.extendleft(reversed(again))
+            self._say_by = 0.0
+            self._pause()
+
+    def _end_session(self, error: KafkaError) -> None:
+        self._session = ShareSession()
+        self.source.error = error
+        self.source = Source(self)
+        self._connection = None
+        _settle(self._take_to_say(), error)
+
+    def _pause(self) -> None:
+        self._paused_until = trio.current_time() + self._cluster.backoff_ms(self._failed_count) / 1_000
+        self._failed_count += 1
+
+
+def _settle(sayings: Iterable[Acknowledging], error: KafkaError) -> None:
+    for saying in sayings:
+        saying.on_settled(saying, error)

@@ -1,0 +1,85 @@
+"""Share sessions (KIP-932): a leader remembers which partitions a member reads of it, and a request names only what changed.
+
+Decides what a request has to name, and which epoch it carries. A session begins with a fetch, never with an acknowledgement. Knows neither
+network nor records.
+
+Invariants: after a response that ``accept`` took, leader and client know of the same partitions; after anything else the next request
+begins a new session, and what was acquired in the old one belongs to it no more.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from log_service.client.share.acknowledgements import Batch
+from log_service.common.types import TopicId, TopicPartition
+from log_service.protocol.messages import share_acknowledge, share_fetch
+from log_service.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from log_service.protocol.messages.share_fetch import ShareFetchRequest
+
+FIRST_EPOCH, FINAL_EPOCH, MAX_EPOCH = 0, -1, 2**31 - 1
+
+Batches = Mapping[TopicPartition, Sequence[Batch]]
+
+
+class ShareSession:
+    """The session with one leader."""
+
+    def __init__(self) -> None:
+        self._epoch = FIRST_EPOCH
+        self._known: dict[TopicPartition, TopicId] = {}
+        self._ids: dict[TopicPartition, TopicId] = {}
+        self._places: dict[tuple[TopicId, int], TopicPartition] = {}
+        self._asked: Mapping[TopicPartition, TopicId] | None = None
+
+    def __repr__(self) -> str:
+        return f"<ShareSession epoch={self._epoch} partitions={len(self._known)}>"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the leader knows the session: only then may it be told anything."""
+        return self._epoch != FIRST_EPOCH
+
+    def fill_fetch(self, request: ShareFetchRequest, wanted: Mapping[TopicPartition, TopicId], said: Batches) -> None:
+        """Put into a fetch what the leader does not know yet, and what is said of partitions that are still wanted."""
+        request.share_session_epoch = self._epoch
+        self._asked = dict(wanted)
+        self._ids.update(wanted)
+        self._places.update({(topic_id, where.partition): where for where, topic_id in wanted.items()})
+        topics: dict[TopicId, share_fetch.FetchTopic] = {}
+        for where, topic_id in wanted.items():
+            if self._known.get(where) != topic_id or where in said:
+                topic = topics.setdefault(topic_id, share_fetch.FetchTopic(topic_id=topic_id))
+                batches = [
+                    share_fetch.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+                    for first, last, types in said.get(where, ())
+                ]
+                topic.partitions.append(share_fetch.FetchPartition(partition_index=where.partition, acknowledgement_batches=batches))
+        request.topics = list(topics.values())
+        forgotten: dict[TopicId, share_fetch.ForgottenTopic] = {}
+        for where, topic_id in self._known.items():
+            if wanted.get(where) != topic_id:
+                forgotten.setdefault(topic_id, share_fetch.ForgottenTopic(topic_id=topic_id)).partitions.append(where.partition)
+        request.forgotten_topics_data = list(forgotten.values())
+
+    def fill_acknowledge(self, request: ShareAcknowledgeRequest, said: Batches, *, is_final: bool = False) -> None:
+        """Put what is said into an acknowledgement; the final one ends the session, and gives back all that was acquired in it."""
+        request.share_session_epoch = FINAL_EPOCH if is_final else self._epoch
+        topics: dict[TopicId, share_acknowledge.AcknowledgeTopic] = {}
+        for where, batches in said.items():
+            topic_id = self._ids[where]
+            topic = topics.setdefault(topic_id, share_acknowledge.AcknowledgeTopic(topic_id=topic_id))
+            filled = [
+                share_acknowledge.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=types)
+                for first, last, types in batches
+            ]
+            topic.partitions.append(share_acknowledge.AcknowledgePartition(partition_index=where.partition, acknowledgement_batches=filled))
+        request.topics = list(topics.values())
+
+    def accept(self) -> None:
+        """The leader took the last request."""
+        if self._asked is not None:
+            self._known, self._asked = dict(self._asked), None
+        self._epoch = self._epoch + 1 if self._epoch < MAX_EPOCH else 1
+
+    def place_of(self, topic_id: TopicId, partition: int) -> TopicPartition | None:
+        """Return the partition that a response means, None if the session never had it."""
+        return self._places.get((topic_id, partition))
