@@ -3,7 +3,8 @@
 import ast
 import re
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
@@ -32,60 +33,96 @@ def sources(*folders: str) -> list[Path]:
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def written(path: Path) -> str:
+    return path.read_text()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What the tests ask of a file's syntax tree; to keep the trees themselves costs seconds of garbage collection."""
+
+    has_docstring: bool
+    function_lengths: tuple[tuple[str, int], ...]
+    others_state: tuple[str, ...]
+    imported: frozenset[str]
+    """Names of modules, and ``module:name`` of what is taken from one."""
+
+
+@cache
+def facts(path: Path) -> Facts:
+    tree = ast.parse(written(path))
+    is_product = path.relative_to(ROOT).parts[0] in PRODUCT
+    return Facts(
+        has_docstring=bool(ast.get_docstring(tree)),
+        function_lengths=tuple((node.name, (node.end_lineno or 0) - node.lineno + 1) for node in functions(tree.body)),
+        others_state=tuple(others_state(tree)) if is_product else (),
+        imported=frozenset(imported_names(tree)) if is_product else frozenset(),
+    )
 
 
 def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(parsed(path)):
+def functions(statements: Iterable[ast.AST]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the functions in statements and in the statements within."""
+    for node in statements:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
+        for within in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, within, None)
+            if isinstance(inner, list):
+                yield from functions(inner)
 
 
-@pytest.mark.parametrize("path", sources(*PRODUCT), ids=named)
-def test_file_is_short_and_opens_by_saying_what_it_is(path: Path) -> None:
-    text = path.read_text()
-    assert text.count("\n") <= MAX_FILE_LINES, "this is two files"
-    assert ast.get_docstring(parsed(path)), "a file opens with what it decides and what it does not know"
+def longer_than(lines: int, paths: Iterable[Path]) -> list[str]:
+    return [named(path) for path in paths if written(path).count("\n") > lines]
+
+
+def test_files_are_short() -> None:
+    assert longer_than(MAX_FILE_LINES, sources(*PRODUCT)) == [], "each of these is two files"
+    assert longer_than(MAX_TEST_FILE_LINES, sources("tests", "benchmarks")) == [], "each of these is two files"
+
+
+def test_a_file_opens_by_saying_what_it_is() -> None:
+    silent = [named(path) for path in sources(*PRODUCT) if not facts(path).has_docstring]
+    assert silent == [], "a file opens with what it decides and what it does not know"
 
 
 @pytest.mark.filterwarnings("default::UserWarning")
 def test_long_files_are_told() -> None:
     """A long file is a warning and not an error: it may hold one thought, whole."""
-    counts = {named(path): path.read_text().count("\n") for path in sources(*PRODUCT)}
+    counts = {named(path): written(path).count("\n") for path in sources(*PRODUCT)}
     told = [f"{count} {name}" for name, count in sorted(counts.items(), key=itemgetter(1), reverse=True) if count > LONG_FILE_LINES]
     if told:
         warnings.warn(f"more than {LONG_FILE_LINES} lines, of at most {MAX_FILE_LINES}: {', '.join(told)}", UserWarning, stacklevel=1)
 
 
-@pytest.mark.parametrize("path", sources("tests", "benchmarks"), ids=named)
-def test_test_file_is_short(path: Path) -> None:
-    assert path.read_text().count("\n") <= MAX_TEST_FILE_LINES, "these are two files"
-
-
-@pytest.mark.parametrize("path", sources(*PRODUCT, "tests", "benchmarks", "tools", "examples"), ids=named)
-def test_functions_are_short(path: Path) -> None:
+def test_functions_are_short() -> None:
     too_long = [
-        f"{node.name}: {length}" for node in functions(path) if (length := (node.end_lineno or 0) - node.lineno + 1) > MAX_FUNCTION_LINES
+        f"{named(path)}: {name}: {length}"
+        for path in sources(*PRODUCT, "tests", "benchmarks", "tools", "examples")
+        if written(path).count("\n") > MAX_FUNCTION_LINES
+        for name, length in facts(path).function_lengths
+        if length > MAX_FUNCTION_LINES
     ]
-    assert not too_long
+    assert too_long == []
 
 
-@pytest.mark.parametrize("path", sources(*PRODUCT), ids=named)
-def test_file_name_is_a_word_of_the_field(path: Path) -> None:
-    assert path.stem in KAFKAS_OWN_MANAGERS or not UNUSED_WORDS.search(path.stem)
+def test_file_name_is_a_word_of_the_field() -> None:
+    stems = {named(path): path.stem for path in sources(*PRODUCT)}
+    assert [name for name, stem in stems.items() if stem not in KAFKAS_OWN_MANAGERS and UNUSED_WORDS.search(stem)] == []
 
 
-@pytest.mark.parametrize("path", sources(*PRODUCT, "tests", "benchmarks", "tools", "examples"), ids=named)
-def test_nothing_is_left_unfinished(path: Path) -> None:
-    if path == Path(__file__):
-        return
-    found = [line for line in path.read_text().splitlines() if UNFINISHED.search(line) or WORKPLACE.search(line)]
-    assert not found
+def test_nothing_is_left_unfinished() -> None:
+    found = [
+        f"{named(path)}: {line}"
+        for path in sources(*PRODUCT, "tests", "benchmarks", "tools", "examples")
+        if path != Path(__file__)
+        for line in written(path).splitlines()
+        if UNFINISHED.search(line) or WORKPLACE.search(line)
+    ]
+    assert found == []
 
 
 # One owner for each state
@@ -197,14 +234,19 @@ def others_state(tree: ast.Module) -> Iterator[str]:
     yield from look_into(tree, set(), None)
 
 
-@pytest.mark.parametrize("path", sources(*PRODUCT), ids=named)
-def test_no_file_sets_the_private_or_recovery_state_of_anothers_objects(path: Path) -> None:
+@cache
+def all_others_state() -> frozenset[tuple[str, str]]:
+    """Return (file, target) of every such assignment of the product."""
+    return frozenset((named(path), target) for path in sources(*PRODUCT) for target in facts(path).others_state)
+
+
+def test_no_file_sets_the_private_or_recovery_state_of_anothers_objects() -> None:
     """State has one owner that changes it: the file of its class. Others call a method of it, or hand in a value or a callback.
 
     A target is found by its name, since the types are not known here: a name that is private, or one of ``OWNED_STATE``. A file may set it
     on ``self``, on what the same function has just constructed, on a protocol message, and on an object whose class it declares itself.
     """
-    assert [target for target in others_state(parsed(path)) if (named(path), target) not in OTHERS_STATE] == []
+    assert sorted(all_others_state() - OTHERS_STATE.keys()) == []
 
 
 @pytest.mark.parametrize(
@@ -226,8 +268,7 @@ def test_the_search_for_others_state_finds_what_it_should(source: str, expected:
 
 
 def test_every_exception_is_still_needed() -> None:
-    found = {(named(path), target) for path in sources(*PRODUCT) for target in others_state(parsed(path))}
-    assert sorted(set(OTHERS_STATE) - found) == []
+    assert sorted(OTHERS_STATE.keys() - all_others_state()) == []
 
 
 # No import cycle
@@ -237,23 +278,28 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def imported_modules(tree: ast.Module, modules: Collection[str]) -> set[str]:
-    """Return which of ``modules`` a file names in its imports, wherever they stand: in a function and for type checkers alone, too."""
-    found: set[str] = set()
+def imported_names(tree: ast.Module) -> Iterator[str]:
+    """Yield what a file names in its imports, wherever they stand: in a function and for type checkers alone, too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.module is not None, "imports are absolute"
-            submodules = {f"{node.module}.{alias.name}" for alias in node.names}
-            found.update(submodules if submodules <= set(modules) else {node.module, *submodules})
-    return found.intersection(modules)
+            yield from (f"{node.module}:{alias.name}" for alias in node.names)
+
+
+def imported_modules(names: Collection[str], modules: Collection[str]) -> set[str]:
+    """Return which of ``modules`` are named; a package only where something that is not a module of its own is taken from it."""
+    whole = {name for name in names if ":" not in name}
+    within = {name.replace(":", ".") for name in names} - whole
+    packages = {name.partition(":")[0] for name in names if ":" in name and name.replace(":", ".") not in modules}
+    return (whole | within | packages) & set(modules)
 
 
 def test_no_import_cycle() -> None:
     """Two files that need each other are one file, or one of them lacks a third that both stand on; ``TYPE_CHECKING`` hides that only."""
     paths = {module_of(path): path for path in every_source(*PRODUCT)}
-    waiting = {module: imported_modules(parsed(path), paths) - {module} for module, path in paths.items()}
+    waiting = {module: imported_modules(facts(path).imported, paths.keys()) - {module} for module, path in paths.items()}
     while free := [module for module, needed in waiting.items() if not needed & waiting.keys()]:
         for module in free:
             del waiting[module]

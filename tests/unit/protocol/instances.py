@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -52,6 +53,7 @@ def named(value: object) -> str:
     return value.__name__ if isinstance(value, type) else f"v{value}"
 
 
+@cache
 def instances(cls: type[Message], version: int, *, is_tame: bool = False) -> st.SearchStrategy[Any]:
     """Return a strategy of messages that ``version`` can carry; tame ones have small numbers and plain text only."""
     present = {field.name: field for field in cls.SCHEMA.fields if has_version(field.versions, version)}
