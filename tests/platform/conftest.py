@@ -17,8 +17,9 @@ THIRD_PARTY_WARNINGS = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = f"{Path(__file__).parent}/"
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(here):
             for warning in THIRD_PARTY_WARNINGS:
                 item.add_marker(pytest.mark.filterwarnings(warning))
 
