@@ -20,7 +20,6 @@ from log_service.config.definition import (
     ConfigKey,
     Family,
     Importance,
-    Value,
     at_least,
     between,
     no_empty_item,
@@ -28,12 +27,6 @@ from log_service.config.definition import (
     one_of,
     some_items,
 )
-
-
-def _migration_policy(value: Value) -> str | None:
-    policies = ("bidirectional", "upgrade", "downgrade", "disabled")
-    return None if str(value).lower() in policies else f"it must be one of {', '.join(policies)}"
-
 
 TRANSACTIONS: Family = (
     "Tunes transactions in ways that have no counterpart here: loading reads in fixed steps, two-phase commit is not there.",
@@ -91,10 +84,6 @@ STREAMS_GROUPS: Family = (
         ("group.streams.num.standby.replicas", INT, "0", at_least(0)),
         ("group.streams.session.timeout.ms", INT, "45000", at_least(1)),
     ),
-)
-CONSUMER_GROUPS: Family = (
-    "Belongs to groups that change their protocol while they have members, which this version does not do: it is as if it were disabled.",
-    (("group.consumer.migration.policy", STRING, "bidirectional", _migration_policy),),
 )
 COORDINATORS: Family = (
     "Tunes how coordinators batch, cache and load in Apache Kafka; here each request is one batch, and loading reads in fixed steps.",
@@ -320,7 +309,6 @@ FAMILIES = (
     TRANSACTIONS,
     SHARE_GROUPS,
     STREAMS_GROUPS,
-    CONSUMER_GROUPS,
     COORDINATORS,
     REPLICATION,
     QUORUM,

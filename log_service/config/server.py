@@ -370,6 +370,7 @@ def _consumer_groups(values: ServerValues) -> ConsumerGroupConfig:
         regex_refresh_interval_ms=number("regex.refresh.interval.ms"),
         max_size=number("max.size"),
         assignors=values.items("group.consumer.assignors"),
+        migration_policy=values.text("group.consumer.migration.policy").lower(),
         is_enabled="consumer" in values.items("group.coordinator.rebalance.protocols"),
         node_id=_node_id(values),
     )

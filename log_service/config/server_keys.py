@@ -83,6 +83,11 @@ def _bool(name: str, default: str, documentation: str, reason: str) -> ConfigKey
     return _key(name, ConfigType.BOOLEAN, default, documentation, reason, importance=HIGH)
 
 
+def _migration_policy(value: Value) -> str | None:
+    policies = ("bidirectional", "upgrade", "downgrade", "disabled")
+    return None if str(value).lower() in policies else f"it must be one of {', '.join(policies)}"
+
+
 IDENTITY = (
     _key("node.id", ConfigType.INT, None, "This node's number in the cluster.", "none, the operator names it",
          validator=at_least(0), importance=HIGH),
@@ -193,6 +198,9 @@ GROUPS = (
     _int("group.consumer.max.size", MAX_INT, "Members of one group of the consumer protocol.", "no limit", lowest=1),
     _key("group.consumer.assignors", ConfigType.LIST, "uniform,range", "What divides the partitions of a group, the default first.",
          "few partitions move", validator=list_of("uniform", "range", is_empty_allowed=False)),
+    _text("group.consumer.migration.policy", "bidirectional", "Which groups may change their protocol while they have members: upgrade is "
+          "from classic to consumer, downgrade the way back, bidirectional both, disabled none.", "a service changes over member by member",
+          validator=_migration_policy),
     _int("group.consumer.regex.refresh.interval.ms", 600_000, "After what time regular expressions are matched anew at the latest.",
          "new topics are matched at once", lowest=10_000),
     _int("group.share.delivery.count.limit", 5, "How often a record is delivered to a share group before it is given up.",

@@ -171,6 +171,7 @@ class ConsumerGroupConfig:
     regex_refresh_interval_ms: int = 600_000
     max_size: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")  # the first is the default
+    migration_policy: str = "bidirectional"  # or upgrade, downgrade, disabled
     is_enabled: bool = True
     node_id: int = -1  # whose dynamic configuration holds
 

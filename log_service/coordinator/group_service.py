@@ -133,7 +133,7 @@ class GroupService:
     def join_group(self, request: JoinGroupRequest, client: RequestClient, on_reply: OnReply) -> None:
         """Respond with JoinGroupResponse."""
         decide = _decides(GroupCoordinatorShard.handle_join_group, request, client)
-        self._ask(request.group_id, decide, on_reply, lambda error: refused(request.member_id, api_error(error)))
+        self._ask(request.group_id, decide, on_reply, lambda error: refused("", api_error(error)))
 
     def sync_group(self, request: SyncGroupRequest, client: RequestClient, on_reply: OnReply) -> None:
         """Respond with SyncGroupResponse."""

@@ -78,6 +78,7 @@ class Cast:
         self.transcript: list[Any] = []
         self._stack = stack
         self._numbers: dict[str, int] = {}
+        self._made_up: set[str] = set()
 
     def member(self, **habits: Any) -> "Player":
         """A new member on a connection of its own; ``habits`` are what its joins say where nothing else is said."""
@@ -87,6 +88,11 @@ class Cast:
         """Write a response down."""
         self.transcript.append(in_order(self._numbered(normalise(response, ordered=True))))
         return response
+
+    def note_made_up(self, member_id: str) -> None:
+        """Number an id that the coordinator made up, whatever it looks like."""
+        if member_id and not MADE_UP.search(member_id):
+            self._made_up.add(member_id)
 
     def settle(self) -> None:
         """Let what Kafka told be stored: it tells an id before it stores the group."""
@@ -121,6 +127,8 @@ class Cast:
             return {key: self._numbered(each) for key, each in value.items()}
         if isinstance(value, list):
             return [self._numbered(each) for each in value]
+        if isinstance(value, str) and value in self._made_up:
+            return f"#{self._numbers.setdefault(value, len(self._numbers) + 1)}"
         if isinstance(value, str):
             return MADE_UP.sub(lambda found: f"-#{self._numbers.setdefault(found.group(), len(self._numbers) + 1)}", value)
         return value
@@ -171,7 +179,10 @@ class Player:
 
     def hear_join(self, version: int = 9) -> Any:
         """Note the response to a join, and take id and generation from it."""
-        response = self.cast.note(self.wire.receive(ApiKey.JOIN_GROUP, version))
+        response = self.wire.receive(ApiKey.JOIN_GROUP, version)
+        if not self.member_id:
+            self.cast.note_made_up(response.member_id)
+        self.cast.note(response)
         if response.error_code in (0, 79):
             self.member_id = response.member_id
         if response.error_code == 0:

@@ -1,21 +1,19 @@
 """Lives of groups of the consumer protocol (KIP-848), told to tidelog and to Apache Kafka: heartbeats, epochs, null and empty assignments.
 
-Members name the assignor ``range``, whose result does not depend on the order of hashes, and targets are computed at once.
+Targets are computed at once. Groups that change their protocol are in ``group_migration_stories``.
 """
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from log_service.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, RequestTopicPartitions
-from log_service.protocol.messages.list_groups import ListGroupsRequest
 from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tests.integration.consumer_cast import Member, describe
 from tests.integration.differential import Duel
-from tests.integration.group_cast import Cast, Player, coordinators_are_there, told
+from tests.integration.group_cast import Cast, coordinators_are_there, told
+from tests.integration.group_migration_stories import MIGRATION_STORIES
 
 RESOLVING_SECONDS = 2.0
 """Longer than the search for the topics of a regular expression takes beside everything else."""
@@ -25,60 +23,6 @@ PROPERTIES = {"group.consumer.assignment.interval.ms": "0", "group.consumer.max.
 @pytest.fixture(autouse=True)
 def _coordinator_is_there(duel: Duel) -> None:
     coordinators_are_there(duel)
-
-
-class Member:
-    """One member that reports by heartbeats; it makes its own id, and keeps the epoch that it was told."""
-
-    def __init__(self, cast: Cast, name: str, instance: str | None = None) -> None:
-        self.cast = cast
-        self.player: Player = cast.member()
-        self.player.member_id = name
-        self.instance = instance
-        self.epoch = 0
-
-    def beat(self, owned: Mapping[str, list[int]] | None = None, version: int = 1, **said: Any) -> Any:
-        """Send a heartbeat and note the response; ``said`` are fields of the request."""
-        named = None
-        if owned is not None:
-            named = [RequestTopicPartitions(topic_id=self.cast.cluster.topic_id(name), partitions=of) for name, of in owned.items()]
-        fields: dict[str, Any] = {
-            "group_id": self.cast.group,
-            "member_id": self.player.member_id,
-            "member_epoch": self.epoch,
-            "instance_id": self.instance,
-            "topic_partitions": named,
-        }
-        response = self.cast.note(self.player.wire.ask(ConsumerGroupHeartbeatRequest(**{**fields, **said}), version))
-        if response.error_code == 0:
-            self.epoch = response.member_epoch
-        return response
-
-    def join(self, *topics: str, **said: Any) -> Any:
-        """Join."""
-        fields: dict[str, Any] = {
-            "member_epoch": 0,
-            "rebalance_timeout_ms": 60_000,
-            "subscribed_topic_names": list(topics),
-            "server_assignor": "range",
-        }
-        return self.beat({}, **{**fields, **said})
-
-    def leave(self, epoch: int = -1) -> Any:
-        """Leave."""
-        return self.beat(member_epoch=epoch)
-
-    def commit(self, topic: str, partition: int = 0, version: int = 9, epoch: int | None = None) -> Any:
-        """Commit a position."""
-        return self.player.commit(5, topic, partition, version, generation_id=self.epoch if epoch is None else epoch)
-
-
-def describe(cast: Cast) -> None:
-    cast.ask(ConsumerGroupDescribeRequest(group_ids=[cast.group, "nobody-is-in-it"]), 1)
-    cast.describe()
-    cast.describe(6)
-    response = cast.cluster.wire.ask(ListGroupsRequest(types_filter=["consumer"]), 5)
-    cast.note([group for group in response.groups if group.group_id == cast.group])
 
 
 def first_member(cast: Cast) -> None:
@@ -295,6 +239,7 @@ STORIES: list[Callable[[Cast], None]] = [
     consumer_takes_an_empty_classic_group_over,
     regular_expressions,
     full_group,
+    *MIGRATION_STORIES,
 ]
 
 

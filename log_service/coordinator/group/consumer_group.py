@@ -8,7 +8,7 @@ Epochs begin at 1, so that a group is in epoch 2 when its first member has joine
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from uuid import UUID
 
@@ -174,10 +174,13 @@ class ConsumerGroup:
         return max(in_hash_map_order(votes), key=lambda name: votes[name]) if votes else offered[0]
 
 
-def tombstones(group: ConsumerGroup) -> list[ConsumerGroupRecord]:
-    """Return the records that take back everything that the log holds of a group, its committed offsets excepted."""
+def tombstones(group: ConsumerGroup, replaced: Mapping[str, str] | None = None) -> list[ConsumerGroupRecord]:
+    """Return the records that take back everything that the log holds of a group, its committed offsets excepted.
+
+    ``replaced`` maps members that were replaced right before to those who are in their place.
+    """
     group_id = group.group_id
-    members = sorted(group.members)
+    members = sorted((replaced or {}).get(each, each) for each in group.members)
     records: list[ConsumerGroupRecord] = [CurrentAssignmentRecord(group_id=group_id, member_id=each, content=None) for each in members]
     records += [TargetRecord(group_id=group_id, member_id=each, content=None) for each in members]
     records.append(TargetEpochRecord(group_id=group_id, content=None))

@@ -4,14 +4,14 @@ Every ``handle_...`` and ``on_timer`` is a plain function of the shard's state a
 ``replay``, at append and while loading alike; soft state (members between two generations, sessions) changes in the decision, which can
 take it back. The shard does not know which requests wait on which connection, nor how records reach the disk.
 
-``joining`` and ``membership`` decide on classic groups, ``consumer_heartbeats`` on those of the consumer protocol (KIP-848).
-A group changes its kind while it is empty.
+``joining`` and ``membership`` decide on classic groups, ``consumer_heartbeats`` and ``classic_members`` on those of the consumer protocol
+(KIP-848), in which members of both protocols may be. A group changes its kind while it is empty, and as ``group_migration`` has it.
 
 Source: classic group protocol and offsets of Kafka 4.3; KIP-211 (expiry), KIP-1043 (errors of DescribeGroups).
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TypeGuard
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from log_service.common.types import GROUP_METADATA_TOPIC, NO_TOPIC_ID, TopicPar
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group import listing
 from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMember, GroupState
+from log_service.coordinator.group.classic_members import ClassicMembers
 from log_service.coordinator.group.consumer_group import ConsumerGroup, tombstones
 from log_service.coordinator.group.consumer_heartbeats import ConsumerHeartbeats
 from log_service.coordinator.group.consumer_listing import (
@@ -30,6 +31,10 @@ from log_service.coordinator.group.consumer_listing import (
 )
 from log_service.coordinator.group.consumer_member import JOIN_EPOCH
 from log_service.coordinator.group.consumer_records import ConsumerGroupRecord, GroupEpochRecord, is_tombstone
+from log_service.coordinator.group.consumer_removals import ConsumerRemovals
+from log_service.coordinator.group.consumer_sessions import ConsumerSessions
+from log_service.coordinator.group.consumer_steps import ConsumerSteps
+from log_service.coordinator.group.group_migration import GroupMigration
 from log_service.coordinator.group.group_settings import GroupSettings
 from log_service.coordinator.group.joining import GroupDecision, Joining, refused
 from log_service.coordinator.group.membership import Membership
@@ -108,7 +113,22 @@ class GroupCoordinatorShard:
         self._joining = Joining(config, new_member_id)
         self._membership = Membership(config, self._joining)
         settings = GroupSettings(config.consumer, image)
-        self._consumers = ConsumerHeartbeats(settings, new_member_id, image)
+        sessions = ConsumerSessions(settings)
+        self._steps = ConsumerSteps(settings, sessions, image)
+        self._migration = GroupMigration(
+            config=config, groups=self._groups, steps=self._steps, sessions=sessions, rebalances=self._joining, image=image
+        )
+        self._removals = ConsumerRemovals(self._steps, sessions, self._migration.maybe_downgrade)
+        self._consumers = ConsumerHeartbeats(settings, new_member_id, self._steps, sessions, self._removals)
+        self._classic_members = ClassicMembers(
+            settings=settings,
+            new_member_id=new_member_id,
+            image=image,
+            steps=self._steps,
+            sessions=sessions,
+            removals=self._removals,
+            migration=self._migration,
+        )
 
     # What the log holds
 
@@ -138,18 +158,20 @@ class GroupCoordinatorShard:
     def _replay_consumer_record(self, group_id: str, record: ConsumerGroupRecord) -> None:
         """Have a consumer group take a record over; the first one of a group makes it."""
         group = self._groups.get(group_id)
-        if isinstance(group, ConsumerGroup) and isinstance(record, GroupEpochRecord) and record.content is None:
-            self._consumers.forget(group_id)
-            self._replay_removal(group_id)
+        if isinstance(record, GroupEpochRecord) and record.content is None:
+            self._steps.forget(group_id)
+            if isinstance(group, ConsumerGroup):
+                self._replay_removal(group_id)
             return
         if not isinstance(group, ConsumerGroup):
-            if is_tombstone(record):
+            if is_tombstone(record) or group_id in self._migration.ahead_of_log:
                 return
             group = self._groups[group_id] = ConsumerGroup(group_id)
         group.replay(record)
 
     def _replay_generation(self, group_id: str, stored: StoredGeneration) -> None:
         """Take a stored generation over while loading; a group that is being served is ahead of its record already."""
+        self._migration.ahead_of_log.discard(group_id)
         if not self._is_serving or not isinstance(self._groups.get(group_id), ClassicGroup):
             self._groups[group_id] = restored(group_id, stored)
 
@@ -192,14 +214,14 @@ class GroupCoordinatorShard:
         self._consumers.handle_heartbeat(self._consumer_group_for(request, decision), request, context, decision)
 
     def _consumer_group_for(self, request: ConsumerGroupHeartbeatRequest, decision: GroupDecision) -> ConsumerGroup:
-        """Return the group of a request; a joining member makes one, also in the place of an empty classic one."""
+        """Return the group of a request; a joining member makes one, also in the place of a classic one."""
         group = self._groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return group
         if request.member_epoch != JOIN_EPOCH:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
         if group is not None and not group.is_in(GroupState.EMPTY):
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
+            return self._migration.upgrade(group, decision)
         if group is not None:
             decision.append(GenerationRecord(group_id=request.group_id, generation=None))
         return ConsumerGroup(request.group_id)
@@ -212,14 +234,18 @@ class GroupCoordinatorShard:
     # Members of the classic protocol
 
     def handle_join_group(self, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """JoinGroup 0-9: let a member in, or say why not."""
+        """JoinGroup 0-9: let a member in, or say why not.
+
+        Raises:
+            KafkaError: what a member of a consumer group has to hear. The decision is to be refused.
+        """
         error = self._validate_join(request)
         if error is not ErrorCode.NONE:
             decision.reply(context.reply_to, refused(request.member_id, error))
             return
         consumer_group = self._consumer(request.group_id)
         if consumer_group is not None and consumer_group.members:
-            decision.reply(context.reply_to, refused(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            self._classic_members.handle_join(consumer_group, request, context, decision)
             return
         group = self._classic(request.group_id)
         if group is None:
@@ -246,20 +272,33 @@ class GroupCoordinatorShard:
         return ErrorCode.NONE
 
     def handle_sync_group(self, request: SyncGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """SyncGroup 0-5: hand out assignments once the leader has sent them."""
-        group = self._classic(request.group_id)
+        """SyncGroup 0-5: hand out assignments, in a classic group once the leader has sent them.
+
+        Raises:
+            KafkaError: what a member of a consumer group has to hear. The decision is to be refused.
+        """
+        group = self._groups.get(request.group_id)
         if group is None or request.group_id == "":
             decision.reply(context.reply_to, SyncGroupResponse(error_code=_member_without_group(request.group_id)))
+        elif isinstance(group, ConsumerGroup):
+            self._classic_members.handle_sync(group, request, context, decision)
         else:
             self._membership.handle_sync(group, request, context, decision)
 
     def handle_heartbeat(self, request: HeartbeatRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """Heartbeat 0-4: keep a member alive."""
-        group = self._classic(request.group_id)
+        """Heartbeat 0-4: keep a member alive.
+
+        Raises:
+            KafkaError: what a member of a consumer group has to hear. The decision is to be refused.
+        """
+        group = self._groups.get(request.group_id)
+        member = (request.member_id, request.group_instance_id, request.generation_id)
         if group is None or request.group_id == "":
             error = _member_without_group(request.group_id)
+        elif isinstance(group, ConsumerGroup):
+            error = self._classic_members.handle_heartbeat(group, *member, decision)
         else:
-            error = self._membership.handle_heartbeat(group, request.member_id, request.group_instance_id, request.generation_id, decision)
+            error = self._membership.handle_heartbeat(group, *member, decision)
         decision.reply(context.reply_to, HeartbeatResponse(error_code=error))
 
     def handle_leave_group(self, request: LeaveGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
@@ -267,11 +306,10 @@ class GroupCoordinatorShard:
         if request.group_id == "":
             decision.reply(context.reply_to, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
             return
-        group = self._classic(request.group_id)
         is_one = context.api_version < FIRST_LEAVE_VERSION_WITH_MEMBERS
         leavers = [MemberIdentity(member_id=request.member_id)] if is_one else request.members
         response = LeaveGroupResponse()
-        errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leavers) if group is None else self._membership.handle_leave(group, leavers, decision)
+        errors = self._leave(request.group_id, leavers, decision)
         if is_one:
             response.error_code = errors[0]
         else:
@@ -280,6 +318,14 @@ class GroupCoordinatorShard:
                 for leaver, error in zip(leavers, errors, strict=True)
             ]
         decision.reply(context.reply_to, response)
+
+    def _leave(self, group_id: str, leavers: Sequence[MemberIdentity], decision: GroupDecision) -> list[ErrorCode]:
+        group = self._groups.get(group_id)
+        if group is None:
+            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leavers)
+        if isinstance(group, ConsumerGroup):
+            return self._classic_members.handle_leave(group, leavers, decision)
+        return self._membership.handle_leave(group, leavers, decision)
 
     # Offsets
 
@@ -348,7 +394,7 @@ class GroupCoordinatorShard:
 
     def on_image(self, delta: MetadataDelta, _image: MetadataImage, decision: GroupDecision) -> None:
         """Have every group's positions in topics that are gone forgotten, and consumer groups look at topics that have changed."""
-        self._consumers.on_image(delta, (group for group in self._groups.values() if isinstance(group, ConsumerGroup)))
+        self._steps.on_image(delta, (group for group in self._groups.values() if isinstance(group, ConsumerGroup)))
         deleted = (topic for topic in delta.deleted_topics.values() if topic.name != GROUP_METADATA_TOPIC)
         gone = frozenset(TopicPartition(topic.name, index) for topic in deleted for index in topic.partitions)
         if gone:
@@ -423,17 +469,19 @@ class GroupCoordinatorShard:
         group = self._groups.get(key[1]) if isinstance(key, tuple) and len(key) > 1 else None
         match key:
             case ("session", _, str(member_id)) if isinstance(group, ConsumerGroup):
-                self._consumers.on_session_timer(group, member_id, decision)
+                self._removals.on_session_timer(group, member_id, decision)
             case ("session", _, str(member_id)) if isinstance(group, ClassicGroup):
                 self._membership.on_session_timer(group, member_id, decision)
+            case ("join" | "sync", _, str(member_id)) if isinstance(group, ConsumerGroup):
+                self._removals.on_classic_timer(group, member_id, decision)
             case ("join", _) if isinstance(group, ClassicGroup):
                 self._joining.on_join_timer(group, decision)
             case ("sync", _) if isinstance(group, ClassicGroup):
                 self._membership.on_sync_timer(group, decision)
             case ("rebalance", _, str(member_id), int(epoch)) if isinstance(group, ConsumerGroup):
-                self._consumers.on_rebalance_timer(group, member_id, epoch, decision)
+                self._removals.on_rebalance_timer(group, member_id, epoch, decision)
             case ("regex", str(group_id)):
-                self._consumers.on_regex_timer(self._consumer(group_id), group_id, decision)
+                self._steps.on_regex_timer(self._consumer(group_id), group_id, decision)
             case ("forget-orphans",):
                 self._forget_orphans(decision)
             case ("expire-offsets",):

@@ -25,6 +25,7 @@ MIN_POSTPONEMENT_MS = 100
 """The shortest time until a join phase without joined members is looked at again: clients may ask for a rebalance timeout of 0 ms."""
 MAX_PENDING_MEMBERS = 1_000
 """Ids that a group has handed out and no client has joined with yet."""
+FIRST_JOIN_VERSION_WITH_REQUIRED_ID = 4
 ANNOUNCED_RECORDS = 8
 """The bound for what members say about themselves under all their protocols, in sizes of the record that a generation has to fit into."""
 
@@ -86,7 +87,7 @@ class Joining:
 
     def _join_without_id(self, group: ClassicGroup, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
         member_id = self._new_member_id(request.group_instance_id or context.client_id)
-        if request.group_instance_id is None and context.api_version >= 4:
+        if request.group_instance_id is None and context.api_version >= FIRST_JOIN_VERSION_WITH_REQUIRED_ID:
             self._make_room_for_pending(group, decision)
             group.pending_join_members[member_id] = None
             decision.set_timer(session_timer(group.group_id, member_id), decision.now_ms + request.session_timeout_ms)

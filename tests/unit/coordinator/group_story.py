@@ -1,6 +1,6 @@
 """A shard of the group coordinator on a clock of its own, told as a story: who joins, syncs, stays silent, and what each of them hears."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -18,7 +18,7 @@ from log_service.metadata.image import EMPTY_IMAGE, MetadataImage
 from log_service.metadata.partition import PartitionRegistration, partition_record
 from log_service.protocol.messages.delete_groups import DeletableGroupResult
 from log_service.protocol.messages.describe_groups import DescribedGroup
-from log_service.protocol.messages.heartbeat import HeartbeatRequest
+from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
@@ -34,6 +34,12 @@ from log_service.protocol.stored.metadata_records import RemoveTopicRecord, Topi
 from log_service.state_machine.decision import Decision, ReplayContext, SetTimer
 
 GROUP = "orders-readers"
+REFUSED: dict[type, Callable[[int], Any]] = {
+    JoinGroupRequest: lambda code: JoinGroupResponse(error_code=code),
+    SyncGroupRequest: lambda code: SyncGroupResponse(error_code=code),
+    HeartbeatRequest: lambda code: HeartbeatResponse(error_code=code),
+}
+"""What members hear where the shard refuses a request; others see the error itself."""
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 WALL_OFFSET_MS = 1_000_000
@@ -95,7 +101,7 @@ class GroupStory:
             getattr(self.shard, f"handle_{handler}")(request, context, decision)
         except KafkaError as error:
             decision.take_back()
-            self.replies[token] = error
+            self.replies[token] = REFUSED[type(request)](error.code) if type(request) in REFUSED else error
         else:
             self.settle(decision)
         return token

@@ -222,9 +222,9 @@ def test_full_group_refuses_new_members_only() -> None:
 def test_heartbeat_that_the_log_refuses_changes_nothing() -> None:
     story = two_members()
     story.add_partitions("orders", 4, 6)
-    consumers = story.shard._consumers
+    sessions, steps = story.shard._consumers._sessions, story.shard._steps
     for member_id, epoch, topics in (("a", 3, None), ("b", -1, None), ("c", 0, ["orders"])):
-        before = deepcopy((consumers._sessions, consumers._stale))
+        before = deepcopy((sessions._sessions, steps._stale))
         decision = story.decision()
         said = ConsumerGroupHeartbeatRequest(
             group_id=GROUP,
@@ -238,7 +238,7 @@ def test_heartbeat_that_the_log_refuses_changes_nothing() -> None:
         story.shard.handle_consumer_group_heartbeat(said, context, decision)
         assert decision.records
         decision.take_back()
-        assert (consumers._sessions, consumers._stale) == before
+        assert (sessions._sessions, steps._stale) == before
     assert story.told("a", 3).member_epoch == 4, "the group still looks at its topics"
 
 
@@ -369,7 +369,7 @@ def test_consumer_takes_over_an_empty_classic_group_and_its_positions() -> None:
 def test_classic_member_takes_over_an_empty_consumer_group() -> None:
     story = ConsumerStory()
     story.enter("a")
-    assert story.joined(story.join()).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert story.joined(story.join(protocol_type="connect")).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     story.told("a", -1)
     story.stable_group(1)
     story.restart()
