@@ -120,6 +120,7 @@ PROOFS = {
         "test_heartbeat_interval_is_the_files_or_the_groups_own_within_its_bounds",
     ),
     "group.consumer.min.session.timeout.ms": (CONSUMER_GROUPS, "test_session_timeout_is_the_files_or_the_groups_own_within_its_bounds"),
+    "group.consumer.migration.policy": (CONSUMER_GROUPS, "test_migration_policy_is_the_files_whatever_its_case"),
     "group.consumer.regex.refresh.interval.ms": (CONSUMER_GROUPS, "test_regular_expressions_are_matched_anew_in_the_files_interval"),
     "group.consumer.session.timeout.ms": (CONSUMER_GROUPS, "test_session_timeout_is_the_files_or_the_groups_own_within_its_bounds"),
     "group.coordinator.rebalance.protocols": (CONSUMER_GROUPS, "test_protocol_can_be_left_out"),

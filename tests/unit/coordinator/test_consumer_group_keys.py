@@ -120,3 +120,10 @@ def test_protocol_can_be_left_out() -> None:
     for protocols, is_enabled in (("classic,consumer", True), ("classic", False)):
         config, _ = parse_server_properties({"node.id": "1", "group.coordinator.rebalance.protocols": protocols})
         assert config.groups.consumer.is_enabled is is_enabled
+
+
+def test_migration_policy_is_the_files_whatever_its_case() -> None:
+    for policy, error in (("Bidirectional", ErrorCode.MEMBER_ID_REQUIRED), ("DISABLED", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)):
+        story = story_of({"migration.policy": policy})
+        story.enter("a")
+        assert story.joined(story.join()).error_code == error
