@@ -4,7 +4,7 @@ Decides which names may become topics, what this broker asks for, and that a top
 meanwhile wait for the same response. The controller decides everything else. The response of a controller on another node may be here
 before the topic is in this broker's image; then clients ask again.
 
-Users' topics get what this broker's file says, else the controller's defaults (KIP-464). The topics of groups and transactions get what
+Users' topics get what this broker's file says, else the controller's defaults (KIP-464). The topics of coordinators get what
 this broker's configuration says; a node alone makes one replica, unless its file asks for more. Where the cluster has too few brokers for
 that, the broker says so in its log, and clients try again.
 """
@@ -18,7 +18,7 @@ import trio
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
-from log_service.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from log_service.common.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from log_service.config.views import NodeConfig
 from log_service.controller.caller import Caller
 from log_service.controller.channel import ControllerChannel
@@ -105,6 +105,8 @@ class TopicCreation:
             return self._offsets_topic()
         if name == TRANSACTION_STATE_TOPIC:
             return self._transactions_topic()
+        if name == SHARE_GROUP_STATE_TOPIC:
+            return self._share_states_topic()
         topics = self._config.topics
         return CreatableTopic(name=name, num_partitions=topics.asked_partition_count, replication_factor=topics.asked_replication_factor)
 
@@ -140,10 +142,28 @@ class TopicCreation:
             configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
         )
 
+    def _share_states_topic(self) -> CreatableTopic:
+        states = self._config.share_states
+        is_alone = len(self._image().cluster.brokers) == 1
+        configs = {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "min.insync.replicas": str(states.lone_topic_min_isr if is_alone else states.topic_min_isr),
+            "retention.ms": "-1",
+            "segment.bytes": str(states.topic_segment_bytes),
+        }
+        return CreatableTopic(
+            name=SHARE_GROUP_STATE_TOPIC,
+            num_partitions=states.topic_partitions,
+            replication_factor=states.lone_topic_replication_factor if is_alone else states.topic_replication_factor,
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+        )
+
 
 _FACTOR_KEYS = {
     GROUP_METADATA_TOPIC: "offsets.topic.replication.factor",
     TRANSACTION_STATE_TOPIC: "transaction.state.log.replication.factor",
+    SHARE_GROUP_STATE_TOPIC: "share.coordinator.state.topic.replication.factor",
 }
 
 

@@ -271,6 +271,7 @@ class Broker:
         await start(rooms.groups.run)
         await start(rooms.transactions.run)
         await start(rooms.markers.run)
+        await start(rooms.share_states.run)
         await start(rooms.replicas.run)
         self._publish(foundation, rooms)
         await start(foundation.logs.run)
@@ -341,6 +342,7 @@ class Broker:
         if len(logs.directories) > 1:
             self._loader.add_publisher(rooms.directory_reports)
         self._loader.add_publisher(rooms.groups)
+        self._loader.add_publisher(rooms.share_states)
         logs.set_aside_strays(foundation.is_known)
 
     async def _serve_controller(self, foundation: NodeFoundation, rooms: Rooms) -> None:

@@ -11,12 +11,14 @@ from random import Random
 from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.producer_ids import ProducerIds
+from log_service.broker.share_persister import SharePersister
 from log_service.broker.transaction_verifier import TransactionVerifier
 from log_service.common.env import Clock
 from log_service.config.views import NodeConfig
 from log_service.controller.channel import ControllerChannel
 from log_service.coordinator.group_service import GroupService
 from log_service.coordinator.shards import RunInPool
+from log_service.coordinator.share_service import ShareService
 from log_service.coordinator.transaction_service import TransactionService
 from log_service.metadata.image import MetadataImage
 from log_service.raft.driver import RaftDriver
@@ -50,6 +52,8 @@ class Node(QuorumNode):
     replicas: ReplicaManager
     groups: GroupService
     transactions: TransactionService
+    share_states: ShareService
+    share_persister: SharePersister
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
     transaction_verifier: TransactionVerifier

@@ -1,4 +1,4 @@
-"""A partition of ``__consumer_offsets`` as the group coordinator sees it: keys and values in, batches out.
+"""A partition of a coordinator's topic as the coordinator sees it: keys and values in, batches out.
 
 Decides how a coordinator's records become one batch; what they mean is the coordinator's. Other listeners of the partition, and consumers
 of the internal topic, hear of an append at once. The coordinator's own callback is called only when the high watermark moves later, never
@@ -65,10 +65,18 @@ class OffsetsLog:
         """Append the end of a producer's transaction and return the log end offset. Raises as ``append``, and as ``Log.append_marker``."""
         return self._end_after(lambda: self._replicas.append_marker(self._partition, marker))
 
-    def _end_after(self, append: Callable[[], AppendResult]) -> int:
+    def delete_records(self, end_offset: int) -> None:
+        """Delete what lies before an offset. Raises as ``Partition.delete_records``, NOT_LEADER_OR_FOLLOWER in a later leader epoch."""
+        self._check_epoch()
+        self._partition.delete_records(end_offset)
+
+    def _check_epoch(self) -> None:
         if self._partition.leader_epoch != self.leader_epoch:
             text = f"{self._partition.topic_partition} is in leader epoch {self._partition.leader_epoch}, not {self.leader_epoch} any more"
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+
+    def _end_after(self, append: Callable[[], AppendResult]) -> int:
+        self._check_epoch()
         self._is_appending = True
         try:
             return append().last_offset + 1

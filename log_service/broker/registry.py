@@ -129,6 +129,9 @@ def _api(
 _PER_TOPIC = Items(asked="topics", told="topics", named_by=("name",))
 _PER_TOPIC_OR_ID = Items(asked="topics", told="topics", named_by=("name", "topic_id"))
 _PER_PARTITION = Items(asked="partitions", told="partitions", named_by=("partition_index",))
+_PER_SHARE_STATE = echoing(
+    Items(asked="topics", told="results", named_by=("topic_id",)), Items(asked="partitions", told="partitions", named_by=("partition",))
+)
 _MUTATION = QuotaKind.CONTROLLER_MUTATION
 
 
@@ -303,6 +306,12 @@ _ROWS = (
         _cluster(ALTER),
         echo=_own_echo("log_dirs", "refuse_alter_replica_log_dirs"),
     ),
+    # What brokers ask of share coordinators
+    _api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, "share_states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),
+    _api(ApiKey.READ_SHARE_GROUP_STATE, "share_states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),
+    _api(ApiKey.WRITE_SHARE_GROUP_STATE, "share_states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),
+    _api(ApiKey.DELETE_SHARE_GROUP_STATE, "share_states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),
+    _api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, "share_states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),
     # Configuration and the cluster
     _api(
         ApiKey.DESCRIBE_CONFIGS,

@@ -20,17 +20,20 @@ from log_service.broker.marker_sender import MarkerSender
 from log_service.broker.node import Node, QuorumNode
 from log_service.broker.peers import Peers
 from log_service.broker.producer_ids import ProducerIds
+from log_service.broker.share_persister import SharePersister
+from log_service.broker.share_state_requests import ShareStateRequests
 from log_service.broker.transaction_verifier import TransactionVerifier
 from log_service.common.env import NodeEnv
 from log_service.common.features import TRANSACTION_VERSION
 from log_service.common.timers import TimerQueue
-from log_service.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
+from log_service.common.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, NodeId, TopicId, TopicPartition
 from log_service.config.resolve import log_defaults
 from log_service.config.views import LogConfig, NodeConfig
 from log_service.controller.channel import NodeToControllerChannel
 from log_service.controller.driver import ControllerDriver
 from log_service.controller.rules.table import ControllerConfig
 from log_service.coordinator.group_service import GroupService
+from log_service.coordinator.share_service import ShareService
 from log_service.coordinator.transaction_service import TransactionService
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.metadata.loader import MetadataLoader
@@ -81,6 +84,11 @@ class NodeFoundation:
         """Whether a partition that has a committed position exists, in the same topic where the topic's id was kept."""
         topic = self.image().topics.by_name.get(where.topic)
         return topic is not None and where.partition in topic.partitions and (not topic_id.int or topic.topic_id == topic_id)
+
+    def is_partition_there(self, topic_id: UUID, partition: int) -> bool:
+        """Whether a partition of a topic exists, as far as this node knows."""
+        topic = self.image().topics.by_id.get(TopicId(topic_id))
+        return topic is not None and partition in topic.partitions
 
     def partition_count(self, topic_name: str) -> int:
         """Return how many partitions a topic has, 0 while there is none of that name."""
@@ -137,6 +145,9 @@ class Rooms:
     groups: GroupService
     transactions: TransactionService
     markers: MarkerSender
+    share_states: ShareService
+    share_persister: SharePersister
+    topic_creation: TopicCreation
     replicas: ReplicaManager
     directory_reports: DirectoryReports
     leadership: CoordinatorLeadership
@@ -159,11 +170,13 @@ class Rooms:
             replicas=self.replicas,
             groups=self.groups,
             transactions=self.transactions,
+            share_states=self.share_states,
+            share_persister=self.share_persister,
             controller=self.controller_channel,
             fetch_sessions=self.fetch_sessions,
             producer_ids=self.producer_ids,
             transaction_verifier=self.transaction_verifier,
-            topic_creation=TopicCreation(self.controller_channel, foundation.config, foundation.env.clock, foundation.image),
+            topic_creation=self.topic_creation,
             controller_address=controller_address,
         )
 
@@ -248,6 +261,8 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         partition_count=lambda: foundation.partition_count(GROUP_METADATA_TOPIC),
         image=foundation.image,
     )
+    topic_creation = TopicCreation(controller_channel, config, env.clock, foundation.image)
+    share_states, share_persister = _new_share_states(foundation, topic_creation, background)
     producer_ids = ProducerIds(controller_channel, foundation.node_id, lambda: lifecycle.broker_epoch, background.start_soon)
     transactions, markers = _new_transactions(foundation, producer_ids)
     replicas = ReplicaManager(
@@ -266,20 +281,11 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
             config=config.replication,
         ),
     )
-    directory_reports = DirectoryReports(
-        node_id=foundation.node_id,
-        logs=foundation.logs,
-        find=replicas.partitions_by_id.get,
-        image=foundation.image,
-        controller=controller_channel,
-        broker_epoch=lambda: lifecycle.broker_epoch,
-        nursery=background,
-        rng=env.rng,
-    )
-    replicas.add_listener(directory_reports)
+    directory_reports = _new_directory_reports(foundation, controller_channel, lifecycle, replicas, background)
     coordinated = {
         GROUP_METADATA_TOPIC: Coordinated(coordinator=groups, codec=Codec(config.groups.offsets_topic_compression_codec)),
         TRANSACTION_STATE_TOPIC: Coordinated(coordinator=transactions),
+        SHARE_GROUP_STATE_TOPIC: Coordinated(coordinator=share_states, codec=Codec(config.share_states.topic_compression_codec)),
     }
     return Rooms(
         background=background,
@@ -291,11 +297,64 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         directory_reports=directory_reports,
         transactions=transactions,
         markers=markers,
+        share_states=share_states,
+        share_persister=share_persister,
+        topic_creation=topic_creation,
         leadership=CoordinatorLeadership(replicas, coordinated),
         fetch_sessions=FetchSessionCache(config.fetch, env.rng),
         producer_ids=producer_ids,
         transaction_verifier=_new_verifier(foundation, replicas, transactions, background),
     )
+
+
+def _new_directory_reports(
+    foundation: NodeFoundation,
+    controller_channel: NodeToControllerChannel,
+    lifecycle: BrokerLifecycle,
+    replicas: ReplicaManager,
+    background: trio.Nursery,
+) -> DirectoryReports:
+    """Return what tells the controller in which directories the replicas are."""
+    reports = DirectoryReports(
+        node_id=foundation.node_id,
+        logs=foundation.logs,
+        find=replicas.partitions_by_id.get,
+        image=foundation.image,
+        controller=controller_channel,
+        broker_epoch=lambda: lifecycle.broker_epoch,
+        nursery=background,
+        rng=foundation.env.rng,
+    )
+    replicas.add_listener(reports)
+    return reports
+
+
+def _new_share_states(
+    foundation: NodeFoundation, topic_creation: TopicCreation, background: trio.Nursery
+) -> tuple[ShareService, ShareStateRequests]:
+    """Return the states of share groups that this node coordinates, and what asks for states wherever they are."""
+    env, config = foundation.env, foundation.config
+    states = ShareService(
+        clock=env.clock,
+        timers=foundation.timers,
+        run_in_pool=env.files.run_in_pool,
+        is_there=foundation.is_partition_there,
+        config=config.share_states,
+        partition_count=lambda: foundation.partition_count(SHARE_GROUP_STATE_TOPIC),
+    )
+    persister = ShareStateRequests(
+        node_id=foundation.node_id,
+        listener_name=config.inter_broker_listener_name,
+        clock=env.clock,
+        rng=env.rng,
+        timers=foundation.timers,
+        image=foundation.image,
+        pool=foundation.peers,
+        start_task=background.start_soon,
+        here=states,
+        create_topic=lambda: topic_creation.create([SHARE_GROUP_STATE_TOPIC]),
+    )
+    return states, persister
 
 
 def _new_verifier(

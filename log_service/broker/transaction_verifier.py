@@ -24,7 +24,7 @@ from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
 from log_service.config.views import VerificationConfig
-from log_service.coordinator.java_hashing import java_abs, java_hash
+from log_service.coordinator.java_hashing import hashed_partition
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.api_versions import ApiKey
 from log_service.replication.replica_manager import ReplicaManager
@@ -203,7 +203,7 @@ class TransactionVerifier:
         """Have the leader of the transactional id's partition of ``__transaction_state`` settle what is asked."""
         image = self._image()
         state = image.topics.by_name.get(TRANSACTION_STATE_TOPIC)
-        registration = None if state is None else state.partitions.get(java_abs(java_hash(transactional_id)) % len(state.partitions))
+        registration = None if state is None else state.partitions.get(hashed_partition(transactional_id, len(state.partitions)))
         if registration is not None and registration.leader == self._node_id and self._ask_locally is not None:
             self._send_here(self._ask_locally, asked)
             return

@@ -36,7 +36,7 @@ TRANSACTIONS: Family = (
     ),
 )
 SHARE_GROUPS: Family = (
-    "Belongs to share groups, which this version does not have.",
+    "Tunes share groups in ways that have no counterpart here.",
     (
         ("group.share.assignment.interval.ms", INT, "1000", at_least(0)),
         ("group.share.assignors", LIST, "simple", some_items),
@@ -53,17 +53,8 @@ SHARE_GROUPS: Family = (
         ("group.share.session.timeout.ms", INT, "45000", at_least(1)),
         ("share.coordinator.append.linger.ms", INT, "-1", at_least(-1)),
         ("share.coordinator.cached.buffer.max.bytes", INT, "1048588", at_least(524288)),
-        ("share.coordinator.cold.partition.snapshot.interval.ms", INT, "300000", at_least(1)),
         ("share.coordinator.load.buffer.size", INT, "5242880", at_least(1)),
-        ("share.coordinator.snapshot.update.records.per.snapshot", INT, "500", between(0, 500)),
-        ("share.coordinator.state.topic.compression.codec", INT, "0"),
-        ("share.coordinator.state.topic.min.isr", SHORT, "2", at_least(1)),
-        ("share.coordinator.state.topic.num.partitions", INT, "50", at_least(1)),
-        ("share.coordinator.state.topic.prune.interval.ms", INT, "300000", at_least(1)),
-        ("share.coordinator.state.topic.replication.factor", SHORT, "3", at_least(1)),
-        ("share.coordinator.state.topic.segment.bytes", INT, "104857600", at_least(1)),
         ("share.coordinator.threads", INT, "1", at_least(1)),
-        ("share.coordinator.write.timeout.ms", INT, "5000", at_least(1)),
         ("share.fetch.purgatory.purge.interval.requests", INT, "1000"),
     ),
 )

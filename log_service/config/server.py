@@ -33,6 +33,7 @@ from log_service.config.quorum import begins_alone, quorum_config, roles, valida
 from log_service.config.resolve import log_defaults
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.server_values import ServerValues
+from log_service.config.share_groups import share_groups, share_states
 from log_service.config.views import (
     ConnectionLimits,
     ConsumerGroupConfig,
@@ -189,6 +190,7 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         limits=_limits(values, dynamic.connections),
         groups=_groups(values),
         transactions=_transactions(values),
+        share_states=share_states(values, is_only_voter=_is_only_voter(values)),
         fetch=FetchConfig(
             max_bytes=values.number("fetch.max.bytes"),
             max_session_cache_slots=values.number("max.incremental.fetch.session.cache.slots"),
@@ -419,4 +421,5 @@ def _groups(values: ServerValues) -> GroupConfig:
         offsets_topic_compression_codec=values.number("offsets.topic.compression.codec"),
         offsets_commit_timeout_ms=values.number("offsets.commit.timeout.ms"),
         consumer=_consumer_groups(values),
+        share=share_groups(values, _node_id(values)),
     )

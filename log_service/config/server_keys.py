@@ -256,6 +256,27 @@ TRANSACTIONS = (
          "compacted and loaded in small steps", lowest=1),
 )  # fmt: skip
 
+SHARE_STATES = (
+    _key("share.coordinator.snapshot.update.records.per.snapshot", ConfigType.INT, "500", "How many updates of a share group's state are "
+         "stored until it is stored as a whole.", "a load reads little", validator=between(0, 500)),
+    _int("share.coordinator.write.timeout.ms", 5_000, "How long a change of a share group's state waits until it is on enough replicas.",
+         "then the leader asks again", lowest=1),
+    _int("share.coordinator.cold.partition.snapshot.interval.ms", 300_000, "How often states that do not change are stored anew.",
+         "they would hold on to the beginning of the log", lowest=1),
+    _int("share.coordinator.state.topic.prune.interval.ms", 300_000, "How often records are deleted that no state of a share group needs.",
+         "coarse beside a segment", lowest=1),
+    _int("share.coordinator.state.topic.num.partitions", 50, "Partitions of the topic of share groups' states; must not change once it "
+         "exists.", "spreads states over a cluster", lowest=1),
+    _key("share.coordinator.state.topic.replication.factor", ConfigType.SHORT, "3", "Replicas of the topic of share groups' states. Where "
+         "the file says nothing, a node that is the only voter and the only broker when the topic is made has one.",
+         "Kafka's; a first try works on one node", validator=at_least(1), importance=HIGH),
+    _key("share.coordinator.state.topic.min.isr", ConfigType.SHORT, "2", "How many replicas of it have to be in sync for an append. "
+         "Where the file says nothing, it is no more than the topic has.", "nothing is lost with one node", validator=at_least(1)),
+    _int("share.coordinator.state.topic.segment.bytes", 100 << 20, "Segment size of that topic.", "deleted segment by segment", lowest=1),
+    _key("share.coordinator.state.topic.compression.codec", ConfigType.INT, "0", "How that topic is compressed: 0 not, 1 gzip, 2 snappy, "
+         "3 lz4, 4 zstd.", "its records are short", validator=between(0, 4)),
+)  # fmt: skip
+
 LIVENESS = (
     _int("broker.heartbeat.interval.ms", 2_000, "How often a broker tells the controller that it is there.", "four in a session", lowest=1),
     _bool("auto.leader.rebalance.enable", "true", "Whether partitions go back to their preferred leaders.", "load stays even"),
@@ -316,6 +337,7 @@ SERVER_KEYS: Mapping[str, ConfigKey] = keyed(
             *TOPICS,
             *GROUPS,
             *TRANSACTIONS,
+            *SHARE_STATES,
             *LIVENESS,
             *REPLICATION,
             *VERIFICATION,

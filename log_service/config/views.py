@@ -177,6 +177,27 @@ class ConsumerGroupConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupConfig:
+    """Times and bounds of share groups (KIP-932), in milliseconds, as far as a group has none of its own.
+
+    An initialization of partitions that was not heard of for ``initialize_retry_interval_ms`` is begun again.
+    """
+
+    session_timeout_ms: int = 45_000
+    min_session_timeout_ms: int = 45_000
+    max_session_timeout_ms: int = 60_000
+    heartbeat_interval_ms: int = 5_000
+    min_heartbeat_interval_ms: int = 5_000
+    max_heartbeat_interval_ms: int = 15_000
+    assignment_interval_ms: int = 1_000
+    min_assignment_interval_ms: int = 0
+    max_assignment_interval_ms: int = 15_000
+    initialize_retry_interval_ms: int = 30_000
+    max_size: int = 200
+    node_id: int = -1  # whose dynamic configuration holds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
     """Bounds and delays of consumer groups, and how their offsets are kept.
 
@@ -199,6 +220,7 @@ class GroupConfig:
     offsets_commit_timeout_ms: int = 5_000
     max_metadata_record_bytes: int = 1_000_000  # of one group; what the internal topic accepts
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
+    share: ShareGroupConfig = field(default_factory=ShareGroupConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +240,27 @@ class TransactionConfig:
     state_log_min_isr: int = 2
     lone_state_log_min_isr: int = 1
     state_log_segment_bytes: int = 100 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareStateConfig:
+    """How the states of share groups are kept (KIP-932), and the topic that keeps them; times in milliseconds.
+
+    ``snapshot_update_records`` is how many updates lie between two snapshots of a state. The lone values hold where no other broker is
+    registered when the topic is created.
+    """
+
+    snapshot_update_records: int = 500
+    write_timeout_ms: int = 5_000
+    cold_snapshot_interval_ms: int = 300_000
+    prune_interval_ms: int = 300_000
+    topic_partitions: int = 50
+    topic_replication_factor: int = 3
+    lone_topic_replication_factor: int = 1
+    topic_min_isr: int = 2
+    lone_topic_min_isr: int = 1
+    topic_segment_bytes: int = 100 << 20
+    topic_compression_codec: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,6 +423,7 @@ class NodeConfig:
     limits: NetworkLimits = field(default_factory=NetworkLimits)
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
+    share_states: ShareStateConfig = field(default_factory=ShareStateConfig)
     fetch: FetchConfig = field(default_factory=FetchConfig)
     share_fetch: ShareFetchConfig = field(default_factory=ShareFetchConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)

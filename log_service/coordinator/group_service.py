@@ -23,7 +23,7 @@ from log_service.coordinator.group import listing, records
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there, no_topics
 from log_service.coordinator.group.joining import refused
 from log_service.coordinator.group.records import GroupRecord
-from log_service.coordinator.java_hashing import java_abs, java_hash
+from log_service.coordinator.java_hashing import hashed_partition
 from log_service.coordinator.refusals import api_error
 from log_service.coordinator.request_context import RequestContext
 from log_service.coordinator.shards import CoordinatorLog, RunInPool, Shards
@@ -121,7 +121,7 @@ class GroupService:
 
     def partition_for(self, group_id: str) -> int:
         """Return the partition of a group: Java's string hash, made positive, over the partition count."""
-        return java_abs(java_hash(group_id)) % (self._partition_count() or self._config.offsets_topic_partitions)
+        return hashed_partition(group_id, self._partition_count() or self._config.offsets_topic_partitions)
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Forget committed offsets of partitions that are gone, and have consumer groups look at what has changed."""

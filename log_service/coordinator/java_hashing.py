@@ -17,6 +17,11 @@ def java_abs(value: int) -> int:
     return 0 if value == -(1 << 31) else abs(value)
 
 
+def hashed_partition(name: str, partition_count: int) -> int:
+    """Return the partition of a coordinators' topic that a name belongs to: of a group, a transactional id or a share partition."""
+    return java_abs(java_hash(name)) % partition_count
+
+
 def java_hash(text: str) -> int:
     """Hash as Java's ``String.hashCode``: over UTF-16 code units, 32 bits, signed."""
     return _known_hash(text) if len(text) <= KNOWN_LENGTH else _computed_hash(text)

@@ -69,6 +69,13 @@ class CoordinatorLog(Protocol):
             KafkaError: nothing was appended.
         """
 
+    def delete_records(self, end_offset: int) -> None:
+        """Delete what lies before an offset that is below the high watermark; in a topic that is compacted only, nothing may be deleted.
+
+        Raises:
+            KafkaError: nothing was deleted.
+        """
+
     def watch_high_watermark(self, callback: Callable[[int], None]) -> None:
         """Call back whenever the high watermark has moved, never from inside ``append``."""
 

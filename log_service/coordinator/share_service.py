@@ -8,6 +8,7 @@ Each partition of a request is decided by itself: the shard of one may be elsewh
 group, no topic, or a topic without partitions gets an empty response, as from Apache Kafka.
 """
 
+import logging
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -15,15 +16,16 @@ from typing import Any, Protocol, TypeVar
 import trio
 
 from log_service.common.env import Clock
-from log_service.common.errors import KafkaError
+from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.timers import TimerQueue
-from log_service.coordinator.java_hashing import java_abs, java_hash
+from log_service.config.views import ShareStateConfig
+from log_service.coordinator.java_hashing import hashed_partition
 from log_service.coordinator.refusals import api_error
 from log_service.coordinator.shards import CoordinatorLog, RunInPool, Shards
 from log_service.coordinator.share import state_records
 from log_service.coordinator.share.share_coordinator import (
     IsThere,
-    ShareCoordinatorConfig,
+    NeedlessRecords,
     ShareCoordinatorShard,
     ShareStateWrite,
     StateRefusal,
@@ -40,7 +42,7 @@ from log_service.protocol.messages import read_share_group_state_summary as summ
 from log_service.protocol.messages import write_share_group_state as writing
 from log_service.state_machine.decision import Decision
 from log_service.state_machine.runtime import OnReply
-from log_service.storage.partition_metadata import format_uuid
+from log_service.storage.partition_metadata import format_uuid, parse_uuid
 
 Decide = Callable[[ShareCoordinatorShard, Decision[ShareRecord], Hashable], None]
 
@@ -52,11 +54,10 @@ class _PartitionResult(Protocol):
     error_message: str | None
 
 
+DEFAULTS = ShareStateConfig()
 T = TypeVar("T", bound=_PartitionResult)
-DEFAULT_PARTITION_COUNT = 50
-"""``share.coordinator.state.topic.num.partitions`` of Apache Kafka."""
-WRITE_TIMEOUT_MS = 5_000
-"""``share.coordinator.write.timeout.ms`` of Apache Kafka: so long a response waits for the replicas."""
+
+logger = logging.getLogger(__name__)
 
 
 class ShareService:
@@ -73,19 +74,20 @@ class ShareService:
         timers: TimerQueue,
         run_in_pool: RunInPool,
         is_there: IsThere,
-        config: ShareCoordinatorConfig | None = None,
+        config: ShareStateConfig = DEFAULTS,
         partition_count: Callable[[], int] = lambda: 0,
     ) -> None:
         self._partition_count = partition_count
-        known = config or ShareCoordinatorConfig()
+        self._config = config
         self._shards: Shards[ShareCoordinatorShard, ShareRecord] = Shards(
             clock=clock,
             timers=timers,
             run_in_pool=run_in_pool,
-            new_shard=lambda: ShareCoordinatorShard(known, is_there),
+            new_shard=lambda: ShareCoordinatorShard(config, is_there),
             encode=state_records.encode,
             decode=state_records.decode,
-            reply_timeout_ms=WRITE_TIMEOUT_MS,
+            reply_timeout_ms=config.write_timeout_ms,
+            on_announcement=_delete_needless,
         )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -102,12 +104,12 @@ class ShareService:
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Forget the states of topics that are gone."""
-        self._shards.on_image(delta, image)
+        if delta.deleted_topics:
+            self._shards.on_image(delta, image)
 
     def partition_for(self, key: ShareKey) -> int:
-        """Return the partition of a share partition: Java's string hash of its name, made positive, over the partition count."""
-        name = f"{key.group_id}:{format_uuid(key.topic_id)}:{key.partition}"
-        return java_abs(java_hash(name)) % (self._partition_count() or DEFAULT_PARTITION_COUNT)
+        """Return the partition of a share partition: that of its name."""
+        return hashed_partition(coordinator_key(key), self._partition_count() or self._config.topic_partitions)
 
     # The APIs
 
@@ -204,6 +206,35 @@ class ShareService:
         for index, (topic, partition) in enumerate(asked):
             key = ShareKey(group_id=group_id, topic_id=topic.topic_id, partition=partition.partition)
             self._shards.ask(self.partition_for(key), decide(key, partition), partial(on_part, index), _refused)
+
+
+def coordinator_key(key: ShareKey) -> str:
+    """Return the name by which a share partition's coordinator is found."""
+    return f"{key.group_id}:{format_uuid(key.topic_id)}:{key.partition}"
+
+
+def parse_coordinator_key(text: str) -> ShareKey:
+    """Return the share partition that a coordinator is asked for; the id of a group may hold colons.
+
+    Raises:
+        KafkaError: INVALID_REQUEST.
+    """
+    parts = text.rsplit(":", 2)
+    try:
+        group_id, topic_id, partition = parts[0], parse_uuid(parts[1]), int(parts[2])
+    except (IndexError, ValueError) as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text!r} does not name a share partition: group:topic id:partition") from error
+    if not group_id.strip():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text!r} names no group")
+    return ShareKey(group_id=group_id, topic_id=topic_id, partition=partition)
+
+
+def _delete_needless(coordinator_log: CoordinatorLog, announcement: NeedlessRecords) -> None:
+    """Delete what no state needs any more; where that fails it is tried again with the next announcement."""
+    try:
+        coordinator_log.delete_records(announcement.end_offset)
+    except (KafkaError, StorageError, OSError) as error:
+        logger.info("Partition %d of share states keeps records that are not needed: %s", coordinator_log.partition, error)
 
 
 def _refused(error: KafkaError) -> StateRefusal:

@@ -18,7 +18,7 @@ from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPar
 from log_service.config.views import TransactionConfig
 from log_service.coordinator.gathering import Gathering
 from log_service.coordinator.group_service import RequestClient
-from log_service.coordinator.java_hashing import java_abs, java_hash
+from log_service.coordinator.java_hashing import hashed_partition
 from log_service.coordinator.refusals import api_error
 from log_service.coordinator.request_context import RequestContext
 from log_service.coordinator.shards import CoordinatorLog, RunInPool, Shards
@@ -124,7 +124,7 @@ class TransactionService:
 
     def partition_for(self, transactional_id: str) -> int:
         """Return the partition of a transactional id: Java's string hash, made positive, over the partition count."""
-        return java_abs(java_hash(transactional_id)) % (self._partition_count() or self._config.state_log_partitions)
+        return hashed_partition(transactional_id, self._partition_count() or self._config.state_log_partitions)
 
     # Markers
 

@@ -30,6 +30,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, BrokerEpoch, NodeId, TopicId
 from log_service.config.server import parse_server_properties
 from log_service.coordinator.group_service import GroupService
+from log_service.coordinator.share_service import ShareService
 from log_service.coordinator.transaction_service import TransactionService
 from log_service.metadata.image import MetadataImage
 from log_service.network.server import ConnectionContext, PendingResponse
@@ -103,6 +104,13 @@ class HandlerNode(Asking):
                 on_due=lambda _owner, _due: None,
                 on_dropped=lambda _partition: None,
             ),
+            share_states=ShareService(
+                clock=context.env.clock,
+                timers=context.timers,
+                run_in_pool=context.env.files.run_in_pool,
+                is_there=lambda _topic_id, _partition: True,
+            ),
+            share_persister=nothing,
             controller=controller,
             fetch_sessions=FetchSessionCache(config.fetch, Random(7)),
             producer_ids=ProducerIds(controller, NodeId(1), lambda: BrokerEpoch(10)),

@@ -17,7 +17,7 @@ import trio
 import trio.testing
 
 from log_service.common.timers import TimerQueue
-from log_service.coordinator.share.share_coordinator import ShareCoordinatorConfig
+from log_service.config.views import ShareStateConfig
 from log_service.coordinator.share.state_records import ShareRecord, SnapshotRecord, decode
 from log_service.coordinator.share_service import ShareService
 from log_service.protocol.messages import delete_share_group_state as deleting
@@ -169,7 +169,7 @@ def answers_of_the_core(log: MemoryLog, topic_id: UUID, requests: Sequence[tuple
             timers=TimerQueue(),
             run_in_pool=run_inline,
             is_there=lambda asked, partition: asked == topic_id and partition < 3,
-            config=ShareCoordinatorConfig(snapshot_update_records=4),
+            config=ShareStateConfig(snapshot_update_records=4),
             partition_count=lambda: 1,
         )
         ask: dict[type, Callable[[Any, Callable[[Any], None]], None]] = {

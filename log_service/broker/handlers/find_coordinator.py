@@ -1,39 +1,44 @@
 """FindCoordinator (API key 10), versions 0-6.
 
 Behaviour: for each group the broker that leads its partition of ``__consumer_offsets``, for each transactional id that of its partition of
-``__transaction_state``; both topics are created when a client first asks. COORDINATOR_NOT_AVAILABLE while that has no leader.
+``__transaction_state``, for each share partition (``group:topic id:partition``) that of its partition of ``__share_group_state``. A topic
+is created when it is first asked for. COORDINATOR_NOT_AVAILABLE while the partition has no leader.
 
 Versions: 1 key type (group 0, transaction 1) and an error text; 3 flexible; 4 many keys in one request (KIP-699); 5 a retriable error for
 transactions (KIP-890); 6 share groups, key type 2 (KIP-932).
 
-Not here yet: share groups are refused with a text. Other key types are INVALID_REQUEST.
+Other key types are INVALID_REQUEST, and share partitions before version 6.
 """
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import NO_BROKER, BrokerAddress, leader_address
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from log_service.common.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from log_service.coordinator.share_service import parse_coordinator_key
 from log_service.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
 SHARE_KEY_TYPE = 2
 FIRST_VERSION_WITH_MANY_KEYS = 4
+FIRST_VERSION_WITH_SHARE_GROUPS = 6
 NO_ERROR_TEXT = "NONE"
 """What versions 1 to 3 say where nothing is wrong."""
 
 
 def handle_find_coordinator(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Deferred:
     """Respond at once, or after the coordinators' topic was created."""
-    topic = _created_topic(request.key_type)
+    topic = _created_topic(request.key_type, call.version)
     if topic is None or topic in node.image().topics.by_name:
         return _find_all(node, call, request)
     return call.run(_create_and_find(node, call, request, topic))
 
 
-def _created_topic(key_type: int) -> str | None:
+def _created_topic(key_type: int, version: int) -> str | None:
     """Return the topic that is created when a client first asks for a coordinator of that type."""
+    if key_type == SHARE_KEY_TYPE and version >= FIRST_VERSION_WITH_SHARE_GROUPS:
+        return SHARE_GROUP_STATE_TOPIC
     return {GROUP_KEY_TYPE: GROUP_METADATA_TOPIC, TRANSACTION_KEY_TYPE: TRANSACTION_STATE_TOPIC}.get(key_type)
 
 
@@ -71,9 +76,14 @@ def _find(node: Node, call: Call, key_type: int, key: str) -> Coordinator:
         topic, partition = GROUP_METADATA_TOPIC, node.groups.partition_for(key)
     elif key_type == TRANSACTION_KEY_TYPE:
         topic, partition = TRANSACTION_STATE_TOPIC, node.transactions.partition_for(key)
+    elif key_type == SHARE_KEY_TYPE and call.version >= FIRST_VERSION_WITH_SHARE_GROUPS:
+        try:
+            topic, partition = SHARE_GROUP_STATE_TOPIC, node.share_states.partition_for(parse_coordinator_key(key))
+        except KafkaError as error:
+            return _response(key, NO_BROKER, error.code, str(error))
     else:
-        what = "share groups" if key_type == SHARE_KEY_TYPE else f"coordinators of type {key_type}"
-        return _response(key, NO_BROKER, ErrorCode.INVALID_REQUEST, f"{what} are not supported by this broker")
+        text = f"coordinators of type {key_type} are not supported by this broker in version {call.version}"
+        return _response(key, NO_BROKER, ErrorCode.INVALID_REQUEST, text)
     broker = leader_address(node.image(), topic, partition, call.connection.listener_name)
     if broker is NO_BROKER:
         return _response(key, broker, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{partition} has no leader")

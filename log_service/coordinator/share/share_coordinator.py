@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode
+from log_service.config.views import ShareStateConfig
 from log_service.coordinator.share.share_state import (
     FIRST_LEADER_EPOCH,
     NO_EPOCH,
@@ -31,19 +32,18 @@ from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
 from log_service.state_machine.decision import Decision, ReplayContext
 
-COLD_SNAPSHOT_INTERVAL_MS = 300_000
-"""So often states are stored anew that no leader writes: they would hold on to the beginning of the log. Apache Kafka's interval."""
 COLD_TIMER = "cold snapshots"
 CLEAN_UP_TIMER = "deleted topics"
+PRUNE_TIMER = "needless records"
 IsThere = Callable[[UUID, int], bool]
 """Whether a partition of a topic exists, as far as this node knows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareCoordinatorConfig:
-    """``snapshot_update_records`` is how many updates lie between two snapshots."""
+@dataclass(frozen=True, slots=True)
+class NeedlessRecords:
+    """Announced: no state needs the records of the log before ``end_offset``."""
 
-    snapshot_update_records: int = 500
+    end_offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class _Entry:
 class ShareCoordinatorShard:
     """The states of one partition of ``__share_group_state``."""
 
-    def __init__(self, config: ShareCoordinatorConfig, is_there: IsThere) -> None:
+    def __init__(self, config: ShareStateConfig, is_there: IsThere) -> None:
         self._config = config
         self._is_there = is_there
         self._entries: dict[ShareKey, _Entry] = {}
@@ -170,7 +170,8 @@ class ShareCoordinatorShard:
 
     def on_loaded(self, decision: Decision[ShareRecord]) -> None:
         """Begin to serve."""
-        decision.set_timer(COLD_TIMER, decision.now_ms + COLD_SNAPSHOT_INTERVAL_MS)
+        decision.set_timer(COLD_TIMER, decision.now_ms + self._config.cold_snapshot_interval_ms)
+        decision.set_timer(PRUNE_TIMER, decision.now_ms + self._config.prune_interval_ms)
 
     def on_image(self, delta: MetadataDelta, _image: MetadataImage, decision: Decision[ShareRecord]) -> None:
         """Take note of topics that were deleted: their states go.
@@ -183,10 +184,13 @@ class ShareCoordinatorShard:
             decision.set_timer(CLEAN_UP_TIMER, decision.now_ms)
 
     def on_timer(self, key: Hashable, decision: Decision[ShareRecord]) -> None:
-        """Store anew what nobody has written for long, or forget what belongs to deleted topics."""
+        """Store anew what nobody has written for long, have records deleted, or forget what belongs to deleted topics."""
         if key == COLD_TIMER:
-            decision.set_timer(COLD_TIMER, decision.now_ms + COLD_SNAPSHOT_INTERVAL_MS)
+            decision.set_timer(COLD_TIMER, decision.now_ms + self._config.cold_snapshot_interval_ms)
             self._store_cold_states(decision)
+        elif key == PRUNE_TIMER:
+            decision.set_timer(PRUNE_TIMER, decision.now_ms + self._config.prune_interval_ms)
+            decision.announce(NeedlessRecords(self.needed_offset))
         else:
             for share_key in self._entries:
                 if share_key in self._orphans:
@@ -197,7 +201,7 @@ class ShareCoordinatorShard:
         if all(entry.state.create_timestamp_ms != entry.state.write_timestamp_ms for entry in self._entries.values()):
             return
         for key, entry in self._entries.items():
-            if decision.wall_ms - entry.state.write_timestamp_ms >= COLD_SNAPSHOT_INTERVAL_MS:
+            if decision.wall_ms - entry.state.write_timestamp_ms >= self._config.cold_snapshot_interval_ms:
                 snapshot_epoch = entry.state.snapshot_epoch + 1
                 state = replace(entry.state, snapshot_epoch=snapshot_epoch, write_timestamp_ms=decision.wall_ms)
                 decision.append(SnapshotRecord(key=key, state=state))

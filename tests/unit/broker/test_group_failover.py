@@ -215,6 +215,9 @@ def test_a_load_ends_with_its_epoch(caplog: pytest.LogCaptureFixture) -> None:
         def append_marker(self, marker: Any) -> int:
             raise AssertionError
 
+        def delete_records(self, end_offset: int) -> None:
+            raise AssertionError
+
         def watch_high_watermark(self, callback: Any) -> None:
             raise AssertionError
 

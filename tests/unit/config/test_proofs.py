@@ -34,6 +34,8 @@ DIRECTORIES = (BROKERS, "test_log_dirs_metadata_log_dir_and_log_dir_hold_the_fil
 KEPT_FROM_CLEANING = (RESOURCES, "test_what_keeps_the_cleaner_from_cleaning")
 COUNTS = (BROKERS, "test_limits_of_connections")
 OFFSETS_TOPIC = (BROKERS, "test_the_topic_of_groups_is_made_as_configured")
+SHARE_STATES = "unit/broker/test_share_states.py"
+SHARE_STATES_TOPIC = (SHARE_STATES, "test_the_topic_of_share_states_is_made_as_configured")
 TRANSACTIONS_TOPIC = ("unit/broker/test_transactions.py", "test_the_topic_of_transactions_is_made_as_configured")
 TRANSACTION_TIMES = ("unit/coordinator/transaction/test_service.py", "test_times_of_transactions_are_those_of_the_file")
 REPLICATION = "unit/replication/test_replication_keys.py"
@@ -186,6 +188,21 @@ PROOFS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": TRANSACTION_TIMES,
     "transaction.max.timeout.ms": TRANSACTION_TIMES,
     "transaction.remove.expired.transaction.cleanup.interval.ms": TRANSACTION_TIMES,
+    "share.coordinator.cold.partition.snapshot.interval.ms": (
+        SHARE_STATES,
+        "test_states_that_do_not_change_are_stored_anew_so_that_others_can_be_deleted",
+    ),
+    "share.coordinator.snapshot.update.records.per.snapshot": (SHARE_STATES, "test_records_that_no_state_needs_are_deleted"),
+    "share.coordinator.state.topic.compression.codec": (SHARE_STATES, "test_states_are_compressed_as_configured"),
+    "share.coordinator.state.topic.min.isr": SHARE_STATES_TOPIC,
+    "share.coordinator.state.topic.num.partitions": SHARE_STATES_TOPIC,
+    "share.coordinator.state.topic.prune.interval.ms": (SHARE_STATES, "test_records_that_no_state_needs_are_deleted"),
+    "share.coordinator.state.topic.replication.factor": SHARE_STATES_TOPIC,
+    "share.coordinator.state.topic.segment.bytes": SHARE_STATES_TOPIC,
+    "share.coordinator.write.timeout.ms": (
+        "unit/coordinator/share/test_share_service.py",
+        "test_a_write_waits_for_its_replicas_as_long_as_configured",
+    ),
     "transaction.state.log.min.isr": TRANSACTIONS_TOPIC,
     "transaction.state.log.num.partitions": TRANSACTIONS_TOPIC,
     "transaction.state.log.replication.factor": TRANSACTIONS_TOPIC,

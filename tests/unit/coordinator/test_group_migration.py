@@ -4,6 +4,7 @@ What members hear at each step is held against Apache Kafka in the integration t
 """
 
 from copy import deepcopy
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def part(story: ConsumerStory, *indexes: int) -> bytes:
     return encode_assignment({ORDERS: frozenset(indexes)}, story.image, wants("orders"))
 
 
-def story_with(policy: str = "bidirectional", **config: int) -> ConsumerStory:
+def story_with(policy: str = "bidirectional", **config: Any) -> ConsumerStory:
     consumer = ConsumerGroupConfig(assignment_interval_ms=0, migration_policy=policy)
     return ConsumerStory(GroupConfig(initial_rebalance_delay_ms=0, consumer=consumer, **config))
 

@@ -63,6 +63,9 @@ class MemoryLog:
             producer = {"producer_id": transaction.producer_id, "producer_epoch": transaction.producer_epoch, "is_transactional": True}
         return self._append(bytes(build_batch(new, base_offset=self.end_offset, **producer)), len(new))
 
+    def delete_records(self, end_offset: int) -> None:
+        raise AssertionError(end_offset)
+
     def append_marker(self, marker: EndOfTransaction) -> int:
         return self._append(marker.build(timestamp_ms=0, base_offset=self.end_offset, leader_epoch=0), 1)
 

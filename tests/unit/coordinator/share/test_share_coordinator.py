@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicId
+from log_service.config.views import ShareStateConfig
 from log_service.coordinator.share.share_coordinator import (
     CLEAN_UP_TIMER,
-    COLD_SNAPSHOT_INTERVAL_MS,
     COLD_TIMER,
-    ShareCoordinatorConfig,
     ShareCoordinatorShard,
     ShareStateWrite,
     StateRefusal,
@@ -33,6 +32,7 @@ from log_service.protocol.stored.share_state_records import ShareUpdateKey
 from log_service.state_machine.decision import Decision, ReplayContext, SetTimer
 
 TOPIC = UUID(int=7)
+INTERVAL_MS = ShareStateConfig().cold_snapshot_interval_ms
 KEY = ShareKey(group_id="g", topic_id=TOPIC, partition=0)
 
 
@@ -45,7 +45,7 @@ class Story:
 
     def __init__(self, updates_per_snapshot: int = 500, log: list[tuple[bytes, bytes | None]] | None = None) -> None:
         self.topics = {TOPIC: 3}
-        self.config = ShareCoordinatorConfig(snapshot_update_records=updates_per_snapshot)
+        self.config = ShareStateConfig(snapshot_update_records=updates_per_snapshot)
         self.shard = ShareCoordinatorShard(self.config, lambda topic_id, partition: partition < self.topics.get(topic_id, 0))
         self.log: list[tuple[bytes, bytes | None]] = []
         self.wall_ms = 1_000
@@ -244,11 +244,11 @@ def test_a_summary_fences_nobody() -> None:
 def test_states_that_are_not_written_are_stored_anew_once() -> None:
     story = Story()
     story.initialize(start_offset=0)
-    story.wall_ms += COLD_SNAPSHOT_INTERVAL_MS
+    story.wall_ms += INTERVAL_MS
     decision = story.decide(partial(story.shard.on_timer, COLD_TIMER))
-    assert decision.timers == [SetTimer(COLD_TIMER, story.wall_ms + COLD_SNAPSHOT_INTERVAL_MS)]
+    assert decision.timers == [SetTimer(COLD_TIMER, story.wall_ms + INTERVAL_MS)]
     assert (story.state().snapshot_epoch, story.state().create_timestamp_ms, len(story.log)) == (1, 1_000, 2)
-    story.wall_ms += COLD_SNAPSHOT_INTERVAL_MS
+    story.wall_ms += INTERVAL_MS
     story.decide(partial(story.shard.on_timer, COLD_TIMER))
     assert len(story.log) == 2
 

@@ -8,8 +8,10 @@ import pytest
 import trio
 import trio.testing
 
+from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
+from log_service.config.server import parse_server_properties
 from log_service.coordinator.share.share_state import ShareKey
 from log_service.coordinator.share_service import ShareService
 from log_service.protocol.messages import delete_share_group_state as deleting
@@ -22,10 +24,21 @@ from tests.unit.coordinator.test_runtime import MemoryLog, StoppedClock, run_inl
 TOPIC = UUID(int=7)
 
 
-def service(partition_count: int = 1) -> ShareService:
+class SetClock(StoppedClock):
+    now_ms = 0
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+
+def service(
+    partition_count: int = 1, timers: TimerQueue | None = None, write_timeout_ms: int = 5_000, clock: Clock | None = None
+) -> ShareService:
+    config, _ = parse_server_properties({"node.id": "1", "share.coordinator.write.timeout.ms": str(write_timeout_ms)})
     return ShareService(
-        clock=StoppedClock(),
-        timers=TimerQueue(),
+        clock=clock or StoppedClock(),
+        timers=TimerQueue() if timers is None else timers,
+        config=config.share_states,
         run_in_pool=run_inline,
         is_there=lambda topic_id, partition: topic_id == TOPIC and partition < 10,
         partition_count=lambda: partition_count,
@@ -110,6 +123,25 @@ def test_a_response_waits_until_what_it_says_is_safe() -> None:
         assert [errors(reply) for reply in replies] == [[0], [0]]
 
     with_leader(log, story)
+
+
+def test_a_write_waits_for_its_replicas_as_long_as_configured() -> None:
+    timers, replies, clock = TimerQueue(), list[Any](), SetClock()
+
+    async def main() -> None:
+        share = service(timers=timers, write_timeout_ms=700, clock=clock)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(share.run)
+            share.lead(MemoryLog(is_high_watermark_held=True))
+            await trio.testing.wait_all_tasks_blocked()
+            initialize(share, replies, 0)
+            for clock.now_ms in (699, 700):
+                assert replies == []
+                timers.fire_due(clock.now_ms)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert errors(replies[0]) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 def test_partitions_of_one_request_are_asked_wherever_their_shards_are() -> None:

@@ -1,0 +1,349 @@
+"""Carries what a broker asks of share coordinators to them (KIP-932): to this node's own at once, to others in requests.
+
+Decides who is asked, what goes into one request, and when to ask again. What states mean is the share coordinator's.
+
+The coordinator of a state is the leader of its partition of ``__share_group_state``; the topic is made when the first state needs it. All
+that is asked of one group at one broker while a request to it is on its way goes out together, in the next one. An error that another
+coordinator, or a later moment, may mend is asked again after a pause that doubles; after ``MAX_ATTEMPTS`` the asker hears it.
+
+Invariants: one question per state is under way, the next waits for its end, so that writes arrive in the order in which they were made.
+Every question ends once. At most ``MAX_QUESTIONS`` wait; one more hears COORDINATOR_NOT_AVAILABLE at once.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from log_service.broker.call import StartTask
+from log_service.broker.share_persister import OnDone, OnState
+from log_service.common.env import Clock
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.timers import TimerQueue
+from log_service.common.types import SHARE_GROUP_STATE_TOPIC, NodeId
+from log_service.coordinator.java_hashing import hashed_partition
+from log_service.coordinator.share.share_coordinator import ShareStateWrite
+from log_service.coordinator.share.share_state import ShareKey, ShareState
+from log_service.coordinator.share.window import StateBatch
+from log_service.coordinator.share_service import ShareService, coordinator_key
+from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages import delete_share_group_state as deleting
+from log_service.protocol.messages import initialize_share_group_state as initializing
+from log_service.protocol.messages import read_share_group_state as reading
+from log_service.protocol.messages import read_share_group_state_summary as summarizing
+from log_service.protocol.messages import write_share_group_state as writing
+
+if TYPE_CHECKING:
+    from log_service.rpc.connection import Destination
+    from log_service.rpc.pool import ConnectionPool
+
+FIRST_PAUSE_MS, LONGEST_PAUSE_MS, MAX_ATTEMPTS = 100, 5_000, 10
+"""Together about twenty seconds: longer than it takes until a coordinator that died is replaced."""
+JITTER = 0.2
+MAX_QUESTIONS = 100_000
+MAX_PARTITIONS_PER_REQUEST = 1_000
+PURPOSE = "share states"
+
+MENDED_BY_TIME = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kind:
+    """One of the five APIs: how a request is made of topics, who answers it here, and what of a partition's result the asker is told."""
+
+    request: Callable[[str, list[Any]], Any]
+    topic: Callable[..., Any]
+    response_type: type[Any]
+    ask_here: Callable[[ShareService, Any, Callable[[Any], None]], None]
+    told: Callable[[Any], Any]
+
+
+@dataclass(slots=True, eq=False)
+class _Question:
+    """What is asked of one state. ``asked`` is the partition of a request."""
+
+    kind: _Kind
+    key: ShareKey
+    asked: Any
+    on_done: Callable[[Any], None]
+    failed_count: int = 0
+    is_under_way: bool = False
+
+
+Route = tuple["Destination", _Kind, str]
+"""Where questions go, of which kind they are, and of which group."""
+
+
+class ShareStateRequests:
+    """The ``SharePersister`` of a node. ``here`` are the states that this node coordinates itself; ``create_topic`` makes their topic."""
+
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        listener_name: str,
+        clock: Clock,
+        rng: Random,
+        timers: TimerQueue,
+        image: Callable[[], MetadataImage],
+        pool: "Callable[[], ConnectionPool]",
+        start_task: StartTask,
+        here: ShareService,
+        create_topic: Callable[[], Any],
+    ) -> None:
+        self._node_id = node_id
+        self._listener_name = listener_name
+        self._clock = clock
+        self._rng = rng
+        self._timers = timers
+        self._image = image
+        self._pool = pool
+        self._start_task = start_task
+        self._here = here
+        self._create_topic = create_topic
+        self._lines: dict[ShareKey, deque[_Question]] = {}
+        self._question_count = 0
+        self._working: set[ShareKey] = set()
+        self._waiting: dict[Route, list[_Question]] = {}
+        self._is_creating = False
+
+    def __repr__(self) -> str:
+        return f"<ShareStateRequests questions={self._question_count} routes={len(self._waiting)}>"
+
+    # Asking
+
+    def initialize(self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: OnDone) -> None:
+        """See ``SharePersister``."""
+        asked = initializing.PartitionData(partition=key.partition, state_epoch=state_epoch, start_offset=start_offset)
+        self._ask(_Question(INITIALIZE, key, asked, on_done))
+
+    def read(self, key: ShareKey, *, leader_epoch: int, on_done: OnState) -> None:
+        """See ``SharePersister``."""
+        self._ask(_Question(READ, key, reading.PartitionData(partition=key.partition, leader_epoch=leader_epoch), on_done))
+
+    def write(self, key: ShareKey, write: ShareStateWrite, *, on_done: OnDone) -> None:
+        """See ``SharePersister``."""
+        asked = writing.PartitionData(
+            partition=key.partition,
+            state_epoch=write.state_epoch,
+            leader_epoch=write.leader_epoch,
+            start_offset=write.start_offset,
+            delivery_complete_count=write.delivery_complete_count,
+            state_batches=[_asked_batch(batch) for batch in write.batches],
+        )
+        self._ask(_Question(WRITE, key, asked, on_done))
+
+    def delete(self, key: ShareKey, *, on_done: OnDone) -> None:
+        """See ``SharePersister``."""
+        self._ask(_Question(DELETE, key, deleting.PartitionData(partition=key.partition), on_done))
+
+    def summarize(self, key: ShareKey, *, leader_epoch: int, on_done: OnState) -> None:
+        """See ``SharePersister``."""
+        self._ask(_Question(SUMMARIZE, key, summarizing.PartitionData(partition=key.partition, leader_epoch=leader_epoch), on_done))
+
+    def _ask(self, question: _Question) -> None:
+        if self._question_count >= MAX_QUESTIONS:
+            text = f"{MAX_QUESTIONS} questions to share coordinators wait already"
+            question.on_done(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text))
+            return
+        self._question_count += 1
+        self._lines.setdefault(question.key, deque()).append(question)
+        self._work_off(question.key)
+
+    def _work_off(self, key: ShareKey) -> None:
+        """Send the first question of a line, and the next ones for as long as they end at once."""
+        if key in self._working:
+            return
+        self._working.add(key)
+        line = self._lines[key]
+        while line and not line[0].is_under_way:
+            line[0].is_under_way = True
+            self._send(line[0])
+        self._working.discard(key)
+        if not line:
+            del self._lines[key]
+
+    def _end(self, question: _Question, told: Any) -> None:
+        self._lines[question.key].popleft()
+        self._question_count -= 1
+        question.on_done(told)
+        self._work_off(question.key)
+
+    def _fail(self, question: _Question, error: KafkaError) -> None:
+        """Ask again after a pause, or tell the error."""
+        question.failed_count += 1
+        if error.code not in MENDED_BY_TIME or question.failed_count >= MAX_ATTEMPTS:
+            self._end(question, error)
+            return
+        pause_ms = min(FIRST_PAUSE_MS << (question.failed_count - 1), LONGEST_PAUSE_MS) * self._rng.uniform(1 - JITTER, 1 + JITTER)
+        self._timers.schedule(self._clock.monotonic_ms() + int(pause_ms), partial(self._send, question))
+
+    # Where questions go
+
+    def _send(self, question: _Question) -> None:
+        image = self._image()
+        topic = image.topics.by_name.get(SHARE_GROUP_STATE_TOPIC)
+        if topic is None:
+            self._create()
+            self._fail(question, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{SHARE_GROUP_STATE_TOPIC} is being created"))
+            return
+        partition = hashed_partition(coordinator_key(question.key), len(topic.partitions))
+        registration = topic.partitions.get(partition)
+        if registration is not None and registration.leader == self._node_id:
+            self._ask_here(question)
+            return
+        broker = None if registration is None else image.cluster.brokers.get(registration.leader)
+        endpoint = None if broker is None or broker.is_fenced else broker.endpoints.get(self._listener_name)
+        if endpoint is None:
+            text = f"partition {partition} of {SHARE_GROUP_STATE_TOPIC} has no leader that can be reached"
+            self._fail(question, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text))
+            return
+        from log_service.rpc.connection import Destination  # noqa: PLC0415 - a node alone asks no other node
+
+        self._send_there(Destination(host=endpoint.host, port=endpoint.port, purpose=PURPOSE), question)
+
+    def _create(self) -> None:
+        if not self._is_creating:
+            self._is_creating = True
+            self._start_task(self._create_once)
+
+    async def _create_once(self) -> None:
+        try:
+            await self._create_topic()
+        finally:
+            self._is_creating = False
+
+    def _ask_here(self, question: _Question) -> None:
+        kind = question.kind
+        kind.ask_here(self._here, _request([question]), partial(self._settle, [question]))
+
+    def _send_there(self, destination: "Destination", question: _Question) -> None:
+        route = (destination, question.kind, question.key.group_id)
+        waiting = self._waiting.get(route)
+        if waiting is None:
+            self._waiting[route] = [question]
+            self._start_task(self._send_all, route)
+        else:
+            waiting.append(question)
+
+    async def _send_all(self, route: Route) -> None:
+        """Send what waits for a coordinator, until nothing does."""
+        destination, kind, _ = route
+        try:
+            while waiting := self._waiting[route]:
+                self._waiting[route] = []
+                for start in range(0, len(waiting), MAX_PARTITIONS_PER_REQUEST):
+                    questions = waiting[start : start + MAX_PARTITIONS_PER_REQUEST]
+                    try:
+                        response = await self._pool().request(destination, _request(questions), kind.response_type)
+                    except KafkaError as error:
+                        for question in questions:
+                            self._fail(question, error)
+                    else:
+                        self._settle(questions, response)
+        finally:
+            del self._waiting[route]
+
+    def _settle(self, questions: Sequence[_Question], response: Any) -> None:
+        results = {(topic.topic_id, result.partition): result for topic in response.results for result in topic.partitions}
+        for question in questions:
+            result = results.get((question.key.topic_id, question.key.partition))
+            if result is None:
+                self._fail(question, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a share coordinator did not answer about {question.key}"))
+            elif result.error_code:
+                self._fail(question, KafkaError(ErrorCode.of(result.error_code), result.error_message or ""))
+            else:
+                self._end(question, question.kind.told(result))
+
+
+def _request(questions: Sequence[_Question]) -> Any:
+    """Return one request of questions of one kind and group."""
+    kind = questions[0].kind
+    topics: dict[UUID, list[Any]] = {}
+    for question in questions:
+        topics.setdefault(question.key.topic_id, []).append(question.asked)
+    return kind.request(questions[0].key.group_id, [kind.topic(topic_id=topic_id, partitions=asked) for topic_id, asked in topics.items()])
+
+
+def _asked_batch(batch: StateBatch) -> writing.StateBatch:
+    return writing.StateBatch(
+        first_offset=batch.first_offset,
+        last_offset=batch.last_offset,
+        delivery_state=batch.delivery_state,
+        delivery_count=batch.delivery_count,
+    )
+
+
+def _nothing(_result: Any) -> None:
+    """Tell nothing but that it is done."""
+
+
+def _read_state(result: reading.PartitionResult) -> ShareState:
+    batches = tuple(
+        StateBatch(
+            first_offset=batch.first_offset,
+            last_offset=batch.last_offset,
+            delivery_state=batch.delivery_state,
+            delivery_count=batch.delivery_count,
+        )
+        for batch in result.state_batches
+    )
+    return ShareState(snapshot_epoch=0, state_epoch=result.state_epoch, leader_epoch=0, start_offset=result.start_offset, batches=batches)
+
+
+def _summary(result: summarizing.PartitionResult) -> ShareState:
+    return ShareState(
+        snapshot_epoch=0,
+        state_epoch=result.state_epoch,
+        leader_epoch=result.leader_epoch,
+        start_offset=result.start_offset,
+        delivery_complete_count=result.delivery_complete_count,
+    )
+
+
+INITIALIZE = _Kind(
+    lambda group_id, topics: initializing.InitializeShareGroupStateRequest(group_id=group_id, topics=topics),
+    initializing.InitializeStateData,
+    initializing.InitializeShareGroupStateResponse,
+    ShareService.initialize,
+    _nothing,
+)
+READ = _Kind(
+    lambda group_id, topics: reading.ReadShareGroupStateRequest(group_id=group_id, topics=topics),
+    reading.ReadStateData,
+    reading.ReadShareGroupStateResponse,
+    ShareService.read,
+    _read_state,
+)
+WRITE = _Kind(
+    lambda group_id, topics: writing.WriteShareGroupStateRequest(group_id=group_id, topics=topics),
+    writing.WriteStateData,
+    writing.WriteShareGroupStateResponse,
+    ShareService.write,
+    _nothing,
+)
+DELETE = _Kind(
+    lambda group_id, topics: deleting.DeleteShareGroupStateRequest(group_id=group_id, topics=topics),
+    deleting.DeleteStateData,
+    deleting.DeleteShareGroupStateResponse,
+    ShareService.delete,
+    _nothing,
+)
+SUMMARIZE = _Kind(
+    lambda group_id, topics: summarizing.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=topics),
+    summarizing.ReadStateSummaryData,
+    summarizing.ReadShareGroupStateSummaryResponse,
+    ShareService.read_summary,
+    _summary,
+)
