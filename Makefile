@@ -66,8 +66,8 @@ format: $(VENV)/installed-dev  ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-sim: $(VENV)/installed-dev  ## simulated nodes through faults; SEEDS=0-99, or SEEDS=7 TRACE=1 for one again; NODES=3 for clusters
-	$(BIN)/python -m tests.sim.$(if $(NODES),cluster_runs --nodes $(NODES),node_runs) --seeds $(SEEDS) $(if $(TRACE),--trace)
+sim: $(VENV)/installed-dev  ## simulated nodes through faults; SEEDS=0-99, or SEEDS=7 TRACE=1 for one again; NODES=3 for clusters; AIM="copy loop"
+	$(BIN)/python -m tests.sim.$(if $(NODES)$(AIM),cluster_runs --nodes $(or $(NODES),3) $(if $(AIM),--aim "$(AIM)"),node_runs) --seeds $(SEEDS) $(if $(TRACE),--trace)
 
 fuzz: $(VENV)/installed-dev  ## hostile bytes at decoders, node, client, process and controller; MINUTES=2 SEED=1
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)

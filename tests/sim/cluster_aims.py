@@ -54,4 +54,90 @@ SHORT_SNAPSHOTS = Aim(
 )
 """Nodes write snapshots of the metadata all the time, and start from them."""
 
-AIMS = (MOVING_COORDINATORS, REFUSED_CONTROLLERS, CHANGING_VOTERS, SLOW_FOLLOWERS, LATE_CHANGES, SHORT_SNAPSHOTS)
+COPY_PROPERTIES = {
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    "leader.imbalance.check.interval.seconds": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "group.min.session.timeout.ms": "1000",
+}
+COPY_CAST = {
+    "producer_count": 1,
+    "member_count": 0,
+    "automatic_count": 0,
+    "reader_count": 0,
+    "churn_count": 0,
+    "reassigner_count": 0,
+    "are_waits_judged": False,
+    "records_per_second": 6.0,
+    "copier_count": 2,
+    "writer_count": 1,
+    "committed_reader_count": 1,
+}
+
+COPY_LOOP = Aim(
+    name="copy loop",
+    faults=(
+        Fault.DIE,
+        Fault.DIE,
+        Fault.CLIENT_DIES,
+        Fault.CLIENT_DIES,
+        Fault.NEW_LEADER_DIES,
+        Fault.STOP,
+        Fault.SPLIT,
+        Fault.PAUSE,
+        Fault.CUT,
+    ),
+    properties=COPY_PROPERTIES,
+    fields={**COPY_CAST, "seconds": 10.0, "pause_seconds": 1.0},
+)
+"""Clients consume, transform and produce, exactly once, while brokers and clients end at the worst moment."""
+
+ENDING_COORDINATORS = Aim(
+    name="ending coordinators",
+    faults=(Fault.COORDINATOR_ENDS,),
+    properties=COPY_PROPERTIES,
+    fields={**COPY_CAST, "seconds": 10.0, "pause_seconds": 0.3, "writer_count": 2},
+)
+"""Coordinators of transactions end in each state of the table, with markers written to none, some and all of the partitions."""
+
+ZOMBIES = Aim(
+    name="zombies",
+    faults=(Fault.CLIENT_DIES, Fault.CUT, Fault.ONE_WAY_CUT, Fault.RESET, Fault.DIE),
+    deaths=(Death.KILL,),
+    properties=COPY_PROPERTIES,
+    fields={**COPY_CAST, "seconds": 8.0, "pause_seconds": 2.0, "usurper_count": 2},
+)
+"""Copiers go on whose place others have taken."""
+
+LATE_TRANSACTIONS = Aim(
+    name="late transactions",
+    faults=(Fault.DIE, Fault.NEW_LEADER_DIES, Fault.COORDINATOR_ENDS),
+    deaths=(Death.KILL,),
+    properties=COPY_PROPERTIES,
+    fields={
+        **COPY_CAST,
+        "seconds": 8.0,
+        "pause_seconds": 2.0,
+        "writer_count": 3,
+        "copier_count": 1,
+        "transaction_timeout_seconds": 1.5,
+        "late_fraction": 0.2,
+        "skews_ms": (0, 0, 0),
+    },
+)
+"""Transactions take longer than their timeout, and coordinators abort them."""
+
+AIMS = (
+    COPY_LOOP,
+    ENDING_COORDINATORS,
+    ZOMBIES,
+    LATE_TRANSACTIONS,
+    MOVING_COORDINATORS,
+    REFUSED_CONTROLLERS,
+    CHANGING_VOTERS,
+    SLOW_FOLLOWERS,
+    LATE_CHANGES,
+    SHORT_SNAPSHOTS,
+)

@@ -17,6 +17,7 @@ from tests.sim.node_faults import Adversary, Victims
 from tests.sim.node_history import History
 from tests.sim.node_host import DATA_DIRECTORIES, Death, NodeHost
 from tests.sim.node_plan import Fault
+from tests.sim.transaction_stages import STAGES, StageWatch
 
 DEADLY = frozenset(
     {
@@ -26,6 +27,7 @@ DEADLY = frozenset(
         Fault.DIE_WHILE_STOPPING,
         Fault.SEVERAL_DIE,
         Fault.NEW_LEADER_DIES,
+        Fault.COORDINATOR_ENDS,
         Fault.FAILED_SYNC,
     }
 )
@@ -93,6 +95,7 @@ class ClusterAdversary(Adversary):
             Fault.LOST_DIRECTORY: self._lose_directory,
             Fault.NEW_LEADER_DIES: self._die_as_new_leader,
             Fault.RESET_WHILE_WAITING: self._reset_while_waiting,
+            Fault.COORDINATOR_ENDS: self._end_as_coordinator,
             Fault.REFUSED: self._refuse_peers,
         }
         noted = host.on_death
@@ -201,6 +204,21 @@ class ClusterAdversary(Adversary):
             await trio.sleep(self.rng.choice([0, 0.0005, 0.005, 0.05]))
             if self._allowance.may_die():
                 await self._die()
+
+    async def _end_as_coordinator(self) -> None:
+        """Wait until a transaction that the node coordinates comes into a state, and end the node, or its connections, a moment later."""
+        wanted = self.rng.choice(STAGES)
+        watch = StageWatch(self.host, wanted)
+        self.world.clock.on_idle.append(watch.look)
+        try:
+            with trio.move_on_after(LONGEST_WATCH_SECONDS):
+                await watch.is_reached.wait()
+                await trio.sleep(self.rng.choice([0, 0, 0.0005, 0.005]))
+        finally:
+            self.world.clock.on_idle.remove(watch.look)
+        if watch.is_reached.is_set() and self._allowance.may_die():
+            self.counts[f"ended at {wanted}"] += 1
+            await self.rng.choice([self._die, self._die, self._die, self._stop, self._split])()
 
     async def _reset_while_waiting(self) -> None:
         """Hold up what followers fetch, and break the connections of clients whose records wait for that: they send them again."""

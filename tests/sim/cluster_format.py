@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from random import Random
 from uuid import UUID
 
-from log_service.common.features import ELIGIBLE_LEADER_REPLICAS
+from log_service.common.features import ELIGIBLE_LEADER_REPLICAS, TRANSACTION_VERSION
 from log_service.common.types import NodeId
-from log_service.metadata.features import first_feature_records
+from log_service.metadata.features import TRANSACTION_VERSION_LEVEL, first_feature_records
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
 from log_service.raft.format import FormatPlan, format_directories
 from log_service.raft.voters import Voter, VoterEndpoint
@@ -31,7 +31,14 @@ def format_cluster(world: World, plan: ClusterPlan) -> None:
     for node, skew_ms in zip(plan.nodes, plan.skews_ms, strict=True):
         world.node_env(node.name)
         world.clocks[node.name].skew_ms = skew_ms
-        format_node(world, node, rng, voters if plan.are_voters_dynamic and node.config.is_controller else (), records)
+        format_node(
+            world,
+            node,
+            rng,
+            voters if plan.are_voters_dynamic and node.config.is_controller else (),
+            records,
+            transaction_level=plan.transaction_level,
+        )
 
 
 def voter_of(node: NodePlan, directory_id: UUID) -> Voter:
@@ -41,16 +48,25 @@ def voter_of(node: NodePlan, directory_id: UUID) -> Voter:
 
 
 def format_node(
-    world: World, node: NodePlan, rng: Random, voters: tuple[Voter, ...] = (), feature_records: Sequence[MetadataRecord] = ()
+    world: World,
+    node: NodePlan,
+    rng: Random,
+    voters: tuple[Voter, ...] = (),
+    feature_records: Sequence[MetadataRecord] = (),
+    *,
+    transaction_level: int = TRANSACTION_VERSION_LEVEL,
 ) -> None:
     """Format the disk of one node, and make it durable."""
     config = node.config
+    first = [record for record in first_feature_records() if getattr(record, "name", "") != TRANSACTION_VERSION]
+    if transaction_level:
+        first.append(FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=transaction_level))
     whole = FormatPlan(
         node_id=NodeId(config.node_id),
         cluster_id=CLUSTER_ID,
         voters=voters,
         is_log_elsewhere=True,
-        bootstrap_records=[*first_feature_records(), *feature_records],
+        bootstrap_records=[*first, *feature_records],
         new_bits=rng.getrandbits,
         now_ms=EPOCH_MS,
     )

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from log_service.metadata.features import TRANSACTION_VERSION_LEVEL
 from tests.sim.node_history import TopicPlan
 from tests.sim.node_host import DATA_DIRECTORIES, Death, node_config
 from tests.sim.node_plan import Fault, NodePlan, Plan, draw_weather
@@ -49,6 +50,10 @@ class ClusterPlan(Plan):
     leader replicas. ``client_racks`` are where consumers may stand, the empty one among them. ``skews_ms`` are how much the nodes' wall
     clocks differ at first.
 
+    ``copier_count`` clients copy the first topic exactly once, ``writer_count`` write in transactions of their own, of which
+    ``late_fraction`` may take longer than ``transaction_timeout_seconds``; ``usurper_count`` take the places of copiers that live;
+    ``committed_reader_count`` read what is committed of all that. ``transaction_level`` is that of transaction.version.
+
     ``is_all_synced``: see the module. ``session_seconds`` is how long a silent broker counts as alive, ``election_seconds`` how long a
     voter waits for its leader, and then for votes, at most.
     """
@@ -62,6 +67,14 @@ class ClusterPlan(Plan):
     has_eligible_leaders: bool
     client_racks: tuple[str, ...]
     skews_ms: tuple[int, ...]
+    copier_count: int = 0
+    writer_count: int = 0
+    usurper_count: int = 0
+    committed_reader_count: int = 0
+    transaction_level: int = TRANSACTION_VERSION_LEVEL
+    transaction_timeout_seconds: float = 10.0
+    late_fraction: float = 0.0
+    aim: str = ""
 
     @property
     def brokers(self) -> tuple[NodePlan, ...]:
@@ -170,7 +183,10 @@ def draw_cluster_plan(seed: int, node_count: int = 3, aim: Aim | None = None) ->
 
 def _completed(plan: ClusterPlan, aim: Aim | None) -> ClusterPlan:
     """Take what an aim has instead, and say of the topics whether they are moved."""
-    plan = plan if aim is None else replace(plan, **aim.fields)
+    plan = plan if aim is None else replace(plan, **aim.fields, aim=aim.name)
+    if plan.copier_count:
+        level = Random(f"transactions {plan.seed}").choice([TRANSACTION_VERSION_LEVEL, TRANSACTION_VERSION_LEVEL, 1, 0])
+        plan = replace(plan, topics=plan.topics[:1], transaction_level=level)
     return replace(plan, topics=tuple(replace(topic, is_moved=plan.reassigner_count > 0) for topic in plan.topics))
 
 

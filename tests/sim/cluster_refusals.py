@@ -51,3 +51,34 @@ LEGITIMATE_IN_CLUSTER: Mapping[ApiKey, frozenset[ErrorCode]] = {
     key: LEGITIMATE.get(key, frozenset()) | _MORE.get(key, frozenset()) for key in {**LEGITIMATE, **_MORE}
 }
 """Every API that a cluster may refuse something."""
+
+_ENDING = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS})
+_FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+_MOVED_ON = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_TXN_STATE})
+"""A producer that was fenced may hear these, where its successor has another producer id, or has ended its own transaction."""
+
+_OF_TRANSACTIONS: Mapping[ApiKey, frozenset[ErrorCode]] = {
+    ApiKey.PRODUCE: _FENCED | _ENDING | {ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE},
+    ApiKey.INIT_PRODUCER_ID: _FENCED | _ENDING,
+    ApiKey.ADD_PARTITIONS_TO_TXN: _NO_COORDINATOR | _FENCED | _ENDING | _MOVED_ON,
+    ApiKey.ADD_OFFSETS_TO_TXN: _NO_COORDINATOR | _FENCED | _ENDING | _MOVED_ON,
+    ApiKey.END_TXN: _NO_COORDINATOR | _FENCED | _ENDING | _MOVED_ON,
+    ApiKey.TXN_OFFSET_COMMIT: _NO_COORDINATOR
+    | _FENCED
+    | _ENDING
+    | {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.REQUEST_TIMED_OUT,
+    },
+    ApiKey.OFFSET_FETCH: frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT}),
+}
+
+LEGITIMATE_WITH_TRANSACTIONS: Mapping[ApiKey, frozenset[ErrorCode]] = {
+    key: LEGITIMATE_IN_CLUSTER.get(key, frozenset()) | _OF_TRANSACTIONS.get(key, frozenset())
+    for key in {**LEGITIMATE_IN_CLUSTER, **_OF_TRANSACTIONS}
+}
+"""The same where clients have transactions."""

@@ -9,6 +9,7 @@ the end the replicas' logs are the same, byte for byte.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 from unittest import mock
@@ -24,10 +25,12 @@ from tests.sim.cluster_clients import ClusterClients
 from tests.sim.cluster_faults import Allowance, ClusterAdversary
 from tests.sim.cluster_format import format_cluster
 from tests.sim.cluster_plan import Aim, ClusterPlan, draw_cluster_plan
-from tests.sim.cluster_refusals import LEGITIMATE_IN_CLUSTER
+from tests.sim.cluster_refusals import LEGITIMATE_IN_CLUSTER, LEGITIMATE_WITH_TRANSACTIONS
 from tests.sim.cluster_service import LeaderWaiters, Service
 from tests.sim.cluster_voters import Operator, missing_voter
 from tests.sim.cluster_watch import ClusterWatch
+from tests.sim.copy_clients import CopyClients
+from tests.sim.copying import COPIED_TOPICS, Copying
 from tests.sim.node_audit import Auditor
 from tests.sim.node_checker import Violation, check
 from tests.sim.node_clients import TIMEOUTS, Clients
@@ -53,15 +56,20 @@ class WatchedHistory(History):
     """A history that a watch sees grow."""
 
     watch: ClusterWatch | None = None
+    copying: Copying | None = None
 
     def add(self, entry: E) -> E:
         super().add(entry)
+        if self.copying is not None:
+            self.copying.note(entry)
         if self.watch is not None:
             self.watch.note(entry)
         return entry
 
     def end(self, operation: Operation, error: object = None) -> None:
         super().end(operation, error)
+        if self.copying is not None:
+            self.copying.note_ended(operation)
         if self.watch is not None:
             self.watch.note_ended(operation)
 
@@ -80,6 +88,9 @@ class ClusterRun(Run):
         self.watch = ClusterWatch(self.cluster.nodes, self._is_kept)
         assert isinstance(self.history, WatchedHistory)
         self.history.watch = self.watch
+        assert isinstance(self.clients, ClusterClients)
+        self.copying = Copying(CopyClients(self.clients, plan), self.watch.report) if plan.copier_count else None
+        self.history.copying = self.copying
 
     def _history(self) -> History:
         return WatchedHistory(trio.current_time)
@@ -117,12 +128,22 @@ class ClusterRun(Run):
     def _cast(self, senders: trio.Nursery, readers: trio.Nursery) -> None:
         super()._cast(senders, readers)
         assert isinstance(self.clients, ClusterClients)
+        if self.copying is not None:
+            self.copying.begin(self._beginning(senders), self._beginning(readers))
         for number in range(self.plan.reassigner_count):
             senders.start_soon(self.clients.reassign, f"reassigner-{number}")
         if self.plan.are_voters_dynamic and len(self.controllers) > 1:
             for number in range(max(1, self.plan.voter_changer_count)):
                 operator = Operator(self.clients, self.controllers, is_restless=number < self.plan.voter_changer_count)
                 readers.start_soon(operator.work, f"operator-{number}")
+
+    @property
+    def aim(self) -> str:
+        return self.plan.aim
+
+    @property
+    def transactions(self) -> Counter[str]:
+        return Counter() if self.copying is None else self.copying.counts
 
     @property
     def controllers(self) -> list[NodeHost]:
@@ -146,7 +167,7 @@ class ClusterRun(Run):
         """Whether nothing that is committed in a partition may be lost in this run; commits have as many replicas as the plan asks."""
         known = self.history.topics.get(topic)
         if known is None:
-            return topic == "__consumer_offsets"
+            return topic in (COPIED_TOPICS if self.copying is not None else ("__consumer_offsets",))
         return known.is_synced or not any(death.value == "power" for death in self.plan.deaths)
 
     # Once all is calm
@@ -163,6 +184,24 @@ class ClusterRun(Run):
         if waiting.cancelled_caught:
             text = f"not whole within {WHOLE_LIMIT_SECONDS} s of calm: {self.what_is_missing()}"
             self.violations.append(Violation("liveness", text))
+
+    async def _create_topics(self) -> None:
+        await super()._create_topics()
+        if self.copying is not None:
+            await self.copying.cast.create_topic()
+
+    async def _drain(self) -> None:
+        """Wait until the groups have read everything, and everything is copied."""
+        if self.plan.member_count:
+            await super()._drain()
+        if self.copying is not None:
+            violation = await self.copying.drain()
+            self.violations += [violation] if violation is not None else []
+
+    async def _read_to_the_end(self) -> None:
+        await super()._read_to_the_end()
+        if self.copying is not None:
+            await self.copying.cast.read_to_the_end()
 
     def what_is_missing(self) -> str | None:
         """Say what keeps the cluster from being whole; None where it is."""
@@ -192,13 +231,15 @@ class ClusterRun(Run):
         self.violations += check_replicas(self.cluster.nodes, ends, frozenset(self.history.topics))
 
     def _judge(self) -> None:
+        if self.copying is not None:
+            self.copying.checker.end()
         self.violations += self.watch.violations
         if self._is_hasty and self.watch.violations:
             return  # the history has no end
         for judge in (check, check_waits):
             self.violations += judge(self.history)
         self.violations += check_metadata(self.history, self._settled_at)
-        self.violations += check_refusals(self.history, LEGITIMATE_IN_CLUSTER)
+        self.violations += check_refusals(self.history, LEGITIMATE_IN_CLUSTER if self.copying is None else LEGITIMATE_WITH_TRANSACTIONS)
 
 
 async def _stay_cold(_apis: object) -> None:

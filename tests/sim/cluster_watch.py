@@ -32,9 +32,9 @@ class ClusterWatch:
         self.violations: list[Violation] = []
         self.on_violation: Callable[[], None] = lambda: None
         self.look_count = 0
-        self.quorum = QuorumWitness(self._report)
-        self.replicas = ReplicaWitness(self._report, is_kept)
-        self.metadata = MetadataWitness(self._report)
+        self.quorum = QuorumWitness(self.report)
+        self.replicas = ReplicaWitness(self.report, is_kept)
+        self.metadata = MetadataWitness(self.report)
         self._world = hosts[0].world
         self._hosts = {host.name: host for host in hosts}
 
@@ -89,7 +89,8 @@ class ClusterWatch:
             self.look()
             self.replicas.check_acknowledged(*operation.partition, operation.offset, operation.producer)
 
-    def _report(self, rule: str, text: str) -> None:
+    def report(self, rule: str, text: str) -> None:
+        """Keep a broken promise, with its time; after many the rest is left out."""
         if len(self.violations) < MAX_VIOLATIONS:
             self.violations.append(Violation(rule, f"{trio.current_time():.3f} s: {text}"))
             self.on_violation()

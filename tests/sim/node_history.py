@@ -238,6 +238,11 @@ class History:
         """The entries of one kind, in order."""
         return (entry for entry in self.entries if isinstance(entry, kind))
 
+    @property
+    def place(self) -> int:
+        """The last place of the history so far."""
+        return self._length
+
     def _next(self) -> int:
         self._length += 1
         return self._length

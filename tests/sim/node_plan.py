@@ -35,6 +35,7 @@ class Fault(Enum):
     LOST_DIRECTORY = "lost log directory"
     NEW_LEADER_DIES = "a leader dies as soon as it leads"
     REFUSED = "a node refuses its peers"
+    COORDINATOR_ENDS = "a coordinator ends in a chosen state of a transaction"
     RESET_WHILE_WAITING = "reset connections while followers are slow"
     WEATHER = "other weather"
     CLIENT_DIES = "a client dies"

@@ -63,16 +63,19 @@ class Outcome:
     entry_count: int = 0
     acknowledged_count: int = 0
     node_count: int = 1
+    aim: str = ""
     faults: Counter[str] = field(default_factory=Counter)
+    transactions: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
-        lines = [f"seed {self.seed}: {len(self.violations)} violations; again with: {reproduce(self.seed, self.node_count)}"]
+        lines = [f"seed {self.seed}: {len(self.violations)} violations; again with: {reproduce(self.seed, self.node_count, self.aim)}"]
         return "\n  ".join([*lines, *(str(violation)[:600] for violation in self.violations[:8])])
 
 
-def reproduce(seed: int, node_count: int = 1) -> str:
+def reproduce(seed: int, node_count: int = 1, aim: str = "") -> str:
     """The command that plays one seed again."""
-    return f"make sim {f'NODES={node_count} ' if node_count > 1 else ''}SEEDS={seed} TRACE=1"
+    nodes, scenario = f"NODES={node_count} " if node_count > 1 else "", f'AIM="{aim}" ' if aim else ""
+    return f"make sim {nodes}{scenario}SEEDS={seed} TRACE=1"
 
 
 class Run:
@@ -118,6 +121,16 @@ class Run:
         """How often each fault struck, on all nodes together."""
         return sum((adversary.counts for adversary in self.adversaries), Counter[str]())
 
+    @property
+    def aim(self) -> str:
+        """The scenario that is played; empty where the seed draws all by itself."""
+        return ""
+
+    @property
+    def transactions(self) -> Counter[str]:
+        """How many transactions ended in which way."""
+        return Counter()
+
     async def play(self) -> None:
         """Everything, from the first start to the last check."""
         try:
@@ -143,7 +156,7 @@ class Run:
 
     async def _play(self) -> None:
         await self._start()
-        await self.clients.create_topics()
+        await self._create_topics()
         async with trio.open_nursery() as readers:
             async with trio.open_nursery() as senders:
                 self._cast(senders, readers)
@@ -165,7 +178,7 @@ class Run:
         self._check_stopped()
         await self._start()
         with trio.move_on_after(SETTLE_LIMIT_SECONDS) as reading:
-            await self.clients.read_to_the_end()
+            await self._read_to_the_end()
         if reading.cancelled_caught:
             self.violations.append(Violation("liveness", f"the logs could not be read to their ends within {SETTLE_LIMIT_SECONDS} s"))
         for host in self.cluster.nodes:
@@ -175,6 +188,14 @@ class Run:
         await self._stop()
         for host in self.cluster.nodes:
             self.violations += check_places(host.disk, is_calm=True)
+
+    async def _create_topics(self) -> None:
+        """Create what the clients write to."""
+        await self.clients.create_topics()
+
+    async def _read_to_the_end(self) -> None:
+        """Read what is there at last."""
+        await self.clients.read_to_the_end()
 
     async def _settle(self) -> None:
         """Wait until what was begun before all was calm has ended."""
@@ -224,7 +245,7 @@ class Run:
         plan, clients = self.plan, self.clients
 
         def begin(nursery: trio.Nursery, act: Callable[[str], Awaitable[None]], name: str, *, is_mortal: bool = True) -> None:
-            nursery.start_soon(self._live, act, name, is_mortal)
+            self._beginning(nursery, is_mortal=is_mortal)(act, name)
 
         for number in range(plan.producer_count):
             begin(senders, clients.produce, f"producer-{number}")
@@ -242,6 +263,10 @@ class Run:
         if plan.are_logs_moved:
             begin(senders, self.mover.move, "mover")
         begin(readers, clients.watch_commits, "watcher")
+
+    def _beginning(self, nursery: trio.Nursery, *, is_mortal: bool = True) -> Callable[[Callable[[str], Awaitable[None]], str], None]:
+        """Return what begins clients in a nursery."""
+        return lambda act, name: nursery.start_soon(self._live, act, name, is_mortal)
 
     async def _come_and_go(self, name: str) -> None:
         """Be a member that comes late, leaves, and comes again, so that partitions change hands while records are committed."""
@@ -363,7 +388,9 @@ def play_plans(
             entry_count=len(run.history.entries),
             acknowledged_count=sum(send.is_ok for send in run.history.of(Send)),
             node_count=len(run.plan.nodes),
+            aim=run.aim,
             faults=run.faults,
+            transactions=run.transactions,
         )
         for run in runs
     ]
@@ -427,6 +454,7 @@ def play_seeds(options: argparse.Namespace, play_one: Play) -> int:
         total.acknowledged_count += outcome.acknowledged_count
         total.step_count += outcome.step_count
         total.faults += outcome.faults
+        total.transactions += outcome.transactions
         if outcome.violations:
             failed.append(outcome.seed)
             print(outcome, flush=True)
@@ -435,8 +463,14 @@ def play_seeds(options: argparse.Namespace, play_one: Play) -> int:
     print(f"{count} seeds in {seconds:.1f} s ({count / seconds:.2f} seeds/s, {options.jobs} processes), {len(failed)} failed: {failed}")
     print(f"{total.virtual_seconds / 3600:.2f} virtual hours, {total.virtual_seconds / seconds:.0f} virtual seconds per second")
     print(f"{total.entry_count} entries of history, {total.acknowledged_count} records acknowledged, {total.step_count} steps")
-    print(f"faults: {', '.join(f'{name} {number}' for name, number in sorted(total.faults.items()))}")
+    print(f"faults: {_listed(total.faults)}")
+    if total.transactions:
+        print(f"transactions: {_listed(total.transactions)}")
     return 1 if failed else 0
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in sorted(counts.items()))
 
 
 def _play_all(seeds: list[int], jobs: int, play_one: Play, *, is_traced: bool) -> Iterator[Outcome]:

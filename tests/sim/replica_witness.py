@@ -9,6 +9,8 @@ whenever something of it has changed:
 * what a leader's high watermark has passed is *committed*: each later leader has it, and so has each member of the in-sync replicas and
   each eligible leader replica that runs; no follower believes more to be committed than that;
 * where replicas sync first, each member of the in-sync replicas has on its disk, durably, what is committed;
+* the last stable offset of a leader is where the first transaction begins that is open in what is committed; what batches, markers and
+  ``__transaction_state`` say of transactions is for ``transaction_witness`` to judge;
 * no reader gets what is not committed, and no producer with ``acks=all`` is told of it as if it were.
 
 A partition whose records a fault of the plan may take is excused from what is committed; from the rest none is.
@@ -29,6 +31,7 @@ from tests.sim.durable_log import DurableLog
 from tests.sim.node_history import SeenRecord
 from tests.sim.node_host import Incarnation, NodeHost
 from tests.sim.quorum_witness import Report
+from tests.sim.transaction_witness import Told, TransactionWitness, told_of
 
 RULE = "replicas"
 Key = tuple[int, int]
@@ -43,6 +46,8 @@ class Stored(NamedTuple):
     leader_epoch: int
     crc: int
     size_bytes: int
+    told: Told | None = None
+    """What it says of transactions."""
 
 
 class Mark(NamedTuple):
@@ -54,6 +59,7 @@ class Mark(NamedTuple):
     log_end_offset: int
     isr: tuple[int, ...]
     log: Log
+    last_stable_offset: int
 
 
 @dataclass(slots=True, eq=False)
@@ -89,6 +95,7 @@ class ReplicaWitness:
         self._hosts_by_id: dict[int, str] = {}
         self._leaders: dict[tuple[Key, int], tuple[str, int]] = {}
         self._written: dict[tuple[Key, int, int], Stored] = {}
+        self.transactions = TransactionWitness(report)
         self.committed: dict[Key, list[Stored]] = {}
         self.ends: dict[TopicPartition, int] = {}
         """How far each partition is committed, by name."""
@@ -103,6 +110,9 @@ class ReplicaWitness:
         for replica, before in changed:
             self._check_follower(replica, before)
             self._check_members(replica)
+        for replica, _ in changed:
+            self._check_stable(replica)
+        self.transactions.settle()
 
     def check_read(self, topic: str, index: int, records: Sequence[SeenRecord], reader: str) -> None:
         """Check that what a reader got is committed."""
@@ -135,7 +145,7 @@ class ReplicaWitness:
             replica = known.get(name)
             if replica is not None and replica.partition is partition and _is_the_same(replica.mark, state, log):
                 continue
-            mark = Mark(state.is_leader, state.leader_epoch, state.high_watermark, log.log_end_offset, state.isr, log)
+            mark = _mark(state, log)
             if replica is None or replica.partition is not partition:
                 replica = known[name] = Replica((host.name, incarnation.number), host, incarnation, partition)
             before, replica.mark = replica.mark, mark
@@ -190,10 +200,23 @@ class ReplicaWitness:
         if high_watermark > end:
             fresh = [batch for batch in replica.batches if end <= batch.base_offset and batch.last_offset < high_watermark]
             committed += fresh
+            for batch in fresh:
+                if batch.told is not None:
+                    self.transactions.take(replica.partition.topic_partition, batch.base_offset, batch.told)
             if fresh and replica.partition.state.is_synced_first:
                 self._check_durable(replica, fresh[-1])
         name = replica.partition.topic_partition
         self.ends[name] = max(self.ends.get(name, 0), high_watermark)
+
+    def _check_stable(self, replica: Replica) -> None:
+        """A leader lets readers of committed records read up to the first transaction that is open in what is committed, and no further."""
+        mark, name = replica.mark, replica.partition.topic_partition
+        if mark is None or not mark.is_leader or mark.high_watermark != self.ends.get(name):
+            return
+        expected = self.transactions.stable_end(name, mark.high_watermark)
+        if mark.last_stable_offset != expected:
+            text = f"{mark.last_stable_offset} of {name}, where {expected} of {mark.high_watermark} are stable"
+            self._report(RULE, f"{replica.who} has the last stable offset {text}")
 
     def _check_durable(self, leader: Replica, batch: Stored) -> None:
         """Each member of the in-sync replicas has what has just been committed on its disk, also one that is dead by now."""
@@ -227,6 +250,7 @@ class ReplicaWitness:
             text = f"{missing[0]}, and {len(missing) - 1} more: at that offset it has {found.get(missing[0].base_offset)}"
             self._report(RULE, f"{replica.who} leads {name} in epoch {replica.partition.leader_epoch} without the committed {text}")
         self.committed[key] = [batch for batch in committed if batch.base_offset < missing[0].base_offset]
+        self.transactions.forget(name)
 
     def _check_follower(self, replica: Replica, before: Mark | None) -> None:
         """A follower believes nothing to be committed that no leader has committed, and keeps what is."""
@@ -285,12 +309,17 @@ class ReplicaWitness:
         return None if found is None or found.partition.is_offline else found
 
 
+def _mark(state: PartitionState, log: Log) -> Mark:
+    return Mark(state.is_leader, state.leader_epoch, state.high_watermark, log.log_end_offset, state.isr, log, state.last_stable_offset)
+
+
 def _is_the_same(mark: Mark | None, state: PartitionState, log: Log) -> bool:
     """Whether nothing has changed since a mark was made; asked of every partition at every look, so it makes nothing new."""
     return (
         mark is not None
         and mark.log_end_offset == log.log_end_offset
         and mark.high_watermark == state.high_watermark
+        and mark.last_stable_offset == state.last_stable_offset
         and mark.isr == state.isr
         and mark.leader_epoch == state.leader_epoch
         and mark.is_leader == state.is_leader
@@ -327,7 +356,9 @@ def _batches_from(replica: Replica, content: bytes) -> list[Stored]:
     start = replica.position
     try:
         for position, header in iterate_headers(content, is_torn_tail_ok=True):
-            found.append(Stored(header.base_offset, header.last_offset, header.partition_leader_epoch, header.crc, header.size_bytes))
+            told = told_of(replica.partition.topic_partition.topic, content, position, header)
+            epoch = header.partition_leader_epoch
+            found.append(Stored(header.base_offset, header.last_offset, epoch, header.crc, header.size_bytes, told))
             replica.position = start + position + header.size_bytes
     except CorruptBatch:
         pass  # the audit of the disk says what is wrong

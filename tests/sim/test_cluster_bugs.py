@@ -5,7 +5,8 @@
 
 import pytest
 
-from tests.sim.cluster_bugs import BUGS, ClusterBug, first_noticed, main
+from tests.sim.bug_hunts import ClusterBug, first_noticed
+from tests.sim.cluster_bugs import BUGS, main
 from tests.sim.test_cluster_seeds import AIMED_SEEDS, SEEDS
 
 

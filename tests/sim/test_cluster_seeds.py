@@ -17,6 +17,10 @@ from tests.sim.test_node_seeds import ROOT
 
 SEEDS = (1, 3, 5)
 AIMED_SEEDS = {
+    "copy loop": (0, 1),
+    "ending coordinators": (1,),
+    "zombies": (1,),
+    "late transactions": (1,),
     "moving coordinators": (0,),
     "refused controllers": (0,),
     "changing voters": (1,),
