@@ -145,11 +145,26 @@ class Fetcher:
         except KafkaError as error:
             self._stop(followed, error)
             return
+        if partition.is_sync_due:
+            self._start_soon(self._sync_before, key, followed)
+            return
         self._activate(key, followed)
         self.wake()
+        self._ask_again_soon()
+
+    def _ask_again_soon(self) -> None:
+        """Have a request that waits at the leader given up: a new partition waits behind it."""
         if self._in_flight is not None and not self._is_losing_patience:
             self._is_losing_patience = True
             self._start_soon(self._lose_patience, *self._in_flight)
+
+    async def _sync_before(self, key: PartitionKey, followed: Followed) -> None:
+        """Sync a log before the first request tells a leader of it: what an earlier leader sent may not be synced yet."""
+        await self._sync_one(followed)
+        if self._followed.get(key) is followed and not followed.partition.is_offline:
+            self._activate(key, followed)
+            self.wake()
+            self._ask_again_soon()
 
     def remove(self, partition: Partition) -> None:
         """Fetch a partition no more."""

@@ -222,6 +222,23 @@ def test_a_follower_that_syncs_promises_only_what_is_synced() -> None:
     tell_cluster(story, count=2)
 
 
+def test_a_follower_whose_leader_changes_while_it_syncs_tells_the_next_one_only_what_is_synced() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        cluster.create_topic(replicas=(1, 2, 3), flush_messages="1")
+        await cluster.node(1).produce("a", batch(b"zero"))
+        slow = cluster.node(2).env.files
+        slow.sync_seconds = (0.5, 0.5)  # type: ignore[attr-defined]  # of the memory disk
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cluster.node(1).produce, "a", batch(b"one"))
+            await until(lambda: all(cluster.node(number).log().log_end_offset == 2 for number in (2, 3)))
+            cluster.change(leader=3)
+            assert cluster.node(2).log().recovery_point == 1
+            await until(lambda: cluster.node(3).partition().high_watermark == 2)
+        assert cluster.node(2).log().recovery_point == 2
+
+    tell_cluster(story)
+
+
 def test_a_new_partition_does_not_wait_behind_a_request_that_waits_at_the_leader() -> None:
     async def story(cluster: ReplicaCluster) -> None:
         cluster.create_topic("idle", replicas=(1, 2))
