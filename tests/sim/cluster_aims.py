@@ -107,9 +107,9 @@ ZOMBIES = Aim(
     faults=(Fault.CLIENT_DIES, Fault.CUT, Fault.ONE_WAY_CUT, Fault.RESET, Fault.DIE),
     deaths=(Death.KILL,),
     properties=COPY_PROPERTIES,
-    fields={**COPY_CAST, "seconds": 8.0, "pause_seconds": 2.0, "usurper_count": 2},
+    fields={**COPY_CAST, "seconds": 8.0, "pause_seconds": 2.0, "usurper_count": 1, "hang_fraction": 0.1},
 )
-"""Copiers go on whose place others have taken."""
+"""Copiers hang and go on, and others have taken their places."""
 
 LATE_TRANSACTIONS = Aim(
     name="late transactions",

@@ -51,8 +51,9 @@ class ClusterPlan(Plan):
     clocks differ at first.
 
     ``copier_count`` clients copy the first topic exactly once, ``writer_count`` write in transactions of their own, of which
-    ``late_fraction`` may take longer than ``transaction_timeout_seconds``; ``usurper_count`` take the places of copiers that live;
-    ``committed_reader_count`` read what is committed of all that. ``transaction_level`` is that of transaction.version.
+    ``late_fraction`` may take longer than ``transaction_timeout_seconds``; ``usurper_count`` take the places of copiers that live, and
+    ``hang_fraction`` of a copier's transactions hang, twice; ``committed_reader_count`` read what is committed of all that.
+    ``transaction_level`` is that of transaction.version.
 
     ``is_all_synced``: see the module. ``session_seconds`` is how long a silent broker counts as alive, ``election_seconds`` how long a
     voter waits for its leader, and then for votes, at most.
@@ -74,6 +75,7 @@ class ClusterPlan(Plan):
     transaction_level: int = TRANSACTION_VERSION_LEVEL
     transaction_timeout_seconds: float = 10.0
     late_fraction: float = 0.0
+    hang_fraction: float = 0.0
     aim: str = ""
 
     @property

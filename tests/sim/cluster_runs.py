@@ -11,6 +11,7 @@ the end the replicas' logs are the same, byte for byte.
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from unittest import mock
 
@@ -257,9 +258,13 @@ def play_until_broken(seed: int, aim: Aim | None = None) -> Outcome:
     return outcomes[0]
 
 
-def play_with_trace(seed: int, node_count: int = 3, aim: Aim | None = None) -> tuple[Outcome, list[str], list[Entry]]:
-    """The same, with the trace and the history."""
-    outcomes, world, histories = play_plans(seed, [draw_cluster_plan(seed, node_count, aim)], ClusterRun)
+def play_with_trace(
+    seed: int, node_count: int = 3, aim: Aim | None = None, seconds: float | None = None
+) -> tuple[Outcome, list[str], list[Entry]]:
+    """The same, with the trace and the history; faults strike for ``seconds`` where that is not the plan's to say."""
+    plan = draw_cluster_plan(seed, node_count, aim)
+    plan = plan if seconds is None else replace(plan, seconds=seconds)
+    outcomes, world, histories = play_plans(seed, [plan], ClusterRun)
     return outcomes[0], world.trace, histories[0].entries
 
 
@@ -268,9 +273,10 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser = command("Simulate a cluster and its clients, one world per seed.")
     parser.add_argument("--nodes", type=int, default=3, help="how many nodes the cluster has, 3 to 7")
     parser.add_argument("--aim", choices=[aim.name for aim in AIMS], help="the scenario to play with each seed")
+    parser.add_argument("--seconds", type=float, help="how long faults strike, in virtual time, in place of what the seed draws")
     options = parser.parse_args(None if arguments is None else list(arguments))
     aim = next((aim for aim in AIMS if aim.name == options.aim), None)
-    return play_seeds(options, partial(play_with_trace, node_count=options.nodes, aim=aim))
+    return play_seeds(options, partial(play_with_trace, node_count=options.nodes, aim=aim, seconds=options.seconds))
 
 
 if __name__ == "__main__":

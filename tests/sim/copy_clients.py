@@ -123,14 +123,31 @@ class CopyClients:
         return int(self.plan.transaction_timeout_seconds * 1_000)
 
     def _member(self, env: Env) -> Consumer:
-        return self._clients._member(
-            env, group_id=COPY_GROUP, enable_auto_commit=False, isolation_level="read_committed", max_poll_records=env.rng.choice([10, 40])
+        return self._clients._consumer(
+            env,
+            partition_assignment_strategy=self.plan.assignors,
+            session_timeout_ms=2_000,
+            heartbeat_interval_ms=400,
+            group_id=COPY_GROUP,
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            max_poll_records=env.rng.choice([10, 40]),
         )
+
+    async def maybe_hang(self, life: str, rng: Random) -> None:
+        """Have a client hang for longer than its session: nobody hears it, and it goes on as if nothing had been."""
+        if rng.random() < self.plan.hang_fraction and not self.is_over:
+            network, machine = self._clients.world.network, self._clients.machine_of(life)
+            network.isolate(machine, [node.name for node in self.plan.nodes])
+            try:
+                await trio.sleep(rng.uniform(2.5, 6))
+            finally:
+                network.heal(machine)
 
     # Reading
 
     async def read(self, name: str) -> None:
-        """Read the rows of committed transactions, from the beginning, again and again."""
+        """Read the rows of committed transactions, from the beginning, and again from anywhere."""
         env = self._clients.env(name)
         fresh = set(self.rows)
         async with self._clients._consumer(env, isolation_level="read_committed") as consumer:
@@ -142,9 +159,10 @@ class CopyClients:
                         is_fresh = where in fresh
                         fresh.discard(where)
                         self.history.add(CommittedPoll(consumer=name, partition=where, records=seen, is_fresh=is_fresh))
-                    if env.rng.random() < 0.05:
-                        await consumer.seek_to_beginning(self.rows)
-                        fresh = set(self.rows)
+                    if records and env.rng.random() < 0.2:
+                        where = env.rng.choice(records).topic_partition
+                        await consumer.seek(where, env.rng.randint(0, await consumer.position(where)))
+                        fresh.add(where)
                 except KafkaError as error:
                     self._clients.world.log(name, "poll", error)
                 await trio.sleep(0.05)
@@ -317,8 +335,10 @@ class _Copier(_Transactional):
         is_last = self.rng.random() < 0.5
         if is_last:
             await self.producer.flush()
+        await self.cast.maybe_hang(self.life, self.rng)
         positions: dict[TopicPartition, OffsetAndMetadata] = self._consumer.consumed()
         await self.producer.send_offsets_to_transaction(positions, self._consumer.group_metadata())
+        await self.cast.maybe_hang(self.life, self.rng)
         if self.rng.random() < 0.2:
             await trio.sleep(self.rng.uniform(0, 0.3))
         return self.cast.is_over or self.rng.random() > 0.15

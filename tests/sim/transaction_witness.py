@@ -9,7 +9,7 @@ Decides nothing for the nodes, and knows no client. It is told each batch once i
 * it is complete only when all of its partitions have the marker.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -115,10 +115,11 @@ class TransactionWitness:
         for check in unsettled:
             check()
 
-    def stable_end(self, name: TopicPartition, high_watermark: int) -> int:
-        """Return the last stable offset of a partition that is committed up to ``high_watermark``."""
+    def stable_end(self, name: TopicPartition, high_watermark: int, but: Collection[int] = ()) -> int:
+        """Return the last stable offset of a partition that is committed up to ``high_watermark``; ``but`` are producers to pass over."""
         known = self._known.get(name)
-        return min(known.open.values(), default=high_watermark) if known is not None else high_watermark
+        begun = () if known is None else (offset for producer_id, offset in known.open.items() if producer_id not in but)
+        return min(begun, default=high_watermark)
 
     def _check_epoch(self, name: TopicPartition, known: _Known, producer_id: int, epoch: int, offset: int) -> None:
         latest = known.epochs.setdefault(producer_id, epoch)
