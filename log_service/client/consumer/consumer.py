@@ -406,8 +406,9 @@ class Consumer:
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return who this consumer is in its group now, for ``Producer.send_offsets_to_transaction`` (KIP-447).
 
-        Ask for it for each transaction: it changes with every rebalance. A consumer that commits by itself is warned of: the
-        records of an aborted transaction would not be read again.
+        Ask for it for each transaction: it changes with every rebalance, once ``poll`` has taken that over. A member that its group has
+        forgotten meanwhile is told by its old name, so that the transaction is refused its offsets. A consumer that commits by itself is
+        warned of: the records of an aborted transaction would not be read again.
 
         Raises:
             KafkaError: INVALID_GROUP_ID, the consumer has no group.
@@ -421,10 +422,11 @@ class Consumer:
                 self.config.group_id,
             )
         member = self._membership
+        member_id, generation_id = ("", -1) if member is None else member.taken_as
         return ConsumerGroupMetadata(
             group_id=self.config.group_id,
-            generation_id=-1 if member is None else member.generation_id,
-            member_id="" if member is None else member.member_id,
+            generation_id=generation_id,
+            member_id=member_id,
             group_instance_id=None if member is None else self.config.group_instance_id,
         )
 

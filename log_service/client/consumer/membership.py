@@ -96,6 +96,8 @@ class Membership:
         self._assigned_by = Shape()
         self.member_id = ""
         self.generation_id = NO_GENERATION
+        self.taken_as = ("", NO_GENERATION)
+        """Member id and generation in which the application got the partitions that it knows of; also once the group has gone on."""
         self.is_join_needed = False
 
     def __repr__(self) -> str:
@@ -140,6 +142,8 @@ class Membership:
     def take_outcome(self) -> JoinOutcome | None:
         """Return what the last join gave, once."""
         outcome, self._outcome = self._outcome, None
+        if outcome is not None:
+            self.taken_as = (self.member_id, outcome.generation_id)
         return outcome
 
     def take_lost(self) -> bool:
