@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from log_service.client.admin.admin import Admin
+    from log_service.client.admin.share_groups import ShareGroupDescription, ShareGroupOffset, ShareMemberDescription
     from log_service.client.admin.values import (
         BrokerDescription,
         ClusterDescription,
@@ -88,6 +89,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "log_service.client.admin.admin": ("Admin",),
+    "log_service.client.admin.share_groups": (
+        "ShareGroupDescription",
+        "ShareGroupOffset",
+        "ShareMemberDescription",
+    ),
     "log_service.client.admin.values": (
         "BrokerDescription",
         "ClusterDescription",
@@ -277,6 +283,9 @@ __all__ = [
     "ShareConsumer",
     "ShareConsumerMetrics",
     "ShareDeserializationError",
+    "ShareGroupDescription",
+    "ShareGroupOffset",
+    "ShareMemberDescription",
     "ShareRecord",
     "TopicDescription",
     "TopicListing",

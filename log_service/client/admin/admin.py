@@ -13,9 +13,10 @@ from uuid import UUID
 import trio
 
 from log_service.client import arguments
-from log_service.client.admin import cluster, groups, maintenance, offsets, quotas
+from log_service.client.admin import cluster, groups, maintenance, offsets, quotas, share_groups
 from log_service.client.admin import topics as topics_and_configs
 from log_service.client.admin import transactions as open_transactions
+from log_service.client.admin.share_groups import ShareGroupDescription, ShareGroupOffset
 from log_service.client.admin.values import (
     BrokerDescription,
     ClusterDescription,
@@ -308,9 +309,14 @@ class Admin:
 
     # Groups
 
-    async def list_groups(self, *, states: Collection[str] = (), timeout_ms: int | None = None) -> list[GroupListing]:
-        """Return the groups of all brokers, by id; only those in one of ``states``, if any are given."""
-        return await groups.list_groups(self.cluster, self._limit(timeout_ms), list(states))
+    async def list_groups(
+        self, *, states: Collection[str] = (), types: Collection[str] = (), timeout_ms: int | None = None
+    ) -> list[GroupListing]:
+        """Return the groups of all brokers, by id; only those in one of ``states``, and of one of ``types``, if any are given.
+
+        Types are classic, consumer, share and streams (KIP-848, KIP-932); UNSUPPORTED_VERSION where the brokers are too old for a filter.
+        """
+        return await groups.list_groups(self.cluster, self._limit(timeout_ms), list(states), list(types))
 
     async def describe_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, GroupDescription]:
         """Return classic groups with their members and assignments; one that does not exist has state ``Dead``."""
@@ -341,6 +347,32 @@ class Admin:
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None) -> None:
         """Take a group's committed offsets back (KIP-496). GROUP_SUBSCRIBED_TO_TOPIC where its members read the topic."""
         await groups.delete_group_offsets(self.cluster, group_id, partitions, self._limit(timeout_ms))
+
+    # Share groups
+
+    async def describe_share_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, ShareGroupDescription]:
+        """Return share groups with their members and assignments (KIP-932); one that does not exist has state ``Dead``."""
+        return await share_groups.describe_share_groups(self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms))
+
+    async def list_share_group_offsets(
+        self, group_id: str, topics: Iterable[str] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, ShareGroupOffset]:
+        """Return where a queue goes on in each partition of ``topics`` (None: of all that it was ever subscribed to), and its lag."""
+        named = None if topics is None else arguments.names(topics, "topics")
+        return await share_groups.list_share_group_offsets(self.cluster, group_id, named, self._limit(timeout_ms))
+
+    async def alter_share_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> None:
+        """Let a queue go on at these offsets; what it knew of records there is forgotten. NON_EMPTY_GROUP while it has members."""
+        arguments.partitions(offsets)
+        wanted = {where: arguments.offset(offset) for where, offset in offsets.items()}
+        await share_groups.alter_share_group_offsets(self.cluster, group_id, wanted, self._limit(timeout_ms))
+
+    async def delete_share_group_offsets(self, group_id: str, topics: Iterable[str], *, timeout_ms: int | None = None) -> None:
+        """Forget where a queue goes on in whole topics. NON_EMPTY_GROUP while it has members."""
+        named = arguments.names(topics, "topics")
+        await share_groups.delete_share_group_offsets(self.cluster, group_id, named, self._limit(timeout_ms))
 
     # Transactions
 

@@ -53,11 +53,12 @@ MOVED = frozenset(
 """After these the coordinator is looked for again: one that says nothing may be alive for its own kernel alone."""
 
 
-async def list_groups(cluster: ClusterMetadata, timeout_ms: int, states: Sequence[str]) -> list[GroupListing]:
+async def list_groups(cluster: ClusterMetadata, timeout_ms: int, states: Sequence[str], types: Sequence[str]) -> list[GroupListing]:
     """List the groups of all brokers; see ``Admin.list_groups``."""
 
     async def ask(node_id: int) -> list[GroupListing]:
-        response = await (await cluster.node(node_id)).request(ListGroupsRequest(states_filter=list(states)), ListGroupsResponse)
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        response = await (await cluster.node(node_id)).request(request, ListGroupsResponse)
         raise_for(response.error_code, None, f"groups of broker {node_id}")
         return [
             GroupListing(group_id=each.group_id, protocol_type=each.protocol_type, state=each.group_state, group_type=each.group_type)

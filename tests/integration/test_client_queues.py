@@ -1,0 +1,346 @@
+"""Our share consumer, its three faces and the admin's words about share groups, against real leaders and coordinators (KIP-932)."""
+
+import asyncio
+import itertools
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import trio
+
+from log_service.client import (
+    Admin,
+    AsyncioShareConsumer,
+    BlockingAdmin,
+    BlockingProducer,
+    BlockingShareConsumer,
+    ConfigResource,
+    ErrorCode,
+    ItemsFailed,
+    KafkaError,
+    NewTopic,
+    ShareConsumer,
+    ShareRecord,
+    TopicPartition,
+)
+from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, cluster, run
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+LOCK_MS = 2_000
+PROPERTIES = {
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.record.lock.duration.ms": "15000",
+    "group.share.heartbeat.interval.ms": "1000",
+    "group.share.min.heartbeat.interval.ms": "1000",
+    "group.share.assignment.interval.ms": "0",
+}
+names = itertools.count()
+
+
+@pytest.fixture(scope="module", params=[TIDELOG, APACHE_KAFKA])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap servers of a cluster whose locks may be short."""
+    with cluster(request.param, tmp_path_factory.mktemp("cluster"), PROPERTIES) as servers:
+        with BlockingAdmin(servers) as admin:
+            levels = admin.describe_features().finalized
+        if not levels.get("share.version"):
+            pytest.skip("share.version is not finalized: this cluster serves no queues")
+        yield servers
+
+
+@pytest.fixture
+def name() -> str:
+    return f"queue-{next(names)}"
+
+
+@pytest.fixture
+def topic(bootstrap: str, name: str) -> str:
+    """A topic of two partitions, and a group of the same name that begins at its first record."""
+    with BlockingAdmin(bootstrap) as admin:
+        admin.create_topics([NewTopic(name=name, partition_count=2, replication_factor=1)])
+        admin.alter_configs({ConfigResource.group(name): {"share.auto.offset.reset": "earliest"}})
+    return name
+
+
+def produce(bootstrap: str, topic: str, count: int, first: int = 0) -> None:
+    with BlockingProducer(bootstrap, batch_size=200) as producer:
+        for number in range(first, first + count):
+            producer.send(topic, b"%d" % number, partition=number % 2)
+
+
+async def taken(consumer: ShareConsumer, count: int, **limits: Any) -> list[ShareRecord]:
+    records: list[ShareRecord] = []
+    while len(records) < count:
+        records += await consumer.poll(**limits)
+    return records
+
+
+def values(records: list[ShareRecord]) -> list[int]:
+    return sorted(int(record.value) for record in records)
+
+
+def test_more_consumers_than_partitions_share_the_records(bootstrap: str, topic: str) -> None:
+    produce(bootstrap, topic, 300)
+    seen: list[list[ShareRecord]] = [[], [], []]
+
+    async def work(number: int, is_done: trio.Event) -> None:
+        async with ShareConsumer(bootstrap, group_id=topic, max_poll_records=10) as consumer:
+            await consumer.subscribe([topic])
+            while not is_done.is_set():
+                seen[number] += await consumer.poll(timeout_ms=200)
+                await trio.sleep(0.01)
+                if sum(map(len, seen)) == 300:
+                    is_done.set()
+
+    async def story() -> None:
+        is_done = trio.Event()
+        async with trio.open_nursery() as nursery:
+            for number in range(3):
+                nursery.start_soon(work, number, is_done)
+        async with Admin(bootstrap) as admin:
+            offsets = await admin.list_share_group_offsets(topic)
+            assert {where.partition: each.lag for where, each in offsets.items()} == {0: 0, 1: 0}
+
+    run(story)
+    assert values([record for records in seen for record in records]) == list(range(300))
+    assert {record.delivery_count for records in seen for record in records} == {1}
+
+
+def test_released_records_come_again_rejected_and_accepted_ones_do_not(bootstrap: str, topic: str) -> None:
+    produce(bootstrap, topic, 6)
+
+    async def story() -> None:
+        async with ShareConsumer(bootstrap, group_id=topic, acknowledgement_mode="explicit") as consumer:
+            await consumer.subscribe([topic])
+            first = await taken(consumer, 6)
+            kinds = [consumer.accept, consumer.release, consumer.reject]
+            for record in first:
+                kinds[int(record.value) % 3](record)
+            await consumer.commit()
+            again = await taken(consumer, 2)
+            assert values(again) == [1, 4]
+            assert [record.delivery_count for record in again] == [2, 2]
+            consumer.accept(again)
+            await consumer.commit()
+            assert await consumer.poll(timeout_ms=700) == []
+
+    run(story)
+
+
+def test_leaving_by_an_exception_frees_the_records_at_once(bootstrap: str, topic: str) -> None:
+    produce(bootstrap, topic, 20)
+    seen: list[list[ShareRecord]] = []
+
+    async def story() -> None:
+        with suppress(LookupError):
+            async with ShareConsumer(bootstrap, group_id=topic) as consumer:
+                await consumer.subscribe([topic])
+                while len(seen) < 20:
+                    seen.append(await consumer.poll())
+                    if sum(map(len, seen)) == 20:
+                        raise LookupError
+        async with ShareConsumer(bootstrap, group_id=topic) as consumer:
+            await consumer.subscribe([topic])
+            with trio.fail_after(14):  # the locks would last 15 s
+                again = await taken(consumer, len(seen[-1]))
+        assert values(again) == values(seen[-1])  # polling again had accepted what came before
+        assert {record.delivery_count for record in again} == {2}
+
+    run(story)
+
+
+def test_a_lock_that_runs_out_gives_the_record_to_another_delivery(bootstrap: str, topic: str) -> None:
+    with BlockingAdmin(bootstrap) as admin:
+        admin.alter_configs({ConfigResource.group(topic): {"share.record.lock.duration.ms": str(LOCK_MS)}})
+    produce(bootstrap, topic, 1)
+
+    async def story() -> None:
+        async with ShareConsumer(bootstrap, group_id=topic, acknowledgement_mode="explicit") as consumer:
+            await consumer.subscribe([topic])
+            (record,) = await taken(consumer, 1)
+            assert consumer.acquisition_lock_timeout_ms == LOCK_MS
+            for _ in range(3):
+                await trio.sleep(LOCK_MS * 0.6 / 1_000)
+                consumer.renew(record)
+                await consumer.commit()
+            assert await consumer.poll(timeout_ms=300) == []  # it is ours still
+            (again,) = await taken(consumer, 1)
+            assert (again.offset, again.delivery_count) == (record.offset, 2)
+            with pytest.raises(KafkaError) as caught:
+                consumer.accept(record)
+            assert caught.value.code is ErrorCode.INVALID_RECORD_STATE
+            consumer.accept(again)
+            await consumer.commit()
+
+    run(story)
+
+
+def test_record_limit_acquires_no_more_than_a_poll_asks_for(bootstrap: str, topic: str) -> None:
+    produce(bootstrap, topic, 60)
+
+    async def story() -> None:
+        async with (
+            ShareConsumer(bootstrap, group_id=topic, share_acquire_mode="record_limit") as few,
+            ShareConsumer(bootstrap, group_id=topic) as many,
+        ):
+            await few.subscribe([topic])
+            mine = await few.poll(3, timeout_ms=20_000)
+            assert len(mine) == 3
+            await few.unsubscribe()
+            await many.subscribe([topic])
+            others = await taken(many, 57)
+        assert values(mine + others) == list(range(60))
+        assert {record.delivery_count for record in others} == {1}
+
+    run(story)
+
+
+def test_offsets_of_markers_are_done_with(bootstrap: str, topic: str) -> None:
+    with BlockingProducer(bootstrap, transactional_id=topic) as producer:
+        producer.init_transactions()
+        for number in range(3):
+            with producer.transaction():
+                producer.send(topic, b"%d" % number, partition=0)
+
+    async def story() -> None:
+        async with ShareConsumer(bootstrap, group_id=topic) as consumer:
+            await consumer.subscribe([topic])
+            assert values(await taken(consumer, 3)) == [0, 1, 2]
+            await consumer.commit()
+            await consumer.poll(timeout_ms=500)
+        async with Admin(bootstrap) as admin:
+            offsets = await admin.list_share_group_offsets(topic, [topic])
+            assert offsets[TopicPartition(topic, 0)].lag == 0
+
+    run(story)
+
+
+def test_a_loop_in_a_thread_accepts_what_it_went_past(bootstrap: str, topic: str) -> None:
+    produce(bootstrap, topic, 10)
+    seen = []
+    with suppress(LookupError), BlockingShareConsumer(bootstrap, group_id=topic) as consumer:
+        consumer.subscribe([topic])
+        for record in consumer:
+            seen.append(record)
+            if len(seen) == 4:
+                raise LookupError
+    with BlockingShareConsumer(bootstrap, group_id=topic) as consumer:
+        consumer.subscribe([topic])
+        rest: list[ShareRecord] = []
+        while len(rest) < 7:
+            rest += consumer.poll()
+        consumer.commit()
+        assert consumer.poll(timeout_ms=500) == []
+    assert values(seen[:3] + rest) == list(range(10))
+
+
+def test_ctrl_c_in_a_thread_loses_nothing(bootstrap: str, topic: str) -> None:
+    with BlockingShareConsumer(bootstrap, group_id=topic) as consumer:
+        consumer.subscribe([topic])
+        consumer.poll(timeout_ms=3_000)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(timeout_ms=20_000)
+        produce(bootstrap, topic, 5)
+        records: list[ShareRecord] = []
+        while len(records) < 5:
+            records += consumer.poll()
+        assert {record.delivery_count for record in records} == {1}
+
+
+def test_tasks_on_asyncio_work_on_records_side_by_side(bootstrap: str, topic: str) -> None:
+    produce(bootstrap, topic, 12)
+    told: list[int] = []
+
+    async def story() -> Counter[int]:
+        done: Counter[int] = Counter()
+        async with AsyncioShareConsumer(
+            bootstrap,
+            group_id=topic,
+            acknowledgement_mode="explicit",
+            on_acknowledged=lambda where, offsets, error: told.extend(offsets) if error is None else None,
+        ) as consumer:
+            await consumer.subscribe([topic])
+
+            async def work(record: ShareRecord) -> None:
+                await asyncio.sleep(0.01 * (int(record.value) % 3))
+                await consumer.accept(record)
+                done[int(record.value)] += 1
+
+            async with asyncio.TaskGroup() as group:
+                async for record in consumer:
+                    group.create_task(work(record))
+                    if len(group._tasks) + sum(done.values()) == 12:  # type: ignore[attr-defined]
+                        break
+            await consumer.commit()
+            cancelled = asyncio.create_task(consumer.poll(timeout_ms=20_000))
+            await asyncio.sleep(0.2)
+            cancelled.cancel()
+            produce(bootstrap, topic, 1, 12)
+            while not (records := await consumer.poll()):
+                pass
+            assert [int(record.value) for record in records] == [12]
+        return done
+
+    assert asyncio.run(asyncio.wait_for(story(), 60)) == Counter(range(12))
+    assert len(told) >= 12
+
+
+def test_the_admin_moves_a_queue_and_forgets_it(bootstrap: str, topic: str) -> None:
+    produce(bootstrap, topic, 40)
+
+    async def story() -> None:
+        async with Admin(bootstrap) as admin:
+            async with ShareConsumer(bootstrap, group_id=topic) as consumer:
+                await consumer.subscribe([topic])
+                await taken(consumer, 40)
+                await consumer.commit()
+                described = (await admin.describe_share_groups([topic]))[topic]
+                assert (described.state, described.assignor, len(described.members)) == ("Stable", "simple", 1)
+                assert described.members[0].topics == (topic,)
+                assert sorted(described.members[0].assignment) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+                with pytest.raises(KafkaError) as caught:
+                    await admin.alter_share_group_offsets(topic, {TopicPartition(topic, 0): 0})
+                assert caught.value.code is ErrorCode.NON_EMPTY_GROUP
+            assert {where.partition: each.lag for where, each in (await admin.list_share_group_offsets(topic)).items()} == {0: 0, 1: 0}
+            await admin.alter_share_group_offsets(topic, {TopicPartition(topic, 0): 5})
+            after = await admin.list_share_group_offsets(topic, [topic])
+            assert after[TopicPartition(topic, 0)].start_offset == 5
+            async with ShareConsumer(bootstrap, group_id=topic) as consumer:
+                await consumer.subscribe([topic])
+                again = await taken(consumer, 15)
+                assert sorted(record.offset for record in again) == list(range(5, 20))
+                assert {(record.partition, record.delivery_count) for record in again} == {(0, 1)}
+            listed = {group.group_id: group.group_type for group in await admin.list_groups(types=["share"])}
+            assert listed[topic].lower() == "share"
+            await admin.delete_share_group_offsets(topic, [topic])
+            assert await admin.list_share_group_offsets(topic) == {}
+            with pytest.raises(ItemsFailed):
+                await admin.delete_share_group_offsets(topic, ["no-such-topic"])
+            await admin.delete_groups([topic])
+            assert (await admin.describe_share_groups([topic]))[topic].state == "Dead"
+
+    run(story)
+
+
+def test_a_group_of_another_kind_is_told(bootstrap: str, topic: str) -> None:
+    produce(bootstrap, topic, 1)
+
+    async def story() -> None:
+        async with Admin(bootstrap) as admin:
+            await admin.alter_group_offsets(f"{topic}-classic", {TopicPartition(topic, 0): 0})
+        async with ShareConsumer(bootstrap, group_id=f"{topic}-classic") as consumer:
+            await consumer.subscribe([topic])
+            with pytest.raises(KafkaError):
+                await consumer.poll(timeout_ms=20_000)
+
+    run(story)
