@@ -277,9 +277,11 @@ def test_tasks_on_asyncio_work_on_records_side_by_side(bootstrap: str, topic: st
                 done[int(record.value)] += 1
 
             async with asyncio.TaskGroup() as group:
+                left = 12
                 async for record in consumer:
                     group.create_task(work(record))
-                    if len(group._tasks) + sum(done.values()) == 12:  # type: ignore[attr-defined]
+                    left -= 1
+                    if not left:
                         break
             await consumer.commit()
             cancelled = asyncio.create_task(consumer.poll(timeout_ms=20_000))
