@@ -378,6 +378,7 @@ class Broker:
                 raft=node.raft,
                 unclean_elections=unclean_elections,
                 quotas=self._quotas,
+                markers=rooms.markers,
             )
             endpoint = MetricsEndpoint(self._metrics_listener, lambda: rendered(page(sources)))
             await rooms.background.start(endpoint.run)

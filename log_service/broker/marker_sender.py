@@ -58,6 +58,11 @@ class MarkerSender:
         """Owe nothing any more for a partition of ``__transaction_state`` that this node leads no more."""
         self._queue.drop(partition)
 
+    @property
+    def unknown_destination_count(self) -> int:
+        """How many transactions have a marker for a partition that nobody leads at the moment."""
+        return self._queue.count_without_leader(self._find_leader)
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Send what is owed; runs until cancelled."""
         async with trio.open_nursery() as nursery:

@@ -26,6 +26,7 @@ from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicParti
 from log_service.config.views import VerificationConfig
 from log_service.coordinator.java_hashing import hashed_partition
 from log_service.metadata.image import MetadataImage
+from log_service.metrics.latency import LatencyMeter
 from log_service.protocol.api_versions import ApiKey
 from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.verifications import ONGOING, UNCHECKED, Verification
@@ -118,6 +119,10 @@ class TransactionVerifier:
         self._waiting: dict[Destination, list[_Asked]] = {}
         self._busy: set[Destination] = set()
         self._ask_locally = ask_locally
+        self.times = LatencyMeter(clock.monotonic_ms())
+        """How long coordinators took to respond, and how often they were asked."""
+        self.failure_count = 0
+        """Partitions that must not be written to by what coordinators said, or because none said anything."""
         self.is_enabled = config.is_enabled
         """Whether partitions are verified for producers that have announced them; may change while the node runs."""
 
@@ -192,12 +197,14 @@ class TransactionVerifier:
 
     async def _ask(self, question: Question, partitions: Collection[TopicPartition]) -> Errors:
         """Return the partitions that must not be written to, with the coordinator's errors."""
-        asked = _Asked(_transaction(question, partitions))
+        asked, began_ns = _Asked(_transaction(question, partitions)), self._clock.monotonic_ns()
         self._send(question.transactional_id, asked)
         await asked.done.wait()
-        if not isinstance(asked.result, ErrorCode):
-            return _errors(asked.result)
-        return {} if asked.result is ErrorCode.NONE else dict.fromkeys(partitions, asked.result)
+        self.times.note(self._clock.monotonic_ns() - began_ns)
+        errors = _errors(asked.result) if not isinstance(asked.result, ErrorCode) else dict.fromkeys(partitions, asked.result)
+        failed = {where: code for where, code in errors.items() if code is not ErrorCode.NONE}
+        self.failure_count += len(failed)
+        return failed
 
     def _send(self, transactional_id: str, asked: _Asked) -> None:
         """Have the leader of the transactional id's partition of ``__transaction_state`` settle what is asked."""

@@ -173,6 +173,13 @@ class ProducerState:
         """Where the first transaction began that is open, None where none is."""
         return None if self.unstable is None else self.unstable.first_open_offset
 
+    @property
+    def first_open_last_ms(self) -> int | None:
+        """When the producer wrote last whose transaction is the first open one, as ``last_timestamp`` tells it; None where none is."""
+        opened = () if self.unstable is None else self.unstable.open
+        entry = self._entries.get(next(iter(opened), -1))
+        return None if entry is None else entry.last_timestamp
+
     def stable_end(self, high_watermark: int) -> int:
         """Return how far no transaction is open, or ended by a marker that is not safe yet; the high watermark at most."""
         return high_watermark if self.unstable is None else self.unstable.stable_end(high_watermark)

@@ -4,13 +4,18 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
+from log_service.records.builder import build_batch
 from tests.helpers.broker_process import BrokerThread, run_to_its_end
 from tests.helpers.metrics_page import Page, ask
+from tests.integration.record_requests import produce_request
+from tests.integration.transactional_writer import TransactionalWriter
+from tests.integration.wire import Wire
 
 ASKED_FOR = {
     "kafka_broker_info": "",
@@ -159,6 +164,46 @@ def test_the_cleaner_tells_what_it_did(tmp_path: Path) -> None:
     assert page.of("kafka_log_logcleanermanager_time_since_last_run_ms") < 30_000
     assert 0 <= page.of("kafka_log_logcleanermanager_max_dirty_percent") <= 100
     assert [value for (name, _), value in page.values.items() if name.endswith("uncleanable_partitions_count")] == [0]
+
+
+def test_transactions_tell_how_far_they_hold_readers_back(tmp_path: Path) -> None:
+    """One is open, and its producer wrote long ago; a batch that no coordinator knows of is refused."""
+    with BrokerThread(tmp_path, properties={"metrics.listener": "127.0.0.1:0"}) as broker:
+        with BlockingAdmin(broker.bootstrap) as admin:
+            admin.create_topics([NewTopic(name="ledger", partition_count=1)])
+        where = 'topic="ledger",partition="0"'
+        late = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+        failures = "kafka_server_addpartitionstotxnmanager_verificationfailurerate_count"
+        with BlockingProducer(broker.bootstrap, transactional_id="writer") as producer, Wire(broker.bootstrap) as wire:
+            producer.init_transactions()
+            producer.begin_transaction()
+            for _ in range(3):
+                producer.send("ledger", b"of long ago", timestamp_ms=1_700_000_000_000)
+            producer.flush()
+            page = Page(ask(broker)[1])
+            assert page.of("kafka_cluster_partition_laststableoffsetlag", where) == 3
+            assert page.of(late) == 1
+            assert page.of("kafka_server_addpartitionstotxnmanager_verificationtimems_count") == 1
+            assert page.of(failures) == 0
+            producer.commit_transaction()
+            told = TransactionalWriter(wire, "stranger", is_version_2=False)
+            content = build_batch(
+                [(0, None, b"never")], is_transactional=True, producer_id=told.producer_id, producer_epoch=told.epoch, base_sequence=0
+            )
+            wire.ask(replace(produce_request("ledger", content), transactional_id="stranger"), 11)
+            page = Page(ask(broker)[1])
+            assert page.of(failures) == 1
+            assert page.of("kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize") == 0
+            deadline = time.monotonic() + 20  # the marker may come after the response
+            while page.of(late) or page.of("kafka_cluster_partition_laststableoffsetlag", where):
+                assert time.monotonic() < deadline
+                page = Page(ask(broker)[1])
+
+
+def test_groups_are_counted_by_protocol(page: Page) -> None:
+    assert page.of("kafka_server_group_coordinator_metrics_group_count", 'protocol="classic"') == 1
+    assert page.of("kafka_server_group_coordinator_metrics_group_count", 'protocol="consumer"') == 0
+    assert page.of("kafka_server_group_coordinator_metrics_consumer_group_count", 'state="stable"') == 0
 
 
 def test_families_are_not_torn_apart(page: Page) -> None:

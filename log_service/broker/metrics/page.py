@@ -23,6 +23,7 @@ from log_service.broker.metrics.state import (
     waiting_families,
 )
 from log_service.broker.metrics.traffic import request_families, topic_families
+from log_service.broker.metrics.transactions import late_before_ms, transaction_families
 from log_service.coordinator.group.listing import GroupOverview
 from log_service.metrics.exposition import Family
 from log_service.replication.traffic import Traffic
@@ -36,7 +37,7 @@ def page(sources: MetricsSources) -> Iterator[Family | None]:
     partitions = tuple(replicas.partitions.values())
     total = replicas.retired_traffic.copy()
     topics: dict[str, Traffic] = {}
-    counts = PartitionCounts()
+    counts = PartitionCounts(late_before_ms=late_before_ms(sources))
     for start in range(0, len(partitions), PARTITIONS_PER_TURN):
         for partition in partitions[start : start + PARTITIONS_PER_TURN]:
             total.add(partition)
@@ -48,6 +49,7 @@ def page(sources: MetricsSources) -> Iterator[Family | None]:
     yield from connection_families(sources)
     yield from quota_families(sources.quotas, sources.now_ms())
     yield from replica_families(replicas, counts)
+    yield from transaction_families(sources, counts.late)
     cluster = ClusterCounts()
     for number, topic in enumerate(image.topics.by_name.values(), 1):
         cluster.add(topic, image)

@@ -36,6 +36,8 @@ LEADER_GAUGES: Sequence[tuple[str, str, Read]] = (
     ("kafka_cluster_partition_atminisr", "Whether just min.insync.replicas are in sync.",
      lambda partition: int(len(partition.isr) == min_isr_of(partition))),
     ("kafka_cluster_partition_insyncreplicascount", "Replicas in sync.", lambda partition: len(partition.isr)),
+    ("kafka_cluster_partition_laststableoffsetlag", "How far readers of committed records are held back: to the high watermark.",
+     lambda partition: partition.high_watermark - partition.state.last_stable_offset),
     ("kafka_cluster_partition_replicascount", "Replicas.", lambda partition: partition.replica_count),
     ("kafka_topic_partition_current_offset", "High watermark: the end of what consumers may read.",
      lambda partition: partition.high_watermark),

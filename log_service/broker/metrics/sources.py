@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from log_service.broker.marker_sender import MarkerSender
 from log_service.broker.metrics.elections import UncleanElections
 from log_service.broker.node import Node
 from log_service.broker.quotas import ClientQuotas
@@ -29,6 +30,7 @@ class MetricsSources:
     raft: RaftDriver
     unclean_elections: UncleanElections
     quotas: ClientQuotas
+    markers: MarkerSender
     rates: "Rates" = field(init=False)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from log_service.broker.metrics.partitions import is_under_replicated, min_isr_of
 from log_service.broker.metrics.sources import MetricsSources
 from log_service.broker.metrics.traffic import summary
-from log_service.coordinator.group.listing import GroupOverview
+from log_service.coordinator.group.listing import CLASSIC, CONSUMER, GroupOverview
 from log_service.metadata.image import MetadataImage, TopicImage
 from log_service.metrics.exposition import Family, Sample, labels
 from log_service.network.server import Server
@@ -19,6 +19,7 @@ from log_service.replication.replica_manager import ReplicaManager
 
 BROKER_RUNNING = 3
 GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
+CONSUMER_GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
 
 CONNECTION_COUNTS: Sequence[tuple[str, str, Callable[[Server], int]]] = (
     ("connection_creation", "Connections accepted", lambda server: server.accepted_count),
@@ -41,6 +42,9 @@ class PartitionCounts:
     offline: int = 0
     moving: int = 0
     producer_ids: int = 0
+    late: int = 0
+    """Led partitions whose first open transaction had its last batch before ``late_before_ms``."""
+    late_before_ms: int
 
     def add(self, partition: Partition) -> None:
         """Count one partition."""
@@ -54,6 +58,9 @@ class PartitionCounts:
             self.under_replicated += is_under_replicated(partition)
             self.under_min_isr += len(partition.isr) < min_isr_of(partition)
             self.at_min_isr += len(partition.isr) == min_isr_of(partition)
+            if partition.log is not None:
+                last_ms = partition.log.producer_state.first_open_last_ms
+                self.late += last_ms is not None and last_ms < self.late_before_ms
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,13 +161,22 @@ def _broker_addresses(image: MetadataImage) -> list[Sample]:
 
 
 def coordinator_families(groups: Sequence[GroupOverview]) -> Iterator[Family]:
-    """Yield how many groups there are, and in which states."""
+    """Yield how many groups there are, of which protocol, and in which states.
+
+    Kafka has two sets of names: the older one counts classic groups only, and offsets of all.
+    """
     prefix = "kafka_coordinator_group_groupmetadatamanager_"
-    yield gauge(f"{prefix}numgroups", "Groups.", len(groups))
+    states = Counter((group.protocol, group.state) for group in groups)
+    protocols = Counter(group.protocol for group in groups)
+    yield gauge(f"{prefix}numgroups", "Classic groups.", protocols[CLASSIC])
     yield gauge(f"{prefix}numoffsets", "Committed offsets.", sum(len(group.offsets) for group in groups))
-    states = Counter(group.state for group in groups)
     for state in GROUP_STATES:
-        yield gauge(f"{prefix}numgroups{state.lower()}", f"Groups in state {state}.", states[state])
+        yield gauge(f"{prefix}numgroups{state.lower()}", f"Classic groups in state {state}.", states[CLASSIC, state])
+    prefix = "kafka_server_group_coordinator_metrics_"
+    counts: list[Sample] = [("", labels({"protocol": name}), protocols[name]) for name in sorted({CLASSIC, CONSUMER, *protocols})]
+    yield Family(name=f"{prefix}group_count", type="gauge", help="Groups, by protocol.", samples=counts)
+    rows: list[Sample] = [("", labels({"state": state.lower()}), states[CONSUMER, state]) for state in CONSUMER_GROUP_STATES]
+    yield Family(name=f"{prefix}consumer_group_count", type="gauge", help="Groups of the consumer protocol, by state.", samples=rows)
 
 
 def waiting_families(sources: MetricsSources) -> Iterator[Family]:

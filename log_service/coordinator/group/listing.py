@@ -29,9 +29,10 @@ CLASSIC, CONSUMER = "classic", "consumer"
 
 
 class GroupOverview(NamedTuple):
-    """One group in short: for metrics. ``offsets`` are the committed ones."""
+    """One group in short: for metrics. ``protocol`` is the type that ListGroups tells, ``offsets`` are the committed ones."""
 
     group_id: str
+    protocol: str
     state: str
     member_count: int
     offsets: Mapping[TopicPartition, int]
@@ -77,8 +78,9 @@ def listed(group: ClassicGroup | ConsumerGroup) -> ListedGroup:
 def overview(group: ClassicGroup | ConsumerGroup, offsets: Mapping[TopicPartition, CommittedOffset]) -> GroupOverview:
     """Return one group in short."""
     positions = {where: committed.offset for where, committed in offsets.items()}
-    member_count = len(group.members) if isinstance(group, ConsumerGroup) else group.member_count
-    return GroupOverview(group.group_id, group.state.value, member_count, positions)
+    if isinstance(group, ConsumerGroup):
+        return GroupOverview(group.group_id, CONSUMER, group.state.value, len(group.members), positions)
+    return GroupOverview(group.group_id, CLASSIC, group.state.value, group.member_count, positions)
 
 
 def is_wanted(group: ListedGroup, request: ListGroupsRequest) -> bool:

@@ -146,6 +146,10 @@ class MarkerQueue:
         self._busy.update(by_node)
         return [MarkerBatch(node_id, tuple(entries)) for node_id, entries in by_node.items()], gone
 
+    def count_without_leader(self, find_leader: FindLeader) -> int:
+        """Return how many transactions have a marker that waits for its partition to be led."""
+        return sum(any(find_leader(where) is None for where in owed.waiting) for owed in self._owed.values())
+
     def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse | None) -> Settled:
         """Take note of a response; None where none came. What was not written waits again."""
         self._busy.discard(batch.node_id)

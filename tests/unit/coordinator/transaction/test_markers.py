@@ -130,3 +130,14 @@ def test_what_is_dropped_with_the_leadership_is_not_told_later() -> None:
     (again,), _ = queue.take(leaders(p0=1).get)
     assert again.request().markers[0].coordinator_epoch == 10
     assert [entry.owner for entry in queue.settle(again, response(again)).written] == [later]
+
+
+def test_transactions_whose_markers_have_nowhere_to_go_are_counted() -> None:
+    queue = MarkerQueue()
+    queue.add(OWNER, due(A, B))
+    queue.add(OWNER, due(A, txn="y"))
+    queue.add(OWNER, due(C, txn="z"))
+    assert queue.count_without_leader(leaders(p0=1).get) == 2
+    queue.take(leaders(p0=1).get)
+    assert queue.count_without_leader(leaders().get) == 2, "what is in flight does not wait"
+    assert queue.count_without_leader(lambda _: GONE) == 0

@@ -1,0 +1,41 @@
+"""Transactions in numbers: what brokers ask coordinators, markers that have nowhere to go, and transactions that take too long.
+
+Decides the names, and when a transaction is late: when its producer was silent for ``transaction.max.timeout.ms`` and five minutes, no
+coordinator ends it any more. Readers of committed records wait behind it until an operator does.
+"""
+
+from collections.abc import Iterator
+
+from log_service.broker.metrics.sources import MetricsSources
+from log_service.broker.metrics.state import counter, gauge
+from log_service.broker.metrics.traffic import summary
+from log_service.metrics.exposition import Family
+
+LATE_AFTER_MS = 5 * 60_000
+"""Beside the longest timeout that a producer may ask for; as with Kafka."""
+
+
+def late_before_ms(sources: MetricsSources) -> int:
+    """Return the wall time before which the producer of a late transaction wrote last."""
+    node = sources.node
+    return node.clock.wall_ms() - node.config.transactions.max_timeout_ms - LATE_AFTER_MS
+
+
+def transaction_families(sources: MetricsSources, late_count: int) -> Iterator[Family]:
+    """Yield what this node asks coordinators, what it owes as one, and how many partitions it leads have a late transaction."""
+    verifier = sources.node.transaction_verifier
+    prefix = "kafka_server_addpartitionstotxnmanager_"
+    times = verifier.times
+    yield Family(
+        name=f"{prefix}verificationtimems",
+        type="summary",
+        help="Time until a coordinator has said whether partitions are in a transaction, or added them, in milliseconds.",
+        samples=summary({}, times.recent(sources.now_ms()), times.count, times.sum_ns),
+    )
+    text = "Partitions that are not in the transaction that a producer says, or whose coordinator was not reached."
+    yield counter(f"{prefix}verificationfailurerate_count", text, verifier.failure_count)
+    prefix = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
+    text = "Transactions that end with markers for partitions without a leader."
+    yield gauge(f"{prefix}unknowndestinationqueuesize", text, sources.markers.unknown_destination_count)
+    text = "Led partitions with a transaction that no coordinator will end."
+    yield gauge("kafka_server_replicamanager_partitionswithlatetransactionscount", text, late_count)
