@@ -230,43 +230,63 @@ def await_cleaned(wire: Wire) -> None:
         time.sleep(1)
 
 
-def test_transactions_that_came_with_the_files_are_read_as_committed_or_not_at_all(tmp_path: Path) -> None:
-    """One is committed, one aborted, and one was open when Apache Kafka stopped: readers wait for it until an operator aborts it."""
-    skip_unless_kafka_is_there()
-    with KafkaNode(tmp_path / "kafka", properties=PROPERTIES) as kafka, BrokerProcess(tmp_path / "tidelog", properties=PROPERTIES) as ours:
-        for node in (kafka, ours):
-            with Wire(node.bootstrap) as wire:
-                create(wire, PLAIN, CONFIGS[PLAIN])
-        writers = [Producer(settings(kafka.bootstrap, transactional_id=f"writer {number}")) for number in range(2)]
-        for writer in writers:
-            writer.init_transactions()
-        for number, outcome in enumerate(["committed", "aborted", "committed", "aborted", "open"]):
-            writer = writers[number % 2]
-            writer.begin_transaction()
-            for _ in range(5):
-                writer.produce(PLAIN, f"{outcome} {number}")
-            writer.flush()
-            if outcome != "open":
-                writer.commit_transaction() if outcome == "committed" else writer.abort_transaction()
-            time.sleep(0.3)  # the next batch begins a segment
-        kafka.stop()
-        ours.stop()
-        move(kafka, ours, PLAIN)
-        expected = [f"committed {number}".encode() for number in (0, 2) for _ in range(5)]
-        for start in range(2):
-            ours.start()
-            with Wire(ours.bootstrap) as wire:
-                await_leader(wire, PLAIN)
-                produce(wire, PLAIN, build_batch([(STARTED_MS, None, b"after")]))
-            if start == 0:
-                assert read_all(ours.bootstrap, PLAIN, len(expected), isolation_level="read_committed") == expected
-                with BlockingAdmin(ours.bootstrap) as admin:
-                    (hanging,) = admin.find_hanging_transactions([TopicPartition(PLAIN, 0)], open_longer_than_ms=0)
-                    admin.abort_transaction(hanging)
-            expected.append(b"after")
-            assert read_all(ours.bootstrap, PLAIN, len(expected), isolation_level="read_committed") == expected
-            assert read_with_our_client(ours.bootstrap, len(expected)) == expected
-            ours.kill()
+def test_transactions_move_with_the_files(nodes: tuple[Node, Node]) -> None:
+    """Of two producers in between each other: some are committed, some aborted, and one was open when the node stopped.
+
+    What readers of committed records get stays, and so do the indexes of aborted transactions and what is known of the producers. Readers
+    wait for the open one until an operator aborts it: no coordinator knows of it there.
+    """
+    source, target = nodes
+    for node in nodes:
+        with running(node) as wire:
+            create(wire, PLAIN, CONFIGS[PLAIN])
+            if node is source:
+                write_transactions(source)
+    move(source, target, PLAIN)
+    expected = [f"committed {number}".encode() for number in (0, 2) for _ in range(5)]
+    held = aborted_indexes(source)
+    assert held, "two were aborted"
+    for start in range(2):
+        target.start()
+        with Wire(target.bootstrap) as wire:
+            await_leader(wire, PLAIN)
+            assert aborted_indexes(target).items() >= held.items()
+            produce(wire, PLAIN, build_batch([(STARTED_MS, None, b"after")]))
+        if start == 0:
+            assert read_all(target.bootstrap, PLAIN, len(expected), isolation_level="read_committed") == expected
+            with BlockingAdmin(target.bootstrap) as admin:
+                states = admin.describe_producers([TopicPartition(PLAIN, 0)])[TopicPartition(PLAIN, 0)]
+                assert sorted(state.transaction_start_offset >= 0 for state in states) == [False, True]
+                (hanging,) = admin.find_hanging_transactions([TopicPartition(PLAIN, 0)], open_longer_than_ms=0)
+                admin.abort_transaction(hanging)
+        expected.append(b"after")
+        assert read_all(target.bootstrap, PLAIN, len(expected), isolation_level="read_committed") == expected
+        assert read_with_our_client(target.bootstrap, len(expected)) == expected
+        target.kill()
+    assert "isvalid: false" not in dump(data_of(target) / f"{PLAIN}-0", ".log", "--deep-iteration")
+    assert len(dump(data_of(target) / f"{PLAIN}-0", ".txnindex").splitlines()) >= 3
+
+
+def write_transactions(node: Node) -> None:
+    """Write five transactions, and leave the last one open."""
+    writers = [Producer(settings(node.bootstrap, transactional_id=f"writer {number}")) for number in range(2)]
+    for writer in writers:
+        writer.init_transactions()
+    for number, outcome in enumerate(["committed", "aborted", "committed", "aborted", "open"]):
+        writer = writers[number % 2]
+        writer.begin_transaction()
+        for _ in range(5):
+            writer.produce(PLAIN, f"{outcome} {number}")
+        writer.flush()
+        if outcome != "open":
+            writer.commit_transaction() if outcome == "committed" else writer.abort_transaction()
+        time.sleep(0.3)  # the next batch begins a segment
+
+
+def aborted_indexes(node: Node) -> dict[str, bytes]:
+    """Return what the indexes of aborted transactions hold."""
+    paths = (data_of(node) / f"{PLAIN}-0").glob("*.txnindex")
+    return {path.name: path.read_bytes() for path in paths if path.stat().st_size}
 
 
 def read_with_our_client(bootstrap: str, count: int) -> list[bytes]:
