@@ -152,6 +152,8 @@ class Reader(Client):
     it read in the assignment it has: a coordinator takes positions in partitions of other members, too, and a group would go back.
     """
 
+    membership: Mapping[str, Any] = MappingProxyType({"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500})
+
     def __init__(self, name: str, bootstrap: str, topics: Mapping[str, int] = TOPICS, **more: Any) -> None:
         super().__init__(name)
         self.bootstrap = bootstrap
@@ -162,7 +164,7 @@ class Reader(Client):
         self.next_offsets: dict[tuple[str, int], int] = {}
 
     def work(self) -> None:
-        source = consumer(self.bootstrap, GROUP, **{"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500, **QUICK, **self.settings})
+        source = consumer(self.bootstrap, GROUP, **{**self.membership, **QUICK, **self.settings})
         source.subscribe(list(self.topics), on_assign=self.forget_positions, on_revoke=self.forget_positions)
         try:
             while not self.stopping.is_set():
@@ -199,6 +201,12 @@ class Reader(Client):
         except confluent_kafka.KafkaException:
             return  # the node died, or the group moved on: nothing was promised
         self.note_commits({(each.topic, each.partition): each.offset for each in done if each.error is None})
+
+
+class ConsumerProtocolReader(Reader):
+    """A member of librdkafka's in a group of the consumer protocol (KIP-848): the broker says how often it has to be heard."""
+
+    membership: Mapping[str, Any] = MappingProxyType({"group_protocol": "consumer"})
 
 
 def wait_for_readers(log: Acknowledged, readers: list[Reader], seconds: float) -> None:

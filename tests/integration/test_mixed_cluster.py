@@ -1,8 +1,9 @@
 """One cluster of both products: nodes of tidelog and of Apache Kafka, each controller and broker, behind clients that write and read.
 
-Nodes are killed, paused and replaced by the other product while an idempotent producer writes with acks=all and a group reads. In the end
-nothing that was acknowledged is missing, no sequence of a producer epoch is there twice, the group has read everything, and the segments
-of all replicas hold the same batches, byte for byte.
+Nodes are killed, paused and replaced by the other product while an idempotent producer writes with acks=all, a group of the consumer
+protocol reads, and a member of a classic group copies all of it in transactions. In the end nothing that was acknowledged is missing, no
+sequence of a producer epoch is there twice, the group has read everything, the copy is what was written, record by record, and the
+segments of all replicas hold the same batches, byte for byte.
 """
 
 import time
@@ -13,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from log_service.client import BlockingAdmin, NewTopic
-from tests.chaos.load import ConfluentWriter, Reader, wait_for_readers
+from tests.chaos.load import Client, ConfluentWriter, ConsumerProtocolReader, wait_for_readers
 from tests.chaos.verdicts import group_got_everything, judge, read_log
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS, UNSERVED_FEATURES, ClusterNodes
+from tests.integration.copiers import CopyWatch, OurCopier
 from tests.integration.kafka_node import java
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -24,6 +26,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 LED_BY = {f"led-by-{node_id}": node_id for node_id in NODE_IDS}
 """Topics of one partition, by the node that comes first among their replicas."""
 TOPICS = dict.fromkeys(LED_BY, 1)
+COPY = "copy"
+"""A topic that holds each of the others in a partition of its own."""
+PLACES = {(topic, 0): partition for partition, topic in enumerate(LED_BY)}
 CALM_SECONDS = 2.0
 SETTLE_SECONDS = 90.0
 LAYOUTS = {
@@ -38,22 +43,32 @@ def under_load(nodes: ClusterNodes) -> Iterator[None]:
     with nodes:
         with BlockingAdmin(nodes.bootstrap) as admin:
             admin.create_topics([NewTopic(name=name, assignments={0: _replicas(first)}) for name, first in LED_BY.items()])
-        nodes.wait_until_whole(*LED_BY)
-        writer, reader = ConfluentWriter("rdkafka", nodes.bootstrap, 1, TOPICS), Reader("reader", nodes.bootstrap, TOPICS)
-        for client in (writer, reader):
+            admin.create_topics([NewTopic(name=COPY, assignments=dict(enumerate(map(_replicas, NODE_IDS))))])
+        nodes.wait_until_whole(*LED_BY, COPY)
+        writer, reader = ConfluentWriter("rdkafka", nodes.bootstrap, 1, TOPICS), ConsumerProtocolReader("reader", nodes.bootstrap, TOPICS)
+        watch = CopyWatch(nodes.bootstrap, {COPY: len(LED_BY)})
+        copier = OurCopier(COPY, nodes.bootstrap, PLACES, COPY)
+        clients: list[Client] = [writer, reader, watch, copier]
+        for client in clients:
             client.start()
         time.sleep(CALM_SECONDS)
         yield
-        nodes.wait_until_whole(*LED_BY)
+        nodes.wait_until_whole(*LED_BY, COPY)
         writer.stop()
         log = read_log(nodes.bootstrap, TOPICS)
         wait_for_readers(log, [reader], SETTLE_SECONDS)
-        reader.stop()
-        nodes.wait_until_whole(*LED_BY)
-        nodes.wait_until_equal(*LED_BY)
+        watch.wait_until(lambda: watch.count(COPY) >= len(log), [copier], SETTLE_SECONDS, "not all was copied")
+        for client in clients[1:]:
+            client.stop()
+        nodes.wait_until_whole(*LED_BY, COPY)
+        nodes.wait_until_equal(*LED_BY, COPY)
         segments = {(topic, 0): nodes.segments(first, topic) for topic, first in LED_BY.items()}
         assert [*judge(log, [writer], [reader], segments), *group_got_everything(log, [reader])] == []
         assert all(sum(topic == each for each, _, _ in writer.acknowledged) > 100 for topic in LED_BY)
+        assert [*watch.failures, *copier.failures] == []
+        for (led, _), partition in PLACES.items():
+            written = [value.encode() for (topic, _, _), value in sorted(log.items()) if topic == led]
+            assert [value for _, value in watch.seen[COPY, partition]] == written
 
 
 def _replicas(first: int) -> list[int]:
