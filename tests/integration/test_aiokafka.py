@@ -137,6 +137,33 @@ def test_positions_times_and_ends(bootstrap: str, topic: str) -> None:
     run(main)
 
 
+def test_positions_count_with_the_transaction_until_a_second_producer_fences_the_first(bootstrap: str, topic: str, name: str) -> None:
+    where = aiokafka.TopicPartition(topic, 0)
+
+    async def main() -> None:
+        async with producer(bootstrap, transactional_id=name) as first:
+            await first.begin_transaction()
+            await first.send_and_wait(topic, b"5")
+            await first.send_offsets_to_transaction({where: 5}, name)
+            await first.abort_transaction()
+            async with first.transaction():
+                await first.send_and_wait(topic, b"7")
+                await first.send_offsets_to_transaction({where: 7}, name)
+            async with consumer(bootstrap, group_id=name) as member:
+                member.assign([where])
+                assert await member.committed(where) == 7
+            await first.begin_transaction()
+            await first.send_and_wait(topic, b"9")
+            async with producer(bootstrap, transactional_id=name) as second, second.transaction():
+                await second.send_and_wait(topic, b"11")
+            with pytest.raises(aiokafka.errors.ProducerFenced):
+                await first.commit_transaction()
+        async with consumer(bootstrap, topic, isolation_level="read_committed") as source:
+            assert [record.value for record in await take(source, 2)] == [b"7", b"11"]
+
+    run(main)
+
+
 def test_a_group_goes_on_where_it_committed(bootstrap: str, topic: str, name: str) -> None:
     where = aiokafka.TopicPartition(topic, 0)
 

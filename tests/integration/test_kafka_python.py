@@ -100,6 +100,32 @@ def test_a_transactional_producer_commits_and_aborts(bootstrap: str, topic: str,
         assert [record.value for record in take(source, 2)] == [b"0", b"2"]
 
 
+def test_positions_count_with_the_transaction_until_a_second_producer_fences_the_first(bootstrap: str, topic: str, name: str) -> None:
+    where = kafka.TopicPartition(topic, 0)
+    with (
+        producer(bootstrap, transactional_id=name) as first,
+        producer(bootstrap, transactional_id=name) as second,
+        consumer(bootstrap, group_id=name) as member,
+    ):
+        first.init_transactions()
+        for position, end in ((5, first.abort_transaction), (7, first.commit_transaction)):
+            first.begin_transaction()
+            first.send(topic, b"%d" % position)
+            first.send_offsets_to_transaction({where: OffsetAndMetadata(position, "", -1)}, member.group_metadata())
+            end()
+        wait_until(lambda: member.committed(where) == 7, "the position is committed")
+        first.begin_transaction()
+        first.send(topic, b"9")
+        second.init_transactions()
+        with pytest.raises(kafka.errors.KafkaError):
+            first.commit_transaction()
+        second.begin_transaction()
+        second.send(topic, b"11")
+        second.commit_transaction()
+    with consumer(bootstrap, topic, isolation_level="read_committed") as source:
+        assert [record.value for record in take(source, 2)] == [b"7", b"11"]
+
+
 def test_a_record_that_is_too_large_is_refused(bootstrap: str, new_topic: MakeTopic) -> None:
     topic = new_topic(max_message_bytes="1000")
     with producer(bootstrap) as sender, pytest.raises(kafka.errors.MessageSizeTooLargeError):
