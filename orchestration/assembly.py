@@ -5,12 +5,13 @@
 is how it goes into Definitions of somebody's own; a project of ``tidelog up`` has it done by ``orchestration.definitions``.
 
 Decides that runs execute in one process (a run that is killed has no step process that goes on writing), which sensors and which upkeep
-a project gets that declares none, and that each table from a topic gets what replays it, and all of them the asset of their dead letters.
+a project gets that declares none, that each table from a topic gets what replays it, and all of them the asset of their dead letters, and
+that a topic is downstream of the transforms that send to it.
 A top-level name of a module in ``assets`` or ``sensors`` that is a definition of Dagster's belongs to the project. Opens no connection and
 reads no environment while it loads.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -22,7 +23,8 @@ from orchestration.maintenance import is_maintenance, standard_maintenance
 from orchestration.projects import SENSORS
 from orchestration.resources import default_resources
 from orchestration.sensing import standard_sensors
-from orchestration.transforms import topic_feeds
+from orchestration.topics import TOPIC_PREFIX
+from orchestration.transforms import TopicFeed, topic_feeds
 from orchestration.transforms.history import history_definitions
 
 ASSET_TYPES = (dg.AssetsDefinition, dg.AssetSpec)
@@ -44,7 +46,9 @@ def assemble(modules: Sequence[ModuleType], *, has_sensors: bool | None = None) 
     upkeep, upkeep_schedules = ([], []) if has_upkeep else standard_maintenance()
     defined = [one for one in assets if isinstance(one, dg.AssetsDefinition)]
     histories, replays = history_definitions(defined)
-    followed = [feed.table for feed in topic_feeds(defined)]
+    feeds = topic_feeds(defined)
+    followed = [feed.table for feed in feeds]
+    assets = fed_by_transforms(assets, feeds)
     letters = [dead_letters_asset(followed)] if followed else []
     own = dg.Definitions(
         assets=[*assets, *upkeep, *histories, *letters],
@@ -57,6 +61,23 @@ def assemble(modules: Sequence[ModuleType], *, has_sensors: bool | None = None) 
     )
     given = [one for one in found if isinstance(one, dg.Definitions)]
     return dg.Definitions.merge(own, *given) if given else own
+
+
+def fed_by_transforms(assets: Sequence[Any], feeds: Sequence[TopicFeed]) -> list[Any]:
+    """Return ``assets``, the topics among them with the transforms that send to them upstream."""
+    senders: dict[dg.AssetKey, list[dg.AssetKey]] = {}
+    for feed in feeds:
+        if feed.target is not None:
+            senders.setdefault(dg.AssetKey([TOPIC_PREFIX, feed.target]), []).append(feed.asset_key)
+    return [dg.map_asset_specs(_upstream(senders), [one])[0] if _keys(one) & senders.keys() else one for one in assets]
+
+
+def _upstream(senders: Mapping[dg.AssetKey, Sequence[dg.AssetKey]]) -> Callable[[dg.AssetSpec], dg.AssetSpec]:
+    return lambda spec: spec.merge_attributes(deps=senders[spec.key]) if spec.key in senders else spec
+
+
+def _keys(asset: Any) -> set[dg.AssetKey]:
+    return {asset.key} if isinstance(asset, dg.AssetSpec) else set(asset.keys)
 
 
 def declared(modules: Sequence[ModuleType]) -> Iterator[Any]:

@@ -4,8 +4,8 @@ Decides how the client's values become the platform's: topic ids become texts, e
 """
 
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -13,21 +13,40 @@ import pyarrow as pa
 
 from log_service.client import (
     BlockingAdmin,
+    BlockingProducer,
     CompactionResult,
     ConfigError,
     ConfigResource,
+    ConsumerGroupMetadata,
     ErrorCode,
     KafkaError,
     NewTopic,
+    OffsetAndMetadata,
     OffsetSpec,
+    ProducerFailed,
+    ProducerFenced,
     TopicPartition,
+    TransactionAbortable,
     read_range_arrow,
 )
 from orchestration.checkpoints import PartitionOffsets
-from orchestration.log_client import CompactionPass, LogServiceError, RangeReader, RetentionPass, TopicDescription
+from orchestration.log_client import (
+    CommittedOffset,
+    CompactionPass,
+    LogServiceError,
+    OutgoingRecord,
+    RangeReader,
+    RetentionPass,
+    Sender,
+    SenderFencedError,
+    TopicDescription,
+)
 from orchestration.offsets import OffsetRange
 
 UNREACHABLE = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE})
+TRANSACTION_TIMEOUT_MS = 60_000
+"""What a transaction may take. It begins when all is computed and checked, so that it lasts as long as its records take to be sent."""
+COMMIT_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +200,74 @@ class Connection:
         with _explained(self._bootstrap_servers):
             self._admin.alter_group_offsets(group_id, {TopicPartition(topic, partition): offset for partition, offset in offsets.items()})
 
+    def committed_offsets(self, group_id: str, topic: str) -> dict[int, CommittedOffset]:
+        """Return what a group committed of the topic."""
+        with _explained(self._bootstrap_servers):
+            found = self._admin.list_group_offsets(group_id)
+        return {
+            place.partition: CommittedOffset(
+                next_offset=one.offset, leader_epoch=one.leader_epoch if one.leader_epoch >= 0 else None, note=one.metadata
+            )
+            for place, one in found.items()
+            if place.topic == topic
+        }
+
+    @contextmanager
+    def open_sender(self, transactional_id: str) -> Iterator[Sender]:
+        """Yield the sender of ``transactional_id``, closed afterwards."""
+        with _explained(self._bootstrap_servers):
+            producer = BlockingProducer(
+                self._bootstrap_servers,
+                transactional_id=transactional_id,
+                transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+                delivery_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            )
+        with producer:
+            with _explained(self._bootstrap_servers):
+                producer.init_transactions()
+            yield ClientSender(producer, self._bootstrap_servers)
+
+
+class ClientSender:
+    """A ``Sender`` over a producer whose transactions are initialized."""
+
+    def __init__(self, producer: BlockingProducer, bootstrap_servers: str) -> None:
+        self._producer = producer
+        self._bootstrap_servers = bootstrap_servers
+
+    def send(
+        self, topic: str, records: Iterable[OutgoingRecord], *, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]
+    ) -> None:
+        """Send ``records`` and commit ``offsets`` in one transaction."""
+        progress = {TopicPartition(source, partition): _offset_and_metadata(one) for partition, one in offsets.items()}
+        with _explained(self._bootstrap_servers):
+            self._producer.begin_transaction()
+            try:
+                for one in records:
+                    self._producer.send(topic, value=one.value, key=one.key, headers=one.headers, timestamp_ms=one.timestamp_ms)
+                self._producer.send_offsets_to_transaction(progress, ConsumerGroupMetadata(group_id=group_id))
+                self._commit()
+            except BaseException:
+                with suppress(KafkaError):
+                    self._producer.abort_transaction()
+                raise
+
+    def _commit(self) -> None:
+        """Commit, again where it is not known whether that was done: it means the same transaction.
+
+        :raises KafkaError: it is not committed, or that is still not known.
+        """
+        for attempt in range(1, COMMIT_TRIES + 1):
+            try:
+                self._producer.commit_transaction()
+            except (TransactionAbortable, ProducerFailed):
+                raise
+            except KafkaError:
+                if attempt == COMMIT_TRIES:
+                    raise
+            else:
+                return
+
 
 @contextmanager
 def connect(bootstrap_servers: str, *, timeout_ms: int | None = None) -> Iterator[Connection]:
@@ -220,9 +307,15 @@ def _explained(bootstrap_servers: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         raise LogServiceError(f"the log service at {bootstrap_servers} cannot be addressed: {error}") from error
+    except ProducerFenced as error:
+        raise SenderFencedError(str(error)) from error
     except KafkaError as error:
         advice = ". Is it running? TIDELOG_BOOTSTRAP_SERVERS names its address" if error.code in UNREACHABLE else ""
         raise LogServiceError(f"the log service at {bootstrap_servers} answered {error.code.name}: {error}{advice}") from error
+
+
+def _offset_and_metadata(one: CommittedOffset) -> OffsetAndMetadata:
+    return OffsetAndMetadata(offset=one.next_offset, leader_epoch=-1 if one.leader_epoch is None else one.leader_epoch, metadata=one.note)
 
 
 def _compaction_pass(one: CompactionResult) -> CompactionPass:

@@ -4,9 +4,10 @@ Decides nothing. Topic ids are texts (Kafka's 22 letters of url-safe base64), of
 the columns of ``RECORD_SCHEMA``. The adapter over ``log_service.client`` is ``orchestration.resources.log_service``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -27,6 +28,28 @@ RECORD_SCHEMA = pa.schema(
 
 class LogServiceError(RuntimeError):
     """The log service could not be reached or refused; the text names the address and what to do."""
+
+
+class SenderFencedError(LogServiceError):
+    """Another sender took the transactional id, or a transaction took too long: what this one had not committed is aborted."""
+
+
+class OutgoingRecord(NamedTuple):
+    """A record to be sent. ``timestamp_ms`` None is the moment of sending; a record without value is a tombstone."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """What a consumer group committed of one partition. ``note`` is the text that was committed with it (Kafka's offset metadata)."""
+
+    next_offset: int
+    leader_epoch: int | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +103,20 @@ class RangeReader(Protocol):
         """Yield batches of ``RECORD_SCHEMA`` until the position has reached ``wanted.end``; committed records only.
 
         :raises LogServiceError: also where the partition does not reach ``wanted.end`` within the reader's deadline.
+        """
+        ...
+
+
+class Sender(Protocol):
+    """Sends records in transactions, as the only one of its transactional id."""
+
+    def send(
+        self, topic: str, records: Iterable[OutgoingRecord], *, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]
+    ) -> None:
+        """Send ``records`` to ``topic`` and commit the group's ``offsets`` in the topic ``source``, both in one transaction.
+
+        :raises SenderFencedError: nothing of it counts. :raises LogServiceError: nothing of it counts, or whether it does is not known:
+            ``committed_offsets`` tells, once another sender of the transactional id is open.
         """
         ...
 
@@ -144,4 +181,12 @@ class LogClient(Protocol):
 
     def mirror_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Commit ``offsets`` for a group without members, for tools that show lag."""
+        ...
+
+    def committed_offsets(self, group_id: str, topic: str) -> dict[int, CommittedOffset]:
+        """Return what a group committed of the topic, by partition; transactions that are open are not part of it."""
+        ...
+
+    def open_sender(self, transactional_id: str) -> AbstractContextManager[Sender]:
+        """Open the sender of ``transactional_id``: an earlier one is fenced, and what it left open is aborted, by the time it is there."""
         ...

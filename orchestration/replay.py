@@ -19,6 +19,7 @@ from orchestration.tables import Lake
 from orchestration.transforms.declarations import declared_table
 from orchestration.transforms.replay_run import Replayed, ReplayRequest, run_replay
 from orchestration.transforms.telling import milliseconds
+from orchestration.transforms.to_topic.declarations import why_no_replay
 from orchestration.transforms.topic_run import RunContext
 
 
@@ -47,8 +48,9 @@ def replay(
 
     ``offsets`` are (partition, start, end), end exclusive; times are of records, ``to_time`` exclusive, UTC where they name no zone.
 
-    :raises ValueError: nothing is asked for. :raises ProgressError: a range was never committed, or is no longer in the log.
-    :raises ReplayRefusedError: a check forbids the commit of a piece. :raises LogServiceError: the log service cannot be reached.
+    :raises ValueError: nothing is asked for, or ``table`` is a transform to a topic. :raises ReplayRefusedError: a check forbids the commit
+        of a piece. :raises ProgressError: a range was never committed, or is no longer in the log. :raises LogServiceError: the log service
+        cannot be reached.
     """
     request = ReplayRequest(
         ranges=tuple(OffsetRange(partition=partition, start=start, end=end) for partition, start, end in offsets),
@@ -59,7 +61,11 @@ def replay(
     )
     if request.is_empty:
         raise ValueError("say what to replay: offsets, from_time and to_time, everything=True or dead_letters=True")
-    declared = declared_table(table if isinstance(table, str) else table.key.path[-1])
+    name = table if isinstance(table, str) else table.key.path[-1]
+    why = why_no_replay(name)
+    if why is not None:
+        raise ValueError(why)
+    declared = declared_table(name)
     settings = load_settings()
     replayed = Replayed()
     session = open_session(settings)

@@ -28,6 +28,11 @@ from log_service.common.types import TopicPartition
 STATES = ["Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead", "Assigning", "Reconciling"]
 
 MIRROR_PREFIX = "tidelog."
+SENDING_PREFIX = "tidelog-topic."
+SENDING_NOTE = (
+    "note: {group} is how far the transform {table} has got, which sends to a topic. Set back, its next run sends the records once more, "
+    "behind what is there; set forward, it leaves them out."
+)
 MIRROR_NOTE = (
     "note: {group} mirrors how far the lake table {table} has got. The table holds its own checkpoint: its next run sets the group back.\n"
     "To have records read again, materialize lake/{table} in the Dagster UI with the config replay, replay_from or replay_dead_letters."
@@ -223,9 +228,9 @@ def reset(
     tidelog groups reset billing --all-topics --shift-by -100 --execute
     """
     target = target_of(ways)
-    if group_id.startswith(MIRROR_PREFIX):
-        table = group_id.rpartition(".")[2]
-        click.echo(MIRROR_NOTE.format(group=group_id, table=table), err=True)
+    for prefix, note in ((MIRROR_PREFIX, MIRROR_NOTE), (SENDING_PREFIX, SENDING_NOTE)):
+        if group_id.startswith(prefix):
+            click.echo(note.format(group=group_id, table=group_id.rpartition(".")[2]), err=True)
     if target.path is not None and (topics or all_topics):
         raise click.UsageError("--from-file names the partitions: leave out --topic and --all-topics")
     with open_admin(bootstrap_servers) as admin:

@@ -114,8 +114,12 @@ def fix(
     if (place is None) != (function is not None):
         raise click.UsageError("--value and --edit are about one record, PARTITION:OFFSET; --with is about all of the table")
     with opened_letters() as (letters, settings):
-        from orchestration.fixes import Fixes, fix_of, repaired, replay_ranges  # noqa: PLC0415 - with the command, not with its help
+        from orchestration.cli.replay import refuse_transforms  # noqa: PLC0415 - with the command, not with its help
+        from orchestration.cli.surroundings import loaded_project  # noqa: PLC0415
+        from orchestration.fixes import Fixes, fix_of, repaired, replay_ranges  # noqa: PLC0415
 
+        loaded_project()
+        refuse_transforms(table)
         if function is not None:
             fixes = repaired(letters, table, repair_named(function), rule=rule)
         else:
@@ -247,13 +251,16 @@ def show_fixes(letters: "DeadLetters", table: str, fixes: Sequence["Fix"], *, as
 
 def replayed(settings: "Settings", table: str, ranges: Sequence["OffsetRange"] | None) -> dict[str, Any]:
     """Replay ranges of a table, or with None what it rejected, by the project's job."""
-    from orchestration.cli.surroundings import loaded_project, run_job  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.cli.replay import refuse_transforms  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.cli.surroundings import loaded_project, run_job  # noqa: PLC0415
 
+    definitions = loaded_project()
+    refuse_transforms(table)
     job = f"replay_{table}"
     if ranges is None:
-        return run_job(loaded_project(), job, "replay", {"dead_letters": True}, settings)
+        return run_job(definitions, job, "replay", {"dead_letters": True}, settings)
     offsets = [{"partition": one.partition, "start": one.start, "end": one.end} for one in ranges]
-    return run_job(loaded_project(), job, "replay", {"offsets": offsets}, settings)
+    return run_job(definitions, job, "replay", {"offsets": offsets}, settings)
 
 
 def tell_replay(table: str, fixed: int, done: dict[str, Any], *, as_json: bool) -> None:

@@ -66,6 +66,7 @@ def replay(
     settings = found_settings()
     project_folder()
     definitions = loaded_project()
+    refuse_transforms(table)
     known = known_tables()
     if table not in known:
         raise click.ClickException(f"the project has no table {table} that follows a topic; it has {', '.join(known) or 'none'}")
@@ -89,6 +90,18 @@ def replay(
             f"{table}: {told['records']} records replayed in {told['commits']} commits: "
             f"{told['rows']} rows, {told['dead_letters']} dead letters; offsets {told['offsets']}"
         )
+
+
+def refuse_transforms(name: str) -> None:
+    """Say why there is no replay into what sends to a topic, once the project is loaded.
+
+    :raises ClickException: ``name`` is such a transform.
+    """
+    from orchestration.transforms.to_topic.declarations import why_no_replay  # noqa: PLC0415 - with the command, not with its help
+
+    why = why_no_replay(name)
+    if why is not None:
+        raise click.ClickException(why)
 
 
 def known_tables() -> list[str]:

@@ -7,7 +7,8 @@ that is away is a reason to skip, never an error; a topic or a table that cannot
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from threading import Event
 
 import dagster as dg
@@ -26,6 +27,7 @@ from orchestration.settings import load_settings
 from orchestration.tables import Lake
 from orchestration.topics import TOPIC_PREFIX, reconcile_all, topic_specs
 from orchestration.transforms import TopicFeed, is_announced, topic_feeds
+from orchestration.transforms.to_topic.ledger import is_reminder_due
 
 TABLE_TAG = "tidelog/table"
 TOPIC_TAG = "tidelog/topic"
@@ -85,21 +87,22 @@ class Watch:
             pending=lag.pending,
             is_announced=is_announced(self.instance, feed.asset_key, lag.topic_id, lag.committed),
             is_misplaced=is_misplaced(lag, lag.committed),
+            is_reminder_due=feed.target is not None and self._is_reminder_due(feed.table),
             minimum_interval_s=interval_s,
         )
         if not state.is_wanting:
             return state
         records = self.instance.get_run_records(dg.RunsFilter(tags={TABLE_TAG: feed.table}), limit=REMEMBERED_RUNS)
-        return TableState(
-            table=state.table,
-            pending=state.pending,
-            is_announced=state.is_announced,
-            is_misplaced=state.is_misplaced,
+        return replace(
+            state,
             is_running=any(record.dagster_run.status in UNFINISHED for record in records),
             last_start_s=records[0].create_timestamp.timestamp() if records else None,
             failures=failures_in_a_row([record.dagster_run for record in records]),
-            minimum_interval_s=interval_s,
         )
+
+    def _is_reminder_due(self, name: str) -> bool:
+        ledger = self.lake.snapshot(name)
+        return ledger is not None and is_reminder_due(ledger, datetime.fromtimestamp(self.clock.now_s(), UTC))
 
     def wait(self, lags: Mapping[str, TopicLag], decision: RunDecision, deadline_s: float) -> None:
         """Wait for records beyond those that were seen, until something waiting may be due, or for the end of a run that is in the way."""

@@ -2,7 +2,7 @@
 
 ``declarations`` holds what is declared, ``parsing`` and ``batch`` turn records into rows, ``topic_run``, ``replay_run`` and ``derived_run``
 are runs without Dagster, ``events`` and ``telling`` are what Dagster is told, ``assets`` and ``history`` put it together, ``decorator`` is
-what users write.
+what users write. ``to_topic`` is the room of transforms whose rows are records of another topic.
 """
 
 from orchestration.transforms.assets import (
@@ -16,6 +16,8 @@ from orchestration.transforms.declarations import DerivedTable, TopicTable, pool
 from orchestration.transforms.decorator import on_fresh_inputs, spark_table
 from orchestration.transforms.errors import NotReadyError, TransformError
 from orchestration.transforms.events import is_announced
+from orchestration.transforms.to_topic.assets import TopicTransformConfig
+from orchestration.transforms.to_topic.decorator import spark_topic
 
 __all__ = [
     "DerivedTable",
@@ -25,11 +27,13 @@ __all__ = [
     "TopicFeed",
     "TopicTable",
     "TopicTableConfig",
+    "TopicTransformConfig",
     "TransformError",
     "is_announced",
     "on_fresh_inputs",
     "pool_of",
     "spark_table",
+    "spark_topic",
     "table_key",
     "topic_feeds",
 ]

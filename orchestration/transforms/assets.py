@@ -6,7 +6,7 @@ the materialization. A run with nothing new materializes nothing. Config is only
 """
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from orchestration.transforms.replay_run import ReplayRequest, run_replay
 from orchestration.transforms.telling import DagsterReporter, Event, milliseconds, mirror, raise_failures, run_context, topic_events
 
 FEED_METADATA = "tidelog/feed"
+TABLE_KINDS = frozenset({"pyspark", "deltalake"})
 
 
 class ReplayRangeConfig(dg.Config):
@@ -70,12 +71,16 @@ class DerivedTableConfig(dg.Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFeed:
-    """What a sensor has to know of a table that follows a topic. ``minimum_interval_s`` None is that of the settings."""
+    """What a sensor has to know of a table that follows a topic. ``minimum_interval_s`` None is that of the settings.
+
+    ``target`` is the topic that a transform to a topic sends to; its table is the ledger of what was sent.
+    """
 
     asset_key: dg.AssetKey
     table: str
     topic: str
     minimum_interval_s: int | None
+    target: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +99,7 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
     key = table_key(table.name)
     feed = {"table": table.name, "topic": table.topic.name, "minimum_interval_s": table.minimum_interval_s}
     metadata = {FEED_METADATA: dg.MetadataValue.json(feed)}
-    spec = _spec(key, [table.topic.asset_key], table.function, shown, metadata=metadata)
+    spec = asset_spec(key, [table.topic.asset_key], table.function, shown, metadata=metadata)
 
     @dg.multi_asset(
         name=key.to_python_identifier(),
@@ -110,7 +115,7 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
         spark: SparkResource,
         lake: LakeResource,
     ) -> Iterator[Event | dg.AssetCheckEvaluation | dg.AssetMaterialization]:
-        if not _is_asset_selected(context, table.name):
+        if not is_asset_selected(context, table.name):
             return
         with explained(table.name, spark), log_service.open() as log:
             reporter = DagsterReporter(context, table)
@@ -121,7 +126,7 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
                 if result.version is not None:
                     reporter.committed(result.ranges)
                     mirror(context, table, run, result)
-                told = _selected(context, topic_events(context, table, result))
+                told = selected(context, topic_events(context, table, result))
                 yield from told if number == 0 else map(events.plain, told)
                 if result.letters is not None and result.letters.num_rows:
                     yield rejection_event(table.name, result.letters)
@@ -138,7 +143,7 @@ def derived_table_asset(
 
     @dg.multi_asset(
         name=key.to_python_identifier(),
-        specs=[_spec(key, inputs, table.function, shown, automation_condition=automation_condition)],
+        specs=[asset_spec(key, inputs, table.function, shown, automation_condition=automation_condition)],
         check_specs=events.check_specs(key, table.rules, table.suite),
         can_subset=True,
         pool=pool_of(table.name),
@@ -147,7 +152,7 @@ def derived_table_asset(
     def recompute(
         context: dg.AssetExecutionContext, config: DerivedTableConfig, spark: SparkResource, lake: LakeResource
     ) -> Iterator[Event]:
-        if not _is_asset_selected(context, table.name):
+        if not is_asset_selected(context, table.name):
             return
         with explained(table.name, spark):
             settings = load_settings()
@@ -160,18 +165,29 @@ def derived_table_asset(
                 is_forced=config.force,
                 is_lake_shared=shared_scratch(settings) is not None,
             )
-        yield from _selected(context, _derived_events(context, table, result))
+        yield from selected(context, _derived_events(context, table, result))
 
     return recompute
 
 
-def _spec(key: dg.AssetKey, deps: Sequence[dg.AssetKey], function: Transform, shown: Presentation, **more: Any) -> dg.AssetSpec:
-    """A run with nothing new yields neither materialization nor checks: the asset is skippable, and its checks may be left out."""
+def asset_spec(
+    key: dg.AssetKey,
+    deps: Sequence[dg.AssetKey],
+    function: Transform,
+    shown: Presentation,
+    *,
+    kinds: Collection[str] = TABLE_KINDS,
+    **more: Any,
+) -> dg.AssetSpec:
+    """Return the spec of a table's asset.
+
+    A run with nothing new yields neither materialization nor checks: the asset is skippable, and its checks may be left out.
+    """
     return dg.AssetSpec(
         key,
         deps=deps,
         description=inspect.getdoc(function),
-        kinds={"pyspark", "deltalake"},
+        kinds=set(kinds),
         group_name=shown.group_name,
         tags=shown.tags,
         owners=shown.owners,
@@ -181,14 +197,15 @@ def _spec(key: dg.AssetKey, deps: Sequence[dg.AssetKey], function: Transform, sh
     )
 
 
-def _is_asset_selected(context: dg.AssetExecutionContext, name: str) -> bool:
+def is_asset_selected(context: dg.AssetExecutionContext, name: str) -> bool:
+    """Return whether a run has anything to do: with checks alone it has not."""
     if context.selected_asset_keys:
         return True
     context.log.info("the checks of %s are evaluated before each of its commits; there is nothing to do without one", name)
     return False
 
 
-def _selected(context: dg.AssetExecutionContext, made: Iterator[Event]) -> Iterator[Event]:
+def selected(context: dg.AssetExecutionContext, made: Iterator[Event]) -> Iterator[Event]:
     """Leave out the checks that were not selected."""
     for event in made:
         if (

@@ -110,6 +110,8 @@ def call_transform(name: str, function: Transform, *frames: Any) -> Any:
     """
     try:
         result = function(*frames)
+    except TransformError:
+        raise
     except Exception as error:  # the author's code may raise anything, and the run has to say what
         raise TransformError(f"the transform of table {name} raised {described(error)}. Nothing was committed") from error
     if not isinstance(result, DataFrame | ConnectDataFrame):

@@ -75,6 +75,7 @@ def topic_materialization(key: dg.AssetKey, result: TopicRunResult, now: datetim
     metadata: dict[str, Any] = {
         "rows": result.batch.rows.num_rows,
         **_changed(result),
+        **(result.sent or {}),
         **({} if result.row_count is None else {"dagster/row_count": result.row_count}),
         "dagster/column_schema": column_schema(result.batch.rows.schema),
         "records": result.statistics.records,

@@ -28,8 +28,8 @@ class HasSession(Protocol):
 
 
 @contextmanager
-def explained(name: str, spark: HasSession) -> Iterator[None]:
-    """Translate what the platform itself raises; anything else is a bug and keeps its traceback."""
+def explained(name: str, spark: HasSession, after: str = "Nothing was committed; the next run tries again") -> Iterator[None]:
+    """Translate what the platform itself raises; anything else is a bug and keeps its traceback. ``after`` says what to expect."""
     try:
         yield
     except FINAL as error:
@@ -37,4 +37,4 @@ def explained(name: str, spark: HasSession) -> Iterator[None]:
     except PASSING as error:
         if isinstance(error, SparkGoneError):
             spark.forget()
-        raise dg.Failure(description=f"{name}: {error}. Nothing was committed; the next run tries again", allow_retries=True) from error
+        raise dg.Failure(description=f"{name}: {error}. {after}", allow_retries=True) from error

@@ -29,19 +29,22 @@ def follow(
     context: RunContext,
     *,
     follow_s: float,
+    run: Callable[[TopicTable, RunContext], TopicRunResult] = run_topic_table,
     now_s: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[TopicRunResult]:
     """Yield what became of each range; no further one begins after ``follow_s`` seconds, and with 0 there is one.
 
-    :raises Exception: what ``run_topic_table`` raises; what was yielded before is committed.
+    ``run`` is what reads, checks and commits a range.
+
+    :raises Exception: what ``run`` raises; what was yielded before is committed.
     """
     until_s = now_s() + follow_s
     with ReadAhead() as ahead:
         several = replace(context, ahead=ahead if follow_s > 0 else None)
         while True:
             began_s = now_s()
-            result = run_topic_table(table, several)
+            result = run(table, several)
             yield result
             left_s = until_s - now_s()
             if result.failures or left_s <= 0 or not _is_more_coming(table, context, result, min(left_s, IDLE_S)):

@@ -21,7 +21,7 @@ from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.tables import Lake
-from orchestration.transforms.assets import FEED_METADATA, ReplayRangeConfig
+from orchestration.transforms.assets import ReplayRangeConfig, topic_feeds
 from orchestration.transforms.declarations import TopicTable, declared_table, pool_of, table_key
 from orchestration.transforms.events import plain
 from orchestration.transforms.failures import explained
@@ -80,8 +80,7 @@ class ReplayConfig(dg.Config):
 
 def history_definitions(assets: Iterable[dg.AssetsDefinition]) -> tuple[list[dg.AssetsDefinition], list[dg.JobDefinition]]:
     """Return the histories and the jobs of those among ``assets`` that are tables from topics."""
-    keys = [key for asset in assets for key, metadata in asset.metadata_by_key.items() if FEED_METADATA in metadata]
-    tables = [declared_table(key.path[-1]) for key in keys]
+    tables = [declared_table(feed.table) for feed in topic_feeds(assets) if feed.target is None]
     return [history_asset(table) for table in tables], [replay_job(table) for table in tables]
 
 

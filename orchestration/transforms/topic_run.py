@@ -83,7 +83,7 @@ class TopicRunResult:
     """What a run did. ``version`` is None where nothing was committed: there was nothing new, or a check stopped it.
 
     ``row_count`` is of the whole table after the commit, ``letters`` are the rows of the dead letters that the commit made count, and
-    ``changes`` are there for a table that keeps the newest row of each key.
+    ``changes`` are there for a table that keeps the newest row of each key. ``sent`` says, by label, what a transform sent to a topic.
     """
 
     kind: str
@@ -98,6 +98,7 @@ class TopicRunResult:
     row_count: int | None = None
     letters: pa.Table | None = None
     changes: Changes | None = None
+    sent: Mapping[str, int | str] | None = None
 
     @property
     def next_offsets(self) -> dict[int, int]:
@@ -112,13 +113,21 @@ def run_topic_table(table: TopicTable, context: RunContext) -> TopicRunResult:
     :raises CommitConflictError: rivals were faster in every attempt.
     :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was committed; the text says what to do.
     """
-    for attempt in range(1, context.commit_attempts + 1):
+    return attempted(context, lambda: _attempt(table, context))
+
+
+def attempted(context: RunContext, attempt: Callable[[], TopicRunResult]) -> TopicRunResult:
+    """Return what ``attempt`` does, tried again while rivals are faster.
+
+    :raises CommitConflictError: they were in every attempt.
+    """
+    for number in range(1, context.commit_attempts + 1):
         try:
-            return _attempt(table, context)
+            return attempt()
         except CommitConflictError as conflict:
-            if attempt == context.commit_attempts:
+            if number == context.commit_attempts:
                 raise
-            context.reporter.note(f"{conflict}; looking again at what is left to do (attempt {attempt + 1} of {context.commit_attempts})")
+            context.reporter.note(f"{conflict}; looking again at what is left to do (attempt {number + 1} of {context.commit_attempts})")
     raise AssertionError("commit_attempts is at least one")
 
 
@@ -143,22 +152,13 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     letters = DeadLetters(context.lake)
     letters_snapshot = letters.snapshot()
     state = read_state(table, context)
-    plan = _plan(table, context, state)
+    plan = plan_next(table, context, state)
     for note in plan.notes:
         context.reporter.note(note)
     if plan.is_empty:
         return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
     context.reporter.pin("batch", plan.ranges)
-    source = read_batch(
-        context.session(),
-        context.log.range_reader(),
-        plan.ranges,
-        table.topic.fields,
-        arrow_records=context.arrow_records,
-        scratch=context.scratch,
-        ahead=context.ahead,
-        following=_following(table, context, state, plan) if context.ahead is not None and plan.backlog else None,
-    )
+    source = read_planned(table, context, state, plan)
     try:
         existing = TableKeys(snapshot=state.snapshot) if state.snapshot else None
         result = checked_batch(table, context, source, state, existing)
@@ -210,6 +210,20 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     )
 
 
+def read_planned(table: TopicTable, context: RunContext, state: TopicState, plan: BatchPlan) -> Batch:
+    """Read what was planned, and where several ranges are to come begin with the next one."""
+    return read_batch(
+        context.session(),
+        context.log.range_reader(),
+        plan.ranges,
+        table.topic.fields,
+        arrow_records=context.arrow_records,
+        scratch=context.scratch,
+        ahead=context.ahead,
+        following=_following(table, context, state, plan) if context.ahead is not None and plan.backlog else None,
+    )
+
+
 def decide_changes(table: TopicTable, state: TopicState, batch: ComputedBatch, replaced: Replaced | None = None) -> Changes | None:
     """Return what a batch, or a replay, changes in a table of newest rows; None for a table that keeps all rows.
 
@@ -230,9 +244,12 @@ def decide_changes(table: TopicTable, state: TopicState, batch: ComputedBatch, r
 
 def checked_batch(table: TopicTable, context: RunContext, source: Batch, state: TopicState, existing: TableKeys | None) -> TopicRunResult:
     """Compute and check a batch without writing anything; ``failures`` says what forbids the commit."""
-    session = context.session()
-    batch = compute_batch(session, table, source, existing)
-    outcomes = evaluate_suite(session, table.suite, batch.rows, table=table.name)
+    return judged_batch(table, context, source, state, compute_batch(context.session(), table, source, existing))
+
+
+def judged_batch(table: TopicTable, context: RunContext, source: Batch, state: TopicState, batch: ComputedBatch) -> TopicRunResult:
+    """Check a computed batch; ``failures`` says what forbids the commit."""
+    outcomes = evaluate_suite(context.session(), table.suite, batch.rows, table=table.name)
     broken = [
         f"rule {rule.name}: {batch.violations[rule.name]} rows violate {rule.condition}"
         for rule in broken_fail_rules(table.rules, batch.violations)
@@ -257,7 +274,11 @@ def dead_letter_rows(origin: Origin, source: Batch, rejections: tuple[Rejection,
     return envelopes(origin, rejections, source.records_at(wanted), now)
 
 
-def _plan(table: TopicTable, context: RunContext, state: TopicState) -> BatchPlan:
+def plan_next(table: TopicTable, context: RunContext, state: TopicState) -> BatchPlan:
+    """Return what comes next.
+
+    :raises ProgressError: the log was truncated or cleaned under what was committed.
+    """
     epochs = {partition: one.leader_epoch for partition, one in state.committed.items() if one.leader_epoch is not None}
     others: tuple[str, ...] = ()
     if state.snapshot is not None and not state.committed:

@@ -14,8 +14,10 @@ import pytest
 
 from log_service.client import BlockingProducer
 from orchestration.connection import connect
+from orchestration.dead_letters import DeadLetters
 from orchestration.demo.verification import prove_topic
 from orchestration.lag import measure_lag
+from orchestration.offsets import OffsetRange
 from orchestration.tables import Lake
 from orchestration.topics import TopicSpec, reconcile
 from orchestration.transforms import TopicFeed, table_key
@@ -28,21 +30,30 @@ TARGETS = ("run", "run", "run", "daemon", "code", "spark", "broker")
 RECOVERY_TIMEOUT_S = 420.0
 """A table from tables whose killed run could not be tried again at once is tried again every five minutes."""
 ORDERS = TopicSpec(name="orders", partitions=3)
-PROJECT = '''"""Orders, some of them repeated, broken or negative, and a table from them."""
+PROJECT = '''"""Orders, some of them repeated, broken or negative; a table from them, and a topic."""
 
 from pyspark.sql import DataFrame
 
 from orchestration.quality import quarantine
 from orchestration.topics import TopicSpec, topic_asset
-from orchestration.transforms import spark_table
+from orchestration.transforms import spark_table, spark_topic
 
 ORDERS = TopicSpec(name="orders", partitions=3, schema="id BIGINT NOT NULL, amount INT NOT NULL")
+SENT = TopicSpec(name="sent", partitions=2, schema="id BIGINT NOT NULL, amount INT")
 orders_topic = topic_asset(ORDERS)
+sent_topic = topic_asset(SENT)
+POSITIVE = quarantine("amount_is_positive", "amount > 0")
 
 
-@spark_table(topic=ORDERS, unique_by=("id",), rules=(quarantine("amount_is_positive", "amount > 0"),), minimum_interval_s=1)
+@spark_table(topic=ORDERS, unique_by=("id",), rules=(POSITIVE,), minimum_interval_s=1)
 def clean_orders(records: DataFrame) -> DataFrame:
     """Orders with a positive amount."""
+    return records.select("_topic_id", "_partition", "_offset", "id", "amount")
+
+
+@spark_topic(source=ORDERS, target=SENT, key="id", rules=(POSITIVE,), minimum_interval_s=1)
+def sending(records: DataFrame) -> DataFrame:
+    """Orders with a positive amount, as records."""
     return records.select("_topic_id", "_partition", "_offset", "id", "amount")
 
 
@@ -70,6 +81,7 @@ class Orders:
         self._rng = rng
         self.sent = 0
         self.kinds: Counter[str] = Counter()
+        self.passed: Counter[bytes] = Counter()
         self._first_id = 0
 
     def send(self, count: int) -> None:
@@ -89,10 +101,11 @@ class Orders:
             return b"no order"
         if kind == "negative":
             return json.dumps({"id": -self.sent, "amount": -1}).encode()
-        if kind == "repeated":
-            return json.dumps({"id": self._first_id, "amount": 1}).encode()
-        self._first_id = self._first_id or self.sent
-        return json.dumps({"id": self.sent, "amount": 1}).encode()
+        if kind == "good":
+            self._first_id = self._first_id or self.sent
+        identity = self.sent if kind == "good" else self._first_id
+        self.passed[str(identity).encode()] += 1
+        return json.dumps({"id": identity, "amount": 1}).encode()
 
 
 def test_killed_processes_lose_and_double_nothing(tmp_path: Path, project: Path) -> None:
@@ -112,12 +125,15 @@ def test_killed_processes_lose_and_double_nothing(tmp_path: Path, project: Path)
 
         wait_until(lambda: has_caught_up(installation), RECOVERY_TIMEOUT_S, explain, poll_s=1.0)
         check_places(installation, orders, explain())
+        check_sent(installation, orders, explain())
         wait_until(lambda: total_of(installation) == orders.kinds["good"], RECOVERY_TIMEOUT_S, explain, poll_s=1.0)
         assert installation.stop() == 0, explain()
         installation.start()
         orders.send(10)
         wait_until(lambda: total_of(installation) == orders.kinds["good"], RECOVERY_TIMEOUT_S, explain, poll_s=1.0)
+        wait_until(lambda: has_caught_up(installation), RECOVERY_TIMEOUT_S, explain, poll_s=1.0)
         check_places(installation, orders, explain())
+        check_sent(installation, orders, explain())
 
 
 def strike(installation: Installation, rng: random.Random) -> str:
@@ -136,8 +152,8 @@ def has_caught_up(installation: Installation) -> bool:
     if not installation.is_ready():
         return False
     with connect(installation.bootstrap_servers) as log, installation.instance() as instance:
-        lag = measure_lag(log, lake_of(installation), topic="orders", table="clean_orders")
-        return lag is not None and lag.lag == 0 and installation.is_idle(instance)
+        lags = [measure_lag(log, lake_of(installation), topic="orders", table=table) for table in ("clean_orders", "sending")]
+        return all(lag is not None and lag.lag == 0 for lag in lags) and installation.is_idle(instance)
 
 
 def check_places(installation: Installation, orders: Orders, story: str) -> None:
@@ -148,6 +164,19 @@ def check_places(installation: Installation, orders: Orders, story: str) -> None
     assert proof.records == orders.sent, story
     assert proof.rows == orders.kinds["good"], story
     assert proof.dead_letters == proof.records - proof.rows, story
+
+
+def check_sent(installation: Installation, orders: Orders, story: str) -> None:
+    """Compare what readers of committed records find with what was sent and passes the rule."""
+    found: Counter[bytes] = Counter()
+    with connect(installation.bootstrap_servers) as log:
+        read = log.range_reader()
+        for one in log.partition_offsets("sent"):
+            for batch in read("sent", OffsetRange(partition=one.partition, start=0, end=one.last_stable_offset)):
+                found.update(batch["key"].to_pylist())
+    assert found == orders.passed, story
+    letters = DeadLetters(lake_of(installation)).of_target("sending")
+    assert len(letters) == orders.sent - orders.passed.total(), story
 
 
 def total_of(installation: Installation) -> int | None:

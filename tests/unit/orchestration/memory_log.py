@@ -1,13 +1,25 @@
 """A log service in memory that keeps ``LogClient``'s promises: for tests of what the platform does with a log, not of the log."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import pyarrow as pa
 
 from orchestration.checkpoints import PartitionOffsets
-from orchestration.log_client import RECORD_SCHEMA, CompactionPass, LogServiceError, RangeReader, RetentionPass, TopicDescription
+from orchestration.log_client import (
+    RECORD_SCHEMA,
+    CommittedOffset,
+    CompactionPass,
+    LogServiceError,
+    OutgoingRecord,
+    RangeReader,
+    RetentionPass,
+    Sender,
+    SenderFencedError,
+    TopicDescription,
+)
 from orchestration.offsets import OffsetRange
 
 
@@ -58,6 +70,27 @@ class MemoryReader:
             yield pa.record_batch([columns[0], stamps, columns[2], columns[3], columns[4]], schema=RECORD_SCHEMA)
 
 
+class MemorySender:
+    """Sends whole transactions: all of one is there, or nothing."""
+
+    def __init__(self, log: "MemoryLog", transactional_id: str) -> None:
+        self._log = log
+        self._transactional_id = transactional_id
+        self.epoch = log.epochs[transactional_id] = log.epochs.get(transactional_id, -1) + 1
+
+    def send(
+        self, topic: str, records: Iterable[OutgoingRecord], *, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]
+    ) -> None:
+        taken = list(records)
+        if self._log.epochs[self._transactional_id] != self.epoch:
+            raise SenderFencedError(f"{self._transactional_id} is fenced")
+        partitions = self._log.topics[topic].partitions
+        for one in taken:
+            partitions[sum(one.key or b"") % len(partitions)].append(one.value, one.key, one.timestamp_ms or 0)
+        self._log.sent.append((topic, taken))
+        self._log.groups.setdefault((group_id, source), {}).update(offsets)
+
+
 class MemoryLog:
     """Topics by name; reads and mirrored offsets are noted for tests."""
 
@@ -70,6 +103,9 @@ class MemoryLog:
         self.compaction: tuple[CompactionPass, ...] | None = ()
         self.waits: list[int] = []
         self.on_wait: Callable[[int], None] | None = None
+        self.groups: dict[tuple[str, str], dict[int, CommittedOffset]] = {}
+        self.epochs: dict[str, int] = {}
+        self.sent: list[tuple[str, list[OutgoingRecord]]] = []
 
     def add_topic(self, name: str, partitions: int = 1, topic_id: str | None = None) -> MemoryTopic:
         topic = MemoryTopic(topic_id=topic_id or f"id-of-{name}", partitions=[MemoryPartition() for _ in range(partitions)])
@@ -153,3 +189,10 @@ class MemoryLog:
 
     def mirror_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
         self.mirrored[group_id] = dict(offsets)
+
+    def committed_offsets(self, group_id: str, topic: str) -> dict[int, CommittedOffset]:
+        return dict(self.groups.get((group_id, topic), {}))
+
+    @contextmanager
+    def open_sender(self, transactional_id: str) -> Iterator[Sender]:
+        yield MemorySender(self, transactional_id)

@@ -1,0 +1,100 @@
+"""The asset of a transform to a topic, as Dagster shows it: offsets, rows, checks, what was sent; and an event that the target grew.
+
+Decides what a run is presented as, like ``orchestration.transforms.assets`` for tables. One sender is held for the whole run.
+"""
+
+from collections.abc import Iterator
+
+import dagster as dg
+from pydantic import Field
+
+from orchestration.dead_letter_asset import rejection_event
+from orchestration.log_client import LogClient
+from orchestration.resources.lake import LakeResource
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.resources.spark import SparkResource
+from orchestration.settings import load_settings
+from orchestration.transforms import events
+from orchestration.transforms.assets import FEED_METADATA, Presentation, asset_spec, is_asset_selected, selected
+from orchestration.transforms.declarations import pool_of, table_key
+from orchestration.transforms.failures import explained
+from orchestration.transforms.following import follow
+from orchestration.transforms.telling import DagsterReporter, Event, run_context, topic_events
+from orchestration.transforms.to_topic.declarations import TopicTransform, declare_transform, group_of
+from orchestration.transforms.to_topic.outgoing import sending
+from orchestration.transforms.to_topic.run import Sending
+
+TARGET_METADATA = "tidelog/target"
+AFTER_FAILURE = "What was not committed counts nowhere; the next run goes on from the group's offsets"
+
+
+class TopicTransformConfig(dg.Config):
+    """Overrides of one run. Without any the run goes on from the group's offsets."""
+
+    accept_lost_records: bool = Field(default=False, description="Go on where retention removed records before they were read")
+    accept_remembered_offsets: bool = Field(
+        default=False, description="The cluster forgot the group's offsets: go on from those that the ledger in the lake holds"
+    )
+    follow_s: int = Field(default=0, description="Go on with what comes for so many seconds, a transaction at a time; 0: one range")
+
+
+def topic_transform_asset(transform: TopicTransform, shown: Presentation) -> dg.AssetsDefinition:
+    """Return the asset of ``transform``. It has no automation condition: the topic sensor starts it."""
+    declare_transform(transform)
+    table = transform.checked_by(sending(transform))
+    key = table_key(transform.name)
+    feed = {
+        "table": transform.name,
+        "topic": transform.source.name,
+        "minimum_interval_s": table.minimum_interval_s,
+        "target": transform.target.name,
+    }
+    metadata = {FEED_METADATA: dg.MetadataValue.json(feed), TARGET_METADATA: transform.target.name}
+    spec = asset_spec(key, [transform.source.asset_key], transform.table.function, shown, kinds={"pyspark", "kafka"}, metadata=metadata)
+
+    @dg.multi_asset(
+        name=key.to_python_identifier(),
+        specs=[spec],
+        check_specs=events.check_specs(key, table.rules, table.suite),
+        can_subset=True,
+        pool=pool_of(transform.name),
+    )
+    def send_on(
+        context: dg.AssetExecutionContext,
+        config: TopicTransformConfig,
+        log_service: LogServiceResource,
+        spark: SparkResource,
+        lake: LakeResource,
+    ) -> Iterator[Event | dg.AssetCheckEvaluation | dg.AssetMaterialization]:
+        if not is_asset_selected(context, transform.name):
+            return
+        group_id = group_of(transform.name, load_settings().deployment)
+        with explained(transform.name, spark, AFTER_FAILURE), log_service.open() as log, log.open_sender(group_id) as sender:
+            reporter = DagsterReporter(context, table)
+            run = run_context(context, log, lake, spark, reporter, is_loss_accepted=config.accept_lost_records)
+            work = Sending(transform=transform, group_id=group_id, sender=sender, is_memory_trusted=config.accept_remembered_offsets)
+            for number, result in enumerate(follow(table, run, follow_s=config.follow_s, run=work.run)):
+                if result.version is not None:
+                    reporter.committed(result.ranges)
+                told = selected(context, topic_events(context, table, result))
+                yield from told if number == 0 else map(events.plain, told)
+                if result.version is not None:
+                    yield grown(transform, log)
+                if result.letters is not None and result.letters.num_rows:
+                    yield rejection_event(transform.name, result.letters)
+
+    return send_on
+
+
+def grown(transform: TopicTransform, log: LogClient) -> dg.AssetMaterialization:
+    """Return the event that the target grew, for what is downstream of it."""
+    offsets = log.partition_offsets(transform.target.name)
+    return dg.AssetMaterialization(
+        asset_key=transform.target.asset_key,
+        description=f"{transform.name} sent records",
+        metadata={
+            "high_watermark": sum(one.high_watermark for one in offsets),
+            "records_retained": sum(one.high_watermark - one.log_start_offset for one in offsets),
+            "partitions": len(offsets),
+        },
+    )

@@ -1,0 +1,109 @@
+"""What is declared of a transform that writes to a topic: where its records come from and go to, and what is key and value of them.
+
+Decides whether a declaration makes sense, when it is made, and which rules follow from the target's schema. Knows no run.
+Invariant: the transform's group and its transactional id bear the same name, one per transform and deployment, so that a run fences every
+older one.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestration.quality import Rule, quarantine
+from orchestration.tables import PROVENANCE
+from orchestration.topics import TopicSpec
+from orchestration.transforms.declarations import TopicTable
+
+GROUP_PREFIX = "tidelog-topic."
+FORBIDDEN = re.compile(r"[^A-Za-z0-9_]")
+MAX_NAME = 90
+
+Wrap = Callable[["TopicTransform", Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicTransform:
+    """A transform from a topic to a topic. ``table`` holds what it shares with tables from topics: name, source, function, checks, limits.
+
+    ``key`` is the column that becomes the record's key; None: ``_key`` of the result, where it has one. A row for which ``deleted_when``
+    holds becomes a tombstone. ``is_forwarding_tombstones``: a record without value is sent on without value, with its own key.
+    """
+
+    table: TopicTable
+    target: TopicSpec
+    key: str | None = None
+    deleted_when: str | None = None
+    is_forwarding_tombstones: bool = False
+
+    def __post_init__(self) -> None:
+        name, source, target = self.name, self.source.name, self.target.name
+        if source == target:
+            raise ValueError(f"{name} reads the topic {source} and sends to it: it would read its own records for ever")
+        if self.key is not None and (not self.key.strip() or self.key in {*PROVENANCE, "_headers"}):
+            raise ValueError(f"{self.key!r} cannot be the key of {name}: name a column of the result")
+        if self.deleted_when is not None and not self.deleted_when.strip():
+            raise ValueError(f"deleted_when of {name} has no condition")
+        if self.is_forwarding_tombstones and self.source.fields is None:
+            raise ValueError(f"{source} has no schema, so {name} is given its tombstones: a row whose _value is null is a tombstone")
+
+    @property
+    def name(self) -> str:
+        """The transform's name, and its ledger's in the lake."""
+        return self.table.name
+
+    @property
+    def source(self) -> TopicSpec:
+        """The topic that is read."""
+        return self.table.topic
+
+    def checked_by(self, function: Callable[[Any], Any]) -> TopicTable:
+        """Return what a run computes: ``function`` in the place of the user's, and the rules that follow from key and target's schema."""
+        return replace(self.table, function=function, rules=(*self.table.rules, *implied_rules(self)))
+
+
+def group_of(name: str, deployment: str | None) -> str:
+    """Return the group whose offsets are the progress of the transform ``name``, which is its transactional id, too."""
+    return GROUP_PREFIX + ".".join(filter(None, [deployment, name]))
+
+
+def implied_rules(transform: TopicTransform) -> tuple[Rule, ...]:
+    """Return the rules that nobody has to declare: a key that is there, and the fields that the target's schema requires.
+
+    A record that breaks one is a dead letter. A rule of the same name that was declared takes the place of one.
+    """
+    required = (
+        {} if transform.target.fields is None else {one.name: "the topic's schema" for one in transform.target.fields if not one.nullable}
+    )
+    if transform.key is not None:
+        required[transform.key] = "the record's key"
+    declared = {rule.name for rule in transform.table.rules}
+    is_deleted = f"coalesce({transform.deleted_when}, FALSE) OR " if transform.deleted_when else ""
+    found = []
+    for column, why in required.items():
+        spared = "" if column == transform.key else is_deleted
+        name = f"has_{FORBIDDEN.sub('_', column)[:MAX_NAME]}"
+        if name not in declared:
+            found.append(quarantine(name, f"{spared}`{column}` IS NOT NULL", f"{column} is null, and {why} requires it"))
+    return tuple(found)
+
+
+_declared: dict[str, TopicTransform] = {}
+
+
+def declare_transform(transform: TopicTransform) -> None:
+    """Remember ``transform`` by its name; a project that is loaded anew declares it again."""
+    _declared[transform.name] = transform
+
+
+def why_no_replay(name: str) -> str | None:
+    """Return why nothing can be replayed into what ``name`` was declared as, None where it is no transform to a topic."""
+    found = _declared.get(name)
+    if found is None:
+        return None
+    source, target = found.source.name, found.target.name
+    return (
+        f"{name} sends to the topic {target}, and a topic takes nothing back: there is no replay. To have records sent once more, behind "
+        f"what is there, set the offsets of its group: tidelog groups reset {group_of(name, None)} --topic {source}. To have the topic "
+        f"built anew, delete {target}: the next run begins at the start of {source}"
+    )

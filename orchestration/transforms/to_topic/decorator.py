@@ -1,0 +1,63 @@
+"""The decorator ``@spark_topic``: a DataFrame function becomes a transform from a topic to a topic, exactly once."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import dagster as dg
+
+from orchestration.quality import Rule, Suite
+from orchestration.topics import TopicSpec
+from orchestration.transforms.assets import Presentation
+from orchestration.transforms.declarations import NO_SUITE, TopicTable, Transform
+from orchestration.transforms.to_topic.assets import topic_transform_asset
+from orchestration.transforms.to_topic.declarations import TopicTransform
+
+
+def spark_topic(
+    *,
+    source: TopicSpec,
+    target: TopicSpec,
+    key: str | None = None,
+    deleted_when: str | None = None,
+    forward_tombstones: bool = False,
+    name: str | None = None,
+    rules: Sequence[Rule] = (),
+    suite: Suite = NO_SUITE,
+    minimum_interval_s: int | None = None,
+    records_per_run: int | None = None,
+    group_name: str = "topics",
+    tags: Mapping[str, str] | None = None,
+    owners: Sequence[str] | None = None,
+    freshness_policy: dg.FreshnessPolicy | None = None,
+) -> Callable[[Transform], dg.AssetsDefinition]:
+    """Make a transform from the topic ``source`` to the topic ``target`` of a DataFrame function.
+
+    The function gets what that of a table from a topic gets (``spark_table``) and has to return ``_topic_id, _partition, _offset``, too.
+    Each row of the result becomes a record of ``target``: a JSON object of its columns, or just ``_value`` where it has such a column.
+    ``key`` names the column of the record's key (``_key``, where there is one, by default); ``_headers``, a map, and ``_timestamp`` become
+    the record's headers and time. A row for which ``deleted_when`` holds, a condition in Spark SQL over the result, becomes a tombstone;
+    with ``forward_tombstones`` a record without value is sent on without value, under its own key, instead of becoming a dead letter.
+
+    A run sends its rows and commits the offsets of what it read in one transaction: readers with ``isolation_level=read_committed`` see
+    each record's rows once, whenever a run was killed. The progress is in the group ``tidelog-topic.NAME``; ``lake/NAME`` is an account of
+    what was sent.
+
+    :raises ValueError: the declaration makes no sense; the text says why.
+    """
+    shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
+
+    def declare(function: Transform) -> dg.AssetsDefinition:
+        table = TopicTable(
+            name=name or function.__name__,
+            topic=source,
+            function=function,
+            rules=tuple(rules),
+            suite=suite,
+            minimum_interval_s=minimum_interval_s,
+            records_per_run=records_per_run,
+        )
+        transform = TopicTransform(
+            table=table, target=target, key=key, deleted_when=deleted_when, is_forwarding_tombstones=forward_tombstones
+        )
+        return topic_transform_asset(transform, shown)
+
+    return declare

@@ -1,0 +1,133 @@
+"""The ledger of a transform to a topic: a table of the lake with a row per partition and transaction that was sent.
+
+It is an account, not the progress: that is in the group's offsets, which commit with the records. The ledger follows, after each
+transaction, and where a run was killed in between the next run makes up for it. What the lake needs to know of the progress it finds here,
+as in any table from a topic: the sensor what is left to do, readers of the dead letters which of them count, and a run whether the group
+forgot its offsets. So it holds the same application transactions (``orchestration.tables``), and unlike a table's they may go back, because
+a person may set the group's offsets back. Knows no broker and no Spark.
+Invariant: a ledger is written from a snapshot that was loaded before the group's offsets were read, so that a slower writer conflicts
+instead of setting it back.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from orchestration.checkpoints import Checkpoint
+from orchestration.dead_letters import named_attempt, naming
+from orchestration.schemas import SchemaConflictError
+from orchestration.tables import CommitConflictError, Lake, TableSnapshot, after_commit, commit_properties, conflicts_translated
+from orchestration.transforms.to_topic.progress import Ends, Progress
+
+LEDGER = pa.schema(
+    [
+        pa.field("_topic_id", pa.string()),
+        pa.field("_partition", pa.int32()),
+        pa.field("start_offset", pa.int64()),
+        pa.field("end_offset", pa.int64()),
+        pa.field("records_sent", pa.int64()),
+        pa.field("source", pa.string()),
+        pa.field("target", pa.string()),
+        pa.field("target_id", pa.string()),
+        pa.field("run_id", pa.string()),
+        pa.field("sent_at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+"""``records_sent`` is null where a run was killed before it could say."""
+REMIND_AFTER_S = 86_400.0
+"""Groups forget offsets that were not committed for a while, seven days by default: one day without a commit asks for another."""
+COMMITTED_AT = "offsets_committed_at"
+"""The application transaction whose version is when the group's offsets were last committed, in seconds since 1970."""
+ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One transaction: what was sent of each partition by whom. ``records`` are by partition, None where they are not known."""
+
+    before: Mapping[int, Checkpoint]
+    records: Mapping[int, int] | None
+    run_id: str
+    at: datetime
+
+
+def open_ledger(lake: Lake, name: str, description: str) -> TableSnapshot:
+    """Return the newest version of the ledger, created if need be.
+
+    :raises SchemaConflictError: the lake has another table of that name.
+    """
+    found = lake.snapshot(name) or lake.create(name, LEDGER, description=description)
+    if found.arrow_schema.names != LEDGER.names:
+        raise SchemaConflictError(
+            f"the lake has a table {name} that is no ledger of what was sent to a topic: give the transform another name, "
+            "or move the table away"
+        )
+    return found
+
+
+def is_reminder_due(snapshot: TableSnapshot, now: datetime) -> bool:
+    """Return whether the group's offsets were committed so long ago that the group has to be reminded of them.
+
+    The ledger's own newest commit does not tell: upkeep of the lake commits, too.
+    """
+    return now.timestamp() - (snapshot.transaction_version(COMMITTED_AT) or 0) >= REMIND_AFTER_S
+
+
+def write(snapshot: TableSnapshot, ends: Ends, progress: Progress, entry: Entry) -> TableSnapshot:
+    """Let the ledger say what ``progress`` says.
+
+    :raises CommitConflictError: another writer was faster.
+    """
+    transactions = {
+        **naming(ends.source.topic_id, progress.letters),
+        **{f"{ends.source.topic_id}/{partition}": one.next_offset for partition, one in progress.checkpoints.items()},
+        **({} if entry.records is None else {COMMITTED_AT: int(entry.at.timestamp())}),
+    }
+    properties = commit_properties({"topic": ends.source.topic, "target": ends.target.topic, "run_id": entry.run_id}, transactions)
+    with conflicts_translated(snapshot.name):
+        write_deltalake(snapshot.delta, _rows(ends, progress, entry), mode="append", commit_properties=properties)
+    return after_commit(snapshot)
+
+
+def follow_group(
+    load: Callable[[], TableSnapshot], ends: Ends, partitions: Iterable[int], read: Callable[[TableSnapshot], Progress], now: datetime
+) -> tuple[TableSnapshot, Progress]:
+    """Bring the ledger up to what the group holds, where it differs; returns both.
+
+    :raises CommitConflictError: others were always faster. Whatever ``read`` raises.
+    """
+    known = list(partitions)
+    for _ in range(ATTEMPTS):
+        snapshot = load()
+        progress = read(snapshot)
+        before = snapshot.checkpoints(ends.source.topic_id, known)
+        if not progress.checkpoints or _says(snapshot, ends, before, progress):
+            return snapshot, progress
+        try:
+            return write(snapshot, ends, progress, Entry(before=before, records=None, run_id=progress.run_id, at=now)), progress
+        except CommitConflictError:
+            continue
+    raise CommitConflictError(f"other writers were always faster to write the ledger {snapshot.name}")
+
+
+def _says(snapshot: TableSnapshot, ends: Ends, before: Mapping[int, Checkpoint], progress: Progress) -> bool:
+    """Whether the ledger says what ``progress`` says. Leader epochs are the group's alone."""
+    offsets = {partition: one.next_offset for partition, one in before.items()}
+    is_named = progress.letters is None or named_attempt(snapshot, ends.source.topic_id) >= progress.letters
+    return is_named and offsets == {partition: one.next_offset for partition, one in progress.checkpoints.items()}
+
+
+def _rows(ends: Ends, progress: Progress, entry: Entry) -> pa.Table:
+    rows = []
+    for partition, one in sorted(progress.checkpoints.items()):
+        start = entry.before[partition].next_offset if partition in entry.before else None
+        if start == one.next_offset:
+            continue
+        sent = None if entry.records is None else entry.records.get(partition, 0)
+        names = (ends.source.topic, ends.target.topic, ends.target.topic_id)
+        rows.append((ends.source.topic_id, partition, start, one.next_offset, sent, *names, entry.run_id, entry.at))
+    columns = zip(*rows, strict=True) if rows else [[] for _ in LEDGER]
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, LEDGER, strict=True)], schema=LEDGER)

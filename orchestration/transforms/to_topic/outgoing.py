@@ -1,0 +1,202 @@
+"""Rows of a result as records: key, value, headers and timestamp of each, in the order in which they are sent, cut into transactions.
+
+Decides what becomes of a column. The value is a JSON object of all columns but those that say something else of the record (``_key``,
+``_headers``, ``_timestamp`` and the columns of provenance); a result with a column ``_value`` sends just that. Spark writes the JSON, so
+that it is what Spark reads. Decides, too, where a large result is cut: between two records of the source, so that what a transaction sends
+is just what becomes of the offsets that it commits. Knows no broker and no table.
+Invariants: records are sent by partition and offset of what they came from, so that keys keep the order that they had in a partition;
+the ends of the last part are the ends of the batch.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as sql
+from pyspark.sql import types
+
+from orchestration.log_client import OutgoingRecord
+from orchestration.offsets import OffsetRanges
+from orchestration.tables import PROVENANCE
+from orchestration.transforms.batch import call_transform, running
+from orchestration.transforms.declarations import Transform
+from orchestration.transforms.errors import TransformError
+from orchestration.transforms.to_topic.declarations import TopicTransform
+
+KEY, VALUE, HEADERS, TIMESTAMP = "_out_key", "_out_value", "_out_headers", "_out_timestamp"
+OUT = (KEY, VALUE, HEADERS, TIMESTAMP)
+GIVEN_KEY, GIVEN_VALUE, GIVEN_HEADERS, GIVEN_TIMESTAMP = "_key", "_value", "_headers", "_timestamp"
+NOT_IN_JSON = frozenset({*PROVENANCE, GIVEN_KEY, GIVEN_HEADERS, GIVEN_TIMESTAMP})
+JSON_OPTIONS: Mapping[str, str] = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+OUTGOING = pa.schema(
+    [
+        pa.field("_partition", pa.int32()),
+        pa.field("_offset", pa.int64()),
+        pa.field("key", pa.large_binary()),
+        pa.field("value", pa.large_binary()),
+        pa.field("headers", pa.map_(pa.string(), pa.binary())),
+        pa.field("timestamp_ms", pa.int64()),
+    ]
+)
+SENT_ROWS = 5_000
+"""How many records are Python objects at once."""
+RECORD_OVERHEAD_BYTES = 32
+TEXTS_AND_BYTES = (types.StringType, types.BinaryType)
+KEY_TYPES = (*TEXTS_AND_BYTES, types.IntegralType, types.DecimalType, types.BooleanType, types.DateType, types.TimestampType)
+
+
+def sending(transform: TopicTransform) -> Transform:
+    """Return the transform's function with what is to be sent of each row beside it, in columns of our own."""
+
+    def function(records: Any) -> Any:
+        return with_outgoing(transform, call_transform(transform.name, transform.table.function, records))
+
+    return function
+
+
+def with_outgoing(transform: TopicTransform, frame: Any) -> Any:
+    """Return ``frame`` with the columns ``OUT``; without provenance it is returned as it is, to be refused.
+
+    :raises TransformError: a column cannot become what it is declared to be.
+    """
+    name = transform.name
+    with running(name):
+        fields = {field.name: field.dataType for field in frame.schema}
+    if not set(PROVENANCE) <= fields.keys():
+        return frame
+    value = _value(transform, fields)
+    if transform.deleted_when is not None:
+        value = sql.when(~sql.expr(f"coalesce({transform.deleted_when}, FALSE)"), value)
+    columns = {KEY: _key(transform, fields), VALUE: value, HEADERS: _headers(name, fields), TIMESTAMP: _timestamp(name, fields)}
+    with running(name):
+        return frame.withColumns(columns)
+
+
+def _value(transform: TopicTransform, fields: Mapping[str, types.DataType]) -> Any:
+    names = [name for name in fields if name not in NOT_IN_JSON]
+    if GIVEN_VALUE in fields:
+        if not isinstance(fields[GIVEN_VALUE], TEXTS_AND_BYTES):
+            raise TransformError(f"_value of {transform.name} is {fields[GIVEN_VALUE].simpleString()}: it has to be STRING or BINARY")
+        return sql.col(GIVEN_VALUE).cast("binary")
+    if not names:
+        raise TransformError(f"the result of {transform.name} has no column to send, only columns that say where a record came from")
+    _validate_schema(transform, {name: fields[name] for name in names})
+    return sql.to_json(sql.struct(*(sql.col(f"`{name}`") for name in names)), dict(JSON_OPTIONS)).cast("binary")
+
+
+def _validate_schema(transform: TopicTransform, sent: Mapping[str, types.DataType]) -> None:
+    """Refuse a result that does not fit the target's schema, where it has one."""
+    declared = transform.target.fields
+    if declared is None:
+        return
+    wanted = {field.name: _plain(field.dataType) for field in declared}
+    problems = [f"{name} is declared and not in the result" for name in wanted if name not in sent]
+    problems += [f"{name} is in the result and not declared" for name in sent if name not in wanted]
+    problems += [
+        f"{name} is declared {kind} and is {_plain(sent[name])}"
+        for name, kind in wanted.items()
+        if name in sent and _plain(sent[name]) != kind
+    ]
+    if problems:
+        raise TransformError(
+            f"the result of {transform.name} does not fit the schema of the topic {transform.target.name}: {'; '.join(problems)}. "
+            "Nothing was sent. Cast or rename the columns, or change the schema"
+        )
+
+
+def _plain(kind: types.DataType) -> str:
+    """Return a type as text; whether what is inside may be null is no matter."""
+    return kind.simpleString().upper()
+
+
+def _key(transform: TopicTransform, fields: Mapping[str, types.DataType]) -> Any:
+    column = transform.key or (GIVEN_KEY if GIVEN_KEY in fields else None)
+    if column is None:
+        return sql.lit(None).cast("binary")
+    if column not in fields:
+        raise TransformError(f"key names the column {column}, which the result of {transform.name} does not have")
+    kind = fields[column]
+    if not isinstance(kind, KEY_TYPES):
+        raise TransformError(f"the key column {column} of {transform.name} is {kind.simpleString()}: make it a text, a number or BINARY")
+    quoted = sql.col(f"`{column}`")
+    return quoted if isinstance(kind, types.BinaryType) else quoted.cast("string").cast("binary")
+
+
+def _headers(name: str, fields: Mapping[str, types.DataType]) -> Any:
+    kind = fields.get(GIVEN_HEADERS)
+    if kind is None:
+        return sql.lit(None).cast("map<string,binary>")
+    if not (isinstance(kind, types.MapType) and isinstance(kind.keyType, types.StringType) and isinstance(kind.valueType, TEXTS_AND_BYTES)):
+        raise TransformError(f"_headers of {name} is {kind.simpleString()}: it has to be MAP<STRING, STRING> or MAP<STRING, BINARY>")
+    return sql.col(GIVEN_HEADERS).cast("map<string,binary>")
+
+
+def _timestamp(name: str, fields: Mapping[str, types.DataType]) -> Any:
+    kind = fields.get(GIVEN_TIMESTAMP)
+    if kind is None:
+        return sql.lit(None).cast("bigint")
+    if not isinstance(kind, types.TimestampType):
+        raise TransformError(f"_timestamp of {name} is {kind.simpleString()}: it has to be TIMESTAMP")
+    return sql.unix_millis(sql.col(GIVEN_TIMESTAMP))
+
+
+def split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return a computed result without the columns of our own, and what is to be sent of it, as ``OUTGOING``."""
+    columns = [rows[name].cast(field.type) for name, field in zip(("_partition", "_offset", *OUT), OUTGOING, strict=True)]
+    return rows.drop_columns(list(OUT)), pa.table(columns, schema=OUTGOING)
+
+
+def tombstones(records: pa.Table) -> pa.Table:
+    """Return ``records`` (of the source) as records without value, as ``OUTGOING``."""
+    count = records.num_rows
+    timestamps = pc.cast(records["_timestamp"], pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
+    columns = [records["_partition"], records["_offset"], records["key"].cast(pa.large_binary()), pa.nulls(count, pa.large_binary())]
+    return pa.table([*columns, pa.nulls(count, OUTGOING.field("headers").type), timestamps], schema=OUTGOING)
+
+
+def in_order(rows: pa.Table, others: pa.Table) -> pa.Table:
+    """Return both, by partition and offset; rows of one record keep their order."""
+    if not others.num_rows:
+        return rows
+    both = pa.concat_tables([rows, others])
+    return both.take(pc.sort_indices(both, sort_keys=[("_partition", "ascending"), ("_offset", "ascending")]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one transaction sends: the rows [start, end), and up to where partitions of the source are done with it."""
+
+    start: int
+    end: int
+    ends: Mapping[int, int]
+
+
+def cut(rows: pa.Table, ranges: OffsetRanges, max_bytes: int) -> list[Part]:
+    """Cut ``rows`` (``OUTGOING``, in order) into parts of about ``max_bytes``, at most one record of the source more; at least one part."""
+    partitions, offsets = rows["_partition"].to_numpy(), rows["_offset"].to_numpy()
+    sizes = RECORD_OVERHEAD_BYTES + sum(pc.fill_null(pc.binary_length(rows[name]), 0).to_numpy() for name in ("key", "value"))
+    total = np.cumsum(sizes)
+    first_rows = np.flatnonzero((np.diff(partitions) != 0) | (np.diff(offsets) != 0)) + 1
+    ends, parts, start, sent = ranges.ends(), [], 0, 0
+    for at in first_rows.tolist():
+        if total[at - 1] - sent >= max_bytes:
+            partition, offset = int(partitions[at]), int(offsets[at])
+            done = {one: end for one, end in ends.items() if one < partition} | {partition: offset}
+            parts.append(Part(start=start, end=at, ends=done))
+            start, sent = at, int(total[at - 1])
+    return [*parts, Part(start=start, end=rows.num_rows, ends=ends)]
+
+
+def outgoing_records(rows: pa.Table) -> Iterator[OutgoingRecord]:
+    """Yield the records of ``rows`` (``OUTGOING``)."""
+    for batch in rows.select(["key", "value", "headers", "timestamp_ms"]).to_batches(max_chunksize=SENT_ROWS):
+        columns: Sequence[list[Any]] = [column.to_pylist() for column in batch.columns]
+        for key, value, headers, timestamp_ms in zip(*columns, strict=True):
+            yield OutgoingRecord(key, value, tuple(headers) if headers else (), timestamp_ms)

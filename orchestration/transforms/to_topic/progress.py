@@ -1,0 +1,153 @@
+"""Where a run of a transform to a topic goes on: what its group committed, judged by the note that went with it.
+
+The group's offsets are the progress, because they are committed in the transactions that send. Decides when they count: only for the topic
+that they were read from and the topic that was written to, each by its id, because either may be deleted and created anew. Decides when to
+refuse: the offsets are another transform's, or they have gone (groups forget offsets after ``offsets.retention.minutes``) though the lake
+remembers that there were some. Offsets without a note were set by a person, and count as they are. Knows no broker and no table.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestration.checkpoints import Checkpoint, ProgressError
+from orchestration.log_client import CommittedOffset, TopicDescription
+
+NOTE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What is committed with each offset: ids of source and target, the target's name, the attempt of dead letters that counts, the run."""
+
+    source_id: str
+    target: str
+    target_id: str
+    letters: int | None
+    run_id: str
+
+    def to_text(self) -> str:
+        """Return the text that ``read_note`` reads; Kafka keeps up to 4,096 bytes."""
+        names = {"source": self.source_id, "target": self.target, "target_id": self.target_id, "letters": self.letters, "run": self.run_id}
+        return json.dumps({"tidelog": NOTE_VERSION, **names}, separators=(",", ":"))
+
+
+def read_note(text: str) -> Note | None:
+    """Return the note that a run of ours committed, None for any other text."""
+    try:
+        found = json.loads(text)
+        if not isinstance(found, dict) or found["tidelog"] != NOTE_VERSION:
+            return None
+        letters = found["letters"]
+        return Note(
+            source_id=str(found["source"]),
+            target=str(found["target"]),
+            target_id=str(found["target_id"]),
+            letters=None if letters is None else int(letters),
+            run_id=str(found["run"]),
+        )
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where a transform stands: checkpoints by partition, the attempt of dead letters that counts, and what a person should know.
+
+    ``run_id`` is the run that committed last, where that is known.
+    """
+
+    checkpoints: Mapping[int, Checkpoint]
+    letters: int | None
+    notes: tuple[str, ...] = ()
+    run_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """The two ends of a transform, as they are now, and the group that holds its offsets."""
+
+    source: TopicDescription
+    target: TopicDescription
+    group_id: str
+
+
+def decide_progress(
+    ends: Ends, committed: Mapping[int, CommittedOffset], remembered: Mapping[int, Checkpoint], *, is_memory_trusted: bool = False
+) -> Progress:
+    """Return where to go on. ``remembered`` are the checkpoints of the source's topic id that the lake's ledger holds.
+
+    :raises ProgressError: the offsets are another transform's, or have gone.
+    """
+    notes = {partition: read_note(one.note) for partition, one in committed.items()}
+    foreign = sorted({one.target for one in notes.values() if one is not None and one.target != ends.target.topic})
+    if foreign:
+        raise ProgressError(
+            f"the group {ends.group_id} holds the offsets of a transform that sends to {', '.join(foreign)}, and this one sends to "
+            f"{ends.target.topic}. Nothing was read or sent. Give this transform another name, or the deployment (TIDELOG_DEPLOYMENT)"
+        )
+    known = [one for one in notes.values() if one is not None]
+    told = _recreated(ends, known)
+    counted = {partition: one for partition, one in committed.items() if (note := notes[partition]) is None or _is_of(note, ends)}
+    lost = {partition: one for partition, one in remembered.items() if partition not in committed}
+    if lost and not is_memory_trusted:
+        raise ProgressError(_lost_text(ends, lost))
+    own = [one for one in known if _is_of(one, ends)]
+    return Progress(
+        checkpoints={
+            **(lost if is_memory_trusted else {}),
+            **{partition: Checkpoint(next_offset=one.next_offset, leader_epoch=one.leader_epoch) for partition, one in counted.items()},
+        },
+        letters=max((one.letters for one in own if one.letters is not None), default=None),
+        notes=told,
+        run_id=own[0].run_id if own else "",
+    )
+
+
+def offsets_to_commit(checkpoints: Mapping[int, Checkpoint], note: Note) -> dict[int, CommittedOffset]:
+    """Return ``checkpoints`` as a group commits them. All partitions go with every commit: a group forgets what it was not told lately."""
+    text = note.to_text()
+    return {
+        partition: CommittedOffset(next_offset=one.next_offset, leader_epoch=one.leader_epoch, note=text)
+        for partition, one in checkpoints.items()
+    }
+
+
+def advanced(
+    checkpoints: Mapping[int, Checkpoint], ends: Mapping[int, int], whole: Mapping[int, int], leader_epochs: Mapping[int, int]
+) -> dict[int, Checkpoint]:
+    """Return ``checkpoints`` after a transaction that is done up to ``ends``; ``whole`` are the ends of the batch.
+
+    A leader epoch is known where all of a partition's range is done: in the middle of it the epoch of the last record is not at hand.
+    """
+    moved = {
+        partition: Checkpoint(next_offset=end, leader_epoch=leader_epochs.get(partition) if end == whole.get(partition) else None)
+        for partition, end in ends.items()
+    }
+    return {**checkpoints, **moved}
+
+
+def _is_of(note: Note, ends: Ends) -> bool:
+    return note.source_id == ends.source.topic_id and note.target_id == ends.target.topic_id
+
+
+def _recreated(ends: Ends, notes: list[Note]) -> tuple[str, ...]:
+    told = []
+    for description, found in ((ends.source, {one.source_id for one in notes}), (ends.target, {one.target_id for one in notes})):
+        others = sorted(found - {description.topic_id})
+        if others:
+            told.append(
+                f"topic {description.topic} was recreated: its id is now {description.topic_id} (it was {', '.join(others)}); "
+                f"{ends.source.topic} is read from its log start"
+            )
+    return tuple(told)
+
+
+def _lost_text(ends: Ends, lost: Mapping[int, Checkpoint]) -> str:
+    places = " ".join(f"{partition}:{one.next_offset}" for partition, one in sorted(lost.items()))
+    return (
+        f"the group {ends.group_id} has no offsets of the topic {ends.source.topic} any more: the cluster forgot them "
+        "(offsets.retention.minutes), or they were deleted. Nothing was read or sent. The lake remembers that everything before "
+        f"{places} was sent: to go on from there run once with the config accept_remembered_offsets: true. Where a run was killed "
+        "as the last thing before, look first whether its records are in the topic"
+    )

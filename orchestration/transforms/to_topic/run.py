@@ -1,0 +1,229 @@
+"""One run of a transform to a topic: fence older runs, plan, read, compute, check, write the dead letters, then send rows and offsets.
+
+Decides the order that keeps a run exact when it is killed at any moment. The sender is opened first: from then on no older run can commit,
+and what a killed one left open is aborted, so that the group's offsets, which are read after that, are final. Everything is computed and
+checked before the first transaction begins, so that a transaction lasts no longer than its records take to be sent. The dead letters go
+before it, under a number that the offsets' note names: they count in the moment in which the records do. The ledger follows.
+Knows no Dagster. Invariant: for readers of committed records each record of the source up to the group's offsets has become what the
+transform made of it, once.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+
+from orchestration.checkpoints import BatchPlan
+from orchestration.dead_letters import DeadLetters, Origin, Rejection
+from orchestration.log_client import LogServiceError, Sender
+from orchestration.offsets import OffsetRanges
+from orchestration.tables import CommitConflictError, TableSnapshot
+from orchestration.topics import reconcile
+from orchestration.transforms.batch import Batch, compute_batch
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.deletions import is_tombstone
+from orchestration.transforms.errors import NotReadyError
+from orchestration.transforms.to_topic import ledger, outgoing
+from orchestration.transforms.to_topic.declarations import TopicTransform
+from orchestration.transforms.to_topic.progress import Ends, Note, Progress, advanced, decide_progress, offsets_to_commit
+from orchestration.transforms.topic_run import (
+    RunContext,
+    TopicRunResult,
+    TopicState,
+    attempted,
+    dead_letter_rows,
+    judged_batch,
+    plan_next,
+    read_planned,
+)
+
+TRANSACTION_BYTES = 16 << 20
+"""What one transaction sends at most, and one record's rows: at 1 MB/s that is a quarter of the time that a transaction may take."""
+NO_KEY = "the value is null, and so is the key: a tombstone deletes nothing without a key"
+TOMBSTONE_RULE = "tombstone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """A transform's run: what was declared, its group, and the sender that it holds."""
+
+    transform: TopicTransform
+    group_id: str
+    sender: Sender
+    is_memory_trusted: bool = False
+    transaction_bytes: int = TRANSACTION_BYTES
+
+    def run(self, table: TopicTable, context: RunContext) -> TopicRunResult:
+        """Read the next batch, and send and commit what becomes of it; ``table`` is the transform's own.
+
+        :raises SenderFencedError: another run took over. :raises CommitConflictError: somebody moved the offsets in every attempt.
+        :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was sent; the text says what to do.
+        """
+        return attempted(context, lambda: _attempt(self, table, context))
+
+
+def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunResult:
+    letters = DeadLetters(context.lake)
+    letters_snapshot = letters.snapshot()
+    ends = _ends(work, context)
+    log = context.log.partition_offsets(ends.source.topic)
+    partitions = [one.partition for one in log]
+    account, progress = _follow(work, context, ends, partitions)
+    for note in progress.notes:
+        context.reporter.note(note)
+    state = TopicState(topic_id=ends.source.topic_id, log=log, snapshot=account, committed=progress.checkpoints)
+    plan = plan_next(table, context, state)
+    for note in plan.notes:
+        context.reporter.note(note)
+    if plan.is_empty:
+        _remind(work, context, ends, account, progress)
+        return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
+    context.reporter.pin("batch", plan.ranges)
+    source = read_planned(table, context, state, plan)
+    try:
+        computed = compute_batch(context.session(), table, source, None)
+        rows, out = outgoing.split(computed.rows)
+        others, rejections = _forwarded(work.transform, source, computed.rejections)
+        computed = replace(computed, rows=rows, rejections=rejections)
+        result = judged_batch(table, context, source, state, computed)
+        if result.failures:
+            return result
+        origin = Origin(target=table.name, topic=ends.source.topic, topic_id=state.topic_id, run_id=context.run_id)
+        rejected = dead_letter_rows(origin, source, rejections, context.now())
+    finally:
+        source.release()
+    _validate_unmoved(work, context, ends, partitions, progress)
+    letters_snapshot = letters.cleaned(letters_snapshot, origin, account)
+    attempt = letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
+    batch = _Batch(plan=plan, rows=outgoing.in_order(out, others), leader_epochs=source.statistics.leader_epochs)
+    account, transactions = _send(work, context, ends, progress if attempt is None else replace(progress, letters=attempt), batch)
+    return replace(
+        result,
+        version=account.version,
+        backlog=plan.backlog,
+        letters=rejected,
+        sent={
+            "records_sent": batch.rows.num_rows,
+            "tombstones": batch.rows["value"].null_count,
+            "transactions": transactions,
+            "target": ends.target.topic,
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """What is to be sent: rows (``outgoing.OUTGOING``, in order) and the plan that they came from."""
+
+    plan: BatchPlan
+    rows: pa.Table
+    leader_epochs: Mapping[int, int]
+
+    @property
+    def ranges(self) -> OffsetRanges:
+        return self.plan.ranges
+
+
+def _ends(work: Sending, context: RunContext) -> Ends:
+    """Describe both topics; the target is created where there is none, because a producer would create another than was declared."""
+    transform = work.transform
+    source = context.log.describe_topic(transform.source.name)
+    if source is None:
+        raise NotReadyError(f"there is no topic {transform.source.name}: materialize topics/{transform.source.name}, which creates it")
+    target = context.log.describe_topic(transform.target.name)
+    if target is None:
+        context.reporter.note(f"topic {transform.target.name}: {reconcile(context.log, transform.target).summary}")
+        target = context.log.describe_topic(transform.target.name)
+    if target is None:
+        raise LogServiceError(f"the topic {transform.target.name} was created and is not there yet")
+    return Ends(source=source, target=target, group_id=work.group_id)
+
+
+def _follow(work: Sending, context: RunContext, ends: Ends, partitions: Sequence[int]) -> tuple[TableSnapshot, Progress]:
+    """Return the ledger and the group's progress, the ledger brought up to it."""
+
+    def load() -> TableSnapshot:
+        text = f"What {work.transform.name} sent to the topic {ends.target.topic}: a row per partition and transaction"
+        return ledger.open_ledger(context.lake, work.transform.name, text)
+
+    return ledger.follow_group(load, ends, partitions, partial(_read_progress, work, context, ends, partitions), context.now())
+
+
+def _read_progress(work: Sending, context: RunContext, ends: Ends, partitions: Sequence[int], account: TableSnapshot) -> Progress:
+    committed = context.log.committed_offsets(ends.group_id, ends.source.topic)
+    remembered = account.checkpoints(ends.source.topic_id, partitions)
+    return decide_progress(ends, committed, remembered, is_memory_trusted=work.is_memory_trusted)
+
+
+def _validate_unmoved(work: Sending, context: RunContext, ends: Ends, partitions: Sequence[int], progress: Progress) -> None:
+    """Look once more before anything is written: a person may have set the group's offsets meanwhile."""
+    now = _read_progress(work, context, ends, partitions, ledger.open_ledger(context.lake, work.transform.name, ""))
+    if now.checkpoints != progress.checkpoints:
+        raise CommitConflictError(f"somebody moved the offsets of the group {ends.group_id}")
+
+
+def _send(work: Sending, context: RunContext, ends: Ends, progress: Progress, batch: _Batch) -> tuple[TableSnapshot, int]:
+    """Send ``batch`` in as many transactions as its size asks for; returns the ledger afterwards, and their number."""
+    parts = outgoing.cut(batch.rows, batch.ranges, work.transaction_bytes)
+    note = Note(
+        source_id=ends.source.topic_id,
+        target=ends.target.topic,
+        target_id=ends.target.topic_id,
+        letters=progress.letters,
+        run_id=context.run_id,
+    )
+    whole = batch.ranges.ends()
+    for part in parts:
+        rows = batch.rows.slice(part.start, part.end - part.start)
+        after = replace(progress, checkpoints=advanced(progress.checkpoints, part.ends, whole, batch.leader_epochs))
+        account = ledger.open_ledger(context.lake, work.transform.name, "")
+        work.sender.send(
+            ends.target.topic,
+            outgoing.outgoing_records(rows),
+            group_id=ends.group_id,
+            source=ends.source.topic,
+            offsets=offsets_to_commit(after.checkpoints, note),
+        )
+        counts = Counter(rows["_partition"].to_pylist())
+        entry = ledger.Entry(before=progress.checkpoints, records=counts, run_id=context.run_id, at=context.now())
+        try:
+            account = ledger.write(account, ends, after, entry)
+        except CommitConflictError:  # a maintenance's commit, or that of an older run which is about to hear that it is fenced
+            account, _ = _follow(work, context, ends, list(after.checkpoints))
+        progress = after
+    return account, len(parts)
+
+
+def _remind(work: Sending, context: RunContext, ends: Ends, account: TableSnapshot, progress: Progress) -> None:
+    """Commit the offsets again where that was long ago, in a transaction of its own: the cluster forgets what nobody commits."""
+    if not progress.checkpoints or not ledger.is_reminder_due(account, context.now()):
+        return
+    note = Note(
+        source_id=ends.source.topic_id,
+        target=ends.target.topic,
+        target_id=ends.target.topic_id,
+        letters=progress.letters,
+        run_id=context.run_id,
+    )
+    offsets = offsets_to_commit(progress.checkpoints, note)
+    work.sender.send(ends.target.topic, (), group_id=ends.group_id, source=ends.source.topic, offsets=offsets)
+    entry = ledger.Entry(before=progress.checkpoints, records={}, run_id=context.run_id, at=context.now())
+    ledger.write(account, ends, progress, entry)
+    context.reporter.note(f"reminded the group {ends.group_id} of its offsets, which the cluster would forget otherwise")
+
+
+def _forwarded(transform: TopicTransform, source: Batch, rejections: Sequence[Rejection]) -> tuple[pa.Table, tuple[Rejection, ...]]:
+    """Return what is sent of records without value, where they are forwarded, and the rejections of all others."""
+    found = [one for one in rejections if transform.is_forwarding_tombstones and is_tombstone(one)]
+    if not found:
+        return outgoing.OUTGOING.empty_table(), tuple(rejections)
+    wanted: dict[int, list[int]] = {}
+    for one in found:
+        wanted.setdefault(one.partition, []).append(one.offset)
+    records = source.records_at(wanted)
+    nameless = records.filter(records["key"].is_null()).select(["_partition", "_offset"]).to_pylist()
+    refused = [Rejection(partition=row["_partition"], offset=row["_offset"], reason=NO_KEY, rule=TOMBSTONE_RULE) for row in nameless]
+    kept = [one for one in rejections if not is_tombstone(one)]
+    return outgoing.tombstones(records.filter(records["key"].is_valid())), (*kept, *refused)

@@ -1,0 +1,83 @@
+"""Runs of a transform to a topic in a process of their own, which dies at a chosen step; started by ``test_to_topic_kills``.
+
+``killed_sending.py REMOTE BOOTSTRAP LAKE STEP LIMIT BYTES``: runs until there is nothing new, LIMIT offsets each, transactions of BYTES;
+STEP "none" lets it live.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from log_service.client import BlockingProducer
+from orchestration.connection import connect
+from orchestration.dead_letters import DeadLetters
+from orchestration.settings import load_settings
+from orchestration.spark.session import open_session
+from orchestration.tables import Lake
+from orchestration.transforms.to_topic import ledger
+from orchestration.transforms.topic_run import RunContext
+from tests.platform.good_orders import GROUP, orders_transform, sending_of
+from tests.platform.pipeline import Notes
+
+KILLED = 137
+SENT_BEFORE_DYING = 5
+STEPS: dict[str, tuple[Any, str, str]] = {
+    "before-dead-letters": (DeadLetters, "replace_pending", "before"),
+    "before-the-transaction": (BlockingProducer, "begin_transaction", "before"),
+    "while-rows-are-sent": (BlockingProducer, "send", "delivered"),
+    "between-rows-and-offsets": (BlockingProducer, "send_offsets_to_transaction", "before"),
+    "between-offsets-and-commit": (BlockingProducer, "commit_transaction", "before"),
+    "after-the-commit": (BlockingProducer, "commit_transaction", "after"),
+    "before-the-ledger": (ledger, "write", "before"),
+    "after-the-ledger": (ledger, "write", "after"),
+}
+IS_OPEN = {"while-rows-are-sent"}
+"""Where a transaction's rows are in the log for sure: what was not delivered yet dies with the producer."""
+IS_COMMITTED = {"after-the-commit", "before-the-ledger", "after-the-ledger"}
+
+
+def dying(function: Callable[..., Any], when: str, at_call: int) -> Callable[..., Any]:
+    calls = 0
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls < at_call:
+            return function(*args, **kwargs)
+        if when != "before":
+            function(*args, **kwargs)
+        if when == "delivered":
+            args[0].flush()
+        os._exit(KILLED)
+
+    return call
+
+
+def main(remote: str, bootstrap: str, lake: str, step: str, *limits: str) -> None:
+    records_per_run, transaction_bytes = map(int, limits)
+    session = open_session(load_settings({"TIDELOG_SPARK_REMOTE": remote}))
+    if step in STEPS:
+        owner, name, when = STEPS[step]
+        at_call = SENT_BEFORE_DYING if name == "send" else 1
+        mock.patch.object(owner, name, dying(getattr(owner, name), when, at_call)).start()
+    with connect(bootstrap) as log, log.open_sender(GROUP) as sender:
+        table, work = sending_of(orders_transform(), sender, transaction_bytes=transaction_bytes)
+        context = RunContext(
+            log=log,
+            lake=Lake(Path(lake)),
+            session=lambda: session,
+            reporter=Notes(),
+            run_id=f"run-{step}",
+            records_per_run=records_per_run,
+            arrow_records=10_000,
+            commit_attempts=3,
+        )
+        while work.run(table, context).version is not None:
+            pass
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

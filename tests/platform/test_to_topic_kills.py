@@ -1,0 +1,115 @@
+"""A run of a transform to a topic, killed at every step: readers of committed records find each record's rows once, and no other.
+
+On tidelog, and on Apache Kafka where it is there: the same runs, unchanged.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from log_service.client import BlockingAdmin, BlockingProducer
+from orchestration.connection import connect
+from orchestration.dead_letters import DeadLetters
+from orchestration.offsets import OffsetRange
+from orchestration.tables import Lake
+from orchestration.topics import reconcile
+from tests.integration.client_clusters import APACHE_KAFKA, CLUSTERS, cluster
+from tests.platform.good_orders import GOOD_ORDERS, GROUP, expected_records
+from tests.platform.killed_sending import IS_COMMITTED, IS_OPEN, KILLED, STEPS
+from tests.platform.pipeline import ORDERS, order
+from tests.platform.spark_server import warm_server
+
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(900)]
+ROOT = Path(__file__).resolve().parents[2]
+APACHE_STEPS = ["while-rows-are-sent", "between-offsets-and-commit", "before-the-ledger"]
+"""On Apache Kafka the moments in which a transaction is open, or has just been committed."""
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with warm_server(tmp_path_factory.mktemp("server")) as (url, _):
+        yield url
+
+
+@pytest.fixture(params=CLUSTERS)
+def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, str]]:
+    with cluster(request.param, tmp_path / "cluster") as bootstrap:
+        yield request.param, bootstrap
+
+
+class Story:
+    """Orders that were sent, and what is to become of them."""
+
+    def __init__(self, bootstrap: str, remote: str, lake: Path) -> None:
+        self.bootstrap, self.remote, self.lake = bootstrap, remote, lake
+        self.values: list[bytes] = []
+
+    def send(self, name: str) -> None:
+        values = [order(f"{name}-{position}", position - 2) for position in range(12)]
+        values += [b"nonsense", order("skipped")]
+        with BlockingProducer(self.bootstrap) as producer:
+            for number, value in enumerate(values):
+                producer.send("orders", value=value, partition=number % 2)
+        self.values += values
+
+    def run(self, step: str, limit: int = 1_000, size: int = 1 << 20) -> None:
+        arguments = [self.remote, self.bootstrap, str(self.lake), step, str(limit), str(size)]
+        command = [sys.executable, "-m", "tests.platform.killed_sending", *arguments]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=False)
+        assert done.returncode == (0 if step == "none" else KILLED), done.stderr
+
+    def found(self) -> Counter[tuple[bytes, bytes]]:
+        """Return what readers of committed records find, now that no transaction is open any more."""
+        found: Counter[tuple[bytes, bytes]] = Counter()
+        with connect(self.bootstrap) as log:
+            read = log.range_reader()
+            for one in log.partition_offsets(GOOD_ORDERS.name):
+                assert one.last_stable_offset == one.high_watermark
+                for batch in read(GOOD_ORDERS.name, OffsetRange(partition=one.partition, start=0, end=one.high_watermark)):
+                    found.update(zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True))
+        return found
+
+    def letters(self) -> int:
+        return int(DeadLetters(Lake(self.lake)).committed().count_rows())
+
+    def lag(self) -> int:
+        with connect(self.bootstrap) as log:
+            offsets = log.committed_offsets(GROUP, ORDERS.name)
+            return sum(one.last_stable_offset - offsets[one.partition].next_offset for one in log.partition_offsets(ORDERS.name))
+
+
+@pytest.mark.slow
+def test_readers_find_each_record_once_whenever_runs_are_killed(servers: tuple[str, str], remote: str, tmp_path: Path) -> None:
+    name, bootstrap = servers
+    with connect(bootstrap) as log:
+        for topic in (ORDERS, GOOD_ORDERS):
+            reconcile(log, topic)
+    story = Story(bootstrap, remote, tmp_path / "lake")
+    for step in APACHE_STEPS if name == APACHE_KAFKA else STEPS:
+        story.send(step)
+        story.run(step)
+        assert (story.lag() == 0) == (step in IS_COMMITTED), step
+        assert open_records(bootstrap) > 0 or step not in IS_OPEN, step
+        story.run("none", limit=20, size=200)
+        assert story.lag() == 0
+        assert story.found() == expected_records(story.values), f"recovered from {step}"
+        assert story.letters() == sum(map(is_rejected, story.values)), f"recovered from {step}"
+        assert DeadLetters(Lake(story.lake)).pending().count_rows() == 0
+
+
+def is_rejected(value: bytes) -> bool:
+    return value == b"nonsense" or json.loads(value)["amount"] <= 0
+
+
+def open_records(bootstrap: str) -> int:
+    """Return how many records readers of committed records have to wait for."""
+    with BlockingAdmin(bootstrap) as admin:
+        offsets = admin.describe_offsets([GOOD_ORDERS.name]).values()
+        return sum(one.high_watermark - one.last_stable_offset for one in offsets)

@@ -1,0 +1,130 @@
+"""Rows as records, cut into transactions; what is declared of a transform to a topic, and what is refused."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.quality import quarantine
+from orchestration.topics import TopicSpec
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.to_topic.declarations import TopicTransform, declare_transform, group_of, implied_rules, why_no_replay
+from orchestration.transforms.to_topic.outgoing import OUTGOING, Part, cut, in_order, outgoing_records, tombstones
+
+SOURCE = TopicSpec(name="orders", schema="id BIGINT NOT NULL")
+TARGET = TopicSpec(name="good_orders", schema="id BIGINT NOT NULL, amount INT, `odd name` STRING NOT NULL")
+
+
+def transform(**changes: Any) -> TopicTransform:
+    rules = changes.pop("rules", ())
+    table = TopicTable(name="good", topic=changes.pop("source", SOURCE), function=lambda records: records, rules=rules)
+    return TopicTransform(**{"table": table, "target": TARGET, **changes})
+
+
+def rows(*places: tuple[int, int], size: int = 68) -> pa.Table:
+    columns = list(zip(*places, strict=True)) if places else [[], []]
+    count = len(places)
+    values = pa.array([b"x" * size] * count, pa.large_binary())
+    return pa.table(
+        [columns[0], columns[1], pa.nulls(count, pa.large_binary()), values, pa.nulls(count, OUTGOING.field("headers").type), [0] * count],
+        schema=OUTGOING,
+    )
+
+
+def ranges(*bounds: tuple[int, int, int]) -> OffsetRanges:
+    return OffsetRanges(
+        topic="orders", topic_id="S", ranges=tuple(OffsetRange(partition=number, start=start, end=end) for number, start, end in bounds)
+    )
+
+
+def test_what_fits_is_one_transaction_and_nothing_to_send_is_one_too() -> None:
+    both = ranges((0, 5, 9), (1, 0, 4))
+    assert cut(rows((0, 5), (1, 2)), both, 200) == [Part(start=0, end=2, ends={0: 9, 1: 4})]
+    assert cut(rows(), both, 200) == [Part(start=0, end=0, ends={0: 9, 1: 4})]
+
+
+def test_a_large_result_is_cut_between_records_of_the_source() -> None:
+    both = ranges((0, 5, 9), (1, 0, 4))
+    parts = cut(rows((0, 5), (0, 5), (0, 7), (1, 0), (1, 3), (1, 3)), both, 200)
+    assert parts == [
+        Part(start=0, end=2, ends={0: 7}),
+        Part(start=2, end=4, ends={0: 9, 1: 3}),
+        Part(start=4, end=6, ends={0: 9, 1: 4}),
+    ]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=40).map(sorted), st.integers(1, 600), st.integers(0, 80))
+def test_parts_hold_each_row_once_with_just_the_offsets_that_are_done(places: list[tuple[int, int]], max_bytes: int, size: int) -> None:
+    whole = ranges((0, 0, 10), (1, 0, 10), (2, 0, 10))
+    parts = cut(rows(*places, size=size), whole, max_bytes)
+    assert [parts[0].start, *(one.end for one in parts)] == [0, *(one.start for one in parts[1:]), len(places)]
+    assert parts[-1].ends == whole.ends()
+    for part in parts:
+        done, left = places[: part.end], places[part.end :]
+        assert all(offset < part.ends.get(partition, 0) for partition, offset in done)
+        assert all(offset >= part.ends.get(partition, 0) for partition, offset in left)
+        assert len({*places[part.start : part.end]}) <= 1 or (part.end - part.start) * (32 + size) < max_bytes + 40 * (32 + size)
+
+
+def test_tombstones_go_between_the_rows_by_place() -> None:
+    source = pa.table(
+        {
+            "_partition": pa.array([0], pa.int32()),
+            "_offset": pa.array([6], pa.int64()),
+            "_timestamp": pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
+            "key": pa.array([b"k"]),
+            "value": pa.array([None], pa.binary()),
+        }
+    )
+    both = in_order(rows((0, 5), (0, 7), size=1), tombstones(source))
+    assert [(one.key, one.value, one.timestamp_ms) for one in outgoing_records(both)] == [
+        (None, b"x", 0),
+        (b"k", None, 1_767_225_600_000),
+        (None, b"x", 0),
+    ]
+
+
+def test_headers_are_pairs() -> None:
+    headers = pa.array([[("a", b"1"), ("b", None)], []], OUTGOING.field("headers").type)
+    table = rows((0, 1), (0, 2)).set_column(4, OUTGOING.field("headers"), headers)
+    assert [one.headers for one in outgoing_records(table)] == [(("a", b"1"), ("b", None)), ()]
+
+
+def test_key_and_schema_imply_rules_unless_they_are_declared() -> None:
+    found = implied_rules(transform(key="amount", deleted_when="amount = 0"))
+    assert [(rule.name, rule.condition) for rule in found] == [
+        ("has_id", "coalesce(amount = 0, FALSE) OR `id` IS NOT NULL"),
+        ("has_odd_name", "coalesce(amount = 0, FALSE) OR `odd name` IS NOT NULL"),
+        ("has_amount", "`amount` IS NOT NULL"),
+    ]
+    declared = implied_rules(transform(rules=(quarantine("has_id", "id > 0"),)))
+    assert [rule.name for rule in declared] == ["has_odd_name"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"target": SOURCE}, "would read its own records for ever"),
+        ({"key": "_offset"}, "cannot be the key of good"),
+        ({"key": " "}, "cannot be the key of good"),
+        ({"deleted_when": " "}, "has no condition"),
+        ({"source": TopicSpec(name="raw"), "is_forwarding_tombstones": True}, "a row whose _value is null is a tombstone"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_when_it_is_declared(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        transform(**changes)
+
+
+def test_groups_of_deployments_differ_and_are_none_of_a_table() -> None:
+    assert (group_of("good", None), group_of("good", "blue")) == ("tidelog-topic.good", "tidelog-topic.blue.good")
+
+
+def test_why_there_is_no_replay_is_said_of_transforms_to_topics_alone() -> None:
+    declare_transform(transform())
+    assert "a topic takes nothing back" in str(why_no_replay("good"))
+    assert why_no_replay("clean_orders") is None
