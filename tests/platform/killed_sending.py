@@ -75,8 +75,9 @@ def main(remote: str, bootstrap: str, lake: str, step: str, *limits: str) -> Non
             arrow_records=10_000,
             commit_attempts=3,
         )
-        while work.run(table, context).version is not None:
+        while (result := work.run(table, context)).version is not None:
             pass
+        assert not result.failures
 
 
 if __name__ == "__main__":

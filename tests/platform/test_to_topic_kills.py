@@ -50,12 +50,12 @@ class Story:
         self.bootstrap, self.remote, self.lake = bootstrap, remote, lake
         self.values: list[bytes] = []
 
-    def send(self, name: str) -> None:
-        values = [order(f"{name}-{position}", position - 2) for position in range(12)]
+    def send(self, number: int) -> None:
+        values = [order(f"{number}-{position}", position - 2) for position in range(12)]
         values += [b"nonsense", order("skipped")]
         with BlockingProducer(self.bootstrap) as producer:
-            for number, value in enumerate(values):
-                producer.send("orders", value=value, partition=number % 2)
+            for position, value in enumerate(values):
+                producer.send("orders", value=value, partition=position % 2)
         self.values += values
 
     def run(self, step: str, limit: int = 1_000, size: int = 1 << 20) -> None:
@@ -92,8 +92,8 @@ def test_readers_find_each_record_once_whenever_runs_are_killed(servers: tuple[s
         for topic in (ORDERS, GOOD_ORDERS):
             reconcile(log, topic)
     story = Story(bootstrap, remote, tmp_path / "lake")
-    for step in APACHE_STEPS if name == APACHE_KAFKA else STEPS:
-        story.send(step)
+    for number, step in enumerate(APACHE_STEPS if name == APACHE_KAFKA else STEPS):
+        story.send(number)
         story.run(step)
         assert (story.lag() == 0) == (step in IS_COMMITTED), step
         assert open_records(bootstrap) > 0 or step not in IS_OPEN, step

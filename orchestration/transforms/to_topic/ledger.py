@@ -81,10 +81,11 @@ def write(snapshot: TableSnapshot, ends: Ends, progress: Progress, entry: Entry)
 
     :raises CommitConflictError: another writer was faster.
     """
+    is_just_committed = entry.records is not None or snapshot.transaction_version(COMMITTED_AT) is None
     transactions = {
         **naming(ends.source.topic_id, progress.letters),
         **{f"{ends.source.topic_id}/{partition}": one.next_offset for partition, one in progress.checkpoints.items()},
-        **({} if entry.records is None else {COMMITTED_AT: int(entry.at.timestamp())}),
+        **({COMMITTED_AT: int(entry.at.timestamp())} if is_just_committed else {}),
     }
     properties = commit_properties({"topic": ends.source.topic, "target": ends.target.topic, "run_id": entry.run_id}, transactions)
     with conflicts_translated(snapshot.name):
