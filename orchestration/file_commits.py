@@ -16,8 +16,6 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 from uuid import uuid4
 
 import duckdb
@@ -44,7 +42,7 @@ def replace_rows(
 
     :raises CommitConflictError: another writer committed the next version, whatever it holds.
     """
-    folder = folder_of(snapshot)
+    folder = snapshot.folder
     sizes = _sizes(snapshot)
     touched = _touched(folder, sizes, gone)
     added = _write(folder, snapshot.arrow_schema, _kept(folder, touched, snapshot.arrow_schema), rows)
@@ -61,11 +59,6 @@ def replace_rows(
     if version % CHECKPOINT_EVERY == 0:
         committed.create_checkpoint()
     return TableSnapshot(name=snapshot.name, version=version, delta=committed)
-
-
-def folder_of(snapshot: TableSnapshot) -> Path:
-    """Return the folder of a table."""
-    return Path(url2pathname(urlsplit(snapshot.delta.table_uri).path))
 
 
 def _sizes(snapshot: TableSnapshot) -> dict[str, int]:

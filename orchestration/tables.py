@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -107,9 +109,15 @@ class TableSnapshot:
         return int(pc.sum(actions["size_bytes"]).as_py() or 0)
 
     @property
-    def file_uris(self) -> tuple[str, ...]:
+    def folder(self) -> Path:
+        """The folder of the table. The library names it as a URI, in which a blank is ``%20``."""
+        return Path(url2pathname(urlsplit(self.delta.table_uri).path))
+
+    @property
+    def files(self) -> tuple[Path, ...]:
         """The Parquet files that make up this version."""
-        return tuple(self.delta.file_uris())
+        root = urlsplit(self.delta.table_uri).path
+        return tuple(self.folder / uri.removeprefix(root) for uri in self.delta.file_uris())
 
     def dataset(self) -> pads.Dataset:
         """Return the rows as a dataset that filters and projects while it reads, for DuckDB and pyarrow.

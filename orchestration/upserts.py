@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
-from orchestration.file_commits import folder_of, replace_rows
+from orchestration.file_commits import replace_rows
 from orchestration.latest import Changes
 from orchestration.schemas import conform
 from orchestration.tables import (
@@ -36,7 +36,7 @@ NO_FILE = 0
 def remembered_deletions(snapshot: TableSnapshot) -> pa.Table | None:
     """Return the deletions that the table remembers (keys and place); None where there are none."""
     number = snapshot.transaction_version(DELETED_KEYS) or NO_FILE
-    return None if number == NO_FILE else pq.read_table(folder_of(snapshot) / FOLDER / _name(number), partitioning=None)
+    return None if number == NO_FILE else pq.read_table(snapshot.folder / FOLDER / _name(number), partitioning=None)
 
 
 def upsert(
@@ -95,7 +95,7 @@ def _kept(snapshot: TableSnapshot, changes: Changes) -> int:
     if not changes.deletions.num_rows:
         return NO_FILE
     number = secrets.randbits(NUMBER_BITS) + 1
-    folder = folder_of(snapshot) / FOLDER
+    folder = snapshot.folder / FOLDER
     folder.mkdir(exist_ok=True)
     pq.write_table(changes.deletions, folder / _name(number), compression="zstd")
     return number
@@ -103,7 +103,7 @@ def _kept(snapshot: TableSnapshot, changes: Changes) -> int:
 
 def _tidy(snapshot: TableSnapshot, number: int) -> None:
     """Remove files that are named no more, once nothing of the time when they were can still be read."""
-    folder = folder_of(snapshot) / FOLDER
+    folder = snapshot.folder / FOLDER
     if folder.is_dir():
         for file in folder.iterdir():
             if file.name != _name(number) and file.stat().st_mtime < time.time() - DEFAULT_RETENTION_HOURS * 3_600:

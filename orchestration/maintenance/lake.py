@@ -65,5 +65,5 @@ def keep_table(lake: Lake, table: str, *, retention_hours: int, many_files: int)
 def is_fragmented(lake: Lake, table: str, many_files: int) -> bool:
     """Return whether a table has many files and they are small."""
     snapshot = lake.existing(table)
-    files = len(snapshot.file_uris)
+    files = len(snapshot.files)
     return files >= many_files and snapshot.size_bytes / files < SMALL_FILE_BYTES

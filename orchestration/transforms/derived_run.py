@@ -116,9 +116,8 @@ def is_up_to_date(target: TableSnapshot, recorded: dict[str, int]) -> bool:
 def read_table(session: Any, snapshot: TableSnapshot) -> Any:
     """Return the rows of ``snapshot`` as a DataFrame: Spark reads the Parquet files of that version side by side, no connector needed."""
     schema = from_arrow_schema(snapshot.arrow_schema)
-    if not snapshot.file_uris:
-        return session.createDataFrame([], schema)
-    return session.read.schema(schema).parquet(*snapshot.file_uris)
+    files = snapshot.files
+    return session.read.schema(schema).parquet(*map(str, files)) if files else session.createDataFrame([], schema)
 
 
 def _created(table: DerivedTable, lake: Lake, schema: pa.Schema) -> TableSnapshot:

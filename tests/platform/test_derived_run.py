@@ -38,7 +38,7 @@ def is_lake_shared(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def lake(lake_root: Path) -> Lake:
-    made = Lake(lake_root)
+    made = Lake(lake_root / "a folder with blanks")
     store(made, "flights", {"number": [1, 2, 3], "tail": ["a", "b", None]})
     store(made, "planes", {"tail": ["a"], "seats": [100]})
     return made

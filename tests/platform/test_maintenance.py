@@ -103,7 +103,7 @@ def test_many_small_files_become_few_and_rows_and_checkpoint_stay(lake_root: Pat
     done = keep_table(lake, "clean", retention_hours=0, many_files=4)
     assert (done.files_merged, done.files_deleted) == (6, 6)
     after = lake.existing("clean")
-    assert len(after.file_uris) == 1
+    assert len(after.files) == 1
     assert after.row_count == 10
     assert after.checkpoints("id-of-orders", [0])[0].next_offset == 5
 

@@ -158,7 +158,7 @@ def test_compaction_and_vacuum_keep_rows_and_checkpoints(lake: Lake) -> None:
     lake.compact("t")
     removed = lake.vacuum("t", retention_hours=0)
     assert len(removed) == 4
-    assert len(lake.existing("t").file_uris) == 1
+    assert len(lake.existing("t").files) == 1
     assert stored(lake) == [(0, offset, "x") for offset in range(4)]
     assert lake.existing("t").checkpoints("T", [0])[0].next_offset == 4
 
