@@ -72,13 +72,13 @@ def compute_batch(session: Any, table: TopicTable, batch: Batch, existing: Table
     rows = result.drop_columns([VIOLATIONS_COLUMN]) if VIOLATIONS_COLUMN in result.column_names else result
     made = _distinct_records(rows)
     broken = _quarantine_rejections(table.rules, rows, bits)
-    rows = _without(rows, broken)
+    rows = without_rejected(rows, broken)
     filtered = batch.statistics.records - len(misfits) - made
     if table.latest_by:
         rows, deletions, refused = _changes(table, batch, rows, misfits)
         return ComputedBatch(rows=rows, rejections=(*refused, *broken), violations=counts, filtered=filtered, deletions=deletions)
     repeated = _repetition_rejections(rows, table.unique_by, existing)
-    rows = _without(rows, repeated)
+    rows = without_rejected(rows, repeated)
     return ComputedBatch(rows=rows, rejections=(*misfits, *broken, *repeated), violations=counts, filtered=filtered)
 
 
@@ -87,7 +87,7 @@ def _changes(
 ) -> tuple[pa.Table, pa.Table, tuple[Rejection, ...]]:
     """Return the rows, the deletions and the rejections of a batch for a table of newest rows."""
     unusable = of_keys.key_rejections(rows, table.latest_by)
-    rows, flagged = of_keys.split_deleted(_without(rows, unusable), table.latest_by)
+    rows, flagged = of_keys.split_deleted(without_rejected(rows, unusable), table.latest_by)
     wanted: dict[int, list[int]] = {}
     for one in filter(of_keys.is_tombstone, misfits):
         wanted.setdefault(one.partition, []).append(one.offset)
@@ -275,7 +275,8 @@ def _repetition_rejections(rows: pa.Table, unique_by: Sequence[str], existing: T
     )
 
 
-def _without(rows: pa.Table, rejections: Sequence[Rejection]) -> pa.Table:
+def without_rejected(rows: pa.Table, rejections: Sequence[Rejection]) -> pa.Table:
+    """Return ``rows`` without any that came from a rejected record."""
     if not rejections:
         return rows
     partitions, offsets = _places(rows)

@@ -260,6 +260,17 @@ def test_a_result_with_values_of_its_own_sends_just_these(runner: Runner, log: M
     assert [(one.key, one.value) for one in log.sent[0][1]] == [(b"k", b"A")]
 
 
+def test_a_record_that_no_broker_would_take_is_a_dead_letter_and_stops_nothing(runner: Runner, log: MemoryLog, lake_root: Path) -> None:
+    for name in ("a", "b"):
+        log.topics["orders"].partitions[0].append(order(name, 1))
+    swollen = free_transform(lambda records: records.selectExpr("* EXCEPT (note)", "if(id = 'a', repeat('x', 1000000), '') AS note"))
+    result = runner.run(swollen)
+    assert [(offset, rule) for _, offset, rule, _ in letters_of(lake_root)] == [(0, "record_size")]
+    assert len(log.sent[0][1]) == 1
+    assert result.batch is not None
+    assert result.batch.rows.num_rows == 1
+
+
 def test_a_record_without_key_or_required_field_is_a_dead_letter(runner: Runner, log: MemoryLog, lake_root: Path) -> None:
     for name in ("a", "b"):
         log.topics["orders"].partitions[0].append(order(name, 1))

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as sql
 from pyspark.sql import types
 
+from orchestration.dead_letters import Rejection
 from orchestration.log_client import OutgoingRecord
 from orchestration.offsets import OffsetRanges
 from orchestration.tables import PROVENANCE
@@ -45,6 +47,9 @@ OUTGOING = pa.schema(
         pa.field("timestamp_ms", pa.int64()),
     ]
 )
+MAX_RECORD_BYTES = 1_000_000
+"""Of key and value: a little less than brokers and producers take by default, which is 1 MiB with all that is around them."""
+SIZE_RULE = "record_size"
 SENT_ROWS = 5_000
 """How many records are Python objects at once."""
 RECORD_OVERHEAD_BYTES = 32
@@ -153,6 +158,17 @@ def split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     return rows.drop_columns(list(OUT)), pa.table(columns, schema=OUTGOING)
 
 
+def too_large(rows: pa.Table) -> tuple[Rejection, ...]:
+    """Return the rejections of records of which something is made that no broker takes by default: else they would stop all behind them."""
+    sizes = _sizes(rows)
+    found = rows.select(["_partition", "_offset"]).append_column("size", pa.array(sizes)).filter(pa.array(sizes > MAX_RECORD_BYTES))
+    reasons = {
+        (row["_partition"], row["_offset"]): f"a record that is made of it takes {row['size']} bytes, more than {MAX_RECORD_BYTES}"
+        for row in found.to_pylist()
+    }
+    return tuple(Rejection(partition=place[0], offset=place[1], reason=reason, rule=SIZE_RULE) for place, reason in reasons.items())
+
+
 def tombstones(records: pa.Table) -> pa.Table:
     """Return ``records`` (of the source) as records without value, as ``OUTGOING``."""
     count = records.num_rows
@@ -181,8 +197,7 @@ class Part:
 def cut(rows: pa.Table, ranges: OffsetRanges, max_bytes: int) -> list[Part]:
     """Cut ``rows`` (``OUTGOING``, in order) into parts of about ``max_bytes``, at most one record of the source more; at least one part."""
     partitions, offsets = rows["_partition"].to_numpy(), rows["_offset"].to_numpy()
-    sizes = RECORD_OVERHEAD_BYTES + sum(pc.fill_null(pc.binary_length(rows[name]), 0).to_numpy() for name in ("key", "value"))
-    total = np.cumsum(sizes)
+    total = np.cumsum(_sizes(rows) + RECORD_OVERHEAD_BYTES)
     first_rows = np.flatnonzero((np.diff(partitions) != 0) | (np.diff(offsets) != 0)) + 1
     ends, parts, start, sent = ranges.ends(), [], 0, 0
     for at in first_rows.tolist():
@@ -192,6 +207,13 @@ def cut(rows: pa.Table, ranges: OffsetRanges, max_bytes: int) -> list[Part]:
             parts.append(Part(start=start, end=at, ends=done))
             start, sent = at, int(total[at - 1])
     return [*parts, Part(start=start, end=rows.num_rows, ends=ends)]
+
+
+def _sizes(rows: pa.Table) -> npt.NDArray[np.int64]:
+    """Return the bytes of key and value of each row."""
+    key, value = (pc.fill_null(pc.binary_length(rows[name]), 0).to_numpy() for name in ("key", "value"))
+    sizes: npt.NDArray[np.int64] = key + value
+    return sizes
 
 
 def outgoing_records(rows: pa.Table) -> Iterator[OutgoingRecord]:

@@ -21,7 +21,7 @@ from orchestration.log_client import LogServiceError, Sender
 from orchestration.offsets import OffsetRanges
 from orchestration.tables import CommitConflictError, TableSnapshot
 from orchestration.topics import reconcile
-from orchestration.transforms.batch import Batch, compute_batch
+from orchestration.transforms.batch import Batch, compute_batch, without_rejected
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.deletions import is_tombstone
 from orchestration.transforms.errors import NotReadyError
@@ -85,7 +85,9 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunR
     try:
         computed = compute_batch(context.session(), table, source, None)
         rows, out = outgoing.split(computed.rows)
-        others, rejections = _forwarded(work.transform, source, computed.rejections)
+        large = outgoing.too_large(out)
+        rows, out = without_rejected(rows, large), without_rejected(out, large)
+        others, rejections = _forwarded(work.transform, source, (*computed.rejections, *large))
         computed = replace(computed, rows=rows, rejections=rejections)
         result = judged_batch(table, context, source, state, computed)
         if result.failures:

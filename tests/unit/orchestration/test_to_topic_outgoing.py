@@ -13,7 +13,16 @@ from orchestration.quality import quarantine
 from orchestration.topics import TopicSpec
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.to_topic.declarations import TopicTransform, declare_transform, group_of, implied_rules, why_no_replay
-from orchestration.transforms.to_topic.outgoing import OUTGOING, Part, cut, in_order, outgoing_records, tombstones
+from orchestration.transforms.to_topic.outgoing import (
+    MAX_RECORD_BYTES,
+    OUTGOING,
+    Part,
+    cut,
+    in_order,
+    outgoing_records,
+    tombstones,
+    too_large,
+)
 
 SOURCE = TopicSpec(name="orders", schema="id BIGINT NOT NULL")
 TARGET = TopicSpec(name="good_orders", schema="id BIGINT NOT NULL, amount INT, `odd name` STRING NOT NULL")
@@ -68,6 +77,14 @@ def test_parts_hold_each_row_once_with_just_the_offsets_that_are_done(places: li
         assert all(offset < part.ends.get(partition, 0) for partition, offset in done)
         assert all(offset >= part.ends.get(partition, 0) for partition, offset in left)
         assert len({*places[part.start : part.end]}) <= 1 or (part.end - part.start) * (32 + size) < max_bytes + 40 * (32 + size)
+
+
+def test_a_record_of_which_something_too_large_is_made_is_told_once() -> None:
+    several = pa.concat_tables([rows((0, 5)), rows((0, 7), (0, 7), size=MAX_RECORD_BYTES + 1), rows((1, 0), size=MAX_RECORD_BYTES)])
+    assert [(one.partition, one.offset, one.rule, one.reason) for one in too_large(several)] == [
+        (0, 7, "record_size", "a record that is made of it takes 1000001 bytes, more than 1000000")
+    ]
+    assert too_large(rows()) == ()
 
 
 def test_tombstones_go_between_the_rows_by_place() -> None:
