@@ -36,6 +36,7 @@ RESERVED_NAMES = frozenset({"dead_letters", FIXES})
 TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 DEFAULT_RETENTION_HOURS = 168
 METADATA_PREFIX = "tidelog."
+UNKNOWN_EPOCH = -1
 LATEST_BY = "tidelog.latestBy"  # a table's property: the key columns of which it keeps the newest row
 
 
@@ -62,7 +63,7 @@ class TableSnapshot:
             next_offset = self.transaction_version(f"{topic_id}/{partition}")
             if next_offset is not None:
                 epoch = self.transaction_version(f"{topic_id}/{partition}/leader_epoch")
-                found[partition] = Checkpoint(next_offset=next_offset, leader_epoch=epoch)
+                found[partition] = Checkpoint(next_offset=next_offset, leader_epoch=None if epoch == UNKNOWN_EPOCH else epoch)
         return found
 
     def transaction_version(self, application_id: str) -> int | None:
@@ -261,10 +262,13 @@ def advance(
 
 
 def offset_transactions(ranges: OffsetRanges, leader_epochs: Mapping[int, int]) -> dict[str, int]:
-    """Return the application transactions of a commit of ``ranges``: id to version."""
-    ends = {f"{ranges.topic_id}/{partition}": end for partition, end in ranges.ends().items()}
-    epochs = {f"{ranges.topic_id}/{partition}/leader_epoch": epoch for partition, epoch in leader_epochs.items() if epoch >= 0}
-    return {**ends, **epochs}
+    """Return the application transactions of a commit of ``ranges``: id to version.
+
+    An epoch that is not known takes the place of an older one: that would be of offsets before these.
+    """
+    ends = ranges.ends()
+    epochs = {f"{ranges.topic_id}/{partition}/leader_epoch": leader_epochs.get(partition, UNKNOWN_EPOCH) for partition in ends}
+    return {**{f"{ranges.topic_id}/{partition}": end for partition, end in ends.items()}, **epochs}
 
 
 def overwrite_ranges(

@@ -44,12 +44,25 @@ Judge = Callable[[pa.Array], pa.Array]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStatistics:
-    """What was read: records, bytes of keys and values, newest timestamp (ms), last leader epoch by partition."""
+    """What was read: records, bytes of keys and values, newest timestamp (ms), last leader epoch and last offset by partition."""
 
     records: int
     bytes: int
     newest_timestamp_ms: int | None
     leader_epochs: Mapping[int, int]
+    last_offsets: Mapping[int, int]
+
+    def epochs_at(self, ends: Mapping[int, int]) -> dict[int, int]:
+        """Return the leader epochs of the offsets before ``ends``, where they are known: where such an offset is a record's.
+
+        What lies behind the last record (markers, aborted and compacted records) may be of a later epoch. To say that it is of the
+        record's would look like a truncated log, because that epoch ends before.
+        """
+        return {
+            partition: epoch
+            for partition, epoch in self.leader_epochs.items()
+            if partition in ends and self.last_offsets[partition] + 1 == ends[partition]
+        }
 
 
 class StatisticsCount:
@@ -60,6 +73,7 @@ class StatisticsCount:
         self.size_bytes = 0
         self._newest_us: int | None = None
         self._leader_epochs: dict[int, int] = {}
+        self._last_offsets: dict[int, int] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count a batch of ``SOURCE_SCHEMA``, all of one partition."""
@@ -72,6 +86,7 @@ class StatisticsCount:
             self._newest_us = newest_us if self._newest_us is None else max(newest_us, self._newest_us)
         partition = batch["_partition"][0].as_py()
         self._leader_epochs[partition] = max(pc.max(batch["_leader_epoch"]).as_py(), self._leader_epochs.get(partition, -1))
+        self._last_offsets[partition] = max(pc.max(batch["_offset"]).as_py(), self._last_offsets.get(partition, -1))
 
     def statistics(self) -> BatchStatistics:
         """Return what was counted so far."""
@@ -80,6 +95,7 @@ class StatisticsCount:
             bytes=self.size_bytes,
             newest_timestamp_ms=None if self._newest_us is None else self._newest_us // 1000,
             leader_epochs=dict(self._leader_epochs),
+            last_offsets=dict(self._last_offsets),
         )
 
 
@@ -115,6 +131,7 @@ def _frame_statistics(frame: Any) -> BatchStatistics:
     found = frame.groupBy("_partition").agg(
         sql.count(sql.lit(1)).alias("records"),
         sql.max("_leader_epoch").alias("leader_epoch"),
+        sql.max("_offset").alias("last_offset"),
         sql.max(sql.unix_millis("_timestamp")).alias("newest"),
         sql.sum(size).alias("bytes"),
     )
@@ -124,6 +141,7 @@ def _frame_statistics(frame: Any) -> BatchStatistics:
         bytes=sum(row["bytes"] for row in rows),
         newest_timestamp_ms=max((row["newest"] for row in rows if row["newest"] is not None), default=None),
         leader_epochs={row["_partition"]: row["leader_epoch"] for row in rows},
+        last_offsets={row["_partition"]: row["last_offset"] for row in rows},
     )
 
 

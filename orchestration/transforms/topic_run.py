@@ -172,6 +172,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     target = _target(table, context, state, result.batch.rows)
     conform(result.batch.rows, table.name, target.arrow_schema, is_evolving=table.is_evolving)
     changes = decide_changes(table, state, result.batch)
+    leader_epochs = source.statistics.epochs_at(plan.ranges.ends())
     _validate_unmoved(table, context, state)
     letters_snapshot = letters.cleaned(letters_snapshot, origin, target)
     attempt = letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
@@ -181,7 +182,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
             target,
             result.batch.rows,
             plan.ranges,
-            source.statistics.leader_epochs,
+            leader_epochs,
             expected=state.committed,
             is_evolving=table.is_evolving,
             notes={"run_id": context.run_id},
@@ -193,7 +194,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
             changes,
             is_evolving=table.is_evolving,
             notes={"ranges": str(plan.ranges), "topic": plan.ranges.topic, "run_id": context.run_id},
-            transactions={**advance(target, plan.ranges, source.statistics.leader_epochs, state.committed), **named},
+            transactions={**advance(target, plan.ranges, leader_epochs, state.committed), **named},
         )
     return TopicRunResult(
         kind="batch",

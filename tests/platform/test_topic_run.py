@@ -148,6 +148,26 @@ def test_recreated_topic_starts_at_its_log_start_and_says_so(log: MemoryLog, lak
     assert "was recreated: its id is now another-id" in notes.notes[0]
 
 
+def test_what_only_markers_of_a_new_leader_follow_is_no_truncated_log(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    partition = log.topics["orders"].partitions[0]
+    partition.append(order("a"))
+    run_topic_table(orders_table(), run_context(log, lake_root, spark))
+    partition.append(order("b"))
+    partition.leader_epoch, partition.epoch_ends[0] = 1, partition.log_end_offset
+    partition.skip(1)
+    run_topic_table(orders_table(), run_context(log, lake_root, spark))
+    partition.skip(1)
+    run_topic_table(orders_table(), run_context(log, lake_root, spark))
+    partition.append(order("c"))
+    result = run_topic_table(orders_table(), run_context(log, lake_root, spark))
+    assert result.next_offsets == {0: 5}
+    assert rows_of(lake_root) == [(0, 0, "a"), (0, 1, "b"), (0, 4, "c")]
+    partition.append(order("d"))
+    partition.epoch_ends[1] = 4
+    with pytest.raises(ProgressError, match="leader epoch 1 ends at offset 4"):
+        run_topic_table(orders_table(), run_context(log, lake_root, spark))
+
+
 def test_truncated_log_is_refused(log: MemoryLog, lake_root: Path, spark: Any) -> None:
     partition = log.topics["orders"].partitions[0]
     partition.leader_epoch = 4

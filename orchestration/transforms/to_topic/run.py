@@ -99,7 +99,7 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunR
     _validate_unmoved(work, context, ends, partitions, progress)
     letters_snapshot = letters.cleaned(letters_snapshot, origin, account)
     attempt = letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
-    batch = _Batch(plan=plan, rows=outgoing.in_order(out, others), leader_epochs=source.statistics.leader_epochs)
+    batch = _Batch(plan=plan, rows=outgoing.in_order(out, others), leader_epochs=source.statistics.epochs_at(plan.ranges.ends()))
     account, transactions = _send(work, context, ends, progress if attempt is None else replace(progress, letters=attempt), batch)
     return replace(
         result,
