@@ -35,7 +35,7 @@ def transform(**changes: Any) -> TopicTransform:
 
 
 def rows(*places: tuple[int, int], size: int = 68) -> pa.Table:
-    columns = list(zip(*places, strict=True)) if places else [[], []]
+    columns: list[Any] = list(zip(*places, strict=True)) if places else [[], []]
     count = len(places)
     values = pa.array([b"x" * size] * count, pa.large_binary())
     return pa.table(
