@@ -12,6 +12,7 @@ from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.share_persister import SharePersister
+from log_service.broker.sharing.shares import Shares
 from log_service.broker.transaction_verifier import TransactionVerifier
 from log_service.common.env import Clock
 from log_service.config.views import NodeConfig
@@ -55,6 +56,7 @@ class Node(QuorumNode):
     share_states: ShareService
     share_persister: SharePersister
     fetch_sessions: FetchSessionCache
+    shares: Shares
     producer_ids: ProducerIds
     transaction_verifier: TransactionVerifier
     topic_creation: TopicCreation

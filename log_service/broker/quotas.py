@@ -18,6 +18,7 @@ from log_service.config.views import QuotaWindows
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
 from log_service.network.budget import ServerBudget
+from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.schema import Message
 from log_service.quota.entities import ANY_IP, CLIENT_KEYS, IP, Client, KnownLimits, Limit, QuotaKey, has_any
 from log_service.quota.entities import Quotas as QuotaValues
@@ -89,8 +90,10 @@ NO_LIMITS = (None,) * len(CLIENT_KEYS)
 
 
 def _is_between_nodes(call: Call) -> bool:
-    """Whether a fetch comes from a follower, or is for the metadata log."""
+    """Whether a fetch comes from a follower, or is for the metadata log. Members of share groups are clients."""
     fetch = call.request
+    if call.route.api.key is ApiKey.SHARE_FETCH:
+        return False
     is_by_replica = fetch.replica_id >= 0 or (fetch.replica_state is not None and fetch.replica_state.replica_id >= 0)
     return is_by_replica or call.route.side is Side.CONTROLLER
 

@@ -258,6 +258,13 @@ _ROWS = (
         echo=echoing(Items(asked="group_ids", told="groups", value="group_id")),
     ),
     _api(
+        ApiKey.SHARE_FETCH,
+        "share_fetch",
+        (*_group(READ), *_topic(READ)),
+        quota=QuotaKind.FETCH,
+    ),
+    _api(ApiKey.SHARE_ACKNOWLEDGE, "share_acknowledge", (*_group(READ), *_topic(READ))),
+    _api(
         ApiKey.DELETE_GROUPS,
         "group_admin",
         _group(DELETE),

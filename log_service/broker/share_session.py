@@ -10,7 +10,7 @@ its connection too: the member that held the records is gone, and another one sh
 Invariants: a refused request changes nothing; sessions are bounded, and no session makes room for another, since records are held in it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -19,6 +19,8 @@ from log_service.common.errors import ErrorCode, KafkaError
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _LAST_EPOCH = 2**31 - 1
+MAX_PARTITION_COUNT = 10_000
+"""Of one session: a member names partitions as often as it likes, also such that do not exist."""
 
 SharedPartition = tuple[UUID, int]
 
@@ -29,6 +31,11 @@ class SessionKey:
 
     group_id: str
     member_id: str
+
+
+def next_epoch(epoch: int) -> int:
+    """Return the epoch of the request after one."""
+    return 1 if epoch == _LAST_EPOCH else epoch + 1
 
 
 class ShareSession:
@@ -50,9 +57,14 @@ class ShareSession:
         """What is fetched, in the order of the turns."""
         return tuple(self._partitions)
 
+    @property
+    def partition_count(self) -> int:
+        """How many partitions are fetched."""
+        return len(self._partitions)
+
     def advance(self) -> None:
         """Expect the next epoch."""
-        self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
+        self.epoch = next_epoch(self.epoch)
 
     def change(self, added: Iterable[SharedPartition], forgotten: Iterable[SharedPartition]) -> None:
         """Fetch more partitions, which the next response names, and others no more."""
@@ -94,6 +106,7 @@ class ShareSessionCache:
         self._max_count = max_count
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._of_connection: dict[int, set[SessionKey]] = {}
+        self._of_group: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -101,7 +114,15 @@ class ShareSessionCache:
     @property
     def partition_count(self) -> int:
         """Partitions that all sessions hold together."""
-        return sum(len(session.partitions) for session in self._sessions.values())
+        return sum(session.partition_count for session in self._sessions.values())
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether a member of a group has a session here."""
+        return group_id in self._of_group
+
+    def is_current(self, session: ShareSession, epoch: int) -> bool:
+        """Whether a session is the one of its member still, and expects ``epoch`` next: no other request has come since."""
+        return self._sessions.get(session.key) is session and session.epoch == epoch
 
     def open_fetch(
         self,
@@ -117,7 +138,7 @@ class ShareSessionCache:
 
         Raises:
             KafkaError: INVALID_REQUEST, acknowledgements in the first request of a session; SHARE_SESSION_NOT_FOUND;
-                INVALID_SHARE_SESSION_EPOCH; SHARE_SESSION_LIMIT_REACHED.
+                INVALID_SHARE_SESSION_EPOCH; SHARE_SESSION_LIMIT_REACHED. INVALID_REQUEST, too many partitions.
         """
         if epoch == INITIAL_EPOCH:
             if has_acknowledgements:
@@ -126,8 +147,10 @@ class ShareSessionCache:
             session = self._start(key, added, connection_id)
             return ShareFetchContext(key=key, partitions=session.partitions, session=session, is_first=True)
         session = self._accepted(key, epoch)
+        added = tuple(added)
         if epoch == FINAL_EPOCH:
             return ShareFetchContext(key=key, partitions=(), session=None, is_first=False)
+        self._check_size(session, added)
         session.change(added, forgotten)
         session.advance()
         return ShareFetchContext(key=key, partitions=session.partitions, session=session, is_first=False)
@@ -152,6 +175,9 @@ class ShareSessionCache:
             keys.discard(key)
             if not keys:
                 del self._of_connection[session.connection_id]
+            self._of_group[key.group_id] -= 1
+            if not self._of_group[key.group_id]:
+                del self._of_group[key.group_id]
         return session
 
     def close_connection(self, connection_id: int) -> list[ShareSession]:
@@ -167,16 +193,26 @@ class ShareSessionCache:
         ended = list(self._sessions.values())
         self._sessions.clear()
         self._of_connection.clear()
+        self._of_group.clear()
         return ended
 
     def _start(self, key: SessionKey, partitions: Iterable[SharedPartition], connection_id: int) -> ShareSession:
         if key not in self._sessions and len(self._sessions) >= self._max_count:
             text = f"{self._max_count} share sessions are open, as many as group.share.max.share.sessions allows"
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, text)
+        session = ShareSession(key, partitions, connection_id)
+        self._check_size(session, ())
         self.close(key)
-        session = self._sessions[key] = ShareSession(key, partitions, connection_id)
+        self._sessions[key] = session
         self._of_connection.setdefault(connection_id, set()).add(key)
+        self._of_group[key.group_id] = self._of_group.get(key.group_id, 0) + 1
         return session
+
+    def _check_size(self, session: ShareSession, added: Sequence[SharedPartition]) -> None:
+        if session.partition_count + len(added) <= MAX_PARTITION_COUNT:
+            return
+        if session.partition_count + len(set(added).difference(session.partitions)) > MAX_PARTITION_COUNT:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a share session holds at most {MAX_PARTITION_COUNT} partitions")
 
     def _accepted(self, key: SessionKey, epoch: int) -> ShareSession:
         session = self._sessions.get(key)

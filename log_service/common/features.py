@@ -9,6 +9,7 @@ KRAFT_VERSION = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
 GROUP_VERSION = "group.version"
 TRANSACTION_VERSION = "transaction.version"
+SHARE_VERSION = "share.version"
 OBSERVERS = "tidelog.observers"
 
 STATIC_QUORUM = 0

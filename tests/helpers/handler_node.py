@@ -25,10 +25,14 @@ from log_service.broker.node import Node
 from log_service.broker.pipeline import Pipeline, new_meters
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.registry import REGISTRY
+from log_service.broker.sharing.group_settings import ShareGroupSettings
+from log_service.broker.sharing.shares import Shares
+from log_service.broker.sharing.start_offsets import StartOffsets
 from log_service.broker.transaction_verifier import TransactionVerifier
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, BrokerEpoch, NodeId, TopicId
 from log_service.config.server import parse_server_properties
+from log_service.config.views import NodeConfig
 from log_service.coordinator.group_service import GroupService
 from log_service.coordinator.share_service import ShareService
 from log_service.coordinator.transaction_service import TransactionService
@@ -38,6 +42,7 @@ from log_service.protocol.api_versions import ApiKey, response_class
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import RequestHeader, encode_request, parse_response_header
 from log_service.protocol.stored.metadata_records import BrokerEndpoint
+from tests.helpers.share_states import MemoryDeadLetters, MemoryPersister
 from tests.unit.broker.context import HOST, PORT, Asking
 from tests.unit.metadata.records import broker
 from tests.unit.replication.context import ReplicaContext, run_story, running
@@ -74,6 +79,8 @@ class HandlerNode(Asking):
         nothing = cast("Any", None)
         self.context = context
         self.controller = FakeController()
+        self.share_states = MemoryPersister()
+        self.dead_letters = MemoryDeadLetters()
         controller = cast("Any", self.controller)
         self.node = Node(
             config=config,
@@ -113,6 +120,7 @@ class HandlerNode(Asking):
             share_persister=nothing,
             controller=controller,
             fetch_sessions=FetchSessionCache(config.fetch, Random(7)),
+            shares=self._new_shares(config),
             producer_ids=ProducerIds(controller, NodeId(1), lambda: BrokerEpoch(10)),
             transaction_verifier=TransactionVerifier(
                 node_id=NodeId(1),
@@ -132,6 +140,21 @@ class HandlerNode(Asking):
         self.publish = context.publish
         self.replicas = context.replicas
 
+    def _new_shares(self, config: NodeConfig) -> Shares:
+        context = self.context
+        starts = StartOffsets(context.env.clock, context.env.files.run_in_pool, context.nursery.start_soon)
+        shares = Shares(
+            clock=context.env.clock,
+            timers=context.timers,
+            persister=self.share_states,
+            settings=ShareGroupSettings(config.share_fetch, lambda: context.image).of,
+            find_start=starts.find,
+            dead_letters=self.dead_letters,
+            max_session_count=config.share_fetch.max_session_count,
+        )
+        context.replicas.add_listener(shares)
+        return shares
+
     def _group_partition_count(self) -> int:
         topic = self.image.topics.by_name.get(GROUP_METADATA_TOPIC)
         return 0 if topic is None else len(topic.partitions)
@@ -144,7 +167,7 @@ class HandlerNode(Asking):
         self.context.create_topic(name, partitions=partitions, **cast("Any", configs))
         return self.image.topics.by_name[name].topic_id
 
-    async def ask(self, request: Any, version: int) -> Any:
+    async def ask(self, request: Any, version: int, connection: ConnectionContext | None = None) -> Any:
         """Send a request and return its response, None where there is none.
 
         A request that is answered later keeps nothing of its frame: as on a connection, the next one is read over it.
@@ -152,7 +175,7 @@ class HandlerNode(Asking):
         key = ApiKey(request.SCHEMA.key)
         encoded = b"".join(map(bytes, encode_request(RequestHeader(key, version, 1, "story"), request)))  # type: ignore[arg-type]  # no slice
         frame = bytearray(encoded[4:])
-        answer = self.pipeline.handle_frame(self.connection, memoryview(frame))
+        answer = self.pipeline.handle_frame(connection or self.connection, memoryview(frame))
         frame[:] = bytes(len(frame))
         if isinstance(answer, PendingResponse):
             done = trio.Event()

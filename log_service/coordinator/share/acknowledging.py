@@ -5,14 +5,15 @@ together; a batch whose records have all left the window already is accepted, an
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.share.acquiring import ShareSettings
-from log_service.coordinator.share.in_flight import Delivery, InFlightBatch, Run
-from log_service.coordinator.share.record_states import STATE_AFTER, AcknowledgeType, RecordState
+from log_service.coordinator.share.in_flight import BatchState, DeadRecords, Delivery, InFlightBatch, Run
+from log_service.coordinator.share.record_states import STATE_AFTER, AcknowledgeType, Death, RecordState
 from log_service.coordinator.share.window import DeliveryWindow
 
+_DEATHS = {AcknowledgeType.REJECT: Death.REJECTED, AcknowledgeType.RELEASE: Death.DELIVERED_TOO_OFTEN}
 KNOWN_TYPES = frozenset(each.value for each in AcknowledgeType)
 
 
@@ -36,13 +37,14 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledging:
-    """One request of one member. ``write_id`` names the write that stores what it changes."""
+    """One request of one member. ``write_id`` names the write that stores what it changes; ``dead`` is what it gives up."""
 
     window: DeliveryWindow
     settings: ShareSettings
     member_id: str
     now_ms: int
     write_id: int
+    dead: list[DeadRecords] = field(default_factory=list)
 
     def run(self, ranges: Sequence[AcknowledgedRange]) -> list[Run]:
         """Change the records that are acknowledged, tentatively, and return the runs that have to be stored.
@@ -51,27 +53,34 @@ class Acknowledging:
             KafkaError: nothing was changed. INVALID_REQUEST, a range or a type that makes no sense, or offsets past what was acquired;
                 INVALID_RECORD_STATE, the member does not hold some of the records.
         """
-        untouched: dict[int, tuple[InFlightBatch, tuple[Run, ...], bool]] = {}
+        untouched: dict[int, BatchState] = {}
         try:
             return [run for each in ranges for run in self._acknowledge(each, untouched)]
         except KafkaError:
-            for batch, runs, is_tracked_by_offset in untouched.values():
-                batch.runs, batch.is_tracked_by_offset = runs, is_tracked_by_offset
+            for state in untouched.values():
+                state[0].restore(state)
             raise
 
-    def _acknowledge(self, each: AcknowledgedRange, untouched: dict[int, tuple[InFlightBatch, tuple[Run, ...], bool]]) -> list[Run]:
+    def _acknowledge(self, each: AcknowledgedRange, untouched: dict[int, BatchState]) -> list[Run]:
         parts = list(_parts(each))
         if each.last_offset < self.window.start_offset:
             return []
         to_store: list[Run] = []
         for batch in self._batches_of(each):
-            untouched.setdefault(batch.first, (batch, batch.runs, batch.is_tracked_by_offset))
+            untouched.setdefault(batch.first, batch.state)
             for part in parts:
                 first, last = max(part.first, self.window.start_offset, batch.first), min(part.last, batch.last)
                 if first <= last:
                     self._change(batch, first, last, part.type)
-                    to_store += [] if part.type is AcknowledgeType.RENEW else batch.runs_in(first, last)
+                    changed = [] if part.type is AcknowledgeType.RENEW else batch.runs_in(first, last)
+                    to_store += changed
+                    self._note_dead(part.type, changed)
         return to_store
+
+    def _note_dead(self, of_type: AcknowledgeType, changed: Sequence[Run]) -> None:
+        """Take note of records that nobody will work on: those of a gap are none."""
+        if self.settings.has_dead_letters and of_type in _DEATHS:
+            self.dead.extend(dead_records(run, _DEATHS[of_type]) for run in changed if run.delivery.state is RecordState.ARCHIVED)
 
     def _batches_of(self, each: AcknowledgedRange) -> list[InFlightBatch]:
         """Return the batches that a range lies in; it may not begin or end behind them."""
@@ -117,6 +126,11 @@ def given_back(delivery: Delivery, delivery_count_limit: int) -> Delivery:
     """Return what becomes of a record that its member gives back: delivered as often as is allowed, it is archived."""
     is_used_up = delivery.delivery_count >= delivery_count_limit
     return delivery.followed_by(RecordState.ARCHIVED if is_used_up else RecordState.AVAILABLE, delivery.delivery_count)
+
+
+def dead_records(run: Run, death: Death) -> DeadRecords:
+    """Return the records of a run that is given up."""
+    return DeadRecords(first_offset=run.first, last_offset=run.last, delivery_count=run.delivery.delivery_count, death=death)
 
 
 def _parts(each: AcknowledgedRange) -> Iterator[_Part]:

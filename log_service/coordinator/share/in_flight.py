@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from log_service.coordinator.share.record_states import FINAL_STATES, NEXT_STATES, RecordState
+from log_service.coordinator.share.record_states import FINAL_STATES, NEXT_STATES, Death, RecordState
 
 NO_MEMBER = ""
 
@@ -84,6 +84,20 @@ class Run:
         return self.changed(self.delivery if is_written else self.before)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadRecords:
+    """Records from ``first_offset`` to ``last_offset`` (inclusive) that are given up: how often they were delivered, and why no more."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    death: Death
+
+
+BatchState = tuple["InFlightBatch", tuple[Run, ...], bool]
+"""A batch, its runs, and whether it was tracked by offset, at some time."""
+
+
 class InFlightBatch:
     """The records that were acquired together the first time, from ``first`` to ``last`` (inclusive).
 
@@ -106,6 +120,15 @@ class InFlightBatch:
     def count(self) -> int:
         """How many offsets the batch covers."""
         return self.last - self.first + 1
+
+    @property
+    def state(self) -> BatchState:
+        """What ``restore`` makes the batch again."""
+        return self, self.runs, self.is_tracked_by_offset
+
+    def restore(self, state: BatchState) -> None:
+        """Be again what the batch was."""
+        _, self.runs, self.is_tracked_by_offset = state
 
     @property
     def is_complete(self) -> bool:
@@ -169,6 +192,16 @@ class InFlightBatches:
     def last_offset(self) -> int:
         """The last offset in flight; there must be one."""
         return self._batches[-1].last
+
+    def states(self) -> list[BatchState]:
+        """Return what ``restore`` makes the batches again."""
+        return [batch.state for batch in self._batches]
+
+    def restore(self, states: Sequence[BatchState]) -> None:
+        """Be again what the batches were."""
+        self._batches = [state[0] for state in states]
+        for state in states:
+            state[0].restore(state)
 
     def runs(self) -> Iterator[Run]:
         """Iterate over all runs."""

@@ -32,6 +32,13 @@ class AcquireMode(IntEnum):
     RECORD_LIMIT = 1
 
 
+class Death(IntEnum):
+    """Why a record is given up."""
+
+    REJECTED = 1
+    DELIVERED_TOO_OFTEN = 2
+
+
 NEXT_STATES: dict[RecordState, frozenset[RecordState]] = {
     RecordState.AVAILABLE: frozenset({RecordState.ACQUIRED, RecordState.ARCHIVED}),
     RecordState.ACQUIRED: frozenset({RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED}),

@@ -7,6 +7,9 @@ needs the time is given it.
 A change that a member asks for is tentative until it is stored: ``complete_write`` ends it, for good or by taking it back. A lock that has
 expired is gone whether that could be stored or not. Acquiring stores nothing: a new leader delivers again what was not acknowledged.
 
+Where a group has dead letters, a record that is given up has to be written elsewhere before it is final: ``StateWrite.dead`` says which
+ones. A record whose last lock has expired stays with its member, for ``bury`` to give up; if that fails, it is tried again.
+
 Invariants: a record is held by one member at most; a final record is never delivered again; a delivery count grows with an acquisition
 alone, and never beyond the limit; the start offset never goes back; a write is complete once.
 """
@@ -16,21 +19,28 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 
-from log_service.coordinator.share.acknowledging import AcknowledgedRange, Acknowledging, given_back
+from log_service.coordinator.share.acknowledging import AcknowledgedRange, Acknowledging, dead_records, given_back
 from log_service.coordinator.share.acquiring import AcquiredRange, Acquisition, Appetite, FetchedRecords, ShareSettings
-from log_service.coordinator.share.in_flight import Delivery, Run
-from log_service.coordinator.share.record_states import RecordState
-from log_service.coordinator.share.window import DeliveryWindow, StateBatch
+from log_service.coordinator.share.in_flight import DeadRecords, Delivery, Run
+from log_service.coordinator.share.record_states import Death, RecordState
+from log_service.coordinator.share.window import DeliveryWindow, StateBatch, WindowState
+
+_EXPIRED_MS = -1
+"""A deadline that has passed at any time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateWrite:
-    """What the share coordinator has to store; ``complete_write`` it once that is done, or given up."""
+    """What the share coordinator has to store; ``complete_write`` it once that is done, or given up.
+
+    ``dead`` are the records that have to be written elsewhere before, in groups that have dead letters.
+    """
 
     write_id: int
     start_offset: int
     delivery_complete_count: int
     batches: tuple[StateBatch, ...]
+    dead: tuple[DeadRecords, ...] = ()
 
 
 class SharePartition:
@@ -87,6 +97,14 @@ class SharePartition:
 
     # What members ask for
 
+    def state(self) -> WindowState:
+        """Return what ``undo_acquisition`` needs."""
+        return self._window.state()
+
+    def undo_acquisition(self, state: WindowState) -> None:
+        """Be as before the last acquisition: no member was told of it, so that it was no delivery. Nothing else may have happened since."""
+        self._window.restore(state)
+
     def acquire(self, appetite: Appetite, fetched: FetchedRecords, now_ms: int) -> list[AcquiredRange]:
         """Have a member acquire what it may of the records that were read, in the order of their offsets."""
         deadline_ms = now_ms + self.settings.record_lock_duration_ms
@@ -100,20 +118,42 @@ class SharePartition:
         """
         write_id = self._last_write_id + 1
         acknowledging = Acknowledging(window=self._window, settings=self.settings, member_id=member_id, now_ms=now_ms, write_id=write_id)
-        return self._write(acknowledging.run(ranges))
+        return self._write(acknowledging.run(ranges), acknowledging.dead)
 
     def release(self, member_id: str) -> StateWrite | None:
-        """Take back all that a member holds, because its session has ended; None if nothing has to be stored."""
+        """Take back all that a member holds, because its session has ended; None if nothing has to be stored.
+
+        The locks of records that ``bury`` has to give up expire at once.
+        """
         write_id = self._last_write_id + 1
         held = [run for run in self.runs() if run.delivery.state is RecordState.ACQUIRED and run.delivery.member_id == member_id]
-        return self._write(self._give_back(held, partial(Run.tentatively, write_id=write_id)))
+        for run in held:
+            if self._is_dying(run):
+                self._window.batches.change(run.first, run.last, _unlocked)
+        living = [run for run in held if not self._is_dying(run)]
+        return self._write(self._give_back(living, partial(Run.tentatively, write_id=write_id)))
 
     # What time and the log bring
 
     def expire_locks(self, now_ms: int) -> StateWrite | None:
         """Take back what was held for too long; None if nothing has to be stored."""
-        expired = [run for run in self.runs() if run.delivery.state is RecordState.ACQUIRED and run.delivery.lock_deadline_ms <= now_ms]
-        return self._write(self._give_back(expired, Run.changed))
+        return self._write(self._give_back([run for run in self._expired(now_ms) if not self._is_dying(run)], Run.changed))
+
+    def bury(self, now_ms: int) -> StateWrite | None:
+        """Give up what was held for too long by the last member that could have it, tentatively; only where there are dead letters."""
+        write_id = self._last_write_id + 1
+        dying = [run for run in self._expired(now_ms) if self._is_dying(run)]
+        buried = self._give_back(dying, partial(Run.tentatively, write_id=write_id))
+        start = self._window.start_offset
+        return self._write(buried, [dead_records(run, Death.DELIVERED_TOO_OFTEN) for run in buried if run.first >= start])
+
+    def _expired(self, now_ms: int) -> list[Run]:
+        return [run for run in self.runs() if run.delivery.state is RecordState.ACQUIRED and run.delivery.lock_deadline_ms <= now_ms]
+
+    def _is_dying(self, run: Run) -> bool:
+        """Whether the record becomes a dead letter when its member gives it back."""
+        settings = self.settings
+        return settings.has_dead_letters and run.delivery.delivery_count >= settings.delivery_count_limit
 
     def follow_log_start(self, log_start_offset: int) -> bool:
         """Forget the records that the log has deleted. Whether the start offset moved; it is stored with the next write."""
@@ -145,7 +185,7 @@ class SharePartition:
             self._window.batches.change(new.first, new.last, partial(_applied, change=change, delivery=new.delivery))
         return to_store
 
-    def _write(self, runs: Sequence[Run]) -> StateWrite | None:
+    def _write(self, runs: Sequence[Run], dead: Sequence[DeadRecords] = ()) -> StateWrite | None:
         if not runs:
             return None
         self._last_write_id += 1
@@ -155,7 +195,12 @@ class SharePartition:
             start_offset=self._window.start_offset,
             delivery_complete_count=self._window.delivery_complete_count,
             batches=tuple(_state_batches(runs)),
+            dead=tuple(dead),
         )
+
+
+def _unlocked(run: Run) -> Run:
+    return run.changed(replace(run.delivery, lock_deadline_ms=_EXPIRED_MS))
 
 
 def _applied(run: Run, *, change: Callable[[Run, Delivery], Run], delivery: Delivery) -> Run:

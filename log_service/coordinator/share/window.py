@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.coordinator.share.in_flight import Delivery, InFlightBatch, InFlightBatches, Run
+from log_service.coordinator.share.in_flight import BatchState, Delivery, InFlightBatch, InFlightBatches, Run
 from log_service.coordinator.share.record_states import RecordState
 
 
@@ -26,6 +26,10 @@ class StateBatch:
     last_offset: int
     delivery_state: int
     delivery_count: int
+
+
+WindowState = tuple[int, int, tuple[int, int] | None, list[BatchState]]
+"""Where a window began and ended, its gap, and its batches."""
 
 
 @dataclass(slots=True)
@@ -64,6 +68,17 @@ class DeliveryWindow:
 
     def __repr__(self) -> str:
         return f"<DeliveryWindow {self.start_offset}-{self.end_offset} batches={len(self.batches)}>"
+
+    def state(self) -> WindowState:
+        """Return what ``restore`` makes the window again."""
+        gap = None if self._gap is None else (self._gap.start, self._gap.window_end)
+        return self.start_offset, self.end_offset, gap, self.batches.states()
+
+    def restore(self, state: WindowState) -> None:
+        """Be again what the window was: what happened since did not."""
+        self.start_offset, self.end_offset, gap, batches = state
+        self._gap = None if gap is None else _Gap(*gap)
+        self.batches.restore(batches)
 
     @property
     def record_count(self) -> int:

@@ -1,0 +1,170 @@
+"""Writes dead letters: copies of records that no member of a share group could work on, into the topic that the group names.
+
+Decides when to try again, and what is told where it cannot be done for now. A letter is written as a producer with ``acks=all`` would, to
+the leader of its partition, on the listener on which brokers reach each other; so that it is safe when ``on_done`` hears of it. Where the
+topic does not exist it is created, if the broker creates topics.
+
+A letter may be written twice: the record becomes final after it, and a leader that dies in between has a successor that delivers the record
+again, or gives it up again. It is never missing: no record of a group with dead letters is given up before its letter is safe. What the log
+has deleted meanwhile has none.
+
+Invariant: at most ``MAX_BURIALS`` hold records in memory at a time, one chunk of the log each.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from log_service.broker.call import StartTask
+from log_service.broker.sharing.led_share_partition import OnDone
+from log_service.broker.sharing.letters import Letter, Origin, batch_of, grouped, letters_in
+from log_service.common.env import Clock
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
+from log_service.coordinator.shards import RunInPool
+from log_service.coordinator.share.in_flight import DeadRecords
+from log_service.coordinator.share.share_state import ShareKey
+from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from log_service.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from log_service.rpc.connection import Destination
+    from log_service.rpc.pool import ConnectionPool
+
+MAX_BURIALS = 4
+ATTEMPTS = 5
+RETRY_MS = 100
+PRODUCE_TIMEOUT_MS = 5_000
+LAST_VERSION_BY_NAME = 12
+ACKS_ALL = -1
+
+CreateTopic = Callable[[str], Awaitable[None]]
+
+logger = logging.getLogger(__name__)
+
+
+class DeadLetterWriter:
+    """The dead letters of a node's share partitions, on their way. ``create_topic`` is None where the broker creates no topics."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        image: Callable[[], MetadataImage],
+        listener_name: str,
+        pool: "Callable[[], ConnectionPool]",
+        run_in_pool: RunInPool,
+        start_task: StartTask,
+        create_topic: CreateTopic | None,
+    ) -> None:
+        self._clock = clock
+        self._image = image
+        self._listener_name = listener_name
+        self._pool = pool
+        self._run_in_pool = run_in_pool
+        self._start_task = start_task
+        self._create_topic = create_topic
+        self._places = trio.Semaphore(MAX_BURIALS)
+        self._quiet = QuietLogger(logger, clock.monotonic_ms)
+
+    def write(self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadRecords], on_done: OnDone) -> None:
+        """Write the records of ``partition`` to a topic; ``on_done`` is called once, when all are safe or were given up for now."""
+        self._start_task(self._write, key, partition, topic, dead, on_done)
+
+    async def _write(self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadRecords], on_done: OnDone) -> None:
+        where = partition.topic_partition
+        origin = Origin(group_id=key.group_id, topic=where.topic, partition=where.partition)
+        try:
+            async with self._places:
+                for each in dead:
+                    await self._write_range(partition, topic, each, origin)
+        except KafkaError as error:
+            text = "dead letters of group %s, %s cannot be written to %s yet, its records wait: %s"
+            self._quiet.warning((key.group_id, topic, error.code), text, key.group_id, where, topic, error)
+            on_done(error)
+        else:
+            on_done(None)
+
+    async def _write_range(self, partition: Partition, topic: str, dead: DeadRecords, origin: Origin) -> None:
+        chunks = _chunks(partition, dead)
+        while (chunk := await self._run_in_pool(partial(next, chunks, None))) is not None:
+            for letters in grouped(letters_in(chunk, dead, origin)):
+                await self._produce_letters(topic, letters)
+
+    async def _produce_letters(self, topic: str, letters: Sequence[Letter]) -> None:
+        now_ms = self._clock.wall_ms()
+        index = letters[0].origin.partition
+        try:
+            await self._produce(topic, index, batch_of(letters, now_ms))
+        except KafkaError as error:
+            if error.code not in _TOO_LARGE:
+                raise
+        else:
+            return
+        for letter in letters:
+            try:
+                await self._produce(topic, index, letter.batch(now_ms))
+            except KafkaError as error:
+                if error.code not in _TOO_LARGE:
+                    raise
+                await self._produce(topic, index, letter.batch_without_copy(now_ms))
+
+    async def _produce(self, topic: str, source_index: int, batch: bytearray) -> None:
+        """Write one batch; partitions of the source go to those of the topic in turn.
+
+        Raises:
+            KafkaError: it could not be written, or not surely.
+        """
+        for attempt in range(ATTEMPTS):
+            try:
+                await self._produce_once(topic, source_index, batch)
+            except KafkaError as error:
+                if error.code in _TOO_LARGE or attempt == ATTEMPTS - 1:
+                    raise
+                await trio.sleep(RETRY_MS / 1_000)
+            else:
+                return
+
+    async def _produce_once(self, topic: str, source_index: int, batch: bytearray) -> None:
+        found = self._image().topics.by_name.get(topic)
+        if found is None:
+            if self._create_topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}: create it")
+            await self._create_topic(topic)
+            found = self._image().topics.by_name.get(topic)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} is not known here yet")
+        index = sorted(found.partitions)[source_index % len(found.partitions)]
+        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=index, records=batch)])
+        request = ProduceRequest(acks=ACKS_ALL, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[data])
+        destination = self._leader_of(found.partitions[index].leader)
+        response = await self._pool().request(
+            destination, request, ProduceResponse, max_version=LAST_VERSION_BY_NAME, waits_ms=PRODUCE_TIMEOUT_MS
+        )
+        told = response.responses[0].partition_responses[0]
+        if told.error_code:
+            raise KafkaError(ErrorCode.of(told.error_code), told.error_message or f"the leader of {topic}-{index} refused a dead letter")
+
+    def _leader_of(self, leader: int) -> "Destination":
+        broker = next((each for each in self._image().cluster.brokers.values() if each.node_id == leader), None)
+        endpoint = None if broker is None else broker.endpoints.get(self._listener_name)
+        if endpoint is None:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "nobody leads the partition of the dead letters")
+        from log_service.rpc.connection import Destination  # noqa: PLC0415 - a node without dead letters asks no node
+
+        return Destination(host=endpoint.host, port=endpoint.port, purpose="dead letters")
+
+
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+def _chunks(partition: Partition, dead: DeadRecords) -> Iterator[bytes]:
+    """Yield whole batches that hold dead records; what the log has deleted is not among them."""
+    log = partition.served_log()
+    first = max(dead.first_offset, log.log_start_offset)
+    if first <= dead.last_offset:
+        yield from log.read_batches(first, dead.last_offset + 1)

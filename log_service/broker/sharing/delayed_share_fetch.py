@@ -1,0 +1,182 @@
+"""A fetch of one member of a share group: acquires records now, or waits until there are enough, and reads those alone that it acquires.
+
+Decides when there is enough: ``min_bytes`` can be read from where the group goes on in its partitions, a partition cannot be read, or this
+node leads one no more. A partition in which as many records are in flight as the group may have gives nothing, and the fetch waits for an
+acknowledgement. At its deadline the fetch takes what there is. Partitions take turns in being first, because the first is read first.
+
+Reading and acquiring is one step that nothing comes between, so that no lock keeps two members from the same records. A fetch acquires
+nothing once its connection or its session has gone, or its client has to pause: no record waits for somebody who never hears of it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from log_service.broker.call import Deferred
+from log_service.broker.sharing.led_share_partition import LedSharePartition
+from log_service.broker.sharing.log_reads import ReadBatches, read_batches
+from log_service.common.env import FileSlice
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.coordinator.share.acquiring import AcquiredRange, Appetite
+from log_service.coordinator.share.record_states import AcquireMode
+from log_service.coordinator.share.share_state import ShareKey
+from log_service.coordinator.share.window import WindowState
+from log_service.replication.partition_state import Isolation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a fetch asks for: bytes and records of all its partitions together."""
+
+    member_id: str
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    mode: AcquireMode
+    isolation: Isolation
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What one partition gave: records that were acquired, or why there are none."""
+
+    led: LedSharePartition
+    error: KafkaError | None = None
+    records: FileSlice | None = None
+    acquired: Sequence[AcquiredRange] = ()
+    undo: WindowState | None = None
+
+    def release(self) -> None:
+        """Send no records: they stay acquired until their member is gone, or too late."""
+        if self.records is not None:
+            self.records.release()
+            self.records = None
+
+    def give_back(self) -> None:
+        """Have acquired nothing; nothing else may have happened since."""
+        self.release()
+        if self.undo is not None:
+            self.led.undo_acquisition(self.undo)
+        self.acquired = ()
+
+
+def acquirable(all_led: Iterable[LedSharePartition]) -> list[tuple[LedSharePartition, int]]:
+    """Return the partitions that may give records, and from where to read."""
+    found = ((led, led.next_fetch_offset) for led in all_led)
+    return [(led, offset) for led, offset in found if offset is not None]
+
+
+def has_enough(all_led: Sequence[LedSharePartition], wanted: Wanted) -> bool:
+    """Whether a fetch need not wait."""
+    if any(led.is_lost and led.core is not None for led in all_led):
+        return True
+    candidates = acquirable(all_led)
+    if not candidates:
+        return False
+    left = wanted.min_bytes
+    for led, offset in candidates:
+        readable = _readable_bytes(led, offset, wanted.isolation, wanted.max_bytes // len(candidates))
+        if readable is None:
+            return True
+        left -= readable
+    return left <= 0
+
+
+def _readable_bytes(led: LedSharePartition, offset: int, isolation: Isolation, most: int) -> int | None:
+    """Return how many bytes can be read from an offset, at most so many; None where they are enough in any case, or cannot be read."""
+    partition = led.partition
+    end_offset = partition.state.read_limit(isolation)
+    if partition.is_offline or not partition.is_leader or offset < partition.log_start_offset:
+        return None
+    if offset >= end_offset:
+        return 0
+    place = partition.place_of(offset)
+    readable = None if place is None else partition.readable_bytes(place, end_offset)
+    return None if readable is None else min(readable, most)
+
+
+def fetch_all(all_led: Sequence[LedSharePartition], wanted: Wanted, *, can_undo: bool) -> list[Fetched]:
+    """Read and acquire what there is; ``can_undo`` keeps what ``Fetched.give_back`` needs."""
+    results = [Fetched(led, error=led.error) for led in all_led if led.error is not None]
+    candidates = acquirable(all_led)
+    record_count, left_bytes = wanted.max_records, wanted.max_bytes
+    is_first = True
+    for led, offset in candidates:
+        if record_count <= 0 or left_bytes <= 0:
+            break
+        max_bytes = min(wanted.max_bytes // len(candidates), left_bytes)
+        fetched = _fetch_one(led, offset, wanted, record_count, max_bytes, is_first=is_first, can_undo=can_undo)
+        results.append(fetched)
+        if fetched.records is not None:
+            is_first = False
+            left_bytes -= len(fetched.records)
+            record_count -= sum(each.count for each in fetched.acquired)
+    return results
+
+
+def _fetch_one(
+    led: LedSharePartition, offset: int, wanted: Wanted, record_count: int, max_bytes: int, *, is_first: bool, can_undo: bool
+) -> Fetched:
+    try:
+        batches = read_batches(
+            led.partition,
+            offset,
+            isolation=wanted.isolation,
+            max_bytes=max_bytes,
+            until_offset=max(led.end_offset, offset) + record_count - 1,
+            is_one_batch_guaranteed=is_first,
+        )
+    except KafkaError as error:
+        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            return Fetched(led, error=error)
+        led.follow_log_start()  # retention was faster than the group; the next fetch goes on behind it
+        return Fetched(led)
+    return Fetched(led) if batches is None else _acquire(led, batches, wanted, record_count, can_undo=can_undo)
+
+
+def _acquire(led: LedSharePartition, batches: ReadBatches, wanted: Wanted, record_count: int, *, can_undo: bool) -> Fetched:
+    appetite = Appetite(member_id=wanted.member_id, max_records=record_count, batch_size=max(1, wanted.batch_size), mode=wanted.mode)
+    undo = led.state() if can_undo else None
+    try:
+        acquired = led.acquire(appetite, batches)
+        if not acquired:
+            batches.release()
+            return Fetched(led)
+        records = batches.take(acquired[0].first_offset, acquired[-1].last_offset)
+    except BaseException:
+        batches.release()
+        raise
+    return Fetched(led, records=records, acquired=acquired, undo=undo)
+
+
+class DelayedShareFetch:
+    """A fetch that waits for records in any of its partitions. ``respond`` makes and sends its response."""
+
+    __slots__ = ("_by_key", "_deferred", "_respond", "_wanted")
+
+    def __init__(
+        self, by_key: Mapping[ShareKey, LedSharePartition], wanted: Wanted, deferred: Deferred, respond: Callable[[], None]
+    ) -> None:
+        self._by_key = by_key
+        self._wanted = wanted
+        self._deferred = deferred
+        self._respond = respond
+
+    def is_ready(self, _key: ShareKey) -> bool:
+        """Whether there is enough now."""
+        try:
+            return has_enough(tuple(self._by_key.values()), self._wanted)
+        except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
+            self._deferred.fail(error)
+            return True
+
+    def on_ready(self) -> None:
+        """Acquire and respond."""
+        try:
+            self._respond()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._deferred.fail(error)
+
+    def on_expired(self) -> None:
+        """Acquire what there is and respond."""
+        self.on_ready()

@@ -1,0 +1,362 @@
+"""One share group on one partition that this node leads: its records in flight, loaded and stored, with their locks timed.
+
+Decides when what is decided is stored, and in which order: one write at a time is under way, and what has to be stored meanwhile goes
+together in the next one. Dead letters are written before the write that makes their records final. What becomes of a record,
+``coordinator.share.share_partition`` decides; who waits for records, ``shares`` knows.
+
+It belongs to one leadership: once the partition is led elsewhere, or another leader has fenced this one at the share coordinator, it is
+lost, and says so to everyone who asks. Then the next fetch loads anew.
+
+Invariants: an acknowledgement is answered once, when it is stored or was given up; while records are held, a timer waits for the first lock
+that expires; a record is final only when its dead letter, where its group has dead letters, is written.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from log_service.broker.share_persister import SharePersister, told_error
+from log_service.broker.sharing.group_settings import GroupShareSettings
+from log_service.broker.sharing.log_reads import ReadBatches
+from log_service.common.env import Clock
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.timers import Timer, TimerQueue
+from log_service.coordinator.share.acknowledging import AcknowledgedRange
+from log_service.coordinator.share.acquiring import AcquiredRange, Appetite
+from log_service.coordinator.share.in_flight import DeadRecords
+from log_service.coordinator.share.share_coordinator import ShareStateWrite
+from log_service.coordinator.share.share_partition import SharePartition, StateWrite
+from log_service.coordinator.share.share_state import UNKNOWN_START_OFFSET, ShareKey, ShareState
+from log_service.coordinator.share.window import WindowState
+from log_service.replication.partition import Partition
+
+RETRY_MS = 1_000
+"""The pause before locks are looked at again whose records could not be stored, or not be buried."""
+
+OnDone = Callable[[KafkaError | None], None]
+
+_FATAL = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_STATE_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""What a member is told when the share coordinator goes by another state than this one."""
+
+
+class DeadLetters(Protocol):
+    """Where records go that no member could work on."""
+
+    def write(self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadRecords], on_done: OnDone) -> None:
+        """Write the records of ``partition`` to a topic; ``on_done`` is called once, when all are safe or were given up for now."""
+
+
+FindStart = Callable[[Partition, GroupShareSettings, Callable[[int | KafkaError], None]], None]
+"""Finds where a group begins in a partition of which nothing is stored; tells it once, now or later."""
+
+
+@dataclass(slots=True)
+class ShareCounts:
+    """What share partitions have done since the node started."""
+
+    lock_timeouts: int = 0
+    acquired: int = 0
+    loads: int = 0
+    load_ms: int = 0
+    failed_loads: int = 0
+    failed_writes: int = 0
+    buried: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareWorld:
+    """What share partitions need of the node. ``on_change`` hears when waiting fetches may have something to acquire."""
+
+    clock: Clock
+    timers: TimerQueue
+    persister: SharePersister
+    settings: Callable[[str], GroupShareSettings]
+    find_start: FindStart
+    dead_letters: DeadLetters
+    on_change: Callable[[ShareKey], None]
+    on_lost: "Callable[[LedSharePartition], None]"
+    counts: ShareCounts
+
+
+class LedSharePartition:
+    """One group's records of one partition. ``error`` is why there are none any more, or could not be loaded."""
+
+    def __init__(self, key: ShareKey, partition: Partition, world: ShareWorld) -> None:
+        self.key = key
+        self.partition = partition
+        self.error: KafkaError | None = None
+        self.is_lost = False
+        self._world = world
+        self._leader_epoch = partition.leader_epoch
+        self._state_epoch = -1
+        self._core: SharePartition | None = None
+        self._next_fetch_offset: int | None = None
+        self._timer: Timer | None = None
+        self._queue: list[tuple[StateWrite, OnDone]] = []
+        self._is_writing = False
+        self._open_count = 0
+        self._began_ms = world.clock.monotonic_ms()
+
+    def __repr__(self) -> str:
+        state = f"lost {self.error}" if self.error is not None else "loading" if self._core is None else repr(self._core)
+        return f"<LedSharePartition {self.key.group_id}/{self.partition.topic_partition} {state}>"
+
+    @property
+    def core(self) -> SharePartition | None:
+        """The records in flight, for reading; None while they are loaded."""
+        return self._core
+
+    @property
+    def settings(self) -> GroupShareSettings:
+        """What holds for the group now."""
+        return self._world.settings(self.key.group_id)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way: what is stored is all there is to know."""
+        return self._core is not None and not self._open_count and not self._is_writing
+
+    # Loading
+
+    def load(self) -> None:
+        """Read what is stored, and begin to serve."""
+        self._world.persister.read(self.key, leader_epoch=self._leader_epoch, on_done=self._on_read)
+
+    def _on_read(self, state: ShareState | KafkaError) -> None:
+        if self.is_lost:
+            return
+        if isinstance(state, KafkaError):
+            self._world.counts.failed_loads += 1
+            self._fail(KafkaError(told_error(state), str(state)))
+        elif state.start_offset == UNKNOWN_START_OFFSET:
+            self._world.find_start(self.partition, self.settings, partial(self._on_start_found, state))
+        else:
+            self._begin(state, state.start_offset)
+
+    def _on_start_found(self, state: ShareState, found: int | KafkaError) -> None:
+        if self.is_lost:
+            return
+        if isinstance(found, KafkaError):
+            self._fail(found)
+        else:
+            self._begin(state, found)
+
+    def _begin(self, state: ShareState, start_offset: int) -> None:
+        counts = self._world.counts
+        try:
+            self._core = SharePartition(self.settings.records, start_offset, state.batches)
+        except KafkaError as error:
+            counts.failed_loads += 1
+            self._fail(error)
+            return
+        self._state_epoch = state.state_epoch
+        counts.loads += 1
+        counts.load_ms += self._world.clock.monotonic_ms() - self._began_ms
+        self._world.on_change(self.key)
+
+    # Acquiring
+
+    @property
+    def next_fetch_offset(self) -> int | None:
+        """From where to read for the next acquisition; None where nothing may be acquired now."""
+        core = self._core
+        if core is None or self.error is not None:
+            return None
+        if self._next_fetch_offset is None:
+            self._next_fetch_offset = core.next_fetch_offset if core.can_acquire else -1
+        return None if self._next_fetch_offset < 0 else self._next_fetch_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last record that was ever acquired."""
+        return 0 if self._core is None else self._core.end_offset
+
+    def acquire(self, appetite: Appetite, batches: ReadBatches) -> list[AcquiredRange]:
+        """Have a member acquire what it may of batches that were read from ``next_fetch_offset`` on."""
+        core = self._fresh_core()
+        now_ms = self._world.clock.monotonic_ms()
+        acquired = core.acquire(appetite, batches.fetched, now_ms)
+        self._world.counts.acquired += sum(each.count for each in acquired)
+        self._next_fetch_offset = None
+        if acquired:
+            self._expect_expiry(now_ms + core.settings.record_lock_duration_ms)
+        return acquired
+
+    def state(self) -> WindowState:
+        """Return what ``undo_acquisition`` needs."""
+        return self._fresh_core().state()
+
+    def undo_acquisition(self, state: WindowState) -> None:
+        """Be as before the last acquisition, of which the member is not told."""
+        self._fresh_core().undo_acquisition(state)
+        self._next_fetch_offset = None
+
+    def follow_log_start(self) -> None:
+        """Begin no earlier than the log does."""
+        self._fresh_core().follow_log_start(self.partition.log_start_offset)
+        self._next_fetch_offset = None
+
+    def _fresh_core(self) -> SharePartition:
+        """Return the records in flight, which go by what the group's settings are now."""
+        assert self._core is not None, "what is not loaded gives nothing"
+        self._core.settings = self.settings.records
+        return self._core
+
+    # Acknowledging
+
+    def acknowledge(self, member_id: str, ranges: Sequence[AcknowledgedRange], on_done: OnDone) -> None:
+        """Take note of what became of records that a member holds; ``on_done`` hears once that is stored, or why it is not."""
+        if self.error is not None:
+            on_done(self.error)
+        elif self._core is None:
+            on_done(KafkaError(ErrorCode.INVALID_RECORD_STATE, f"{self.partition.topic_partition} is being loaded: nothing is acquired"))
+        else:
+            try:
+                write = self._fresh_core().acknowledge(member_id, ranges, self._world.clock.monotonic_ms())
+            except KafkaError as error:
+                on_done(error)
+                return
+            self._next_fetch_offset = None
+            self._store(write, on_done)
+
+    def release(self, member_id: str) -> None:
+        """Take back all that a member holds: its session has ended."""
+        if self._core is None or self.error is not None:
+            return
+        write = self._fresh_core().release(member_id)
+        self._next_fetch_offset = None
+        self._store(write, _ignored)
+        self._look_at_locks()
+
+    # Locks
+
+    def _expect_expiry(self, deadline_ms: int) -> None:
+        """Look at the locks at that time, or before it where they are looked at anyway."""
+        timer = self._timer
+        if timer is not None and timer.is_pending:
+            if timer.deadline_ms <= deadline_ms:
+                return
+            timer.cancel()
+        self._timer = self._world.timers.schedule(deadline_ms, self._look_at_locks)
+
+    def _look_at_locks(self) -> None:
+        """Take back what was held for too long, and give up what nobody else may have."""
+        if self._core is None or self.error is not None:
+            return
+        core = self._fresh_core()
+        now_ms = self._world.clock.monotonic_ms()
+        write = core.expire_locks(now_ms)
+        if write is not None:
+            self._count_timeouts(write)
+            self._next_fetch_offset = None
+            self._store(write, _ignored)
+        buried = core.bury(now_ms)
+        if buried is not None:
+            self._count_timeouts(buried)
+            self._next_fetch_offset = None
+            self._store(buried, _ignored)
+        deadline_ms = core.next_lock_deadline_ms
+        if deadline_ms is not None:
+            self._expect_expiry(deadline_ms if deadline_ms > now_ms else now_ms + RETRY_MS)
+        if write is not None:
+            self._world.on_change(self.key)
+
+    def _count_timeouts(self, write: StateWrite) -> None:
+        self._world.counts.lock_timeouts += sum(each.last_offset - each.first_offset + 1 for each in write.batches)
+
+    # Storing
+
+    def _store(self, write: StateWrite | None, on_done: OnDone) -> None:
+        if write is None:
+            on_done(None)
+            return
+        self._open_count += 1
+        if write.dead:
+            topic = self.settings.dead_letter_topic
+            self._world.dead_letters.write(self.key, self.partition, topic, write.dead, partial(self._on_buried, write, on_done))
+        else:
+            self._queue.append((write, on_done))
+            self._write_next()
+
+    def _on_buried(self, write: StateWrite, on_done: OnDone, error: KafkaError | None) -> None:
+        if self.is_lost:
+            self._settle([(write, on_done)], self.error)
+        elif error is not None:
+            self._settle([(write, on_done)], error)
+        else:
+            self._world.counts.buried += sum(each.last_offset - each.first_offset + 1 for each in write.dead)
+            self._queue.append((write, on_done))
+            self._write_next()
+
+    def _write_next(self) -> None:
+        """Store all that is decided, unless a write is under way."""
+        core = self._core
+        if self._is_writing or not self._queue or core is None or self.is_lost:
+            return
+        writes, self._queue = self._queue, []
+        self._is_writing = True
+        told = ShareStateWrite(
+            state_epoch=self._state_epoch,
+            leader_epoch=self._leader_epoch,
+            start_offset=core.start_offset,
+            delivery_complete_count=core.delivery_complete_count,
+            batches=tuple(batch for write, _ in writes for batch in write.batches),
+        )
+        self._world.persister.write(self.key, told, on_done=partial(self._on_written, writes))
+
+    def _on_written(self, writes: list[tuple[StateWrite, OnDone]], error: KafkaError | None) -> None:
+        self._is_writing = False
+        if self.is_lost:
+            self._settle(writes, self.error)
+            return
+        told = None if error is None else KafkaError(told_error(error), str(error))
+        if told is not None:
+            self._world.counts.failed_writes += 1
+        self._settle(writes, told)
+        if told is not None and told.code in _FATAL:
+            self._fail(told)
+        else:
+            self._write_next()
+            self._world.on_change(self.key)
+
+    def _settle(self, writes: Sequence[tuple[StateWrite, OnDone]], error: KafkaError | None) -> None:
+        """End writes for good, or take them back, and answer those who wait for them."""
+        core = self._core
+        assert core is not None, "what is not loaded writes nothing"
+        self._open_count -= len(writes)
+        for write, _ in writes:
+            core.complete_write(write.write_id, is_written=error is None)
+        self._next_fetch_offset = None
+        if error is not None and not self.is_lost:
+            self._expect_expiry(self._world.clock.monotonic_ms() + RETRY_MS)
+        for _, on_done in writes:
+            on_done(error)
+
+    # The end
+
+    def lose(self, error: KafkaError) -> None:
+        """Serve no more. What was not stored is not, and those who wait for it hear ``error``."""
+        if self.is_lost:
+            return
+        self.is_lost, self.error = True, error
+        if self._timer is not None:
+            self._timer.cancel()
+        writes, self._queue = self._queue, []
+        if writes:
+            self._settle(writes, error)
+
+    def _fail(self, error: KafkaError) -> None:
+        self.lose(error)
+        self._world.on_lost(self)
+
+
+def _ignored(_error: KafkaError | None) -> None:
+    """No member waits for what was taken back; the lock timer tries again what has to be."""

@@ -1,0 +1,156 @@
+"""The share groups of a node: what it leads of them, and the sessions of their members.
+
+Decides how long a share partition is kept: from the first fetch until its partition is led elsewhere, or its group has no session here and
+nothing is under way. Decides who hears that a member has gone: every share partition in which it may hold records. Knows no request.
+
+Invariants: at most one share partition of a key serves; a fetch that waits is asked again whenever its share partitions may have changed.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from log_service.broker.share_persister import SharePersister
+from log_service.broker.share_session import SessionKey, ShareSession, ShareSessionCache
+from log_service.broker.sharing.group_settings import GroupShareSettings
+from log_service.broker.sharing.led_share_partition import DeadLetters, FindStart, LedSharePartition, ShareCounts, ShareWorld
+from log_service.common.env import Clock
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.features import SHARE_VERSION
+from log_service.common.timers import TimerQueue
+from log_service.coordinator.share.acknowledging import AcknowledgedRange
+from log_service.coordinator.share.share_state import ShareKey
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import MetadataImage
+from log_service.replication.listeners import Registration
+from log_service.replication.partition import Partition
+from log_service.replication.purgatory import Purgatory
+from log_service.replication.replica_manager import ReplicaListener
+
+
+class Shares(ReplicaListener):
+    """All share partitions of this node, by key, and all share sessions. Add it to the replica manager as a listener."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        timers: TimerQueue,
+        persister: SharePersister,
+        settings: Callable[[str], GroupShareSettings],
+        find_start: FindStart,
+        dead_letters: DeadLetters,
+        max_session_count: int,
+    ) -> None:
+        self.settings = settings
+        self.timers = timers
+        self.counts = ShareCounts()
+        self.acknowledged: Counter[int] = Counter()
+        """Records by ``AcknowledgeType``."""
+        self.evicted_count = 0
+        self.sessions = ShareSessionCache(max_session_count)
+        self.delayed_fetches: Purgatory[ShareKey] = Purgatory(timers)
+        self.partitions: dict[ShareKey, LedSharePartition] = {}
+        self._watching: dict[ShareKey, Registration[Callable[[Partition], None]]] = {}
+        self._world = ShareWorld(
+            clock=clock,
+            timers=timers,
+            persister=persister,
+            settings=settings,
+            find_start=find_start,
+            dead_letters=dead_letters,
+            on_change=self._changed,
+            on_lost=self._forget,
+            counts=self.counts,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Shares partitions={len(self.partitions)} sessions={len(self.sessions)}>"
+
+    def open(self, key: ShareKey, partition: Partition) -> LedSharePartition:
+        """Return a group's records of a partition that this node leads; they may be loaded yet, or have failed to."""
+        led = self.partitions.get(key)
+        if led is None:
+            led = self.partitions[key] = LedSharePartition(key, partition, self._world)
+            self._watching[key] = partition.high_watermark_listeners.add(lambda _partition: self._changed(key))
+            led.load()
+        return led
+
+    def find(self, key: ShareKey) -> LedSharePartition | None:
+        """Return a group's records of a partition, None where none were fetched here."""
+        return self.partitions.get(key)
+
+    # Sessions
+
+    def end_session(self, key: SessionKey) -> None:
+        """End a session and take back what its member holds."""
+        session = self.sessions.close(key)
+        if session is not None:
+            self._release(session)
+
+    def end_connection(self, connection_id: int) -> None:
+        """End the sessions of a connection that is gone: what their members hold is for others at once."""
+        for session in self.sessions.close_connection(connection_id):
+            self.evicted_count += 1
+            self._release(session)
+
+    def _release(self, session: ShareSession) -> None:
+        group_id = session.key.group_id
+        of_group = [led for key, led in self.partitions.items() if key.group_id == group_id]
+        for led in of_group:
+            led.release(session.key.member_id)
+        for led in of_group:
+            self._maybe_retire(led)
+
+    def _maybe_retire(self, led: LedSharePartition) -> None:
+        """Forget a share partition whose group nobody here belongs to, once all is stored."""
+        if led.is_idle and not self.sessions.has_group(led.key.group_id):
+            self._lose(led, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the group has no member here"))
+
+    # What is counted
+
+    def count_acknowledged(self, ranges: Iterable[AcknowledgedRange]) -> None:
+        """Count acknowledgements that were stored, by type."""
+        for each in ranges:
+            if len(each.types) == 1:
+                self.acknowledged[each.types[0]] += each.last_offset - each.first_offset + 1
+            else:
+                for of_type in each.types:
+                    self.acknowledged[of_type] += 1
+
+    # What changes
+
+    def on_image(self, _delta: MetadataDelta, image: MetadataImage) -> None:
+        """Serve no group once the cluster has switched share groups off."""
+        if self.partitions and not image.features.get(SHARE_VERSION, 0):
+            self.end_all()
+
+    def _changed(self, key: ShareKey) -> None:
+        if self.delayed_fetches.waiting_count:
+            self.delayed_fetches.check(key)
+        led = self.partitions.get(key)
+        if led is not None and led.is_idle:
+            self._maybe_retire(led)
+
+    def _forget(self, led: LedSharePartition) -> None:
+        """Serve a share partition no more that is lost."""
+        if self.partitions.get(led.key) is led:
+            del self.partitions[led.key]
+            self._watching.pop(led.key).cancel()
+        self.delayed_fetches.check(led.key)
+
+    def _lose(self, led: LedSharePartition, error: KafkaError) -> None:
+        led.lose(error)
+        self._forget(led)
+
+    def on_lost(self, partition: Partition) -> None:
+        """Serve no group on a partition that this node leads no more: its next leader loads what was stored."""
+        for led in [led for led in self.partitions.values() if led.partition is partition]:
+            text = f"this node leads {partition.topic_partition} no more"
+            self._lose(led, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text))
+
+    def end_all(self) -> None:
+        """End all sessions and forget all share partitions: share groups were switched off, or this node stops."""
+        self.sessions.close_all()
+        for led in list(self.partitions.values()):
+            self._lose(led, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node serves no share groups any more"))
+        self.delayed_fetches.expire_all()

@@ -1,0 +1,52 @@
+"""Where a share group begins in a partition of which nothing is stored: the ends of the log at once, a time after a look into its index.
+
+Where no record is as young as the group's duration says, the group begins at the end: the next record will be. The place is stored with the
+first write; a leader that comes before that looks anew, as in Apache Kafka.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from log_service.broker.call import StartTask
+from log_service.broker.sharing.group_settings import GroupShareSettings, OffsetReset
+from log_service.common.env import Clock
+from log_service.common.errors import KafkaError
+from log_service.common.types import NO_LEADER_EPOCH
+from log_service.coordinator.shards import RunInPool
+from log_service.replication.partition import OffsetSpec, Partition
+from log_service.replication.partition_state import UNKNOWN_OFFSET, Isolation
+
+OnFound = Callable[[int | KafkaError], None]
+_SPECS = {OffsetReset.EARLIEST: OffsetSpec.EARLIEST, OffsetReset.LATEST: OffsetSpec.LATEST}
+
+
+class StartOffsets:
+    """Finds start offsets; what may wait for the disk runs in the pool."""
+
+    def __init__(self, clock: Clock, run_in_pool: RunInPool, start_task: StartTask) -> None:
+        self._clock = clock
+        self._run_in_pool = run_in_pool
+        self._start_task = start_task
+
+    def find(self, partition: Partition, settings: GroupShareSettings, on_found: OnFound) -> None:
+        """Tell ``on_found`` once where a group with these settings begins, or why that is not known."""
+        spec = _SPECS.get(settings.reset)
+        if spec is None:
+            self._start_task(self._find_by_time, partition, self._clock.wall_ms() - settings.reset_duration_ms, on_found)
+            return
+        try:
+            found = partition.find_offset(spec, NO_LEADER_EPOCH).offset
+        except KafkaError as error:
+            on_found(error)
+        else:
+            on_found(found)
+
+    async def _find_by_time(self, partition: Partition, timestamp_ms: int, on_found: OnFound) -> None:
+        try:
+            found = await self._run_in_pool(partial(partition.find_offset, max(timestamp_ms, 0), NO_LEADER_EPOCH))
+            if found.offset == UNKNOWN_OFFSET:
+                found = partition.find_offset(OffsetSpec.LATEST, NO_LEADER_EPOCH, Isolation.READ_UNCOMMITTED)
+        except KafkaError as error:
+            on_found(error)
+        else:
+            on_found(found.offset)

@@ -1,0 +1,433 @@
+"""ShareFetch and ShareAcknowledge: what members get, hold and give back, and what is stored of it (KIP-932)."""
+
+import trio
+
+from log_service.common.errors import ErrorCode
+from log_service.coordinator.share.record_states import AcquireMode
+from tests.unit.broker.sharing.context import ACCEPT, REJECT, RELEASE, RENEW, Got, Member, ShareNode, batch, tell_shares
+
+LOCK_S = 30
+
+
+def test_members_get_different_records_and_what_they_accept_is_stored() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        await node.produce("a", batch(b"one", b"two"))
+        await node.produce("a", batch(b"three"))
+        first, second = node.member(), node.member()
+        assert await first.fetch(max_records=1) == Got(acquired=[(0, 1, 1)], values=[b"one", b"two"])
+        assert await second.fetch() == Got(acquired=[(2, 2, 1)], values=[b"three"])
+        assert await first.acknowledge((0, 1, [ACCEPT])) == 0
+        assert node.stored() == (0, [(0, 1, 2, 1)])
+        assert await second.acknowledge((2, 2, [ACCEPT])) == 0
+        assert node.stored()[0] in {2, 3}
+
+    tell_shares(story)
+
+
+def test_acknowledgements_come_along_with_a_fetch() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        for value in (b"one", b"two"):
+            await node.produce("a", batch(value))
+        member = node.member()
+        assert (await member.fetch(max_records=1)).acquired == [(0, 0, 1)]
+        got = await member.fetch(acks={("a", 0): [(0, 0, [ACCEPT])]})
+        assert (got.acknowledged, got.acquired, got.values) == (0, [(1, 1, 1)], [b"two"])
+        refused = await member.fetch(acks={("a", 0): [(0, 1, [])]})
+        assert (refused.error, refused.acknowledged) == (0, ErrorCode.INVALID_REQUEST)
+
+    tell_shares(story)
+
+
+def test_what_is_released_or_whose_member_has_gone_is_delivered_again() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        await node.produce("a", batch(b"one"))
+        first, second, third = node.member(), node.member(), node.member()
+        await first.fetch()
+        assert await first.acknowledge((0, 0, [RELEASE])) == 0
+        assert (await second.fetch()).acquired == [(0, 0, 2)]
+        second.vanish()
+        assert (await third.fetch()).acquired == [(0, 0, 3)]
+        await third.leave()
+        assert (await first.fetch()).acquired == [(0, 0, 4)]
+
+    tell_shares(story)
+
+
+def test_a_lock_expires_and_a_renewal_keeps_it() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        await node.produce("a", batch(b"one"))
+        first, second = node.member(), node.member()
+        await first.fetch()
+        await trio.sleep(LOCK_S - 1)
+        assert await first.acknowledge((0, 0, [RENEW]), is_renewing=True) == 0
+        await trio.sleep(LOCK_S - 1)
+        assert not (await second.fetch()).acquired
+        await trio.sleep(1.1)
+        assert (await second.fetch()).acquired == [(0, 0, 2)]
+        assert await first.acknowledge((0, 0, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
+        assert node.node.shares.counts.lock_timeouts == 1
+
+    tell_shares(story)
+
+
+def test_a_fetch_waits_for_records_and_is_woken_by_a_release() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        holder, waiter = node.member(), node.member()
+        got: list[Got] = []
+
+        async def wait() -> None:
+            got.append(await waiter.fetch(max_wait_ms=60_000))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.sleep(5)
+            assert not got
+            await node.produce("a", batch(b"one"))
+        assert got.pop().acquired == [(0, 0, 1)]
+        await holder.fetch()
+        async with trio.open_nursery() as nursery:
+            holder.epoch = 1
+            nursery.start_soon(_fetch_into, holder, got)
+            await trio.sleep(5)
+            assert not got
+            assert await waiter.acknowledge((0, 0, [RELEASE])) == 0
+        assert got.pop().acquired == [(0, 0, 2)]
+
+    tell_shares(story)
+
+
+async def _fetch_into(member: Member, got: list[Got]) -> None:
+    got.append(await member.fetch(max_wait_ms=60_000))
+
+
+def test_a_fetch_of_many_bytes_waits_for_them_and_takes_what_there_is_at_its_deadline() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        await node.produce("a", batch(b"x" * 100))
+        member = node.member()
+        began = trio.current_time()
+        got = await member.fetch(max_wait_ms=7_000, min_bytes=10_000)
+        assert got.acquired == [(0, 0, 1)]
+        assert trio.current_time() - began == 7
+
+    tell_shares(story)
+
+
+def test_a_waiting_fetch_whose_connection_has_gone_acquires_nothing() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        gone, other = node.member(), node.member()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_fetch_into, gone, [])
+            await trio.sleep(1)
+            gone.vanish()
+            await trio.sleep(1)
+            await node.produce("a", batch(b"one"))
+            assert (await other.fetch()).acquired == [(0, 0, 1)]
+            nursery.cancel_scope.cancel()
+
+    tell_shares(story)
+
+
+def test_sessions_are_checked() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        await node.produce("a", batch(b"one"))
+        member = node.member()
+        member.epoch = 3
+        assert (await member.fetch()).error == ErrorCode.SHARE_SESSION_NOT_FOUND
+        assert await member.acknowledge((0, 0, [ACCEPT])) == ErrorCode.SHARE_SESSION_NOT_FOUND
+        member.epoch = 0
+        assert await member.acknowledge((0, 0, [ACCEPT])) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        assert (await member.fetch(acks={("a", 0): [(0, 0, [ACCEPT])]})).error == ErrorCode.INVALID_REQUEST
+        assert (await member.fetch()).acquired == [(0, 0, 1)]
+        member.epoch = 7
+        assert (await member.fetch()).error == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+
+    tell_shares(story)
+
+
+def test_a_session_too_many_is_refused_after_the_wait() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        members = [node.member() for _ in range(3)]
+        for member in members[:2]:
+            assert (await member.fetch()).error == 0
+        began = trio.current_time()
+        assert (await members[2].fetch(max_wait_ms=500)).error == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        assert trio.current_time() - began == 0.5
+        members[0].vanish()
+        assert (await members[2].fetch()).error == 0
+
+    tell_shares(story, group_share_max_share_sessions="2")
+
+
+def test_a_session_holds_no_more_partitions_than_are_sensible() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        member = node.member()
+        response = await member.send(partitions=10_001)
+        assert response.error_code == ErrorCode.INVALID_REQUEST
+        assert len(node.node.shares.sessions) == 0
+
+    tell_shares(story)
+
+
+def test_requests_that_make_no_sense_are_refused() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        await node.produce("a", batch(b"one", b"two"))
+        member = node.member()
+        assert (await member.fetch(share_acquire_mode=7)).error == ErrorCode.INVALID_REQUEST
+        assert (await member.fetch(is_renew_ack=True)).error == ErrorCode.INVALID_REQUEST
+        nobody = node.member()
+        nobody.member_id = "x" * 37
+        assert (await nobody.fetch()).error == ErrorCode.INVALID_REQUEST
+        await member.fetch()
+        for wrong in ([(1, 0, [ACCEPT])], [(0, 1, [])], [(0, 1, [ACCEPT] * 3)], [(0, 1, [5])], [(0, 0, [-1])], [(0, 0, [RENEW])]):
+            assert await member.acknowledge(*wrong) == ErrorCode.INVALID_REQUEST
+        assert await member.acknowledge((1, 1, [ACCEPT]), (0, 0, [ACCEPT])) == ErrorCode.INVALID_REQUEST
+        assert await member.acknowledge((0, 9, [ACCEPT])) == ErrorCode.INVALID_REQUEST
+        old = node.member(version=1)
+        await old.fetch()
+        assert await old.acknowledge((0, 0, [RENEW])) == ErrorCode.INVALID_REQUEST
+        assert await member.acknowledge((0, 1, [ACCEPT, RELEASE])) == 0
+
+    tell_shares(story)
+
+
+def test_partitions_that_are_not_there_or_have_no_state() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        await node.share("b")
+        del node.share_states.states[node.key("b")]
+        member = node.member()
+        assert (await member.fetch(("b",))).error == ErrorCode.UNKNOWN_SERVER_ERROR
+        node.context.delete_topic("a")
+        other = node.member()
+        assert (await other.fetch(("a",))).error == ErrorCode.UNKNOWN_TOPIC_ID
+        assert not node.node.shares.partitions
+
+    tell_shares(story)
+
+
+def test_another_leader_is_told_and_loads_what_was_stored() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        await node.produce("a", batch(b"one"))
+        await node.produce("a", batch(b"two"))
+        member = node.member()
+        assert (await member.fetch()).acquired == [(0, 1, 1)]
+        assert await member.acknowledge((1, 1, [ACCEPT])) == 0
+        node.context.elect(2)
+        got = await member.fetch()
+        assert (got.error, got.leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
+        assert await member.acknowledge((0, 0, [ACCEPT])) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        node.context.elect(1)
+        got = await member.fetch()
+        assert (got.acquired, node.state().leader_epoch) == ([(0, 0, 1)], 2)
+
+    tell_shares(story)
+
+
+def test_a_waiting_fetch_hears_at_once_that_the_leader_has_changed() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        member = node.member()
+        await member.fetch()
+        got: list[Got] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_fetch_into, member, got)
+            await trio.sleep(1)
+            node.context.elect(2)
+            await trio.sleep(0.1)
+            assert got.pop().error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    tell_shares(story)
+
+
+def test_a_write_that_is_refused_is_taken_back_and_a_fenced_one_ends_the_share_partition() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        await node.produce("a", batch(b"one"))
+        member = node.member()
+        await member.fetch()
+        node.share_states.refusals = [ErrorCode.NOT_COORDINATOR]
+        assert await member.acknowledge((0, 0, [ACCEPT])) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await member.acknowledge((0, 0, [ACCEPT])) == 0
+        await node.produce("a", batch(b"two"))
+        assert (await member.fetch()).acquired == [(1, 1, 1)]
+        node.share_states.refusals = [ErrorCode.FENCED_STATE_EPOCH]
+        assert await member.acknowledge((1, 1, [ACCEPT])) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert not node.node.shares.partitions
+        assert (await member.fetch()).acquired == [(1, 1, 1)]
+
+    tell_shares(story)
+
+
+def test_writes_that_come_while_one_is_under_way_go_together() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        for _ in range(3):
+            await node.produce("a", batch(b"x"))
+        members = [node.member() for _ in range(3)]
+        for member in members:
+            await member.fetch(max_records=1)
+        node.share_states.is_holding = True
+        codes: list[int] = []
+
+        async def accept(number: int) -> None:
+            codes.append(await members[number].acknowledge((number, number, [ACCEPT])))
+
+        async with trio.open_nursery() as nursery:
+            for number in range(3):
+                nursery.start_soon(accept, number)
+                await trio.sleep(0.1)
+            assert not codes
+            node.share_states.let_go()
+        assert codes == [0, 0, 0]
+        assert len(node.share_states.writes) == 2
+        assert node.stored()[0] == 3 or node.stored() == (1, [(1, 2, 2, 1)])
+
+    tell_shares(story)
+
+
+def test_a_fetch_waits_while_the_state_is_loaded() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        await node.produce("a", batch(b"one"))
+        member = node.member()
+        node.share_states.is_holding = True
+        got: list[Got] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_fetch_into, member, got)
+            await trio.sleep(1)
+            assert not got
+            node.share_states.let_go()
+        assert got.pop().acquired == [(0, 0, 1)]
+
+    tell_shares(story)
+
+
+def test_where_a_group_begins() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share(start=-1)
+        await node.produce("a", batch(b"old", timestamp_ms=1))
+        now_ms = node.context.env.clock.wall_ms()
+        await node.produce("a", batch(b"new", timestamp_ms=now_ms))
+        for reset, group in (("latest", "l"), ("earliest", "e"), ("by_duration:PT1M", "d"), ("by_duration:PT0S", "n")):
+            node.configure_group("share.auto.offset.reset", reset, group)
+            await node.share(group=group, start=-1)
+        await trio.sleep(1)
+        found = {group: (await node.member(group).fetch(max_wait_ms=100)).acquired for group in "ledn"}
+        assert found == {"l": [], "e": [(0, 0, 1)], "d": [(1, 1, 1)], "n": []}
+
+    tell_shares(story)
+
+
+def test_retention_moves_the_start() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        for _ in range(3):
+            await node.produce("a", batch(b"x"))
+        member, other = node.member(), node.member()
+        assert (await member.fetch(max_records=1)).acquired == [(0, 0, 1)]
+        node.context.partition().delete_records(2)
+        assert not (await other.fetch()).acquired
+        assert (await other.fetch()).acquired == [(2, 2, 1)]
+        assert await member.acknowledge((0, 0, [ACCEPT])) == 0
+
+    tell_shares(story)
+
+
+def test_no_more_records_are_in_flight_than_the_group_may_have() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        for _ in range(12):
+            await node.produce("a", batch(*[b"x"] * 10))
+        node.configure_group("share.partition.max.record.locks", "100")
+        member, other = node.member(), node.member()
+        got = await member.fetch()
+        assert got.acquired == [(0, 99, 1)]
+        began = trio.current_time()
+        assert not (await other.fetch(max_wait_ms=1_000)).acquired
+        assert trio.current_time() - began == 1
+        assert await member.acknowledge((0, 9, [ACCEPT])) == 0
+        assert (await other.fetch()).acquired == [(100, 109, 1)]
+
+    tell_shares(story)
+
+
+def test_with_the_limit_of_records_a_member_gets_no_more() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        await node.produce("a", batch(*[b"x"] * 10))
+        member = node.member()
+        got = await member.fetch(max_records=3, share_acquire_mode=AcquireMode.RECORD_LIMIT)
+        assert (got.acquired, len(got.values)) == ([(0, 2, 1)], 10)
+
+    tell_shares(story)
+
+
+def test_only_the_batches_that_were_acquired_are_sent() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        for value in (b"one", b"two", b"three"):
+            await node.produce("a", batch(value))
+        first, second = node.member(), node.member()
+        assert (await first.fetch(max_records=1)).values == [b"one"]
+        assert (await second.fetch(max_records=1)).values == [b"two"]
+        assert await first.acknowledge((0, 0, [REJECT])) == 0
+        assert (await first.fetch()).values == [b"three"]
+
+    tell_shares(story)
+
+
+def test_partitions_share_the_bytes_and_take_turns() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share(partitions=2)
+        for index in (0, 1):
+            for _ in range(2):
+                await node.produce("a", batch(b"x" * 100), partition=index)
+        member = node.member()
+        response = await member.send(partitions=2, max_bytes=400)
+        told = {each.partition_index: len(each.acquired_records) for topic in response.responses for each in topic.partitions}
+        assert told == {0: 1, 1: 1}
+
+    tell_shares(story)
+
+
+def test_switched_off_share_groups_are_not_served() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        member = node.member()
+        await member.fetch()
+        node.set_share_version(0)
+        assert (await member.fetch()).error == ErrorCode.UNSUPPORTED_VERSION
+        assert await member.acknowledge((0, 0, [ACCEPT])) == ErrorCode.UNSUPPORTED_VERSION
+        assert not node.node.shares.partitions
+        assert not len(node.node.shares.sessions)
+
+    tell_shares(story)
+
+
+def test_a_group_without_members_is_forgotten_once_all_is_stored() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        await node.produce("a", batch(b"one"))
+        member = node.member()
+        await member.fetch()
+        node.share_states.is_holding = True
+        member.vanish()
+        assert node.node.shares.partitions
+        node.share_states.let_go()
+        assert not node.node.shares.partitions
+        assert node.stored() == (0, [(0, 0, 0, 1)])
+        assert not node.context.partition().high_watermark_listeners.registrations
+
+    tell_shares(story)
