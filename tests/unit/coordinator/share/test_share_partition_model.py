@@ -1,8 +1,10 @@
 """A share partition under random members, clocks, failed writes and new leaders: no record is lost, none is done with twice (KIP-932).
 
-The model knows what the log holds and what members were told; of the share partition it knows only what every caller sees.
+The model knows what the log holds and what members were told; of the share partition it knows only what every caller sees. Half of its
+groups have dead letters: then no record may be given up before its letter is written. ``test_share_bugs`` plants bugs for it to find.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -12,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.share.acknowledging import AcknowledgedRange
-from log_service.coordinator.share.acquiring import Appetite, FetchedRecords, ShareSettings
+from log_service.coordinator.share.acquiring import MIN_THROTTLED_COUNT, Appetite, FetchedRecords, ShareSettings
+from log_service.coordinator.share.in_flight import DeadRecords
 from log_service.coordinator.share.record_states import AcknowledgeType, AcquireMode, RecordState
 from log_service.coordinator.share.share_partition import SharePartition, StateWrite
 from log_service.coordinator.share.window import StateBatch
@@ -40,8 +43,9 @@ class ShareGroupModel(RuleBasedStateMachine):
         sizes=st.lists(st.integers(1, 6), min_size=1, max_size=12),
         holes=st.sets(st.integers(1, 11), max_size=3),
         limit=st.integers(2, 5),
+        has_dead_letters=st.booleans(),
     )
-    def begin(self, sizes: list[int], holes: set[int], limit: int) -> None:
+    def begin(self, sizes: list[int], holes: set[int], limit: int, has_dead_letters: bool) -> None:
         self.log: list[tuple[int, int]] = []
         offset = 0
         for index, size in enumerate(sizes):
@@ -49,7 +53,16 @@ class ShareGroupModel(RuleBasedStateMachine):
                 self.log.append((offset, offset + size - 1))
             offset += size
         self.limit = limit
-        self.settings = ShareSettings(delivery_count_limit=limit, max_record_locks=MAX_RECORD_LOCKS, record_lock_duration_ms=LOCK_MS)
+        self.settings = ShareSettings(
+            delivery_count_limit=limit,
+            max_record_locks=MAX_RECORD_LOCKS,
+            record_lock_duration_ms=LOCK_MS,
+            has_dead_letters=has_dead_letters,
+        )
+        self.letters: set[int] = set()
+        self.accepted: set[int] = set()
+        self.accepting: dict[int, set[int]] = {}
+        self.needs_no_letter: set[int] = set()
         self.partition = SharePartition(self.settings, 0)
         self.now_ms = 0
         self.log_start = 0
@@ -80,6 +93,7 @@ class ShareGroupModel(RuleBasedStateMachine):
             for number in range(each.first_offset, each.last_offset + 1):
                 assert number not in self.held, "two members hold a record"
                 assert number not in self.done, "a record is delivered after it was done with"
+                assert number not in self.accepted, "a record is delivered after a member heard that it is acknowledged"
                 assert self.log_start <= number <= read[-1][1]
                 assert each.delivery_count == self.counts.get(number, 0) + 1
                 assert each.delivery_count <= self.limit
@@ -88,6 +102,8 @@ class ShareGroupModel(RuleBasedStateMachine):
             count += each.count
         if mode is AcquireMode.RECORD_LIMIT:
             assert count <= most
+        if self.limit > MIN_THROTTLED_COUNT and any(each.delivery_count == self.limit for each in acquired):
+            assert count == 1, "a record on its last delivery has company"
 
     @precondition(lambda self: self.held)
     @rule(chosen=st.data())
@@ -109,9 +125,32 @@ class ShareGroupModel(RuleBasedStateMachine):
             else:
                 taken[number] = self.held.pop(number)
         assert (write is None) == (not taken)
-        if write is not None:
-            assert {number for each in write.batches for number in range(each.first_offset, each.last_offset + 1)} == set(taken)
-            self.writes.append((write, taken))
+        if write is None:
+            return
+        assert {number for each in write.batches for number in range(each.first_offset, each.last_offset + 1)} == set(taken)
+        said = dict(zip(range(first, last + 1), types, strict=True))
+        self.accepting[write.write_id] = {number for number in taken if said[number] is AcknowledgeType.ACCEPT}
+        self.needs_no_letter |= {number for number in taken if said[number] is AcknowledgeType.GAP}
+        given_up = {
+            number
+            for number in taken
+            if said[number] is AcknowledgeType.REJECT or (said[number] is AcknowledgeType.RELEASE and self.counts[number] >= self.limit)
+        }
+        assert numbers_of(write.dead) == (given_up if self.settings.has_dead_letters else set())
+        self._note_write(write, taken)
+
+    @precondition(lambda self: self.held)
+    @rule(chosen=st.data(), kind=st.sampled_from(ENDS))
+    def acknowledge_partly_wrong(self, chosen: st.DataObject, kind: AcknowledgeType) -> None:
+        """One range that the member holds, and one behind it that it does not: nothing changes."""
+        first = chosen.draw(st.sampled_from(sorted(self.held)))
+        member = self.held[first].member_id
+        end = max(self.partition.end_offset, first + 1) + chosen.draw(st.integers(0, 3))
+        ranges = [AcknowledgedRange(first_offset=each, last_offset=each, types=[kind]) for each in (first, end)]
+        before = list(self.partition.runs())
+        with pytest.raises(KafkaError):
+            self.partition.acknowledge(member, ranges, self.now_ms)
+        assert list(self.partition.runs()) == before
 
     @rule(offset=st.integers(0, 72), member=st.sampled_from(MEMBERS), kind=st.sampled_from(ENDS))
     def acknowledge_what_is_not_held(self, offset: int, member: str, kind: AcknowledgeType) -> None:
@@ -139,12 +178,17 @@ class ShareGroupModel(RuleBasedStateMachine):
     @rule(member=st.sampled_from(MEMBERS))
     def release(self, member: str) -> None:
         mine = {number: held for number, held in self.held.items() if held.member_id == member}
+        dying = {number for number in mine if self._is_dying(number)}
+        for number in dying:
+            self.held[number].deadline_ms = -1
+        mine = {number: held for number, held in mine.items() if number not in dying}
         write = self.partition.release(member)
         assert (write is None) == (not mine)
         if write is not None:
             for number in mine:
                 del self.held[number]
-            self.writes.append((write, mine))
+            self._note_write(write, mine)
+        self._expire()
 
     @rule(step=st.integers(1, 8))
     def delete_records(self, step: int) -> None:
@@ -167,7 +211,7 @@ class ShareGroupModel(RuleBasedStateMachine):
         ]
         self.partition = SharePartition(self.settings, self.stored_start, batches)
         self.partition.follow_log_start(self.log_start)
-        self.held, self.writes = {}, []
+        self.held, self.writes, self.accepting = {}, [], {}
         self.counts = {number: count for number, (_, count) in kept.items()}
         self.done = {number: state for number, state in self.done.items() if number < self.stored_start}
         self.done |= {number: RecordState(state) for number, (state, _) in kept.items() if state in FINAL}
@@ -222,10 +266,25 @@ class ShareGroupModel(RuleBasedStateMachine):
         assert self.partition.start_offset > self.log[-1][1], "the window stands still"
         self.nothing_below_the_start_is_open()
 
+    def _is_dying(self, number: int) -> bool:
+        return self.settings.has_dead_letters and self.counts[number] >= self.limit
+
+    def _note_write(self, write: StateWrite, taken: dict[int, Held]) -> None:
+        for each in write.batches:
+            for number in range(each.first_offset, each.last_offset + 1):
+                assert each.delivery_count == self.counts[number], "what is stored is not how often the record was delivered"
+        assert write.start_offset <= min(numbers_of_batches(write), default=write.start_offset) or self.log_start >= write.start_offset
+        self.writes.append((write, taken))
+
     def _complete(self, index: int, *, is_written: bool) -> None:
         write, taken = self.writes.pop(index)
+        accepting = self.accepting.pop(write.write_id, set())
+        if is_written:
+            self.letters |= numbers_of(write.dead)
         self.partition.complete_write(write.write_id, is_written=is_written)
         if is_written:
+            assert not accepting & self.accepted, "a record is acknowledged twice"
+            self.accepted |= accepting
             self.stored_start = max(self.stored_start, write.start_offset)
             for each in write.batches:
                 for number in range(each.first_offset, each.last_offset + 1):
@@ -237,21 +296,42 @@ class ShareGroupModel(RuleBasedStateMachine):
     def _store(self, number: int, state: int, count: int) -> None:
         self.stored[number] = max(self.stored.get(number, (0, 0)), (state, count), key=lambda each: (each[1], each[0]))
         if state in FINAL:
-            self.done[number] = RecordState(state)
+            self._end(number, RecordState(state))
+
+    def _end(self, number: int, state: RecordState) -> None:
+        self.done[number] = state
+        if self.settings.has_dead_letters and state is RecordState.ARCHIVED:
+            is_excused = number in self.needs_no_letter or number < self.log_start
+            assert is_excused or number in self.letters, "a record is given up, and has no dead letter"
 
     def _expire(self) -> None:
         late = {number: held for number, held in self.held.items() if held.deadline_ms <= self.now_ms}
+        dying = {number: held for number, held in late.items() if self._is_dying(number)}
+        living = late.keys() - dying.keys()
         write = self.partition.expire_locks(self.now_ms)
-        assert (write is None) == (not late)
-        if write is None:
-            return
-        for number in late:
-            del self.held[number]
-        for each in write.batches:
-            if each.delivery_state in FINAL:
-                for number in range(each.first_offset, each.last_offset + 1):
-                    self.done[number] = RecordState(each.delivery_state)
-        self.writes.append((write, {}))
+        assert (write is None) == (not living), "a lock did not expire in its time"
+        if write is not None:
+            for number in living:
+                del self.held[number]
+            for each in write.batches:
+                if each.delivery_state in FINAL:
+                    for number in range(each.first_offset, each.last_offset + 1):
+                        self._end(number, RecordState(each.delivery_state))
+            self._note_write(write, {})
+        buried = self.partition.bury(self.now_ms)
+        assert (buried is None) == (not dying), "a record that is given up did not expire in its time"
+        if buried is not None:
+            for number in dying:
+                del self.held[number]
+            self._note_write(buried, dying)
+
+
+def numbers_of(dead: Sequence[DeadRecords]) -> set[int]:
+    return {number for each in dead for number in range(each.first_offset, each.last_offset + 1)}
+
+
+def numbers_of_batches(write: StateWrite) -> set[int]:
+    return {number for each in write.batches for number in range(each.first_offset, each.last_offset + 1)}
 
 
 ShareGroupModel.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

@@ -1,0 +1,172 @@
+"""The mistakes that are easily made with share groups, each planted into the share partition: the model has to find every one of them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from log_service.coordinator.share import acknowledging, share_partition
+from log_service.coordinator.share.acknowledging import Acknowledging
+from log_service.coordinator.share.acquiring import Acquisition, ShareSettings
+from log_service.coordinator.share.in_flight import Delivery, InFlightBatch, Run
+from log_service.coordinator.share.record_states import RecordState
+from log_service.coordinator.share.share_partition import SharePartition
+from log_service.coordinator.share.window import DeliveryWindow
+from tests.unit.coordinator.share.test_share_partition_model import ShareGroupModel
+
+MAX_EXAMPLES = 300
+"""How many stories the model may take to find a bug."""
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def deliver_what_is_being_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that was released is delivered before that is stored: if the write fails, two members hold it."""
+    monkeypatch.setattr(Run, "is_acquirable", property(lambda run: run.delivery.state is RecordState.AVAILABLE))
+
+
+def pass_over_what_is_being_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The start offset moves over a record whose acknowledgement is not stored yet: if the write fails, the record is lost."""
+    monkeypatch.setattr(Run, "is_settled_final", property(lambda run: run.delivery.is_final))
+
+
+def forget_to_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that is delivered again counts as delivered once."""
+    locked = Acquisition._locked
+    monkeypatch.setattr(Acquisition, "_locked", lambda one, _count: locked(one, 1))
+
+
+def count_when_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap 25: the count is raised on release, so that records are given up after half the attempts."""
+    given_back = acknowledging.given_back
+
+    def raised(delivery: Delivery, limit: int) -> Delivery:
+        return given_back(replace(delivery, delivery_count=delivery.delivery_count + 1), limit)
+
+    monkeypatch.setattr(acknowledging, "given_back", raised)
+    monkeypatch.setattr(share_partition, "given_back", raised)
+
+
+def deliver_without_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is given back becomes available however often it was delivered."""
+
+    def given_back(delivery: Delivery, _limit: int) -> Delivery:
+        return delivery.followed_by(RecordState.AVAILABLE, delivery.delivery_count)
+
+    monkeypatch.setattr(acknowledging, "given_back", given_back)
+    monkeypatch.setattr(share_partition, "given_back", given_back)
+
+
+def keep_what_was_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that failed counts all the same."""
+    monkeypatch.setattr(Run, "settled", lambda run, *, is_written: run.changed(run.delivery))
+
+
+def hold_locks_a_little_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock outlives its deadline."""
+    expire_locks = SharePartition.expire_locks
+    monkeypatch.setattr(SharePartition, "expire_locks", lambda one, now_ms: expire_locks(one, now_ms - 1))
+
+
+def let_anyone_acknowledge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose record it is does not count."""
+    change = Acknowledging._change
+
+    def anyone(one: Acknowledging, batch: InFlightBatch, first: int, last: int, of_type: Any) -> None:
+        for run in batch.runs_in(first, last):
+            change(replace(one, member_id=run.delivery.member_id), batch, run.first, run.last, of_type)
+
+    monkeypatch.setattr(Acknowledging, "_change", anyone)
+
+
+def acknowledge_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was changed before the part of a request that is refused stays changed."""
+    monkeypatch.setattr(InFlightBatch, "restore", lambda *_: None)
+
+
+def lose_the_gaps_of_an_earlier_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was acquired and never acknowledged at an earlier leader, between what was, is never delivered again."""
+    monkeypatch.setattr(DeliveryWindow, "gap_start", property(lambda _window: None))
+
+
+def release_one_record_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that has ended gives back the first run that its member held, and no other."""
+    give_back = SharePartition._give_back
+
+    def first_alone(one: SharePartition, runs: Any, change: Any) -> Any:
+        return give_back(one, list(runs)[:1], change)
+
+    monkeypatch.setattr(SharePartition, "_give_back", first_alone)
+
+
+def give_up_before_the_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record whose last lock expires is given up at once, where its dead letter should be written before."""
+    monkeypatch.setattr(SharePartition, "_is_dying", lambda *_: False)
+
+
+def send_rejected_records_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that is rejected has no dead letter."""
+    monkeypatch.setattr(Acknowledging, "_note_dead", lambda *_: None)
+
+
+def begin_behind_what_was_acquired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored as the start is the end: a new leader begins behind records that nobody has acknowledged."""
+    write = SharePartition._write
+
+    def far(one: SharePartition, runs: Any, dead: Any = ()) -> Any:
+        written = write(one, runs, dead)
+        return None if written is None else replace(written, start_offset=one.end_offset)
+
+    monkeypatch.setattr(SharePartition, "_write", far)
+
+
+def take_too_many_by_the_limit_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KIP-1206's limit of records is as soft as the other."""
+    add_strictly = Acquisition._add_strictly
+    monkeypatch.setattr(Acquisition, "_add_strictly", lambda one, first, last, remaining: add_strictly(one, first, last, remaining + 1))
+
+
+def throttle_nothing_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap 27: a record that fails again and again takes its neighbours down with it."""
+    monkeypatch.setattr(ShareSettings, "throttled_from_count", property(lambda _settings: 1_000))
+
+
+BUGS = (
+    deliver_what_is_being_stored,
+    pass_over_what_is_being_stored,
+    forget_to_count,
+    count_when_given_back,
+    deliver_without_limit,
+    keep_what_was_not_stored,
+    hold_locks_a_little_longer,
+    let_anyone_acknowledge,
+    acknowledge_in_part,
+    lose_the_gaps_of_an_earlier_leader,
+    release_one_record_of_a_session,
+    give_up_before_the_letter,
+    send_rejected_records_nowhere,
+    begin_behind_what_was_acquired,
+    take_too_many_by_the_limit_of_records,
+    throttle_nothing_ever,
+)
+
+
+@pytest.mark.parametrize("plant", BUGS, ids=lambda bug: bug.__name__)
+def test_the_model_finds(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    quick = settings(
+        max_examples=MAX_EXAMPLES,
+        stateful_step_count=40,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+        print_blob=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    with pytest.raises(Exception):  # noqa: B017, PT011 - what it breaks is the bug's own business
+        run_state_machine_as_test(ShareGroupModel, settings=quick)
