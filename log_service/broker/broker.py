@@ -343,6 +343,7 @@ class Broker:
             self._loader.add_publisher(rooms.directory_reports)
         self._loader.add_publisher(rooms.groups)
         self._loader.add_publisher(rooms.share_states)
+        self._loader.add_publisher(rooms.shares)
         logs.set_aside_strays(foundation.is_known)
 
     async def _serve_controller(self, foundation: NodeFoundation, rooms: Rooms) -> None:
@@ -427,6 +428,7 @@ class Broker:
         async with trio.open_nursery() as draining:
             draining.start_soon(self._listeners.drain, DRAIN_DEADLINE_MS)
             rooms.replicas.delayed_fetches.expire_all()
+            rooms.shares.delayed_fetches.expire_all()
             rooms.replicas.delayed_produces.expire_all()
             rooms.leadership.resign_all()
 

@@ -22,8 +22,13 @@ from log_service.broker.peers import Peers
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.share_persister import SharePersister
 from log_service.broker.share_state_requests import ShareStateRequests
+from log_service.broker.sharing.dead_letters import DeadLetterWriter
+from log_service.broker.sharing.group_settings import ShareGroupSettings
+from log_service.broker.sharing.shares import Shares
+from log_service.broker.sharing.start_offsets import StartOffsets
 from log_service.broker.transaction_verifier import TransactionVerifier
 from log_service.common.env import NodeEnv
+from log_service.common.errors import KafkaError
 from log_service.common.features import TRANSACTION_VERSION
 from log_service.common.timers import TimerQueue
 from log_service.common.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, NodeId, TopicId, TopicPartition
@@ -152,6 +157,7 @@ class Rooms:
     directory_reports: DirectoryReports
     leadership: CoordinatorLeadership
     fetch_sessions: FetchSessionCache
+    shares: Shares
     producer_ids: ProducerIds
     transaction_verifier: TransactionVerifier
 
@@ -174,6 +180,7 @@ class Rooms:
             share_persister=self.share_persister,
             controller=self.controller_channel,
             fetch_sessions=self.fetch_sessions,
+            shares=self.shares,
             producer_ids=self.producer_ids,
             transaction_verifier=self.transaction_verifier,
             topic_creation=self.topic_creation,
@@ -282,6 +289,8 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         ),
     )
     directory_reports = _new_directory_reports(foundation, controller_channel, lifecycle, replicas, background)
+    shares = _new_shares(foundation, share_persister, topic_creation, background)
+    replicas.add_listener(shares)
     coordinated = {
         GROUP_METADATA_TOPIC: Coordinated(coordinator=groups, codec=Codec(config.groups.offsets_topic_compression_codec)),
         TRANSACTION_STATE_TOPIC: Coordinated(coordinator=transactions),
@@ -302,6 +311,7 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         topic_creation=topic_creation,
         leadership=CoordinatorLeadership(replicas, coordinated),
         fetch_sessions=FetchSessionCache(config.fetch, env.rng),
+        shares=shares,
         producer_ids=producer_ids,
         transaction_verifier=_new_verifier(foundation, replicas, transactions, background),
     )
@@ -355,6 +365,35 @@ def _new_share_states(
         create_topic=lambda: topic_creation.create([SHARE_GROUP_STATE_TOPIC]),
     )
     return states, persister
+
+
+def _new_shares(foundation: NodeFoundation, persister: SharePersister, topic_creation: TopicCreation, background: trio.Nursery) -> Shares:
+    """Return what this node leads of share groups."""
+    env, config = foundation.env, foundation.config
+
+    async def create_topic(name: str) -> None:
+        refused = await topic_creation.create([name])
+        if name in refused:
+            raise KafkaError(refused[name], f"topic {name} cannot be created")
+
+    dead_letters = DeadLetterWriter(
+        clock=env.clock,
+        image=foundation.image,
+        listener_name=config.inter_broker_listener_name,
+        pool=foundation.peers,
+        run_in_pool=env.files.run_in_pool,
+        start_task=background.start_soon,
+        create_topic=create_topic if config.topics.is_auto_created else None,
+    )
+    return Shares(
+        clock=env.clock,
+        timers=foundation.timers,
+        persister=persister,
+        settings=ShareGroupSettings(config.share_fetch, foundation.image).of,
+        find_start=StartOffsets(env.clock, env.files.run_in_pool, background.start_soon).find,
+        dead_letters=dead_letters,
+        max_session_count=config.share_fetch.max_session_count,
+    )
 
 
 def _new_verifier(

@@ -117,7 +117,7 @@ class HandlerNode(Asking):
                 run_in_pool=context.env.files.run_in_pool,
                 is_there=lambda _topic_id, _partition: True,
             ),
-            share_persister=nothing,
+            share_persister=self.share_states,
             controller=controller,
             fetch_sessions=FetchSessionCache(config.fetch, Random(7)),
             shares=self._new_shares(config),

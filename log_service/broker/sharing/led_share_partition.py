@@ -12,7 +12,7 @@ that expires; a record is final only when its dead letter, where its group has d
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -207,7 +207,11 @@ class LedSharePartition:
     def _fresh_core(self) -> SharePartition:
         """Return the records in flight, which go by what the group's settings are now."""
         assert self._core is not None, "what is not loaded gives nothing"
-        self._core.settings = self.settings.records
+        settings = self.settings
+        records = settings.records
+        if settings.dead_letter_topic == self.partition.topic_partition.topic:  # it is a dead letter already
+            records = replace(records, has_dead_letters=False)
+        self._core.settings = records
         return self._core
 
     # Acknowledging

@@ -31,6 +31,8 @@ KAFKA_4_3 = {
     "DescribeClientQuotas": (0, 1, 1),
     "AlterClientQuotas": (0, 1, 1),
     "WriteTxnMarkers": (1, 2, 1),
+    "ShareFetch": (1, 2, 0),
+    "ShareAcknowledge": (1, 2, 0),
     "InitializeShareGroupState": (0, 0, 0),
     "ReadShareGroupState": (0, 0, 0),
     "WriteShareGroupState": (0, 1, 0),
@@ -161,6 +163,7 @@ def test_what_counts_against_which_quota() -> None:
     assert others == {
         "Produce": QuotaKind.PRODUCE,
         "Fetch": QuotaKind.FETCH,
+        "ShareFetch": QuotaKind.FETCH,
         "CreateTopics": QuotaKind.CONTROLLER_MUTATION,
         "DeleteTopics": QuotaKind.CONTROLLER_MUTATION,
         "CreatePartitions": QuotaKind.CONTROLLER_MUTATION,

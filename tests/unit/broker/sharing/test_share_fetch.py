@@ -1,10 +1,21 @@
 """ShareFetch and ShareAcknowledge: what members get, hold and give back, and what is stored of it (KIP-932)."""
 
+from typing import Any
+
 import trio
 
+from log_service.broker.quotas import ClientQuotas
 from log_service.common.errors import ErrorCode
+from log_service.config.views import QuotaWindows
 from log_service.coordinator.share.record_states import AcquireMode
-from tests.unit.broker.sharing.context import ACCEPT, REJECT, RELEASE, RENEW, Got, Member, ShareNode, batch, tell_shares
+from log_service.metadata.delta import MetadataDelta
+from log_service.network.server import PendingResponse
+from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.frames import RequestHeader, encode_request
+from log_service.records.control import EndOfTransaction
+from log_service.storage.transaction_checks import begin_verification
+from tests.unit.broker.sharing.context import ACCEPT, REJECT, RELEASE, RENEW, Ack, Got, Member, ShareNode, batch, tell_shares
+from tests.unit.metadata.records import quota
 
 LOCK_S = 30
 
@@ -189,8 +200,9 @@ def test_requests_that_make_no_sense_are_refused() -> None:
         nobody.member_id = "x" * 37
         assert (await nobody.fetch()).error == ErrorCode.INVALID_REQUEST
         await member.fetch()
-        for wrong in ([(1, 0, [ACCEPT])], [(0, 1, [])], [(0, 1, [ACCEPT] * 3)], [(0, 1, [5])], [(0, 0, [-1])], [(0, 0, [RENEW])]):
-            assert await member.acknowledge(*wrong) == ErrorCode.INVALID_REQUEST
+        wrongs: list[Ack] = [(1, 0, [ACCEPT]), (0, 1, []), (0, 1, [ACCEPT] * 3), (0, 1, [5]), (0, 0, [-1]), (0, 0, [RENEW])]
+        for wrong in wrongs:
+            assert await member.acknowledge(wrong) == ErrorCode.INVALID_REQUEST
         assert await member.acknowledge((1, 1, [ACCEPT]), (0, 0, [ACCEPT])) == ErrorCode.INVALID_REQUEST
         assert await member.acknowledge((0, 9, [ACCEPT])) == ErrorCode.INVALID_REQUEST
         old = node.member(version=1)
@@ -429,5 +441,81 @@ def test_a_group_without_members_is_forgotten_once_all_is_stored() -> None:
         assert not node.node.shares.partitions
         assert node.stored() == (0, [(0, 0, 0, 1)])
         assert not node.context.partition().high_watermark_listeners.registrations
+
+    tell_shares(story)
+
+
+def test_a_group_that_reads_committed_records_gets_none_of_an_aborted_transaction() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        node.configure_group("share.isolation.level", "read_committed")
+        partition = node.context.partition()
+        await node.produce("a", batch(b"before"))
+        log, now_ms = partition.served_log(), 1_700_000_000_000
+        shown = begin_verification(log.producer_state, 7, 0, 0, is_version_2=True, now_ms=now_ms)
+        assert shown is not None
+        gone = bytearray(batch(b"gone", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True))
+        node.context.replicas.append_in_transaction(partition, gone, shown, acks=1, now_ms=now_ms)
+        node.context.replicas.announce((partition,))
+        await node.produce("a", batch(b"after"))
+        member = node.member()
+        got = await member.fetch()
+        assert got.acquired == [(0, 0, 1)]
+        marker = EndOfTransaction(producer_id=7, producer_epoch=0, is_abort=True, coordinator_epoch=0)
+        node.context.replicas.append_marker(partition, marker)
+        got = await member.fetch(max_wait_ms=1_000)
+        acquired = {number for first, last, _ in got.acquired for number in range(first, last + 1)}
+        assert 2 in acquired
+        assert 1 not in acquired
+
+    tell_shares(story)
+
+
+def test_a_member_that_has_to_pause_acquires_nothing() -> None:
+    """No delivery is counted that a member never sees."""
+
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        for _ in range(4):
+            await node.produce("a", batch(b"x" * 9_000))
+        quotas = ClientQuotas(node.context.env.clock, QuotaWindows())
+        quotas.govern(node.pipeline)
+        node.publish(quota(1_000, "consumer_byte_rate", **{"client-id": "story"}))
+        quotas.on_image(MetadataDelta(node.image), node.image)
+        member = node.member()
+        first = await member.send(max_records=1)
+        assert (first.throttle_time_ms, len(first.responses[0].partitions[0].acquired_records)) == (0, 1)
+        paused = await member.send(max_records=1)
+        assert paused.throttle_time_ms > 0
+        assert not paused.responses
+        node.pipeline.quotas = None
+        assert (await member.fetch(max_records=1)).acquired == [(1, 1, 1)]
+
+    tell_shares(story)
+
+
+def test_records_that_nobody_waits_for_any_more_lease_no_file() -> None:
+    """The connection goes while the response waits for an acknowledgement to be stored."""
+
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        for value in (b"one", b"two"):
+            await node.produce("a", batch(value))
+        member = node.member()
+        await member.fetch(max_records=1)
+        node.share_states.is_holding = True
+        request = member.request(acks={("a", 0): [(0, 0, [ACCEPT])]})
+        key = ApiKey.SHARE_FETCH
+        frame = b"".join(map(bytes, encode_request(RequestHeader(key, 2, 1, "story"), request)))  # type: ignore[arg-type]  # no slice
+        pending = node.pipeline.handle_frame(member.connection, memoryview(bytearray(frame[4:])))
+        assert isinstance(pending, PendingResponse)
+        taken = node.node.shares.partitions[node.key()].core
+        assert taken is not None
+        assert taken.end_offset == 2
+        pending.discard()
+        member.vanish()
+        node.share_states.let_go()
+        assert node.context.files.lease_count == 0
+        assert (await node.member().fetch()).acquired == [(1, 1, 2)]
 
     tell_shares(story)

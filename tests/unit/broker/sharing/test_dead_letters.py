@@ -1,0 +1,133 @@
+"""Dead letters: records that no member could work on are written elsewhere before they are given up (beyond Apache Kafka 4.3)."""
+
+import trio
+
+from log_service.broker.sharing.led_share_partition import RETRY_MS
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.config.resource_keys import DEAD_LETTER_TOPIC
+from tests.unit.broker.sharing.context import ACCEPT, GAP, REJECT, RELEASE, ShareNode, batch, tell_shares
+
+LOCK_S = 30
+ARCHIVED = 4
+
+
+async def prepare(node: ShareNode, *values: bytes) -> None:
+    await node.share()
+    node.configure_group(DEAD_LETTER_TOPIC, "dead")
+    node.configure_group("share.delivery.count.limit", "2")
+    for value in values:
+        await node.produce("a", batch(value))
+
+
+def test_a_rejected_record_has_a_letter_and_a_gap_has_none() -> None:
+    async def story(node: ShareNode) -> None:
+        await prepare(node, b"one", b"two", b"three")
+        member = node.member()
+        await member.fetch()
+        assert await member.acknowledge((0, 2, [REJECT, GAP, ACCEPT])) == 0
+        assert node.dead_letters.written == [("dead", 0, 1, "REJECTED")]
+        assert node.stored()[0] == 0 or node.stored()[0] == 3
+
+    tell_shares(story)
+
+
+def test_a_record_that_is_released_too_often_has_a_letter() -> None:
+    async def story(node: ShareNode) -> None:
+        await prepare(node, b"one")
+        member = node.member()
+        for _ in range(2):
+            assert (await member.fetch()).acquired
+            assert await member.acknowledge((0, 0, [RELEASE])) == 0
+        assert node.dead_letters.written == [("dead", 0, 2, "DELIVERED_TOO_OFTEN")]
+        assert not (await member.fetch()).acquired
+
+    tell_shares(story)
+
+
+def test_a_member_hears_why_its_rejection_could_not_be_written_and_holds_the_record_still() -> None:
+    async def story(node: ShareNode) -> None:
+        await prepare(node, b"one")
+        member = node.member()
+        await member.fetch()
+        node.dead_letters.refusal = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few")
+        assert await member.acknowledge((0, 0, [REJECT])) == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert node.stored() == (0, [])
+        node.dead_letters.refusal = None
+        assert await member.acknowledge((0, 0, [ACCEPT])) == 0
+        assert not node.dead_letters.written
+
+    tell_shares(story)
+
+
+def test_a_record_whose_last_lock_expires_waits_for_its_letter() -> None:
+    async def story(node: ShareNode) -> None:
+        await prepare(node, b"one", b"two")
+        member, other = node.member(), node.member()
+        await member.fetch()
+        assert await member.acknowledge((0, 1, [RELEASE])) == 0
+        assert (await member.fetch(max_records=1)).acquired
+        node.dead_letters.refusal = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "nobody leads")
+        await trio.sleep(LOCK_S + 10)
+        assert all(offset != 0 for offset, *_ in (await other.fetch()).acquired)
+        assert all(state != ARCHIVED for _, _, state, _ in node.stored()[1])
+        assert node.stored()[0] == 0
+        node.dead_letters.refusal = None
+        await trio.sleep(RETRY_MS / 1_000 + 0.1)
+        assert ("dead", 0, 2, "DELIVERED_TOO_OFTEN") in node.dead_letters.written
+        assert node.stored()[0] > 0 or any(first == 0 and state == ARCHIVED for first, _, state, _ in node.stored()[1])
+
+    tell_shares(story)
+
+
+def test_what_a_vanished_member_held_for_the_last_time_has_letters() -> None:
+    async def story(node: ShareNode) -> None:
+        await prepare(node, b"one")
+        other = node.member()
+        await other.fetch()
+        assert await other.acknowledge((0, 0, [RELEASE])) == 0
+        gone = node.member()
+        assert (await gone.fetch()).acquired == [(0, 0, 2)]
+        gone.vanish()
+        assert node.dead_letters.written == [("dead", 0, 2, "DELIVERED_TOO_OFTEN")]
+
+    tell_shares(story)
+
+
+def test_a_leader_that_is_lost_before_the_letter_is_written_stores_nothing() -> None:
+    """The next leader delivers the record again: the letter may be there twice, and is never missing."""
+
+    async def story(node: ShareNode) -> None:
+        await prepare(node, b"one")
+        member = node.member()
+        await member.fetch()
+        node.dead_letters.is_holding = True
+        codes: list[int] = []
+
+        async def reject() -> None:
+            codes.append(await member.acknowledge((0, 0, [REJECT])))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(reject)
+            await trio.sleep(1)
+            node.context.elect(2)
+            node.dead_letters.let_go()
+        assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert node.stored() == (0, [])
+        node.context.elect(1)
+        other = node.member()
+        assert (await other.fetch()).acquired == [(0, 0, 1)]
+
+    tell_shares(story)
+
+
+def test_records_of_the_dead_letter_topic_itself_are_given_up_without_another_letter() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share("dead")
+        node.configure_group(DEAD_LETTER_TOPIC, "dead")
+        await node.produce("dead", batch(b"one"))
+        member = node.member()
+        await member.fetch(("dead",))
+        assert await member.acknowledge((0, 0, [REJECT]), topic="dead") == 0
+        assert not node.dead_letters.written
+
+    tell_shares(story)

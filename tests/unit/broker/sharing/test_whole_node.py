@@ -1,0 +1,254 @@
+"""Share groups at a whole node on virtual time: its own share coordinator, its own dead letters, and a restart in between."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.features import SHARE_VERSION
+from log_service.config.resource_keys import DEAD_LETTER_TOPIC
+from log_service.coordinator.share.share_state import ShareKey, ShareState
+from log_service.metadata import features
+from log_service.metadata.image import MetadataImage, ResourceType
+from log_service.network.server import ConnectionContext
+from log_service.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from log_service.records.batch import iterate_headers, iterate_records
+from log_service.records.record import Record
+from tests.sim.world import World, sim_run
+from tests.unit.broker.context import RawClient, Story, batch, running
+from tests.unit.broker.sharing.context import ACCEPT, GROUP, REJECT, RELEASE, Member
+
+PROPERTIES = {
+    "share_coordinator_state_topic_num_partitions": "1",
+    "share_coordinator_state_topic_replication_factor": "1",
+    "share_coordinator_state_topic_min_isr": "1",
+}
+
+
+@pytest.fixture(autouse=True)
+def _share_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have new clusters begin with share groups."""
+    monkeypatch.setitem(features.SUPPORTED_FEATURES, SHARE_VERSION, (0, 1))
+    monkeypatch.setitem(features.FIRST_LEVELS, SHARE_VERSION, 1)
+
+
+class SharingStory:
+    """What members ask of a node: a connection for each of them."""
+
+    def __init__(self, story: Story) -> None:
+        self.story = story
+        self.topic_ids: dict[str, Any] = {}
+        self.clients: dict[int, RawClient] = {}
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.story.broker.image
+
+    async def ask(self, request: Any, version: int, connection: ConnectionContext) -> Any:
+        client = self.clients.get(connection.connection_id)
+        if client is None:
+            client = self.clients[connection.connection_id] = await self.story.connect()
+        return await client.ask(request, version)
+
+    def member(self) -> Member:
+        return Member(self, GROUP, 2)  # type: ignore[arg-type]  # it has what a member uses
+
+    def vanish(self, member: Member) -> None:
+        self.clients.pop(member.connection.connection_id).close()
+        member.epoch = 0
+
+    def key(self, topic: str) -> ShareKey:
+        return ShareKey(group_id=GROUP, topic_id=self.topic_ids[topic], partition=0)
+
+    async def share(self, topic: str = "a") -> None:
+        known = self.image.topics.by_name.get(topic)
+        self.topic_ids[topic] = (await self.story.create_topic(topic)) if known is None else known.topic_id
+        await self.call(lambda done: self.persister.initialize(self.key(topic), state_epoch=1, start_offset=0, on_done=done))
+
+    @property
+    def persister(self) -> Any:
+        return self.story.broker.rooms.share_persister
+
+    async def stored(self, topic: str = "a") -> ShareState:
+        state: ShareState = await self.call(lambda done: self.persister.summarize(self.key(topic), leader_epoch=-1, on_done=done))
+        return state
+
+    async def call(self, ask: Callable[[Callable[[Any], None]], None]) -> Any:
+        done = trio.Event()
+        told: list[Any] = []
+
+        def on_done(what: Any) -> None:
+            told.append(what)
+            done.set()
+
+        ask(on_done)
+        await done.wait()
+        assert not isinstance(told[0], KafkaError), told
+        return told[0]
+
+    async def configure_group(self, name: str, value: str) -> None:
+        resource = AlterConfigsResource(
+            resource_type=ResourceType.GROUP, resource_name=GROUP, configs=[AlterableConfig(name=name, config_operation=0, value=value)]
+        )
+        response = await self.story.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert response.responses[0].error_code == 0, response
+
+    async def records(self, topic: str) -> list[Record]:
+        found = await self.story.fetch(topic, 0)
+        records: Any = found.records
+        content = bytes(records or b"")
+        return [record for position, _ in iterate_headers(content) for record in iterate_records(content, position)]
+
+
+def tell(main: Callable[[SharingStory], Any], **properties: str) -> None:
+    async def whole(world: World) -> None:
+        async with running(world, **PROPERTIES, **properties) as story:
+            await main(SharingStory(story))
+
+    sim_run(1, whole)
+
+
+def test_what_is_acknowledged_outlives_the_node() -> None:
+    async def main(world: World) -> None:
+        async with running(world, **PROPERTIES) as story:
+            node = SharingStory(story)
+            await node.share()
+            for value in (b"one", b"two", b"three"):
+                await story.produce("a", batch(value))
+            member = node.member()
+            assert (await member.fetch(max_wait_ms=30_000)).acquired == [(0, 2, 1)]
+            assert await member.acknowledge((0, 2, [ACCEPT, RELEASE, ACCEPT])) == 0
+            other = node.member()
+            assert (await other.fetch(max_wait_ms=1_000)).acquired == [(1, 1, 2)]
+        async with running(world, **PROPERTIES) as story:
+            node = SharingStory(story)
+            node.topic_ids["a"] = node.image.topics.by_name["a"].topic_id
+            member = node.member()
+            assert [(first, last) for first, last, _ in (await member.fetch(max_wait_ms=30_000)).acquired] == [(1, 1)]
+            assert await member.acknowledge((1, 1, [ACCEPT])) == 0
+            assert not (await member.fetch(max_wait_ms=100)).acquired
+
+    sim_run(1, main)
+
+
+def test_a_closed_connection_releases_at_once() -> None:
+    async def main(node: SharingStory) -> None:
+        await node.share()
+        await node.story.produce("a", batch(b"one"))
+        gone, other = node.member(), node.member()
+        assert (await gone.fetch(max_wait_ms=30_000)).acquired == [(0, 0, 1)]
+        began = trio.current_time()
+        node.vanish(gone)
+        assert (await other.fetch(max_wait_ms=10_000)).acquired == [(0, 0, 2)]
+        assert trio.current_time() - began < 5
+
+    tell(main)
+
+
+def test_a_dead_letter_is_the_record_and_says_where_it_was_and_why() -> None:
+    async def main(node: SharingStory) -> None:
+        await node.share()
+        await node.configure_group(DEAD_LETTER_TOPIC, "dead")
+        await node.story.produce("a", batch(b"one", b"two", key=b"k"))
+        member = node.member()
+        await member.fetch(max_wait_ms=30_000)
+        assert await member.acknowledge((0, 1, [ACCEPT, REJECT])) == 0
+        (letter,) = await node.records("dead")
+        assert (letter.key, letter.value) == (b"k", b"two")
+        headers = dict(letter.headers)
+        assert headers["__dlq.errors.topic"] == b"a"
+        assert headers["__dlq.errors.partition"] == b"0"
+        assert headers["__dlq.errors.offset"] == b"1"
+        assert headers["__dlq.errors.group"] == GROUP.encode()
+        assert headers["__dlq.errors.delivery.count"] == b"1"
+        assert headers["__dlq.errors.message"] == b"a member rejected it"
+        assert (await node.stored()).start_offset in {0, 2}
+
+    tell(main)
+
+
+def test_a_letter_that_is_too_large_for_its_topic_says_so() -> None:
+    async def main(node: SharingStory) -> None:
+        await node.share()
+        await node.story.create_topic("dead", max_message_bytes="1000")
+        await node.configure_group(DEAD_LETTER_TOPIC, "dead")
+        await node.story.produce("a", batch(b"x" * 900, b"small"))
+        member = node.member()
+        await member.fetch(max_wait_ms=30_000)
+        assert await member.acknowledge((0, 1, [REJECT])) == 0
+        letters = {dict(each.headers)["__dlq.errors.offset"]: each for each in await node.records("dead")}
+        assert letters[b"0"].value is None
+        assert b"too large" in (dict(letters[b"0"].headers)["__dlq.errors.omitted"] or b"")
+        assert letters[b"1"].value == b"small"
+
+    tell(main)
+
+
+def test_without_their_topic_dead_letters_wait_and_nothing_is_given_up() -> None:
+    async def main(node: SharingStory) -> None:
+        await node.share()
+        await node.configure_group(DEAD_LETTER_TOPIC, "dead")
+        await node.story.produce("a", batch(b"one"))
+        member = node.member()
+        await member.fetch(max_wait_ms=30_000)
+        assert await member.acknowledge((0, 0, [REJECT])) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await node.story.create_topic("dead")
+        assert await member.acknowledge((0, 0, [REJECT])) == 0
+        assert [each.value for each in await node.records("dead")] == [b"one"]
+
+    tell(main, auto_create_topics_enable="false")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_node_that_is_killed_loses_no_record_of_a_group_with_dead_letters(seed: int) -> None:
+    """After a crash at any moment each record was accepted, has its letter, or is delivered again; a letter may be there twice."""
+
+    async def main(world: World) -> None:
+        values = [b"%d" % number for number in range(12)]
+        accepted: set[bytes | None] = set()
+        rng = world.rng
+        is_prepared = False
+        for _ in range(4):
+            async with trio.open_nursery() as nursery, running(world, **PROPERTIES) as story:
+                node = SharingStory(story)
+                if not is_prepared:
+                    await node.share()
+                    await node.configure_group(DEAD_LETTER_TOPIC, "dead")
+                    for value in values:
+                        await story.produce("a", batch(value))
+                    is_prepared = True
+                node.topic_ids["a"] = node.image.topics.by_name["a"].topic_id
+                nursery.start_soon(_work_until_killed, node, accepted, rng)
+                await trio.sleep(rng.uniform(0.5, 4))
+                nursery.cancel_scope.cancel()
+        async with running(world, **PROPERTIES) as story:
+            node = SharingStory(story)
+            node.topic_ids["a"] = node.image.topics.by_name["a"].topic_id
+            member = node.member()
+            left: set[bytes | None] = set()
+            for _ in range(8):
+                got = await member.fetch(max_wait_ms=2_000)
+                for first, last, _ in got.acquired:
+                    left |= set(values[first : last + 1])
+                    assert await member.acknowledge((first, last, [ACCEPT])) == 0
+            letters = {each.value for each in await node.records("dead")} if "dead" in node.image.topics.by_name else set()
+            assert accepted | letters | left == set(values)
+            assert not accepted & left
+
+    sim_run(seed, main)
+
+
+async def _work_until_killed(node: SharingStory, accepted: set[bytes | None], rng: Any) -> None:
+    member = node.member()
+    try:
+        while True:
+            got = await member.fetch(max_wait_ms=1_000, max_records=2)
+            for first, last, _ in got.acquired:
+                for offset in range(first, last + 1):
+                    kind = rng.choice([ACCEPT, REJECT, RELEASE])
+                    if await member.acknowledge((offset, offset, [kind])) == 0 and kind is ACCEPT:
+                        accepted.add(b"%d" % offset)
+    except (EOFError, OSError):
+        return
