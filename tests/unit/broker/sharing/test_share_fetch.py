@@ -1,7 +1,5 @@
 """ShareFetch and ShareAcknowledge: what members get, hold and give back, and what is stored of it (KIP-932)."""
 
-from typing import Any
-
 import trio
 
 from log_service.broker.quotas import ClientQuotas
