@@ -273,7 +273,6 @@ class ShareGroupModel(RuleBasedStateMachine):
         for each in write.batches:
             for number in range(each.first_offset, each.last_offset + 1):
                 assert each.delivery_count == self.counts[number], "what is stored is not how often the record was delivered"
-        assert write.start_offset <= min(numbers_of_batches(write), default=write.start_offset) or self.log_start >= write.start_offset
         self.writes.append((write, taken))
 
     def _complete(self, index: int, *, is_written: bool) -> None:
@@ -328,10 +327,6 @@ class ShareGroupModel(RuleBasedStateMachine):
 
 def numbers_of(dead: Sequence[DeadRecords]) -> set[int]:
     return {number for each in dead for number in range(each.first_offset, each.last_offset + 1)}
-
-
-def numbers_of_batches(write: StateWrite) -> set[int]:
-    return {number for each in write.batches for number in range(each.first_offset, each.last_offset + 1)}
 
 
 ShareGroupModel.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
