@@ -1,4 +1,4 @@
-// Command franz_go writes or reads a topic with franz-go until its standard input ends, and tells what the cluster told it, line by line:
+// Command franz_go writes, reads or copies a topic with franz-go until its standard input ends, and tells what the cluster told it, by lines:
 //
 //	franz_go write BOOTSTRAP TOPIC PARTITIONS PAUSE_MS
 //	  S topic partition value             it is about to send a record
@@ -7,6 +7,10 @@
 //	  N                                   partitions were assigned or revoked
 //	  R topic partition offset value      a record came
 //	  C topic partition offset            a position was committed
+//	franz_go copy BOOTSTRAP FROM TO ID    exactly once, in a group of the consumer protocol (KIP-848)
+//	  T id                                a transaction was committed
+//	  B id                                one was aborted
+//	  L id text                           a client was given up for a new one
 //	E text                                something failed for good
 package main
 
@@ -118,8 +122,60 @@ func tellCommitted(_ *kgo.Client, request *kmsg.OffsetCommitRequest, response *k
 	}
 }
 
+// copyOnce copies with one client until it meets an error.
+func copyOnce(ctx context.Context, bootstrap, from, to, id string) error {
+	session, err := kgo.NewGroupTransactSession(
+		kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
+		kgo.TransactionalID(id),
+		kgo.TransactionTimeout(15*time.Second),
+		kgo.ConsumeTopics(from),
+		kgo.ConsumerGroup(id),
+		kgo.Balancers(kgo.RangeBalancer()),
+		kgo.ServerSideBalancer(),
+		kgo.RequireStableFetchOffsets(),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	)
+	check(err)
+	defer session.Close()
+	for ctx.Err() == nil {
+		fetches := session.PollRecords(ctx, 200)
+		if fetches.NumRecords() == 0 {
+			continue
+		}
+		if err := session.Begin(); err != nil {
+			return err
+		}
+		var failed kgo.FirstErrPromise
+		fetches.EachRecord(func(record *kgo.Record) {
+			copied := &kgo.Record{Topic: to, Partition: record.Partition, Key: record.Key, Value: record.Value}
+			session.Produce(context.Background(), copied, failed.Promise())
+		})
+		isCommitted, err := session.End(context.Background(), failed.Err() == nil)
+		if err != nil {
+			return err
+		}
+		if isCommitted {
+			tell("T", id)
+		} else {
+			tell("B", id)
+		}
+	}
+	return nil
+}
+
 func main() {
 	ctx := untilEndOfInput()
+	if os.Args[1] == "copy" {
+		for ctx.Err() == nil {
+			if err := copyOnce(ctx, os.Args[2], os.Args[3], os.Args[4], os.Args[5]); err != nil {
+				tell("L", os.Args[5], err)
+				time.Sleep(200 * time.Millisecond)
+			}
+		}
+		return
+	}
 	if os.Args[1] == "read" {
 		read(ctx, os.Args[2], os.Args[3], os.Args[4])
 		return
