@@ -344,6 +344,7 @@ class Broker:
         self._loader.add_publisher(rooms.groups)
         self._loader.add_publisher(rooms.share_states)
         self._loader.add_publisher(rooms.shares)
+        self._loader.add_publisher(rooms.telemetry)
         logs.set_aside_strays(foundation.is_known)
 
     async def _serve_controller(self, foundation: NodeFoundation, rooms: Rooms) -> None:

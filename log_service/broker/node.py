@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 from log_service.broker.auto_creation import TopicCreation
+from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.share_persister import SharePersister
@@ -60,3 +61,4 @@ class Node(QuorumNode):
     producer_ids: ProducerIds
     transaction_verifier: TransactionVerifier
     topic_creation: TopicCreation
+    telemetry: ClientTelemetry

@@ -355,6 +355,8 @@ _ROWS = (
         echo=_own_echo("client_quotas", "refuse_alter_client_quotas"),
         sides=BOTH,
     ),
+    _api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, "telemetry", NO_PERMISSION),
+    _api(ApiKey.PUSH_TELEMETRY, "telemetry", NO_PERMISSION),
     _api(ApiKey.DESCRIBE_ACLS, "acls", _cluster(DESCRIBE)),
     _api(ApiKey.CREATE_ACLS, "acls", _cluster(ALTER), echo=echoing(Items(asked="creations", told="results"))),
     _api(ApiKey.DELETE_ACLS, "acls", _cluster(ALTER), echo=echoing(Items(asked="filters", told="filter_results"))),

@@ -12,6 +12,7 @@ from uuid import UUID
 import trio
 
 from log_service.broker.auto_creation import TopicCreation
+from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.coordinator_leadership import Coordinated, CoordinatorLeadership
 from log_service.broker.directory_reports import DirectoryReports
 from log_service.broker.fetch_session import FetchSessionCache
@@ -160,6 +161,7 @@ class Rooms:
     shares: Shares
     producer_ids: ProducerIds
     transaction_verifier: TransactionVerifier
+    telemetry: ClientTelemetry
 
     def node(self, foundation: NodeFoundation, controller_address: tuple[str, int] | None) -> Node:
         """Return the rooms as handlers see them."""
@@ -184,6 +186,7 @@ class Rooms:
             producer_ids=self.producer_ids,
             transaction_verifier=self.transaction_verifier,
             topic_creation=self.topic_creation,
+            telemetry=self.telemetry,
             controller_address=controller_address,
         )
 
@@ -314,6 +317,13 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         shares=shares,
         producer_ids=producer_ids,
         transaction_verifier=_new_verifier(foundation, replicas, transactions, background),
+        telemetry=ClientTelemetry(
+            clock=env.clock,
+            rng=env.rng,
+            run_in_pool=env.files.run_in_pool,
+            max_bytes=config.telemetry_max_bytes,
+            is_shown=config.metrics_listener is not None,
+        ),
     )
 
 

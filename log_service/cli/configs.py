@@ -1,10 +1,10 @@
-"""``tidelog configs``: what topics, brokers, the cluster and groups are configured with, and changing it.
+"""``tidelog configs``: what topics, brokers, the cluster, groups and the metrics of clients are configured with, and changing it.
 
 Decides how the options name resources, and what is shown by default: the values that were set, without the defaults. Every change goes key
 by key; what is not named stays.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -18,13 +18,19 @@ from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.errors import ConfigError
 
 Resources = list[ConfigResource]
-KINDS = {ResourceType.TOPIC: "topic", ResourceType.BROKER: "broker", ResourceType.GROUP: "group"}
+KINDS = {
+    ResourceType.TOPIC: "topic",
+    ResourceType.BROKER: "broker",
+    ResourceType.GROUP: "group",
+    ResourceType.CLIENT_METRICS: "client metrics",
+}
 PLACES = {
     "DYNAMIC_TOPIC_CONFIG": "topic",
     "DYNAMIC_BROKER_CONFIG": "broker",
     "DYNAMIC_DEFAULT_BROKER_CONFIG": "cluster",
     "STATIC_BROKER_CONFIG": "file",
     "DYNAMIC_GROUP_CONFIG": "group",
+    "DYNAMIC_CLIENT_METRICS_CONFIG": "client metrics",
     "DEFAULT_CONFIG": "default",
 }
 """Where a value was set, in a word; JSON has Kafka's."""
@@ -32,7 +38,7 @@ PLACES = {
 
 @click.group()
 def configs() -> None:
-    """Show and change the configs of topics, brokers, the cluster and groups."""
+    """Show and change the configs of topics, brokers, the cluster, groups and clients' metrics."""
 
 
 def resource_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -43,6 +49,8 @@ def resource_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--broker", "broker_ids", type=NODE_ID, multiple=True, metavar="ID", help="A broker by its node id."),
         click.option("--cluster-default", "is_cluster", is_flag=True, help="What holds for every broker that says nothing else."),
         click.option("-g", "--group", "group_ids", multiple=True, metavar="ID", shell_complete=complete_groups, help="A group."),
+        click.option("--client-metrics", "metrics_names", multiple=True, metavar="NAME",
+                     help="Which metrics clients push (metrics, interval.ms, match), under a name that you choose."),
     )  # fmt: skip
     for option in reversed(options):
         command = option(command)
@@ -50,7 +58,13 @@ def resource_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def named_resources(
-    admin: BlockingAdmin, topic_names: Sequence[str], broker_ids: Sequence[int], group_ids: Sequence[str], *, is_cluster: bool
+    admin: BlockingAdmin,
+    *,
+    topic_names: Sequence[str],
+    broker_ids: Sequence[int],
+    is_cluster: bool,
+    group_ids: Sequence[str],
+    metrics_names: Sequence[str],
 ) -> Resources:
     """Return the resources that the options name."""
     topics = matching_topics(admin, topic_names, is_internal_included=True) if topic_names else []
@@ -59,13 +73,14 @@ def named_resources(
         *map(ConfigResource.broker, broker_ids),
         *([ConfigResource.all_brokers()] if is_cluster else []),
         *map(ConfigResource.group, group_ids),
+        *map(ConfigResource.client_metrics, metrics_names),
     ]
 
 
-def require_one(**given: object) -> None:
+def require_one(named: Mapping[str, object]) -> None:
     """Refuse to work on nothing."""
-    if not any(given.values()):
-        raise click.UsageError("name what: --topic NAME, --broker ID, --cluster-default or --group ID")
+    if not any(named.values()):
+        raise click.UsageError("name what: --topic NAME, --broker ID, --cluster-default, --group ID or --client-metrics NAME")
 
 
 def shown(resource: ConfigResource) -> str:
@@ -100,13 +115,19 @@ def default_of(entry: ConfigEntry) -> str | None:
 @json_option
 @bootstrap_option
 def list_configs(*, as_json: bool, bootstrap_servers: str) -> None:
-    """Show what was configured anywhere: on topics, on brokers while they run, and for the whole cluster."""
+    """Show what was configured anywhere: on topics, brokers while they run, the whole cluster, groups and clients' metrics."""
     with open_admin(bootstrap_servers) as admin:
         topics = matching_topics(admin, (), is_internal_included=True)
         nodes = [node.node_id for node in admin.describe_cluster().nodes]
         resources = [*map(ConfigResource.topic, topics), *map(ConfigResource.broker, nodes), ConfigResource.all_brokers()]
+        resources += admin.list_config_resources((ResourceType.GROUP, ResourceType.CLIENT_METRICS))
         found = admin.describe_configs(resources)
-    own = {"topic": {"DYNAMIC_TOPIC_CONFIG"}, "broker": {"DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG"}}
+    own = {
+        "topic": {"DYNAMIC_TOPIC_CONFIG"},
+        "broker": {"DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG"},
+        "group": {"DYNAMIC_GROUP_CONFIG"},
+        "client metrics": {"DYNAMIC_CLIENT_METRICS_CONFIG"},
+    }
     rows = [
         {"what": shown(resource), **row}
         for resource, entries in found.items()
@@ -126,16 +147,7 @@ def list_configs(*, as_json: bool, bootstrap_servers: str) -> None:
 @json_option
 @bootstrap_option
 def describe(
-    *,
-    topic_names: tuple[str, ...],
-    broker_ids: tuple[int, ...],
-    is_cluster: bool,
-    group_ids: tuple[str, ...],
-    keys: tuple[str, ...],
-    with_defaults: bool,
-    with_synonyms: bool,
-    as_json: bool,
-    bootstrap_servers: str,
+    *, keys: tuple[str, ...], with_defaults: bool, with_synonyms: bool, as_json: bool, bootstrap_servers: str, **named: Any
 ) -> None:
     """Show the configs KEYS, or all that were set, of the resources that the options name.
 
@@ -144,9 +156,9 @@ def describe(
     tidelog configs describe --topic 'orders-*' retention.ms cleanup.policy
     tidelog configs describe --broker 1 --all --synonyms
     """
-    require_one(topics=topic_names, brokers=broker_ids, groups=group_ids, cluster=is_cluster)
+    require_one(named)
     with open_admin(bootstrap_servers) as admin:
-        resources = named_resources(admin, topic_names, broker_ids, group_ids, is_cluster=is_cluster)
+        resources = named_resources(admin, **named)
         found = admin.describe_configs(resources)
     rows: list[dict[str, Any]] = []
     for resource, entries in found.items():
@@ -192,6 +204,7 @@ def set_configs(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstr
     \b
     tidelog configs set retention.ms=86400000 --topic orders
     tidelog configs set log.retention.ms=3600000 --cluster-default
+    tidelog configs set 'metrics=*' interval.ms=30000 'match=client_id=orders-.*' --client-metrics orders
     """
     values = key_values(pairs, "KEY=VALUE")
     change(bootstrap_servers, dict(values), named, dry_run=dry_run, as_json=as_json, done=f"set {', '.join(values)}")
@@ -254,10 +267,9 @@ def change(bootstrap_servers: str, changes: dict[str, Any], named: dict[str, Any
         UsageError: no resource is named.
         ConfigError: no resource matches.
     """
-    topic_names, broker_ids, group_ids = named["topic_names"], named["broker_ids"], named["group_ids"]
-    require_one(topics=topic_names, brokers=broker_ids, groups=group_ids, cluster=named["is_cluster"])
+    require_one(named)
     with open_admin(bootstrap_servers) as admin:
-        resources = named_resources(admin, topic_names, broker_ids, group_ids, is_cluster=named["is_cluster"])
+        resources = named_resources(admin, **named)
         if not resources:
             raise ConfigError("there is nothing to change")
         admin.alter_configs(dict.fromkeys(resources, changes), is_validated_only=dry_run)

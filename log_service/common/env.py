@@ -194,6 +194,10 @@ class Connection(Protocol):
         """The peer's address without its port, for limits per address and log lines."""
 
     @property
+    def peer_port(self) -> int:
+        """The peer's port, 0 where it has none."""
+
+    @property
     def local_host(self) -> str:
         """The address on our side."""
 

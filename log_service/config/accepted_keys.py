@@ -147,7 +147,6 @@ METRICS: Family = (
         ("metrics.num.samples", INT, "2", at_least(1)),
         ("metrics.recording.level", STRING, "INFO"),
         ("metrics.sample.window.ms", LONG, "30000", at_least(1)),
-        ("telemetry.max.bytes", INT, "1048576", at_least(1)),
     ),
 )
 REMOTE_STORAGE: Family = (

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
+from log_service.common.regexes import validate_regex
 from log_service.common.topic_names import INTERNAL_TOPICS, topic_name_fault
 from log_service.config.definition import BOOLEAN, INT, LIST, STRING, ConfigKey, ConfigType, Validator, Value, keyed, no_empty_item, one_of
 from log_service.config.server_keys import SERVER_KEYS
@@ -124,9 +125,9 @@ GROUP_KEYS: Mapping[str, ConfigKey] = keyed(
 
 CLIENT_METRICS_KEYS: Mapping[str, ConfigKey] = keyed(
     (
-        _key("interval.ms", INT, "300000", "How often clients push their metrics."),
-        _key("match", LIST, "", "Which clients push: attribute=pattern, each of which has to match.", no_empty_item),
-        _key("metrics", LIST, "", "Prefixes of the metrics that are pushed; * is all.", no_empty_item),
+        _key("interval.ms", INT, "300000", "How often clients push their metrics.", is_acting=True),
+        _key("match", LIST, "", "Which clients push: attribute=pattern, each of which has to match.", no_empty_item, is_acting=True),
+        _key("metrics", LIST, "", "Prefixes of the metrics that are pushed; * is all.", no_empty_item, is_acting=True),
     )
 )
 
@@ -198,8 +199,8 @@ def _validate_patterns(patterns: tuple[str, ...]) -> None:
         if not equals or attribute.strip() not in CLIENT_ATTRIBUTES:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"match holds {pattern!r}, which is not attribute=pattern of a client")
         try:
-            re.compile(expression)
-        except re.error as error:
+            validate_regex(expression.strip())
+        except KafkaError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"match holds {pattern!r}: {error}") from error
 
 

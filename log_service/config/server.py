@@ -205,6 +205,7 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
             is_deletion_enabled=values.flag("delete.topic.enable"),
         ),
         replication=_replication(values),
+        telemetry_max_bytes=values.number("telemetry.max.bytes"),
         quota_windows=_windows(values, "quota"),
         mutation_quota_windows=_windows(values, "controller.quota"),
         verification=VerificationConfig(

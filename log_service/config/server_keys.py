@@ -150,6 +150,8 @@ NETWORK = (
           "a node must not be filled up from outside"),
     _int("num.io.threads", 4, "Threads for what waits for the disk: syncs, cold reads, removals.",
          "lower than Kafka's 8: requests themselves are handled without threads", lowest=1),
+    _int("telemetry.max.bytes", 1 << 20, "The most that a client's metrics may have in one push, compressed and not.", "as in Apache Kafka",
+         lowest=1),
     _int("quota.window.num", 11, "Windows over which the use of a quota is measured, of bytes, time and connections.", "as in Apache Kafka",
          lowest=1),
     _int("quota.window.size.seconds", 1, "How long a window is over which the use of a quota is measured.", "as in Apache Kafka", lowest=1),

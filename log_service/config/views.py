@@ -428,6 +428,7 @@ class NodeConfig:
     share_fetch: ShareFetchConfig = field(default_factory=ShareFetchConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
+    telemetry_max_bytes: int = 1 << 20
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
     mutation_quota_windows: QuotaWindows = field(default_factory=QuotaWindows)  # of partitions that are created and deleted
     verification: VerificationConfig = field(default_factory=VerificationConfig)

@@ -35,6 +35,7 @@ class ConnectionContext:
     local_host: str
     listener_name: str
     principal: Principal = ANONYMOUS
+    peer_port: int = 0
     client_software: tuple[str, str] | None = None
     """Name and version of the client, once it has told them."""
     muted_until_s: float = 0.0

@@ -185,7 +185,9 @@ class Server:
             stream.close()
             return
         self.accepted_count += 1
-        context = ConnectionContext(self._budget.next_connection_id(), stream.peer_host, stream.local_host, self._config.name)
+        context = ConnectionContext(
+            self._budget.next_connection_id(), stream.peer_host, stream.local_host, self._config.name, peer_port=stream.peer_port
+        )
         connection = ServerConnection(
             stream=stream,
             context=context,

@@ -46,13 +46,14 @@ def _has_descriptor(file_slice: FileSlice) -> TypeGuard[_DescriptorSlice]:
 class SocketConnection:
     """One connected TCP socket."""
 
-    __slots__ = ("_descriptor", "_socket", "bytes_sent", "local_host", "peer_host")
+    __slots__ = ("_descriptor", "_socket", "bytes_sent", "local_host", "peer_host", "peer_port")
 
     def __init__(self, connected: socket.socket) -> None:
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self.peer_host = _host_of(connected.getpeername())
+        peer = connected.getpeername()
+        self.peer_host, self.peer_port = _host_of(peer), _port_of(peer)
         self.local_host = _host_of(connected.getsockname())
         self.bytes_sent = 0
         self._socket = connected
@@ -283,6 +284,10 @@ def _host_of(address: object) -> str:
     """Return the host of a socket address; an IPv4 address seen through an IPv6 socket is written as IPv4."""
     host = address[0] if isinstance(address, tuple) else ""
     return str(host).removeprefix("::ffff:")
+
+
+def _port_of(address: object) -> int:
+    return int(address[1]) if isinstance(address, tuple) else 0
 
 
 def _closed() -> OSError:

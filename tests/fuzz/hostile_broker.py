@@ -67,6 +67,10 @@ class LyingConnection:
         return self._inner.peer_host
 
     @property
+    def peer_port(self) -> int:
+        return self._inner.peer_port
+
+    @property
     def local_host(self) -> str:
         return self._inner.local_host
 

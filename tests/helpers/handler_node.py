@@ -20,6 +20,7 @@ import trio
 
 from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.call import Side
+from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.node import Node
 from log_service.broker.pipeline import Pipeline, new_meters
@@ -133,6 +134,13 @@ class HandlerNode(Asking):
                 start_task=context.nursery.start_soon,
             ),
             topic_creation=TopicCreation(controller, config, context.env.clock, lambda: context.image),
+            telemetry=ClientTelemetry(
+                clock=context.env.clock,
+                rng=Random(7),
+                run_in_pool=context.env.files.run_in_pool,
+                max_bytes=config.telemetry_max_bytes,
+                is_shown=False,
+            ),
         )
         meters = new_meters(REGISTRY, 0)
         self.pipeline = Pipeline(self.node, Side.BROKER, context.nursery.start_soon, REGISTRY, meters)

@@ -20,6 +20,7 @@ from uuid import UUID
 import trio
 
 from log_service.broker.call import Side
+from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.node import Node
 from log_service.broker.pipeline import Pipeline, new_meters
@@ -138,6 +139,9 @@ class ReplicaNode(Asking):
             "replicas": self.replicas,
             "controller": FakeController(),
             "fetch_sessions": FetchSessionCache(self.config.fetch, Random(self.node_id)),
+            "telemetry": ClientTelemetry(
+                clock=env.clock, rng=Random(self.node_id), run_in_pool=env.files.run_in_pool, max_bytes=0, is_shown=False
+            ),
         }
         self.node = Node(**fields)
         self.meters = new_meters(REGISTRY, 0)

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
-from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
+from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, ConfigResource, NewTopic, ResourceType
 from log_service.records.builder import build_batch
 from tests.helpers.broker_process import BrokerThread, run_to_its_end
 from tests.helpers.metrics_page import Page, ask
@@ -309,3 +310,33 @@ def test_a_listener_that_is_none_is_refused(tmp_path: Path) -> None:
     exit_code, log = run_to_its_end(tmp_path, properties={"metrics.listener": "9404"})
     assert exit_code == 2
     assert "metrics.listener is '9404', which is not host:port" in log
+
+
+def test_what_librdkafka_pushes_is_on_the_page(broker: BrokerThread) -> None:
+    name = ConfigResource.client_metrics("pushing")
+    with BlockingAdmin(broker.bootstrap) as admin:
+        admin.alter_configs(
+            {name: {"metrics": "*", "interval.ms": "100", "match": "client_id=pushing,client_software_name=confluent-kafka.*"}}
+        )
+        assert name in admin.list_config_resources([ResourceType.CLIENT_METRICS])
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "pushing", "enable.metrics.push": True})
+    pushed = ""
+    deadline = time.monotonic() + 30
+    while "kafka_client_producer_node_request_latency_avg{" not in pushed:
+        assert time.monotonic() < deadline, pushed
+        producer.produce("orders", b"x")
+        producer.flush(1)
+        pushed = "\n".join(line for line in ask(broker)[1].splitlines() if line.startswith(("kafka_client_", "tidelog_client_")))
+        time.sleep(0.05)
+    producer.close()
+    assert 'client_id="pushing"' in pushed
+    assert "kafka_client_producer_connection_creation_total{" in pushed
+    assert value_of(pushed, "tidelog_client_telemetry_left_out_total") == 0
+    with BlockingAdmin(broker.bootstrap) as admin:
+        admin.alter_configs({name: dict.fromkeys(("metrics", "interval.ms", "match"))})
+        assert name not in admin.list_config_resources([ResourceType.CLIENT_METRICS])
+
+
+def value_of(shown: str, name: str) -> float:
+    """The value of a name without labels."""
+    return next(float(line.rpartition(" ")[2]) for line in shown.splitlines() if line.startswith(f"{name} "))

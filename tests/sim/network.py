@@ -355,6 +355,7 @@ class MemoryConnection:
     def __init__(self, link: _Link, local_host: str, peer_host: str, outgoing: _Pipe, incoming: _Pipe) -> None:
         self.local_host = local_host
         self.peer_host = peer_host
+        self.peer_port = 0
         self.bytes_sent = 0
         self._link = link
         self._outgoing = outgoing

@@ -4,7 +4,8 @@ Behaviour: tells every API of the listener with its versions, the features that 
 A version that we do not know is answered in version 0 with UNSUPPORTED_VERSION and our own range, so that the client can step down; the
 response header is always version 0 (KIP-511). A client that names itself in a way that KIP-511 does not allow gets INVALID_REQUEST.
 
-An API whose requests are passed on to the active controller on another node is told in the versions that both speak.
+An API whose requests are passed on to the active controller on another node is told in the versions that both speak. The APIs by which
+clients push metrics are told only where there is a page to read them on: every client that knows of them begins to ask (KIP-714).
 
 Versions: 1 throttle time; 3 flexible, the client's name and version, features (KIP-511, KIP-584); 4 features whose lowest level is 0
 (KIP-1022: older clients would fail on them, so that they are told only from here on).
@@ -33,6 +34,7 @@ from log_service.protocol.messages.api_versions import (
 if TYPE_CHECKING:
     from log_service.rpc.versions import SpokenVersions
 
+TELEMETRY = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 FIRST_VERSION_WITH_CLIENT = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
 
@@ -51,8 +53,9 @@ def handle_api_versions(node: Node, call: Call, request: ApiVersionsRequest) -> 
         call.connection.client_software = names
     features, side = node.image().features, call.route.side
     spoken = node.controller.spoken_versions() if side is Side.BROKER else None
+    served = _served(side, has_telemetry=side is Side.BROKER and node.telemetry.is_shown)
     return ApiVersionsResponse(
-        api_keys=_served(side) if spoken is None else _passed_on(spoken),
+        api_keys=served if spoken is None else _passed_on(served, spoken),
         supported_features=_supported(has_level_zero=call.version >= FIRST_VERSION_WITH_LEVEL_ZERO),
         finalized_features_epoch=node.image().offset,
         finalized_features=[
@@ -64,15 +67,15 @@ def handle_api_versions(node: Node, call: Call, request: ApiVersionsRequest) -> 
 
 
 @cache
-def _served(side: Side) -> list[ApiVersion]:
+def _served(side: Side, *, has_telemetry: bool) -> list[ApiVersion]:
     """Return what this software answers on the listeners of a side: always the same, so that it is put together once."""
-    specs = (KNOWN[key] for key, api in REGISTRY.items() if side in api.sides)
+    specs = (KNOWN[key] for key, api in REGISTRY.items() if side in api.sides and (has_telemetry or key not in TELEMETRY))
     return [_told(spec) for spec in specs if spec.advertised_min_version is not None]
 
 
-def _passed_on(spoken: "SpokenVersions") -> list[ApiVersion]:
+def _passed_on(served: list[ApiVersion], spoken: "SpokenVersions") -> list[ApiVersion]:
     """Return what a broker answers; of an API that it passes on to another node, only the versions that this one speaks, too."""
-    ranges = (_spoken_by_both(told, spoken) if told.api_key in FORWARDABLE else told for told in _served(Side.BROKER))
+    ranges = (_spoken_by_both(told, spoken) if told.api_key in FORWARDABLE else told for told in served)
     return [told for told in ranges if told.min_version <= told.max_version]
 
 

@@ -179,7 +179,7 @@ class ResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ConfigResource:
-    """A topic by its name, or a broker by its node id as text ("" for the cluster-wide default)."""
+    """A topic, a group or a subscription to clients' metrics by its name; a broker by its node id as text ("": the cluster's default)."""
 
     resource_type: ResourceType
     name: str
@@ -203,6 +203,11 @@ class ConfigResource:
     def group(cls, group_id: str) -> "ConfigResource":
         """Return a group."""
         return cls(resource_type=ResourceType.GROUP, name=group_id)
+
+    @classmethod
+    def client_metrics(cls, name: str) -> "ConfigResource":
+        """Return which metrics clients push (KIP-714), under a name that people choose."""
+        return cls(resource_type=ResourceType.CLIENT_METRICS, name=name)
 
     def __str__(self) -> str:
         if self == ConfigResource.all_brokers():

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
+from log_service.common.regexes import validate_regex
 from log_service.common.types import TopicId
 from log_service.coordinator.group.assignors import ASSIGNORS, MemberSpec
 from log_service.coordinator.group.consumer_group import ConsumerGroup
@@ -36,7 +37,6 @@ from log_service.coordinator.group.reconciliation import Target, reconcile
 from log_service.coordinator.group.records import GroupRecord
 from log_service.coordinator.group.regex_refresher import RegexRefresher
 from log_service.coordinator.group.topic_hash import TopicHashes
-from log_service.coordinator.group.topic_regexes import validate_regex
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
 from log_service.state_machine.decision import Decision

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
+from log_service.common.regexes import matching
 from log_service.coordinator.group.consumer_group import ConsumerGroup
 from log_service.coordinator.group.consumer_records import RegexRecord, ResolvedRegex
 from log_service.coordinator.group.group_settings import GroupSettings
 from log_service.coordinator.group.records import GroupRecord
-from log_service.coordinator.group.topic_regexes import matching
 from log_service.metadata.image import MetadataImage
 from log_service.state_machine.decision import Decision
 

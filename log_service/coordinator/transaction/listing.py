@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from log_service.common.errors import ErrorCode
-from log_service.coordinator.group.topic_regexes import matching, validate_regex
+from log_service.common.regexes import matching, validate_regex
 from log_service.coordinator.transaction.transaction import Transaction, TransactionState
 from log_service.protocol.messages.describe_transactions import TopicData
 from log_service.protocol.messages.describe_transactions import TransactionState as DescribedTransaction

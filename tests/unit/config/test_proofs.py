@@ -165,6 +165,7 @@ PROOFS = {
     "metadata.log.segment.bytes": (RESOURCES, "test_metadata_log_segment_bytes_reaches_the_metadata_log"),
     "metadata.log.segment.ms": (BROKERS, "test_the_metadata_log_rolls_at_its_age"),
     "metadata.max.idle.interval.ms": ("unit/broker/test_cluster_quorum.py", "test_an_idle_leader_writes_a_record_in_each_interval"),
+    "telemetry.max.bytes": ("unit/broker/test_client_telemetry.py", "test_telemetry_max_bytes"),
     "metrics.listener": (RESOURCES, "test_the_metrics_page_is_where_metrics_listener_says"),
     "node.death.grace.ms": (DEATHS, "test_without_a_grace_the_session_alone_tells"),
     "node.id": TOLD,

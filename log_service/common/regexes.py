@@ -1,7 +1,8 @@
-"""Regular expressions of topic names, as consumers subscribe by them (KIP-848): is one valid, and which names does it match.
+"""Regular expressions that come from outside: is one valid, and which texts does it match.
 
-The syntax is RE2's, which has no backreferences and takes time in proportion to the text, so that no client can hold up a broker with an
-expression. A name matches as a whole. The library is imported with the first expression: most brokers never see one.
+Consumers subscribe to topics by them (KIP-848), transactions are listed by them, and they choose which clients push metrics (KIP-714).
+The syntax is RE2's, which has no backreferences and takes time in proportion to the text, so that nobody can hold up a broker with an
+expression. A text matches as a whole. The library is imported with the first expression: most brokers never see one.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,10 +25,15 @@ def validate_regex(regex: str) -> None:
     _compiled(regex)
 
 
+def is_match(regex: str, text: str) -> bool:
+    """Whether a valid expression matches a text as a whole."""
+    return _compiled(regex)(text) is not None
+
+
 def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
     """Return the names that a valid expression matches as a whole."""
-    is_match = _compiled(regex)
-    return frozenset(name for name in names if is_match(name))
+    find = _compiled(regex)
+    return frozenset(name for name in names if find(name))
 
 
 @lru_cache(COMPILED_COUNT)
@@ -40,10 +46,10 @@ def _compiled(regex: str) -> Callable[[str], Any]:
     try:
         compiled = re2.compile(regex, options)
     except (re2.error, UnicodeEncodeError) as error:
-        text = f"the regular expression {regex!r} of the topics is not valid in RE2's syntax: {_reason(error)}"
+        text = f"the regular expression {regex!r} is not valid in RE2's syntax: {_reason(error)}"
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from error
-    is_match: Callable[[str], Any] = compiled.fullmatch
-    return is_match
+    find: Callable[[str], Any] = compiled.fullmatch
+    return find
 
 
 def _reason(error: Exception) -> str:

@@ -1,0 +1,109 @@
+"""The metrics that clients push to this broker (KIP-714): who may, what is made of them, and where they can be read.
+
+Decides what a request hears, by the subscriptions of the newest metadata. What was pushed is read in the pool, because a client chooses its
+size, and shows on the metrics page from then on. A broker without a metrics page has no use for it: it does not tell clients of these APIs,
+so that they push nothing, and a request that comes all the same is answered like any other.
+"""
+
+import logging
+from random import Random
+from uuid import UUID
+
+from log_service.common.env import Clock
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.coordinator.shards import RunInPool
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import MetadataImage, ResourceType
+from log_service.network.server import ConnectionContext
+from log_service.storage.partition_metadata import format_uuid
+from log_service.telemetry.instances import MEMORY_INTERVALS, MIN_MEMORY_MS, RESERVED, Instance, Instances, Push
+from log_service.telemetry.otlp import Pushed, read_push
+from log_service.telemetry.series import PushedSeries
+from log_service.telemetry.subscriptions import ClientAttributes, Resource, Subscription, resource, subscription_of
+
+logger = logging.getLogger(__name__)
+
+
+class ClientTelemetry:
+    """A publisher of images that knows the subscriptions, the clients and what they pushed. ``is_shown``: there is a metrics page."""
+
+    def __init__(self, *, clock: Clock, rng: Random, run_in_pool: RunInPool, max_bytes: int, is_shown: bool) -> None:
+        self.series = PushedSeries()
+        self.instances = Instances()
+        self.max_bytes = max_bytes
+        self.is_shown = is_shown
+        self.clock = clock
+        self._rng = rng
+        self._run_in_pool = run_in_pool
+        self._resources: dict[str, Resource] = {}
+        self._version = 0
+
+    def __repr__(self) -> str:
+        return f"<ClientTelemetry resources={len(self._resources)} {self.instances!r} {self.series!r}>"
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Go by the subscriptions of this image."""
+        changed = [name for kind, name in delta.changed_configs if kind == ResourceType.CLIENT_METRICS]
+        for name in changed:
+            configs = image.configs.of(ResourceType.CLIENT_METRICS, name)
+            found = resource(name, configs) if configs else None
+            if found is None:
+                self._resources.pop(name, None)
+            else:
+                self._resources[name] = found
+        self._version += bool(changed)
+
+    def ask(self, instance_id: UUID, client_id: str, connection: ConnectionContext) -> tuple[UUID, Subscription]:
+        """Return what a client is to push, and the id of its instance, which is new for one that has none.
+
+        Raises:
+            KafkaError: THROTTLING_QUOTA_EXCEEDED, the client asks too early.
+        """
+        now_ms = self.clock.monotonic_ms()
+        if not instance_id.int:
+            instance_id = self._new_id()
+        instance = self._find(instance_id, client_id, connection, now_ms)
+        instance.begin_get(now_ms)
+        return instance_id, instance.subscription
+
+    async def push(self, instance_id: UUID, client_id: str, connection: ConnectionContext, push: Push, metrics: bytes) -> None:
+        """Take what a client pushes.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID, UNSUPPORTED_COMPRESSION_TYPE,
+                TELEMETRY_TOO_LARGE, INVALID_RECORD.
+        """
+        if instance_id in RESERVED:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a client that pushes has an instance id of its own")
+        now_ms = self.clock.monotonic_ms()
+        instance = self._find(instance_id, client_id, connection, now_ms)
+        instance.begin_push(push, self.max_bytes, now_ms)
+
+        def read() -> Pushed:
+            return read_push(push.codec, metrics, self.max_bytes)
+
+        pushed = await self._run_in_pool(read)
+        keep_ms = max(MIN_MEMORY_MS, MEMORY_INTERVALS * instance.subscription.interval_ms)
+        self.series.take(instance_id, client_id, pushed, self.clock.monotonic_ms(), keep_ms)
+
+    def _find(self, instance_id: UUID, client_id: str, connection: ConnectionContext, now_ms: int) -> Instance:
+        def subscribe() -> Subscription:
+            name, version = connection.client_software or ("", "")
+            attributes = ClientAttributes(
+                client_instance_id=format_uuid(instance_id),
+                client_id=client_id,
+                client_software_name=name,
+                client_software_version=version,
+                client_source_address=connection.peer_host,
+                client_source_port=str(connection.peer_port),
+            )
+            return subscription_of(instance_id, attributes, self._resources.values())
+
+        connection_id = connection.connection_id
+        connection.on_closed["telemetry"] = lambda: self.instances.forget(instance_id, connection_id)
+        return self.instances.find(instance_id, self._version, connection_id, subscribe, now_ms)
+
+    def _new_id(self) -> UUID:
+        while (instance_id := UUID(int=self._rng.getrandbits(128), version=4)) in RESERVED:
+            continue
+        return instance_id

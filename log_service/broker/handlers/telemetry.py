@@ -1,0 +1,52 @@
+"""The metrics that clients push: GetTelemetrySubscriptions (API key 71, version 0) and PushTelemetry (72, version 0).
+
+GetTelemetrySubscriptions: what a client is to push, how often and how compressed. A client without an instance id gets one. One that no
+subscription is for is told no metrics, and to ask again after the usual interval.
+
+PushTelemetry: metrics as OTLP, which the metrics page shows from then on. Both are refused with THROTTLING_QUOTA_EXCEEDED when they come
+too early. ApiVersions tells of them only where there is a metrics page.
+
+KIP-714.
+"""
+
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
+from log_service.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from log_service.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from log_service.telemetry.instances import ACCEPTED_CODECS, Push
+
+
+def handle_get_telemetry_subscriptions(
+    node: Node, call: Call, request: GetTelemetrySubscriptionsRequest
+) -> GetTelemetrySubscriptionsResponse:
+    """Respond with what the client is to push."""
+    instance_id, subscription = node.telemetry.ask(request.client_instance_id, call.client_id or "", call.connection)
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance_id,
+        subscription_id=subscription.subscription_id,
+        accepted_compression_types=list(ACCEPTED_CODECS),
+        push_interval_ms=subscription.interval_ms,
+        telemetry_max_bytes=node.telemetry.max_bytes,
+        delta_temporality=True,
+        requested_metrics=list(subscription.metrics),
+    )
+
+
+def handle_push_telemetry(node: Node, call: Call, request: PushTelemetryRequest) -> Deferred:
+    """Take the metrics, and respond when they have been read."""
+    metrics = bytes(request.metrics)
+    push = Push(
+        subscription_id=request.subscription_id,
+        is_terminating=request.terminating,
+        codec=request.compression_type,
+        size_bytes=len(metrics),
+    )
+
+    async def taken() -> PushTelemetryResponse:
+        await node.telemetry.push(request.client_instance_id, call.client_id or "", call.connection, push, metrics)
+        return PushTelemetryResponse()
+
+    return call.run(taken())

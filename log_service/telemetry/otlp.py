@@ -1,0 +1,102 @@
+"""What a client pushed, as numbers: OTLP's ``MetricsData`` (version 1) in, points out (KIP-714).
+
+Decides which kinds of metrics are kept: gauges, and sums that grow. Histograms and summaries, which no Kafka client pushes, are counted and
+passed over. What is read is bounded by the bytes that it is read from, and by ``MAX_POINTS``.
+
+The library is imported with the first push: most brokers never see one.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, NamedTuple
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import Buffer
+from log_service.records.compression import decompress
+
+MAX_POINTS = 10_000
+"""Of one push; a client that pushes all of its metrics has a few hundred, and some ten more for each partition."""
+MAX_LABELS = 16
+MAX_TEXT = 256
+"""Characters of a name, and of a label's value."""
+DELTA = 1
+"""Of OTLP's ``AggregationTemporality``: what a sum has grown by since the push before."""
+
+
+class Point(NamedTuple):
+    """One number. ``is_growth`` says that it is to be added to what was pushed before, ``is_count`` that it never falls."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    value: float
+    is_count: bool
+    is_growth: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What one push held. ``left_out_count`` are points that were passed over."""
+
+    points: tuple[Point, ...]
+    left_out_count: int
+
+
+def read_push(codec: int, compressed: Buffer, max_bytes: int) -> Pushed:
+    """Return what a client pushed. Blocks for as long as it takes to decompress and read ``max_bytes``.
+
+    Raises:
+        KafkaError: INVALID_RECORD, the bytes are no metrics, or more than ``max_bytes``.
+    """
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 - see the module's opening
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData  # noqa: PLC0415
+
+    try:
+        data = MetricsData.FromString(decompress(codec, compressed, max_bytes))
+    except (DecodeError, KafkaError) as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"the metrics that were pushed cannot be read: {error}") from error
+    points: list[Point] = []
+    left_out_count = 0
+    for point in _points(data):
+        if point is None or len(points) == MAX_POINTS:
+            left_out_count += 1
+        else:
+            points.append(point)
+    return Pushed(tuple(points), left_out_count)
+
+
+def _points(data: Any) -> Iterator[Point | None]:
+    """Yield the points, None for each that is passed over."""
+    for resource in data.resource_metrics:
+        common = _labels(resource.resource.attributes)
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                yield from _points_of(metric, common)
+
+
+def _points_of(metric: Any, common: tuple[tuple[str, str], ...]) -> Iterator[Point | None]:
+    kind = metric.WhichOneof("data")
+    if kind not in {"gauge", "sum"} or not metric.name or len(metric.name) > MAX_TEXT:
+        yield None
+        return
+    data = getattr(metric, kind)
+    is_count = kind == "sum" and data.is_monotonic
+    is_growth = kind == "sum" and data.aggregation_temporality == DELTA
+    for each in data.data_points:
+        value = float(each.as_int) if each.WhichOneof("value") == "as_int" else each.as_double
+        labels = (*common, *_labels(each.attributes))
+        if isfinite(value) and len(labels) <= MAX_LABELS:
+            yield Point(metric.name, labels, value, is_count, is_growth)
+        else:
+            yield None
+
+
+def _labels(attributes: Iterable[Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((each.key[:MAX_TEXT], _text(each.value)[:MAX_TEXT]) for each in attributes if each.key)
+
+
+def _text(value: Any) -> str:
+    kind = value.WhichOneof("value")
+    if kind == "string_value":
+        return str(value.string_value)
+    return str(getattr(value, kind)) if kind in {"int_value", "double_value", "bool_value"} else ""
