@@ -261,16 +261,7 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
     lifecycle = BrokerLifecycle(
         config, controller_channel, foundation.image, foundation.directory_states, is_quorum_gone=lambda: foundation.raft.is_majority_gone
     )
-    groups = GroupService(
-        clock=env.clock,
-        rng=env.rng,
-        config=config.groups,
-        timers=foundation.timers,
-        run_in_pool=env.files.run_in_pool,
-        is_there=foundation.is_there,
-        partition_count=lambda: foundation.partition_count(GROUP_METADATA_TOPIC),
-        image=foundation.image,
-    )
+    groups = _new_groups(foundation)
     topic_creation = TopicCreation(controller_channel, config, env.clock, foundation.image)
     share_states, share_persister = _new_share_states(foundation, topic_creation, background)
     producer_ids = ProducerIds(controller_channel, foundation.node_id, lambda: lifecycle.broker_epoch, background.start_soon)
@@ -317,13 +308,31 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         shares=shares,
         producer_ids=producer_ids,
         transaction_verifier=_new_verifier(foundation, replicas, transactions, background),
-        telemetry=ClientTelemetry(
-            clock=env.clock,
-            rng=env.rng,
-            run_in_pool=env.files.run_in_pool,
-            max_bytes=config.telemetry_max_bytes,
-            is_shown=config.metrics_listener is not None,
-        ),
+        telemetry=_new_telemetry(env, config),
+    )
+
+
+def _new_groups(foundation: NodeFoundation) -> GroupService:
+    env = foundation.env
+    return GroupService(
+        clock=env.clock,
+        rng=env.rng,
+        config=foundation.config.groups,
+        timers=foundation.timers,
+        run_in_pool=env.files.run_in_pool,
+        is_there=foundation.is_there,
+        partition_count=lambda: foundation.partition_count(GROUP_METADATA_TOPIC),
+        image=foundation.image,
+    )
+
+
+def _new_telemetry(env: NodeEnv, config: NodeConfig) -> ClientTelemetry:
+    return ClientTelemetry(
+        clock=env.clock,
+        rng=env.rng,
+        run_in_pool=env.files.run_in_pool,
+        max_bytes=config.telemetry_max_bytes,
+        is_shown=config.metrics_listener is not None,
     )
 
 

@@ -69,6 +69,8 @@ KAFKA_4_3 = {
     "EndTxn": (0, 5, 3),
     "DescribeTransactions": (0, 0, 0),
     "ListTransactions": (0, 2, 0),
+    "GetTelemetrySubscriptions": (0, 0, 0),
+    "PushTelemetry": (0, 0, 0),
     "AllocateProducerIds": (0, 0, 0),
     "AlterPartition": (2, 3, 0),
     "AssignReplicasToDirs": (0, 0, 0),
@@ -84,7 +86,7 @@ KAFKA_4_3 = {
 }
 """Lowest advertised version, highest version, first flexible version."""
 
-ANSWERED_TO_ALL = {ApiKey.API_VERSIONS}
+ANSWERED_TO_ALL = {ApiKey.API_VERSIONS, ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
 """What needs no permission."""
 
 BETWEEN_NODES = {
