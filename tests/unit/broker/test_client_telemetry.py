@@ -1,5 +1,6 @@
 """Clients push metrics to a whole broker: what they are told, and what the metrics page shows then."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,11 @@ from tests.unit.telemetry.payloads import counter, gauge, payload
 
 SHOWN = {"metrics.listener": f"{HOST}:9404"}
 CLIENT = ApiVersionsRequest(client_software_name="our-client", client_software_version="1.2")
+
+
+def play(story: Callable[[Story], Awaitable[None]], properties: dict[str, str]) -> None:
+    named: dict[str, Any] = dict(properties)
+    tell(story, **named)
 
 
 async def subscribe(node: Story, name: str, **configs: str | None) -> int:
@@ -67,7 +73,7 @@ def test_what_clients_push_is_on_the_metrics_page_until_they_are_silent() -> Non
         await trio.sleep(60)
         assert "kafka_client_producer_sends{" not in await page(node)
 
-    tell(story, **SHOWN)
+    play(story, SHOWN)
 
 
 def test_a_change_of_what_is_pushed_reaches_clients_at_their_next_request() -> None:
@@ -85,7 +91,7 @@ def test_a_change_of_what_is_pushed_reaches_clients_at_their_next_request() -> N
         none = await subscription(node, told.client_instance_id)
         assert (none.requested_metrics, none.push_interval_ms, none.error_code) == ([], 300_000, 0)
 
-    tell(story, **SHOWN)
+    play(story, SHOWN)
 
 
 def test_a_client_that_comes_back_over_another_connection_may_ask_at_once() -> None:
@@ -96,7 +102,7 @@ def test_a_client_that_comes_back_over_another_connection_may_ask_at_once() -> N
         await trio.sleep(0.01)
         assert (await subscription(node, told.client_instance_id)).error_code == 0
 
-    tell(story, **SHOWN)
+    play(story, SHOWN)
 
 
 @pytest.mark.parametrize("is_shown", [True, False])
@@ -106,7 +112,7 @@ def test_clients_are_told_of_it_where_there_is_a_page(is_shown: bool) -> None:
         assert told.issuperset(TELEMETRY) is is_shown
         assert (await subscription(node)).error_code == 0, "who asks all the same is answered"
 
-    tell(story, **(SHOWN if is_shown else {}))
+    play(story, SHOWN if is_shown else {})
 
 
 def test_telemetry_max_bytes() -> None:
@@ -117,7 +123,7 @@ def test_telemetry_max_bytes() -> None:
         other = await subscription(node)
         assert await push(node, other, compress(Codec.ZSTD, bytes(1_000)), compression_type=4) is ErrorCode.INVALID_RECORD
 
-    tell(story, **{"telemetry.max.bytes": "100"})
+    play(story, {"telemetry.max.bytes": "100"})
 
 
 def test_a_pattern_that_is_none_is_refused_when_it_is_set() -> None:
