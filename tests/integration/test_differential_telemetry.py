@@ -97,7 +97,7 @@ def test_what_is_wrong_with_a_push_is_told_in_one_order(duel: Duel) -> None:
         ):
             one = Client(cluster)
             one.get()
-            told.append([one.push(**wrong), one.push(), one.get(), one.get(), one.push()])  # type: ignore[arg-type]
+            told.append([one.push(**wrong), one.push(), one.get(), one.get(), one.push()])
         return told
 
     duel.compare_told(tell)
