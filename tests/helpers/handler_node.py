@@ -135,11 +135,7 @@ class HandlerNode(Asking):
             ),
             topic_creation=TopicCreation(controller, config, context.env.clock, lambda: context.image),
             telemetry=ClientTelemetry(
-                clock=context.env.clock,
-                rng=Random(7),
-                run_in_pool=context.env.files.run_in_pool,
-                max_bytes=config.telemetry_max_bytes,
-                is_shown=False,
+                clock=context.env.clock, rng=Random(7), run_in_pool=context.env.files.run_in_pool, max_bytes=1 << 20, is_shown=False
             ),
         )
         meters = new_meters(REGISTRY, 0)
