@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""What holds for every test. No example of Hypothesis is slow by a clock: the machine may be busy."""
 
 import logging
 import os
@@ -6,9 +6,14 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.helpers.java_archives import quicken_spark
 from tests.helpers.long_first import long_first
+
+if "CI" not in os.environ:  # Hypothesis has a profile of its own for that
+    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any machine")
 
 PRODUCT = "log_service"
 WORKER_COUNT = "PYTEST_XDIST_WORKER_COUNT"
