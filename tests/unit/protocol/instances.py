@@ -31,26 +31,35 @@ OTHERS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def messages() -> Iterator[tuple[type[Message], int]]:
-    """Yield (class, version) of everything that is generated."""
+def messages() -> Iterator[type[Message]]:
+    """Yield the class of everything that is generated."""
     classes = [cls for key in KNOWN for cls in (request_class(key), response_class(key))]
     for name in OTHER_MODULES:
         module = importlib.import_module(f"log_service.protocol.{name}")
         nested = {field.struct for cls in _classes(module) for field in cls.SCHEMA.fields}
         classes += [cls for cls in _classes(module) if cls not in nested]
-    for cls in classes:
-        first, last = version_span(cls.SCHEMA.valid)
-        for version in range(first, last + 1):
-            yield cls, version
+    yield from classes
+
+
+def versions(cls: type[Message]) -> range:
+    """Return all versions of a message."""
+    first, last = version_span(cls.SCHEMA.valid)
+    return range(first, last + 1)
+
+
+def in_each_version(drawn: Any, cls: type[Message], *, is_tame: bool = False) -> Iterator[tuple[int, Any]]:
+    """Draw a message for each version in turn: a test of each version apart would cost more in pytest and hypothesis than in the codec."""
+    for version in versions(cls):
+        yield version, drawn.draw(instances(cls, version, is_tame=is_tame), label=f"in version {version}")
 
 
 def _classes(module: Any) -> list[type[Message]]:
     return [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
 
 
-def named(value: object) -> str:
+def named(cls: type[Message]) -> str:
     """Name a parameter of a test."""
-    return value.__name__ if isinstance(value, type) else f"v{value}"
+    return cls.__name__
 
 
 @cache

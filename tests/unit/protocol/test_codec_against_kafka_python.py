@@ -14,7 +14,7 @@ from log_service.protocol.api_versions import KNOWN, ApiKey
 from log_service.protocol.codec import encode
 from log_service.protocol.reader import NO_UUID
 from log_service.protocol.schema import Message, has_version
-from tests.unit.protocol.instances import instances, messages, named
+from tests.unit.protocol.instances import in_each_version, messages, named
 from tests.unit.protocol.kafka_python_classes import their_class
 
 THEIR_SETS = {
@@ -40,12 +40,12 @@ def as_theirs(value: Any) -> Any:
     return plain
 
 
-def shared() -> list[tuple[type[Message], int]]:
-    return [(cls, version) for cls, version in messages() if their_class(cls.__name__) is not None]
+def shared() -> list[type[Message]]:
+    return [cls for cls in messages() if their_class(cls.__name__) is not None]
 
 
 def test_every_served_api_of_kafka_is_compared() -> None:
-    compared = {cls.__name__ for cls, _ in shared()}
+    compared = {cls.__name__ for cls in shared()}
     served = {spec.name for key, spec in KNOWN.items() if key in REGISTRY and Side.BROKER in REGISTRY[ApiKey(key)].sides}
     unknown_to_them = {
         "AddRaftVoter",
@@ -59,15 +59,15 @@ def test_every_served_api_of_kafka_is_compared() -> None:
     assert missing == {f"{name}{way}" for name in unknown_to_them for way in ("Request", "Response")}
 
 
-@pytest.mark.parametrize(("cls", "version"), shared(), ids=named)
+@pytest.mark.parametrize("cls", shared(), ids=named)
 @few
 @given(drawn=st.data())
-def test_bytes_are_the_same(cls: type[Message], version: int, drawn: Any) -> None:
-    message = drawn.draw(instances(cls, version))
-    encoded = encode(message, version)
+def test_bytes_are_the_same(cls: type[Message], drawn: Any) -> None:
     theirs = their_class(cls.__name__)._struct
-    flexible = has_version(cls.SCHEMA.flexible, version)
-    assert theirs.encode(as_theirs(message), version=version, compact=flexible, tagged=flexible).hex() == encoded.hex()
-    unread = BytesIO(encoded)
-    theirs.decode(unread, version=version, compact=flexible, tagged=flexible)
-    assert unread.read() == b""
+    for version, message in in_each_version(drawn, cls):
+        encoded = encode(message, version)
+        flexible = has_version(cls.SCHEMA.flexible, version)
+        assert theirs.encode(as_theirs(message), version=version, compact=flexible, tagged=flexible).hex() == encoded.hex()
+        unread = BytesIO(encoded)
+        theirs.decode(unread, version=version, compact=flexible, tagged=flexible)
+        assert unread.read() == b""

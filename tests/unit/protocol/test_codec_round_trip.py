@@ -11,31 +11,35 @@ from hypothesis import strategies as st
 from log_service.common.errors import ProtocolError
 from log_service.protocol.codec import decode, encode, encode_chunks
 from log_service.protocol.schema import Message
-from tests.unit.protocol.instances import instances, messages, named
+from tests.unit.protocol.instances import in_each_version, messages, named, versions
 
 few = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@pytest.mark.parametrize(("cls", "version"), list(messages()), ids=named)
+each_message = pytest.mark.parametrize("cls", list(messages()), ids=named)
+
+
+@each_message
 @few
 @given(drawn=st.data())
-def test_message_survives_the_wire(cls: type[Message], version: int, drawn: Any) -> None:
-    message = drawn.draw(instances(cls, version))
-    encoded = encode(message, version)
-    decoded, end = decode(cls, version, b"before" + encoded, 6)
-    assert decoded == message
-    assert end == len(encoded) + 6
-    assert b"".join(map(bytes, encode_chunks(message, version, b"prefix"))) == b"prefix" + encoded  # type: ignore[arg-type]
+def test_message_survives_the_wire(cls: type[Message], drawn: Any) -> None:
+    for version, message in in_each_version(drawn, cls):
+        encoded = encode(message, version)
+        decoded, end = decode(cls, version, b"before" + encoded, 6)
+        assert decoded == message
+        assert end == len(encoded) + 6
+        assert b"".join(map(bytes, encode_chunks(message, version, b"prefix"))) == b"prefix" + encoded  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("cls", "version"), list(messages()), ids=named)
+@each_message
 @settings(few, max_examples=2)
 @given(drawn=st.data())
-def test_every_truncation_is_refused(cls: type[Message], version: int, drawn: Any) -> None:
-    encoded = encode(drawn.draw(instances(cls, version, is_tame=True)), version)
-    for size in range(len(encoded)):
-        with pytest.raises(ProtocolError):
-            decode(cls, version, encoded[:size])
+def test_every_truncation_is_refused(cls: type[Message], drawn: Any) -> None:
+    for version, message in in_each_version(drawn, cls, is_tame=True):
+        encoded = encode(message, version)
+        for size in range(len(encoded)):
+            with pytest.raises(ProtocolError):
+                decode(cls, version, encoded[:size])
 
 
 def comparable(value: Any) -> Any:
@@ -47,27 +51,29 @@ def comparable(value: Any) -> Any:
     return "no number" if isinstance(value, float) and isnan(value) else value
 
 
-@pytest.mark.parametrize(("cls", "version"), list(messages()), ids=named)
+@each_message
 @settings(few, max_examples=8)
 @given(drawn=st.data())
-def test_damaged_bytes_are_refused_or_decoded_but_nothing_else(cls: type[Message], version: int, drawn: Any) -> None:
-    encoded = bytearray(encode(drawn.draw(instances(cls, version, is_tame=True)), version))
-    for position in drawn.draw(st.lists(st.integers(0, max(len(encoded) - 1, 0)), min_size=1, max_size=4)):
-        encoded[position : position + 1] = drawn.draw(st.sampled_from((b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff", b"\xff\xff", b"")))
-    try:
-        decoded, end = decode(cls, version, encoded)
-    except ProtocolError:
-        return
-    assert end <= len(encoded)
-    assert comparable(decode(cls, version, encode(decoded, version))[0]) == comparable(decoded)
+def test_damaged_bytes_are_refused_or_decoded_but_nothing_else(cls: type[Message], drawn: Any) -> None:
+    for version, message in in_each_version(drawn, cls, is_tame=True):
+        encoded = bytearray(encode(message, version))
+        for position in drawn.draw(st.lists(st.integers(0, max(len(encoded) - 1, 0)), min_size=1, max_size=4)):
+            encoded[position : position + 1] = drawn.draw(st.sampled_from((b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff", b"\xff\xff", b"")))
+        try:
+            decoded, end = decode(cls, version, encoded)
+        except ProtocolError:
+            continue
+        assert end <= len(encoded)
+        assert comparable(decode(cls, version, encode(decoded, version))[0]) == comparable(decoded)
 
 
-@pytest.mark.parametrize(("cls", "version"), list(messages()), ids=named)
+@each_message
 @settings(few, max_examples=8)
 @given(noise=st.binary(max_size=60))
-def test_random_bytes_are_refused_or_decoded_but_nothing_else(cls: type[Message], version: int, noise: bytes) -> None:
-    try:
-        _, end = decode(cls, version, noise)
-    except ProtocolError:
-        return
-    assert end <= len(noise)
+def test_random_bytes_are_refused_or_decoded_but_nothing_else(cls: type[Message], noise: bytes) -> None:
+    for version in versions(cls):
+        try:
+            _, end = decode(cls, version, noise)
+        except ProtocolError:
+            continue
+        assert end <= len(noise)
