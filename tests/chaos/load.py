@@ -154,17 +154,18 @@ class Reader(Client):
 
     membership: Mapping[str, Any] = MappingProxyType({"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500})
 
-    def __init__(self, name: str, bootstrap: str, topics: Mapping[str, int] = TOPICS, **more: Any) -> None:
+    def __init__(self, name: str, bootstrap: str, topics: Mapping[str, int] = TOPICS, *, group: str = GROUP, **more: Any) -> None:
         super().__init__(name)
         self.bootstrap = bootstrap
         self.topics = topics
+        self.group = group
         self.settings = more
         self.got: Acknowledged = {}
         self.committed: dict[tuple[str, int], int] = {}
         self.next_offsets: dict[tuple[str, int], int] = {}
 
     def work(self) -> None:
-        source = consumer(self.bootstrap, GROUP, **{**self.membership, **QUICK, **self.settings})
+        source = consumer(self.bootstrap, self.group, **{**self.membership, **QUICK, **self.settings})
         source.subscribe(list(self.topics), on_assign=self.forget_positions, on_revoke=self.forget_positions)
         try:
             while not self.stopping.is_set():

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition
 
 from log_service.records.batch import iterate_headers, next_sequence
-from tests.chaos.load import GROUP, TOPICS, Acknowledged, Place, Reader, Writer
+from tests.chaos.load import TOPICS, Acknowledged, Place, Reader, Writer
 from tests.integration.confluent import WAIT_SECONDS, consumer, take
 
 Segments = Mapping[tuple[str, int], bytes]
@@ -146,10 +146,11 @@ def commits_of(readers: Iterable[Reader]) -> dict[tuple[str, int], int]:
     return highest
 
 
-def commits_stand(bootstrap: str, readers: Iterable[Reader]) -> list[str]:
-    """What a group is told to have committed is no less than what was acknowledged."""
+def commits_stand(bootstrap: str, readers: Sequence[Reader]) -> list[str]:
+    """What the group of some readers is told to have committed is no less than what was acknowledged."""
     expected = commits_of(readers)
-    source: Any = consumer(bootstrap, GROUP)
+    (group,) = {reader.group for reader in readers}
+    source: Any = consumer(bootstrap, group)
     try:
         told = source.committed([TopicPartition(*where) for where in expected], timeout=WAIT_SECONDS)
     finally:

@@ -22,11 +22,11 @@ import kafka
 import kafka.errors
 import pytest
 
-from tests.chaos.load import GROUP, STOP_SECONDS, Client, ConfluentWriter, OurWriter, Reader, Writer
+from tests.chaos.load import STOP_SECONDS, Client, ConfluentWriter, OurWriter, Reader, Writer
 from tests.integration.kafka_node import java_command, skip_unless_kafka_is_there
 
 HERE = Path(__file__).parent
-PAUSE_SECONDS = 0.01
+PAUSE_SECONDS = 0.03
 BUILD_SECONDS = 300.0
 
 
@@ -68,7 +68,7 @@ class KafkaPythonReader(Reader):
 
     def work(self) -> None:
         source: Any = kafka.KafkaConsumer(
-            bootstrap_servers=self.bootstrap, group_id=GROUP, auto_offset_reset="earliest", enable_auto_commit=False, **self.settings
+            bootstrap_servers=self.bootstrap, group_id=self.group, auto_offset_reset="earliest", enable_auto_commit=False, **self.settings
         )
         source.subscribe(list(self.topics), listener=_KafkaPythonListener(self))
         try:
@@ -128,7 +128,7 @@ class AiokafkaReader(Reader):
 
     async def _poll(self) -> None:
         source: Any = aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap, group_id=GROUP, auto_offset_reset="earliest", enable_auto_commit=False, **self.settings
+            bootstrap_servers=self.bootstrap, group_id=self.group, auto_offset_reset="earliest", enable_auto_commit=False, **self.settings
         )
         source.subscribe(list(self.topics), listener=_AiokafkaListener(self))
         await source.start()
@@ -216,7 +216,7 @@ class ProgramReader(Reader):
 
     def work(self) -> None:
         (topic,) = self.topics
-        follow(self, [*self.command, "read", self.bootstrap, topic, GROUP], self._hear)
+        follow(self, [*self.command, "read", self.bootstrap, topic, self.group], self._hear)
 
     def _hear(self, kind: str, words: list[str]) -> None:
         if kind == "N":
@@ -243,7 +243,7 @@ class Cast:
     def clients(self, name: str, bootstrap: str, topics: dict[str, int], folder: Path) -> tuple[Writer, Reader]:
         """Make both; ``folder`` is for what has to be built."""
         writer = self.writer(name, bootstrap, 1, topics, pause_seconds=PAUSE_SECONDS)
-        reader = self.reader(f"{name} group", bootstrap, topics)
+        reader = self.reader(f"{name} group", bootstrap, topics, group=f"read-by-{name}")
         if self.command is not None:
             command = self.command(folder)
             for client in (writer, reader):
