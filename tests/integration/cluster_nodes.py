@@ -24,6 +24,9 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Protocol, Self
 
+from click.testing import CliRunner
+
+from log_service.cli.storage import storage
 from log_service.client import BlockingAdmin, KafkaError
 from tests.helpers.broker_process import END_WITH_PARENT, ROOT, SERVE
 from tests.helpers.ports import free_ports
@@ -370,20 +373,8 @@ class ClusterNodes:
             levels = [word for name in self._unserved for word in ("--feature", f"{name}=0")]
             java("kafka.tools.StorageTool", "format", *alone, "-t", CLUSTER_ID, "-c", file, *levels, cwd=self.directory)
         else:
-            command = [
-                sys.executable,
-                "-m",
-                "log_service.cli.main",
-                "storage",
-                "format",
-                *alone,
-                "--cluster-id",
-                CLUSTER_ID,
-                "--config",
-                file,
-            ]
-            done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
-            assert done.returncode == 0, done.stdout + done.stderr
+            done = CliRunner().invoke(storage, ["format", *alone, "--cluster-id", CLUSTER_ID, "--config", file])
+            assert done.exit_code == 0, done.output
 
     def _command(self, node_id: int) -> list[str]:
         if self.products[node_id] == APACHE_KAFKA:
