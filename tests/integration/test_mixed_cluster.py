@@ -3,12 +3,13 @@
 Nodes are killed, paused and replaced by the other product while an idempotent producer writes with acks=all, a group of the consumer
 protocol reads, and a member of a classic group copies all of it in transactions. In the end nothing that was acknowledged is missing, no
 sequence of a producer epoch is there twice, the group has read everything, the copy is what was written, record by record, and the
-segments of all replicas hold the same batches, byte for byte.
+segments of all replicas, those of the metadata log too, hold the same batches, byte for byte.
 """
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,11 @@ def under_load(nodes: ClusterNodes) -> Iterator[None]:
         for (led, _), partition in PLACES.items():
             written = [value.encode() for (topic, _, _), value in sorted(log.items()) if topic == led]
             assert [value for _, value in watch.seen[COPY, partition]] == written
+        for node_id in NODE_IDS:
+            nodes.kill(node_id)
+        metadata = sorted((nodes.segments(node_id, "__cluster_metadata") for node_id in NODE_IDS), key=len)
+        assert metadata[0]
+        assert all(longer.startswith(shorter) for shorter, longer in pairwise(metadata))
 
 
 def _replicas(first: int) -> list[int]:

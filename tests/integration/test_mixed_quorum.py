@@ -17,17 +17,15 @@ from tests.integration.cluster_nodes import NODE_IDS, ClusterNodes
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
-MIXES = {
-    "two of Kafka": {1: TIDELOG, 2: APACHE_KAFKA, 3: APACHE_KAFKA},
-    "one of Kafka": {1: TIDELOG, 2: TIDELOG, 3: APACHE_KAFKA},
-}
+ONE_OF_KAFKA = {1: TIDELOG, 2: TIDELOG, 3: APACHE_KAFKA}
+"""``test_mixed_cluster`` has two of Kafka."""
 TOPIC, PARTITIONS = "orders", 3
 MOST_ROUNDS = 10
 
 
-@pytest.fixture(scope="module", params=list(MIXES.values()), ids=list(MIXES))
-def nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
-    with ClusterNodes(request.param, tmp_path_factory.mktemp("mixed"), {"metadata.log.segment.bytes": "8388608"}, is_mixed=True) as running:
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
+    with ClusterNodes(ONE_OF_KAFKA, tmp_path_factory.mktemp("mixed"), {"metadata.log.segment.bytes": "8388608"}, is_mixed=True) as running:
         yield running
 
 
