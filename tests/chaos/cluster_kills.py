@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.chaos.cluster_faults import BALLAST, Step, Striker, steps
 from tests.chaos.disks import UnfitError, small_disk
@@ -35,7 +36,7 @@ PROPERTIES = {
 TOPICS = {TOPIC: 3, MOVED: 2}
 DISK_SIZE = "1g"
 DRAIN_SECONDS = 90.0
-PATIENT = {"socket_timeout_ms": 3_000}
+PATIENT: dict[str, Any] = {"socket_timeout_ms": 3_000}
 """librdkafka waits 60 s for a node that hangs, by default."""
 
 
