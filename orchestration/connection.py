@@ -7,6 +7,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from time import monotonic, sleep
 from uuid import UUID
 
 import pyarrow as pa
@@ -47,6 +48,8 @@ UNREACHABLE = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OU
 TRANSACTION_TIMEOUT_MS = 60_000
 """What a transaction may take. It begins when all is computed and checked, so that it lasts as long as its records take to be sent."""
 COMMIT_TRIES = 3
+TOLD_WITHIN_S = 30
+TOLD_POLL_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +77,15 @@ class Connection:
 
     def __init__(self, admin: BlockingAdmin, bootstrap_servers: str, timeout_ms: int | None = None) -> None:
         self._admin = admin
-        self._bootstrap_servers = bootstrap_servers
+        self.bootstrap_servers = bootstrap_servers
         self._timeout_ms = timeout_ms
 
     def __repr__(self) -> str:
-        return f"<Connection {self._bootstrap_servers}>"
+        return f"<Connection {self.bootstrap_servers}>"
 
     def describe_topic(self, topic: str) -> TopicDescription | None:
         """Return the topic, None if there is none of that name."""
-        with _explained(self._bootstrap_servers):
+        with _explained(self.bootstrap_servers):
             try:
                 found = self._admin.describe_topics([topic])[topic]
             except KafkaError as error:
@@ -98,7 +101,7 @@ class Connection:
 
     def partition_offsets(self, topic: str) -> tuple[PartitionOffsets, ...]:
         """Return what the log holds of each partition."""
-        with _explained(self._bootstrap_servers):
+        with _explained(self.bootstrap_servers):
             found = self._admin.describe_offsets([topic])
         return tuple(
             PartitionOffsets(
@@ -115,52 +118,52 @@ class Connection:
         if not epochs:
             return {}
         asked = {TopicPartition(topic, partition): epoch for partition, epoch in epochs.items()}
-        with _explained(self._bootstrap_servers):
+        with _explained(self.bootstrap_servers):
             return {place.partition: end.end_offset for place, end in self._admin.offsets_for_leader_epoch(asked).items()}
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
         """Return, by partition, the first offset at or after a time."""
-        with _explained(self._bootstrap_servers):
+        with _explained(self.bootstrap_servers):
             partitions = self._admin.describe_topics([topic])[topic].topic_partitions
             found = self._admin.list_offsets({place: OffsetSpec.at(timestamp_ms) for place in partitions})
         return {place.partition: one.offset if one.offset >= 0 else None for place, one in found.items()}
 
     def range_reader(self) -> RangeReader:
         """Return a reader that connects by itself."""
-        return ClientRangeReader(self._bootstrap_servers, self._timeout_ms)
+        return ClientRangeReader(self.bootstrap_servers, self._timeout_ms)
 
     def create_topic(self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
         """Create the topic."""
         wanted = NewTopic(name=topic, partition_count=partitions, replication_factor=replication_factor, configs=configs)
-        with _explained(self._bootstrap_servers):
+        with _explained(self.bootstrap_servers):
             self._admin.create_topics([wanted])
 
     def add_partitions(self, topic: str, total: int) -> None:
         """Raise the number of partitions to ``total``."""
-        with _explained(self._bootstrap_servers):
+        with _explained(self.bootstrap_servers):
             self._admin.create_partitions({topic: total})
 
     def topic_configs(self, topic: str) -> dict[str, str]:
         """Return the values in force."""
         resource = ConfigResource.topic(topic)
-        with _explained(self._bootstrap_servers):
+        with _explained(self.bootstrap_servers):
             entries = self._admin.describe_configs([resource])[resource]
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def alter_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
         """Set the given keys."""
-        with _explained(self._bootstrap_servers):
+        with _explained(self.bootstrap_servers):
             self._admin.alter_configs({ConfigResource.topic(topic): configs})
 
     def wait_for_records(self, positions: Mapping[tuple[str, int], int], timeout_ms: int) -> set[tuple[str, int]]:
         """Return the (topic, partition) that hold something at or above their offset, as soon as one does; none after ``timeout_ms``."""
         wanted = {TopicPartition(topic, partition): offset for (topic, partition), offset in positions.items()}
-        with _explained(self._bootstrap_servers):
+        with _explained(self.bootstrap_servers):
             return {(place.topic, place.partition) for place in self._admin.wait_for_records(wanted, timeout_ms)}
 
     def apply_retention(self) -> tuple[RetentionPass, ...] | None:
         """Let the brokers apply retention to all topics now; None where they cannot be asked, because they clean by themselves."""
-        with _explained(self._bootstrap_servers):
+        with _explained(self.bootstrap_servers):
             try:
                 found = self._admin.apply_retention()
             except KafkaError as error:
@@ -180,7 +183,7 @@ class Connection:
 
     def apply_compaction(self, timeout_ms: int) -> tuple[CompactionPass, ...] | None:
         """Let the brokers compact now what is due; None where they cannot be asked, because they clean by themselves."""
-        with _explained(self._bootstrap_servers):
+        with _explained(self.bootstrap_servers):
             try:
                 found = self._admin.apply_compaction(timeout_ms=timeout_ms)
             except KafkaError as error:
@@ -192,55 +195,58 @@ class Connection:
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
         """Delete the records below an offset, by partition, and return the new log starts."""
         wanted = {TopicPartition(topic, partition): offset for partition, offset in before.items()}
-        with _explained(self._bootstrap_servers):
+        with _explained(self.bootstrap_servers):
             return {place.partition: offset for place, offset in self._admin.delete_records(wanted).items()}
 
     def mirror_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Commit ``offsets`` for a group without members."""
-        with _explained(self._bootstrap_servers):
+        with _explained(self.bootstrap_servers):
             self._admin.alter_group_offsets(group_id, {TopicPartition(topic, partition): offset for partition, offset in offsets.items()})
 
-    def committed_offsets(self, group_id: str, topic: str) -> dict[int, CommittedOffset]:
-        """Return what a group committed of the topic."""
-        with _explained(self._bootstrap_servers):
-            found = self._admin.list_group_offsets(group_id)
+    def committed_offsets(self, group_id: str, topic: str, partitions: Iterable[int]) -> dict[int, CommittedOffset]:
+        """Return what a group committed of these partitions of the topic.
+
+        They are asked for by name: of a partition that has nothing but pending offsets a coordinator tells nothing otherwise.
+        """
+        places = [TopicPartition(topic, partition) for partition in partitions]
+        with _explained(self.bootstrap_servers):
+            found = self._admin.list_group_offsets(group_id, places, is_stable_required=True)
         return {
             place.partition: CommittedOffset(
                 next_offset=one.offset, leader_epoch=one.leader_epoch if one.leader_epoch >= 0 else None, note=one.metadata
             )
             for place, one in found.items()
-            if place.topic == topic
         }
 
     @contextmanager
     def open_sender(self, transactional_id: str) -> Iterator[Sender]:
         """Yield the sender of ``transactional_id``, closed afterwards."""
-        with _explained(self._bootstrap_servers):
+        with _explained(self.bootstrap_servers):
             producer = BlockingProducer(
-                self._bootstrap_servers,
+                self.bootstrap_servers,
                 transactional_id=transactional_id,
                 transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
                 delivery_timeout_ms=TRANSACTION_TIMEOUT_MS,
             )
         with producer:
-            with _explained(self._bootstrap_servers):
+            with _explained(self.bootstrap_servers):
                 producer.init_transactions()
-            yield ClientSender(producer, self._bootstrap_servers)
+            yield ClientSender(producer, self)
 
 
 class ClientSender:
     """A ``Sender`` over a producer whose transactions are initialized."""
 
-    def __init__(self, producer: BlockingProducer, bootstrap_servers: str) -> None:
+    def __init__(self, producer: BlockingProducer, connection: Connection) -> None:
         self._producer = producer
-        self._bootstrap_servers = bootstrap_servers
+        self._connection = connection
 
     def send(
         self, topic: str, records: Iterable[OutgoingRecord], *, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]
     ) -> None:
-        """Send ``records`` and commit ``offsets`` in one transaction."""
+        """Send ``records`` and commit ``offsets`` in one transaction; returns when the group tells them."""
         progress = {TopicPartition(source, partition): _offset_and_metadata(one) for partition, one in offsets.items()}
-        with _explained(self._bootstrap_servers):
+        with _explained(self._connection.bootstrap_servers):
             self._producer.begin_transaction()
             try:
                 for one in records:
@@ -251,6 +257,18 @@ class ClientSender:
                 with suppress(KafkaError):
                     self._producer.abort_transaction()
                 raise
+        self._wait_until_told(group_id, source, offsets)
+
+    def _wait_until_told(self, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]) -> None:
+        """Wait for the markers of a commit: it is acknowledged before they are in the group's log, and until then older offsets are told.
+
+        :raises LogServiceError: they are not told in time.
+        """
+        deadline_s = monotonic() + TOLD_WITHIN_S
+        while self._connection.committed_offsets(group_id, source, offsets) != offsets:
+            if monotonic() > deadline_s:
+                raise LogServiceError(f"the group {group_id} does not tell the offsets that were committed for it {TOLD_WITHIN_S} s ago")
+            sleep(TOLD_POLL_S)
 
     def _commit(self) -> None:
         """Commit, again where it is not known whether that was done: it means the same transaction.

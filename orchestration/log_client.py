@@ -113,7 +113,8 @@ class Sender(Protocol):
     def send(
         self, topic: str, records: Iterable[OutgoingRecord], *, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]
     ) -> None:
-        """Send ``records`` to ``topic`` and commit the group's ``offsets`` in the topic ``source``, both in one transaction.
+        """Send ``records`` to ``topic`` and commit the group's ``offsets`` in the topic ``source``, both in one transaction. When
+        it returns, ``committed_offsets`` tells them.
 
         :raises SenderFencedError: nothing of it counts. :raises LogServiceError: nothing of it counts, or whether it does is not known:
             ``committed_offsets`` tells, once another sender of the transactional id is open.
@@ -183,8 +184,8 @@ class LogClient(Protocol):
         """Commit ``offsets`` for a group without members, for tools that show lag."""
         ...
 
-    def committed_offsets(self, group_id: str, topic: str) -> dict[int, CommittedOffset]:
-        """Return what a group committed of the topic, by partition; transactions that are open are not part of it."""
+    def committed_offsets(self, group_id: str, topic: str, partitions: Iterable[int]) -> dict[int, CommittedOffset]:
+        """Return what a group committed, by partition; those without are left out. Waits for the end of transactions with its offsets."""
         ...
 
     def open_sender(self, transactional_id: str) -> AbstractContextManager[Sender]:

@@ -1,7 +1,9 @@
 """``LogClient`` over the real client against a real broker: what the platform relies on holds on the wire."""
 
 import pickle
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +11,7 @@ import pytest
 
 from log_service.client import BlockingProducer
 from orchestration.connection import Connection, connect
-from orchestration.log_client import LogServiceError
+from orchestration.log_client import CommittedOffset, LogServiceError, OutgoingRecord, SenderFencedError
 from orchestration.offsets import OffsetRange
 from orchestration.topics import TopicSpec, reconcile
 from tests.helpers.broker_process import BrokerProcess
@@ -81,6 +83,71 @@ def test_the_mirrored_group_can_be_read_by_any_tool(log: Connection, broker: Bro
     log.mirror_offsets("tidelog.clean", "mirrored", {0: 9})
     found = log._admin.list_group_offsets("tidelog.clean")
     assert {place.partition: one.offset for place, one in found.items()} == {0: 9, 1: 0}
+
+
+FIRST = {0: CommittedOffset(next_offset=7, leader_epoch=3, note="as of then")}
+OFFSETS = {**FIRST, 1: CommittedOffset(next_offset=0)}
+
+
+def sent_values(log: Connection, topic: str) -> list[bytes]:
+    for _ in range(100):
+        (partition,) = log.partition_offsets(topic)
+        if partition.last_stable_offset == partition.high_watermark:
+            break
+        time.sleep(0.1)  # a commit is acknowledged before its markers are in the logs
+    batches = log.range_reader()(topic, OffsetRange(partition=0, start=0, end=partition.high_watermark))
+    return [value for batch in batches for value in batch["value"].to_pylist()]
+
+
+def test_records_and_offsets_are_sent_together(log: Connection) -> None:
+    log.create_topic("sent", partitions=1, replication_factor=1, configs={})
+    log.create_topic("read", partitions=2, replication_factor=1, configs={})
+    assert log.committed_offsets("group", "read", [0, 1]) == {}
+    record = OutgoingRecord(b"k", b"v", (("h", b"1"), ("n", None)), 1_700_000_000_123)
+    with log.open_sender("group") as sender:
+        sender.send("sent", [record, OutgoingRecord(b"gone", None)], group_id="group", source="read", offsets=OFFSETS)
+        assert log.committed_offsets("group", "read", [0, 1]) == OFFSETS
+        sender.send("sent", [], group_id="group", source="read", offsets={0: CommittedOffset(next_offset=8)})
+    assert log.committed_offsets("group", "read", [0, 1])[0].next_offset == 8
+    assert log.committed_offsets("group", "sent", [0]) == {}
+    assert sent_values(log, "sent") == [b"v", None]
+
+
+def test_records_that_cannot_be_made_leave_nothing_behind(log: Connection) -> None:
+    log.create_topic("unmade", partitions=1, replication_factor=1, configs={})
+
+    def failing() -> Iterator[OutgoingRecord]:
+        yield OutgoingRecord(None, b"first")
+        raise ZeroDivisionError
+
+    with log.open_sender("unmade") as sender:
+        with pytest.raises(ZeroDivisionError):
+            sender.send("unmade", failing(), group_id="unmade", source="unmade", offsets=FIRST)
+        with pytest.raises(LogServiceError, match="MESSAGE_TOO_LARGE"):
+            sender.send("unmade", [OutgoingRecord(None, bytes(2 << 20))], group_id="unmade", source="unmade", offsets=FIRST)
+        sender.send("unmade", [OutgoingRecord(None, b"second")], group_id="unmade", source="unmade", offsets={})
+    assert sent_values(log, "unmade") == [b"second"]
+    assert log.committed_offsets("unmade", "unmade", [0]) == {}
+
+
+def test_an_older_sender_is_fenced_also_in_the_middle_of_its_transaction(log: Connection, broker: BrokerProcess) -> None:
+    log.create_topic("fenced", partitions=1, replication_factor=1, configs={})
+    with ExitStack() as later:
+
+        def overtaken() -> Iterator[OutgoingRecord]:
+            yield OutgoingRecord(None, b"of the older one")
+            newer = later.enter_context(log.open_sender("fenced"))
+            newer.send("fenced", [OutgoingRecord(None, b"of the newer one")], group_id="fenced", source="fenced", offsets=FIRST)
+            yield OutgoingRecord(None, b"of the older one")
+
+        with connect(broker.bootstrap) as another, another.open_sender("fenced") as older:
+            stale = {0: CommittedOffset(next_offset=1)}
+            with pytest.raises(LogServiceError, match=r"INVALID_PRODUCER_EPOCH|another producer took its transactional_id"):
+                older.send("fenced", overtaken(), group_id="fenced", source="fenced", offsets=stale)
+            with pytest.raises(SenderFencedError, match="another producer took its transactional_id"):
+                older.send("fenced", [OutgoingRecord(None, b"again")], group_id="fenced", source="fenced", offsets=stale)
+    assert sent_values(log, "fenced") == [b"of the newer one"]
+    assert log.committed_offsets("fenced", "fenced", [0]) == FIRST
 
 
 def test_a_log_service_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def _follow(work: Sending, context: RunContext, ends: Ends, partitions: Sequence
 
 
 def _read_progress(work: Sending, context: RunContext, ends: Ends, partitions: Sequence[int], account: TableSnapshot) -> Progress:
-    committed = context.log.committed_offsets(ends.group_id, ends.source.topic)
+    committed = context.log.committed_offsets(ends.group_id, ends.source.topic, partitions)
     remembered = account.checkpoints(ends.source.topic_id, partitions)
     return decide_progress(ends, committed, remembered, is_memory_trusted=work.is_memory_trusted)
 

@@ -190,8 +190,9 @@ class MemoryLog:
     def mirror_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
         self.mirrored[group_id] = dict(offsets)
 
-    def committed_offsets(self, group_id: str, topic: str) -> dict[int, CommittedOffset]:
-        return dict(self.groups.get((group_id, topic), {}))
+    def committed_offsets(self, group_id: str, topic: str, partitions: Iterable[int]) -> dict[int, CommittedOffset]:
+        found = self.groups.get((group_id, topic), {})
+        return {partition: found[partition] for partition in partitions if partition in found}
 
     @contextmanager
     def open_sender(self, transactional_id: str) -> Iterator[Sender]:
