@@ -15,6 +15,7 @@ from typing import BinaryIO
 import click
 
 from log_service.cli.connection import client_settings, open_admin
+from log_service.cli.consume_queue import print_queue
 from log_service.cli.names import complete_groups, complete_topics, matching_topics
 from log_service.cli.numbers import Number, WholeNumber
 from log_service.cli.output import bootstrap_option, counted, refuse_both
@@ -48,6 +49,14 @@ class Limits:
     shell_complete=complete_groups,
     help="Read as a member of this group, and commit what was printed.",
 )
+@click.option(
+    "-q",
+    "--queue",
+    "queue_id",
+    metavar="ID",
+    shell_complete=complete_groups,
+    help="Take records out of this queue (a share group), and accept what was printed.",
+)
 @click.option("-B", "--from-beginning", is_flag=True, help="Start at the first record (a group: only where it has committed nothing).")
 @click.option(
     "-p", "--partition", "partitions", type=WholeNumber(min=0), multiple=True, metavar="N", help="Read only this one; may be repeated."
@@ -72,6 +81,7 @@ def consume(
     *,
     names: tuple[str, ...],
     group_id: str | None,
+    queue_id: str | None,
     from_beginning: bool,
     partitions: tuple[int, ...],
     offset: int | None,
@@ -94,13 +104,31 @@ def consume(
     tidelog consume orders -p 0 -o -10 -n 10 --json
     tidelog consume orders -g billing -f '{partition}:{offset} {key} = {value}\\n'
     tidelog consume orders -B -e -f '%t/%p@%o %k %s\\n'
+    tidelog consume orders --queue packers -f '{value} (delivery {delivery_count})\\n'
     """
     starts = {"--from-beginning": from_beginning, "--offset": offset is not None, "--from-time": from_time is not None}
     refuse_both(starts)
     refuse_both({"--json": as_json, "--format": template is not None, "--key-separator": key_separator is not None})
     for option, is_given in {"--partition": bool(partitions), "--offset": offset is not None, "--from-time": from_time is not None}.items():
         refuse_both({"--group": group_id is not None, option: is_given})
-    render = renderer(as_json=as_json, template=template, key_separator=key_separator)
+    render = renderer(as_json=as_json, template=template, key_separator=key_separator, is_queue=queue_id is not None)
+    if queue_id is not None:
+        beside = {"--group": group_id is not None, "--partition": bool(partitions), "--exit-at-end": exit_at_end, **starts}
+        for option, is_given in {**beside, "--read-committed": read_committed}.items():
+            refuse_both({"--queue": True, option: is_given})
+        with noted_interrupts() as interrupts:
+            count = print_queue(
+                bootstrap_servers,
+                names,
+                queue_id,
+                output=sys.stdout.buffer,
+                render=render,
+                interrupts=interrupts,
+                max_records=max_records,
+                timeout_s=timeout_s,
+            )
+        tell_end(count, interrupts)
+        return
     topics, bounds = bounds_of(bootstrap_servers, names, read_committed=read_committed)
     chosen = partitions_of(topics, partitions, bounds)
     ends = {where: bounds[where][1] for where in chosen} if exit_at_end else None
@@ -119,6 +147,11 @@ def consume(
             start_reading(consumer, chosen, bounds, offset, from_time)
         with noted_interrupts() as interrupts:
             count = print_records(consumer, sys.stdout.buffer, render, limits, interrupts)
+    tell_end(count, interrupts)
+
+
+def tell_end(count: int, interrupts: Sequence[int]) -> None:
+    """Say how many records were printed. Raises Abort after Ctrl-C."""
     click.echo(counted(count, "record"), err=True)
     if interrupts:
         raise click.Abort

@@ -15,6 +15,7 @@ import click
 
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.client.producer.intake import MAX_TIMESTAMP_MS
+from log_service.client.share.records import ShareRecord
 
 PLACEHOLDER = re.compile(r"\{(\w+)\}|\\(.)|%([tpokshTKS%])")
 ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0"}
@@ -37,18 +38,18 @@ class NewRecord:
     timestamp_ms: int | None = None
 
 
-Render = Callable[[ConsumerRecord], bytes]
+Render = Callable[[ConsumerRecord | ShareRecord], bytes]
 Parse = Callable[[bytes], NewRecord]
 
 # Printing
 
 
-def renderer(*, as_json: bool, template: str | None, key_separator: str | None) -> Render:
-    """Return what turns a record into bytes. Raises BadParameter if the template is wrong."""
+def renderer(*, as_json: bool, template: str | None, key_separator: str | None, is_queue: bool = False) -> Render:
+    """Return what turns a record into bytes; records of a queue tell their delivery. Raises BadParameter if the template is wrong."""
     if as_json:
         return as_json_line
     if template is not None:
-        return formatted(template)
+        return formatted(template, FIELDS | FIELDS_OF_QUEUES if is_queue else FIELDS)
     if key_separator is not None:
         separator = key_separator.encode()
         return lambda record: shown(record.key) + separator + shown(record.value) + b"\n"
@@ -60,9 +61,9 @@ def shown(value: bytes | None) -> bytes:
     return b"null" if value is None else value
 
 
-def as_json_line(record: ConsumerRecord) -> bytes:
+def as_json_line(record: ConsumerRecord | ShareRecord) -> bytes:
     """Return a record as one line of JSON."""
-    fields = {
+    fields: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
@@ -72,6 +73,8 @@ def as_json_line(record: ConsumerRecord) -> bytes:
         "value": as_json_value(record.value),
         "headers": [[name, as_json_value(value)] for name, value in record.headers],
     }
+    if isinstance(record, ShareRecord):
+        fields["delivery_count"] = record.delivery_count
     return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
 
 
@@ -85,7 +88,7 @@ def as_json_value(value: bytes | None) -> Any:
         return {BASE64: base64.b64encode(value).decode()}
 
 
-FIELDS: Mapping[str, Render] = {
+FIELDS: dict[str, Render] = {
     "topic": lambda record: record.topic.encode(),
     "partition": lambda record: b"%d" % record.partition,
     "offset": lambda record: b"%d" % record.offset,
@@ -95,6 +98,7 @@ FIELDS: Mapping[str, Render] = {
     "value": lambda record: shown(record.value),
     "headers": lambda record: b",".join(name.encode() + b"=" + shown(value) for name, value in record.headers),
 }
+FIELDS_OF_QUEUES: dict[str, Render] = {"delivery_count": lambda record: b"%d" % getattr(record, "delivery_count", 0)}
 
 
 LETTERS: Mapping[str, Render] = {
@@ -120,8 +124,8 @@ def as_time(timestamp_ms: int) -> str:
         return "-"
 
 
-def formatted(template: str) -> Render:
-    """Return what fills a template's placeholders. Raises BadParameter for one that does not exist."""
+def formatted(template: str, fields: Mapping[str, Render] = FIELDS) -> Render:
+    """Return what fills a template's placeholders with ``fields``. Raises BadParameter for one that does not exist."""
     parts: list[bytes | Render] = []
     end = 0
     for found in PLACEHOLDER.finditer(template):
@@ -132,10 +136,10 @@ def formatted(template: str) -> Render:
             parts.append(LETTERS[letter])
         elif name is None:
             parts.append(ESCAPES.get(escaped, escaped.encode()))
-        elif name in FIELDS:
-            parts.append(FIELDS[name])
+        elif name in fields:
+            parts.append(fields[name])
         else:
-            known = ", ".join(f"{{{field}}}" for field in FIELDS)
+            known = ", ".join(f"{{{field}}}" for field in fields)
             raise click.BadParameter(f"there is no {{{name}}}; there are {known}", param_hint="--format")
     parts.append(template[end:].encode())
     return lambda record: b"".join(part if isinstance(part, bytes) else part(record) for part in parts)

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import os
 import signal
 import threading
@@ -28,6 +29,7 @@ from log_service.client import (
     ShareRecord,
     TopicPartition,
 )
+from tests.integration import command_line
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, cluster, run
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -346,3 +348,36 @@ def test_a_group_of_another_kind_is_told(bootstrap: str, topic: str) -> None:
                 await consumer.poll(timeout_ms=20_000)
 
     run(story)
+
+
+def test_the_command_prints_a_queue_and_accepts_what_it_printed(bootstrap: str, topic: str) -> None:
+    produce(bootstrap, topic, 10)
+    template = "{value} {delivery_count}\\n"
+    some = command_line.run(["consume", topic, "--queue", topic, "-n", "4", "-f", template], bootstrap=bootstrap)
+    assert (some.exit_code, len(some.lines)) == (0, 4), some.errors
+    rest = command_line.run(["consume", topic, "-q", topic, "-n", "6", "--json"], bootstrap=bootstrap)
+    told = [json.loads(line) for line in rest.lines]
+    assert sorted([line.split()[0] for line in some.lines] + [record["value"] for record in told]) == list("0123456789")
+    assert {line.split()[1] for line in some.lines} == {"1"}
+    assert {record["delivery_count"] for record in told} == {1}
+    nothing = command_line.run(["consume", topic, "-q", topic, "--timeout", "1"], bootstrap=bootstrap)
+    assert (nothing.exit_code, nothing.output) == (0, "")
+
+
+def test_ctrl_c_accepts_what_was_printed(bootstrap: str, topic: str) -> None:
+    produce(bootstrap, topic, 8)
+    with command_line.start(["consume", topic, "--queue", topic], bootstrap=bootstrap) as process:
+        assert process.stdout is not None
+        printed = [int(process.stdout.readline()) for _ in range(8)]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert (process.returncode, sorted(printed)) == (130, list(range(8)))
+    rest = command_line.run(["consume", topic, "-q", topic, "--timeout", "1"], bootstrap=bootstrap)
+    assert rest.output == ""
+
+
+@pytest.mark.parametrize("option", ["--from-beginning", "--exit-at-end", "--read-committed", "--group=g", "--partition=0"])
+def test_what_a_queue_cannot_do_is_refused(option: str) -> None:
+    refused = command_line.run(["consume", "t", "--queue", "q", option], bootstrap="127.0.0.1:1")
+    assert refused.exit_code == 2
+    assert option.partition("=")[0] in refused.errors

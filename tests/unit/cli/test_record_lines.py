@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_service.cli.record_lines import LineError, NewRecord, parser, renderer
+from log_service.cli.record_lines import LineError, NewRecord, as_json_line, parser, renderer
 from log_service.client.consumer.records import ConsumerRecord
+from log_service.client.share.records import ShareRecord
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -152,3 +153,12 @@ def test_a_line_is_split_at_the_first_separator() -> None:
 def test_a_line_that_is_no_record_says_why(line: bytes, reason: str) -> None:
     with pytest.raises(LineError, match=reason):
         parsed(line, as_json=True)
+
+
+def test_a_record_of_a_queue_tells_its_delivery() -> None:
+    delivered = ShareRecord("t", 0, 7, 0, "CreateTime", None, b"v", (), 0, 3)
+    render = renderer(as_json=False, template="{value} {delivery_count}", key_separator=None, is_queue=True)
+    assert render(delivered) == b"v 3"
+    assert json.loads(as_json_line(delivered))["delivery_count"] == 3
+    with pytest.raises(click.BadParameter, match="delivery_count"):
+        renderer(as_json=False, template="{delivery_count}", key_separator=None)

@@ -1,0 +1,57 @@
+"""``tidelog consume --queue``: records out of a queue that other consumers take from, too, each accepted once it is printed (KIP-932).
+
+Decides when reading ends. A poll is printed whole and flushed before the next one accepts it; what was acquired and not printed is free for
+others as soon as the command ends, and so is a poll that could not be printed.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from log_service.cli.connection import client_settings, open_admin
+from log_service.cli.names import matching_topics
+from log_service.cli.record_lines import Render
+from log_service.client.blocking.share_consumer import BlockingShareConsumer
+
+POLL_MS = 500
+POLL_RECORDS = 500
+
+
+def print_queue(
+    bootstrap_servers: str,
+    names: Sequence[str],
+    group_id: str,
+    *,
+    output: BinaryIO,
+    render: Render,
+    interrupts: Sequence[int],
+    max_records: int | None,
+    timeout_s: float | None,
+) -> int:
+    """Print until a limit is reached or an interrupt is noted; returns how many records were printed.
+
+    With ``max_records`` no more are acquired than that (KIP-1206), so that no other record is counted as delivered.
+    """
+    with open_admin(bootstrap_servers) as admin:
+        topics = matching_topics(admin, names)
+    count = 0
+    with BlockingShareConsumer(
+        bootstrap_servers,
+        group_id=group_id,
+        share_acquire_mode="batch_optimized" if max_records is None else "record_limit",
+        **client_settings(bootstrap_servers),
+    ) as consumer:
+        consumer.subscribe(topics)
+        heard = time.monotonic()
+        patience_ms = POLL_MS if timeout_s is None else min(POLL_MS, int(timeout_s * 1_000) + 1)
+        while not interrupts and (max_records is None or count < max_records):
+            room = POLL_RECORDS if max_records is None else min(max_records - count, POLL_RECORDS)
+            records = consumer.poll(room, timeout_ms=patience_ms)
+            if records:
+                output.write(b"".join(map(render, records)))
+                output.flush()
+                count += len(records)
+                heard = time.monotonic()
+            elif timeout_s is not None and time.monotonic() - heard >= timeout_s:
+                break
+    return count
