@@ -8,12 +8,12 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
-from log_service.config.client import ClientConfig, ConsumerConfig, ProducerConfig
+from log_service.config.client import ClientConfig, ConsumerConfig, ProducerConfig, ShareConsumerConfig
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "client-settings.md"
 HEAD = """# Settings of clients
 
-Written by `python -m tools.client_settings_page`. Keywords of `Producer`, `Consumer` and `Admin`, and of their blocking
+Written by `python -m tools.client_settings_page`. Keywords of `Producer`, `Consumer`, `ShareConsumer` and `Admin`, and of their blocking
 classes: `Producer("127.0.0.1:9092", linger_ms=20)`. The names are Kafka's, with underscores, and most
 defaults are, too. A name or a value that cannot be used is refused at once, with a sentence.
 """
@@ -21,6 +21,7 @@ SECTIONS = (
     ("Every client", ClientConfig, ()),
     ("Producer", ProducerConfig, fields(ClientConfig)),
     ("Consumer", ConsumerConfig, fields(ClientConfig)),
+    ("ShareConsumer", ShareConsumerConfig, fields(ClientConfig)),
 )
 UNLIMITED = {2**31 - 1, 2**63 - 1}
 

@@ -116,18 +116,8 @@ def consume(
         beside = {"--group": group_id is not None, "--partition": bool(partitions), "--exit-at-end": exit_at_end, **starts}
         for option, is_given in {**beside, "--read-committed": read_committed}.items():
             refuse_both({"--queue": True, option: is_given})
-        with noted_interrupts() as interrupts:
-            count = print_queue(
-                bootstrap_servers,
-                names,
-                queue_id,
-                output=sys.stdout.buffer,
-                render=render,
-                interrupts=interrupts,
-                max_records=max_records,
-                timeout_s=timeout_s,
-            )
-        tell_end(count, interrupts)
+        limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=None)
+        consume_queue(bootstrap_servers, names, queue_id, render, limits)
         return
     topics, bounds = bounds_of(bootstrap_servers, names, read_committed=read_committed)
     chosen = partitions_of(topics, partitions, bounds)
@@ -147,6 +137,22 @@ def consume(
             start_reading(consumer, chosen, bounds, offset, from_time)
         with noted_interrupts() as interrupts:
             count = print_records(consumer, sys.stdout.buffer, render, limits, interrupts)
+    tell_end(count, interrupts)
+
+
+def consume_queue(bootstrap_servers: str, names: Sequence[str], queue_id: str, render: Render, limits: Limits) -> None:
+    """Print records out of a queue. Raises Abort after Ctrl-C."""
+    with noted_interrupts() as interrupts:
+        count = print_queue(
+            bootstrap_servers,
+            names,
+            queue_id,
+            output=sys.stdout.buffer,
+            render=render,
+            interrupts=interrupts,
+            max_records=limits.max_records,
+            timeout_s=limits.timeout_s,
+        )
     tell_end(count, interrupts)
 
 

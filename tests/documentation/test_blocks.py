@@ -20,7 +20,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 ADDRESS = "127.0.0.1:9092"
 PATIENCE_S = 60.0
 
-PAGES_ELSEWHERE: Mapping[str, str] = {"exactly-once.md": "tests/documentation/test_exactly_once.py"}
+PAGES_ELSEWHERE: Mapping[str, str] = {
+    "exactly-once.md": "tests/documentation/test_exactly_once.py",
+    "queues.md": "tests/documentation/test_queues.py",
+}
 """Pages whose blocks are run on other clusters."""
 RUNS_ELSEWHERE: Mapping[str, str] = {
     "tidelog up": "tests/platform/test_kills.py",
