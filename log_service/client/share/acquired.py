@@ -70,11 +70,11 @@ class AcquiredReader:
         return not self._due and self._error is None
 
     def give_up(self) -> list[int]:
-        """Return the offsets that were not read, and read nothing more."""
+        """Return the offsets that did not come out yet, and read nothing more."""
         left = [offset for offset, _ in self._due]
         self._due.clear()
-        self._error = None
-        return left
+        untold, self._error = self._error, None
+        return [untold.record.offset, *left] if isinstance(untold, ShareDeserializationError) else left
 
     def _read_one(self, taken: list[ShareRecord]) -> None:
         """Take one record, or go on to the next batch."""

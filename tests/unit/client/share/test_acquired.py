@@ -37,7 +37,8 @@ def is_bad(value: bytes) -> bytes:
 def test_each_acquired_offset_comes_out_once(
     batches: list[tuple[int, list[bytes], bool]], pieces: list[tuple[int, int, int]], portions: list[int]
 ) -> None:
-    written, at, held = bytearray(), 0, {}
+    written, at = bytearray(), 0
+    held: dict[int, tuple[bytes, bool]] = {}
     for hole, values, is_damaged in batches:
         batch = bytearray(build_batch([(0, None, value) for value in values], base_offset=at + hole, leader_epoch=0))
         batch[-1] ^= is_damaged
@@ -83,7 +84,7 @@ def test_ranges_that_no_broker_acquires_are_refused(ranges: list[tuple[int, int,
 @given(st.dictionaries(st.integers(0, 40), KINDS))
 def test_batches_say_of_each_offset_what_was_said(types: dict[int, int]) -> None:
     batches = batches_of(types)
-    said = {}
+    said: dict[int, int] = {}
     for first, last, kinds in batches:
         assert len(kinds) in {1, last - first + 1}
         said |= {offset: kinds[0] if len(kinds) == 1 else kinds[offset - first] for offset in range(first, last + 1)}
