@@ -5,6 +5,8 @@ import itertools
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -156,6 +158,40 @@ def test_leaving_by_an_exception_frees_the_records_at_once(bootstrap: str, topic
                 again = await taken(consumer, len(seen[-1]))
         assert values(again) == values(seen[-1])  # polling again had accepted what came before
         assert {record.delivery_count for record in again} == {2}
+
+    run(story)
+
+
+HOLD = """
+import sys, time
+from log_service.client import BlockingShareConsumer
+with BlockingShareConsumer(sys.argv[1], group_id=sys.argv[2]) as consumer:
+    consumer.subscribe([sys.argv[2]])
+    count = 0
+    while not count:
+        count = len(consumer.poll())
+    print(count, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_records_of_a_consumer_that_was_killed_are_free_at_once(bootstrap: str, topic: str) -> None:
+    with BlockingProducer(bootstrap) as producer:
+        producer.send_many(topic, [b"%d" % number for number in range(20)], partition=0)
+    with subprocess.Popen([sys.executable, "-c", HOLD, bootstrap, topic], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        held = int(process.stdout.readline())
+        process.kill()
+        process.wait()
+    assert held == 20
+
+    async def story() -> None:
+        async with ShareConsumer(bootstrap, group_id=topic, on_acknowledged=lambda *_: None) as consumer:
+            await consumer.subscribe([topic])
+            deliveries: dict[int, int] = {}
+            while len(deliveries) < 20:
+                deliveries |= {int(record.value): record.delivery_count for record in await consumer.poll()}
+        assert deliveries == dict.fromkeys(range(20), 2)
 
     run(story)
 
