@@ -1,7 +1,10 @@
 """A share partition beside Apache Kafka's: the same members, requests and batches, and what each of both has them acquire and acknowledge.
 
-tidelog does not list ShareFetch yet, so that the core in this process is asked and no node of its own. What both have stored in the end is
-compared too. A seed is one story of random steps on a topic and a group of its own.
+The core in this process is asked, and no node of its own: here decisions are compared, one by one, and not requests. What both have stored
+in the end is compared too. A seed is one story of random steps on a topic and a group of its own.
+
+Kafka responds to the end of a session before what the member held is stored, and has it available only when it has heard that it is. Both
+are waited for: the first by looking, the second by a write of another group, whose response Kafka hears after that one.
 """
 
 import time
@@ -36,8 +39,8 @@ MEMBER_COUNT = 3
 MAX_WAIT_MS = 200
 MAX_BYTES = 1 << 20
 FETCH_ATTEMPTS = 5
-RELEASE_SECONDS = 3.0
-SETTLE_SECONDS = 0.05
+RELEASE_SECONDS = 15.0
+BARRIER_COUNT = STEP_COUNT + 1
 
 Told = list[tuple[int, int, int]]
 """Acquired offsets: first, last (inclusive), and how often they were delivered."""
@@ -60,19 +63,79 @@ class Member:
     epoch: int = 0
 
 
+def begin(wire: Wire, name: str) -> UUID:
+    """Create a topic, begin the state of a group of the same name on it, and return the topic's id."""
+    topic_id = create_topic(wire, name, 1)
+    await_share_coordinator(wire, name, topic_id)
+    begun = initializing.InitializeStateData(topic_id=topic_id, partitions=[initializing.PartitionData(partition=0, start_offset=0)])
+    request = initializing.InitializeShareGroupStateRequest(group_id=name, topics=[begun])
+    assert wire.ask(request, 0).results[0].partitions[0].error_code == 0
+    return topic_id
+
+
+class Barrier:
+    """A group of its own, each record of which is one write: once it is accepted, Kafka has heard of all writes before it."""
+
+    def __init__(self, wire: Wire, bootstrap: str, name: str) -> None:
+        self.name = name
+        self.topic_id = begin(wire, name)
+        self.member = Member(wire=Wire(bootstrap))
+        produced = wire.ask(produce_request(name, batch(*[THEN] * BARRIER_COUNT)), 9)
+        assert produced.responses[0].partition_responses[0].error_code == 0
+
+    def pass_through(self) -> None:
+        told: Told = []
+        while not told:
+            wanted = fetch_request(self.name, self.member, self.topic_id, most=1, size=1, mode=AcquireMode.RECORD_LIMIT)
+            told = acquired_in(self.member.wire.ask(wanted, 2))
+            self.member.epoch += 1
+        ((first, last, _),) = told
+        accepted = acknowledging.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[AcknowledgeType.ACCEPT])
+        partition = acknowledging.AcknowledgePartition(partition_index=0, acknowledgement_batches=[accepted])
+        request = acknowledging.ShareAcknowledgeRequest(
+            group_id=self.name,
+            member_id=self.member.member_id,
+            share_session_epoch=self.member.epoch,
+            topics=[acknowledging.AcknowledgeTopic(topic_id=self.topic_id, partitions=[partition])],
+        )
+        response = self.member.wire.ask(request, 2)
+        self.member.epoch += 1
+        assert response.responses[0].partitions[0].error_code == 0
+
+
+def fetch_request(group_id: str, member: Member, topic_id: UUID, *, most: int, size: int, mode: AcquireMode) -> fetching.ShareFetchRequest:
+    topics = [fetching.FetchTopic(topic_id=topic_id, partitions=[fetching.FetchPartition(partition_index=0)])]
+    return fetching.ShareFetchRequest(
+        group_id=group_id,
+        member_id=member.member_id,
+        share_session_epoch=member.epoch,
+        max_wait_ms=MAX_WAIT_MS,
+        min_bytes=1,
+        max_bytes=MAX_BYTES,
+        max_records=most,
+        batch_size=size,
+        share_acquire_mode=mode,
+        topics=topics if member.epoch == 0 else [],
+    )
+
+
+def acquired_in(response: fetching.ShareFetchResponse) -> Told:
+    assert response.error_code == 0
+    told: Told = []
+    for partition in (each for topic in response.responses for each in topic.partitions):
+        assert partition.error_code == 0
+        told += [(each.first_offset, each.last_offset, each.delivery_count) for each in partition.acquired_records]
+    return told
+
+
 class Story:
     """One group on one partition, at Kafka and in the core."""
 
     def __init__(self, wire: Wire, bootstrap: str, name: str) -> None:
         self.wire = wire
         self.name = self.group_id = name
-        self.topic_id: UUID = create_topic(wire, name, 1)
-        await_share_coordinator(wire, name, self.topic_id)
-        begun = initializing.InitializeStateData(
-            topic_id=self.topic_id, partitions=[initializing.PartitionData(partition=0, start_offset=0)]
-        )
-        request = initializing.InitializeShareGroupStateRequest(group_id=name, topics=[begun])
-        assert wire.ask(request, 0).results[0].partitions[0].error_code == 0
+        self.topic_id = begin(wire, name)
+        self.barrier = Barrier(wire, bootstrap, f"{name}-barrier")
         self.core = SharePartition(ShareSettings(delivery_count_limit=DELIVERY_COUNT_LIMIT), 0)
         self.log: list[tuple[int, int]] = []
         self.members = [Member(wire=Wire(bootstrap)) for _ in range(MEMBER_COUNT)]
@@ -80,7 +143,7 @@ class Story:
         self.writes: list[StateWrite] = []
 
     def close(self) -> None:
-        for member in self.members:
+        for member in (*self.members, self.barrier.member):
             member.wire.close()
 
     def produce(self, count: int) -> None:
@@ -101,26 +164,9 @@ class Story:
         return told, acquired
 
     def _fetch(self, member: Member, most: int, size: int, mode: AcquireMode) -> Told:
-        topics = [fetching.FetchTopic(topic_id=self.topic_id, partitions=[fetching.FetchPartition(partition_index=0)])]
-        request = fetching.ShareFetchRequest(
-            group_id=self.group_id,
-            member_id=member.member_id,
-            share_session_epoch=member.epoch,
-            max_wait_ms=MAX_WAIT_MS,
-            min_bytes=1,
-            max_bytes=MAX_BYTES,
-            max_records=most,
-            batch_size=size,
-            share_acquire_mode=mode,
-            topics=topics if member.epoch == 0 else [],
-        )
-        response = member.wire.ask(request, 2)
-        assert response.error_code == 0
+        request = fetch_request(self.group_id, member, self.topic_id, most=most, size=size, mode=mode)
+        told = acquired_in(member.wire.ask(request, 2))
         member.epoch += 1
-        told: Told = []
-        for partition in (each for topic in response.responses for each in topic.partitions):
-            assert partition.error_code == 0
-            told += [(each.first_offset, each.last_offset, each.delivery_count) for each in partition.acquired_records]
         return told
 
     def _acquire(self, member: Member, most: int, size: int, mode: AcquireMode) -> Told:
@@ -170,11 +216,11 @@ class Story:
         self.await_stored()
 
     def await_stored(self) -> None:
-        """Kafka responds before a release is stored, and has the records available a moment after that."""
+        """Kafka responds before a release is stored, and has the records available once it has heard that they are."""
         deadline = time.monotonic() + RELEASE_SECONDS
         while self.stored_by_kafka() != self.stored_by_the_core() and time.monotonic() < deadline:
             time.sleep(0.01)
-        time.sleep(SETTLE_SECONDS)
+        self.barrier.pass_through()
 
     def _complete(self, write: StateWrite | None) -> None:
         if write is None:

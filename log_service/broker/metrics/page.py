@@ -11,6 +11,7 @@ from log_service.broker.metrics.lag import group_families
 from log_service.broker.metrics.partitions import partition_families
 from log_service.broker.metrics.process import process_families
 from log_service.broker.metrics.quotas import quota_families
+from log_service.broker.metrics.shares import share_families
 from log_service.broker.metrics.sources import MetricsSources
 from log_service.broker.metrics.state import (
     ClusterCounts,
@@ -59,6 +60,7 @@ def page(sources: MetricsSources) -> Iterator[Family | None]:
             yield None
     yield from controller_families(sources, image, cluster)
     yield from waiting_families(sources)
+    yield from share_families(sources)
     yield from storage_families(sources)
     yield from cleaner_families(sources)
     yield from process_families()

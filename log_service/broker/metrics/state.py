@@ -182,8 +182,12 @@ def coordinator_families(groups: Sequence[GroupOverview]) -> Iterator[Family]:
 def waiting_families(sources: MetricsSources) -> Iterator[Family]:
     """Yield what waits, and what is remembered of fetching consumers."""
     replicas, sessions = sources.node.replicas, sources.node.fetch_sessions
-    purgatories = {"Fetch": replicas.delayed_fetches, "Produce": replicas.delayed_produces}
-    waiting: list[Sample] = [("", labels({"delayedOperation": name}), len(found)) for name, found in purgatories.items()]
+    purgatories = {
+        "Fetch": replicas.delayed_fetches.waiting_count,
+        "Produce": replicas.delayed_produces.waiting_count,
+        "ShareFetch": sources.node.shares.delayed_fetches.waiting_count,
+    }
+    waiting: list[Sample] = [("", labels({"delayedOperation": name}), count) for name, count in purgatories.items()]
     prefix = "kafka_server_delayedoperationpurgatory_"
     yield Family(name=f"{prefix}purgatorysize", type="gauge", help="Requests that wait.", samples=waiting)
     yield Family(name=f"{prefix}numdelayedoperations", type="gauge", help="Requests that wait.", samples=waiting)

@@ -81,6 +81,16 @@ class SharePartition:
         return self._window.delivery_complete_count
 
     @property
+    def record_count(self) -> int:
+        """How many offsets are in flight."""
+        return self._window.record_count
+
+    @property
+    def batch_count(self) -> int:
+        """In how many batches they are tracked."""
+        return len(self._window.batches)
+
+    @property
     def can_acquire(self) -> bool:
         """Whether a member may acquire anything: records that are available again, or new ones while not too many are in flight."""
         window = self._window

@@ -1,11 +1,13 @@
 """Share groups at a whole node on virtual time: its own share coordinator, its own dead letters, and a restart in between."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
 
+from log_service.broker.metrics.shares import share_families
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import SHARE_VERSION
 from log_service.config.resource_keys import DEAD_LETTER_TOPIC
@@ -165,6 +167,28 @@ def test_a_dead_letter_is_the_record_and_says_where_it_was_and_why() -> None:
         assert headers["__dlq.errors.delivery.count"] == b"1"
         assert headers["__dlq.errors.message"] == b"a member rejected it"
         assert (await node.stored()).start_offset in {0, 2}
+
+    tell(main)
+
+
+def test_what_share_groups_do_is_counted() -> None:
+    async def main(node: SharingStory) -> None:
+        await node.share()
+        await node.story.produce("a", batch(b"one", b"two"))
+        member = node.member()
+        await member.fetch(max_wait_ms=30_000)
+        assert await member.acknowledge((0, 0, [ACCEPT])) == 0
+        sources: Any = SimpleNamespace(node=node.story.broker.rooms)
+        told = {(family.name, name): value for family in share_families(sources) for _, name, value in family.samples}
+        where = f'group="{GROUP}",topic="a",partition="0"'
+        assert told["kafka_server_sharesessioncache_sharesessionscount", ""] == 1
+        assert told["kafka_server_sharegroupmetrics_recordacknowledgements_total", 'ackType="Accept"'] == 1
+        assert told["kafka_server_sharepartitionmetrics_inflightmessagecount", where] in {1, 2}
+        assert told["kafka_server_sharepartitionmetrics_inflightbatchcount", where] == 1
+        node.vanish(member)
+        await trio.sleep(1)
+        told = {(family.name, name): value for family in share_families(sources) for _, name, value in family.samples}
+        assert told["kafka_server_sharesessioncache_sharesessionevictions_total", ""] == 1
 
     tell(main)
 
