@@ -261,3 +261,21 @@ def test_a_log_that_starts_within_an_open_transaction_is_stable_up_to_its_start(
     context.log.advance_log_start_offset(3)
     assert unstable.stable_end(4) == 3
     assert unstable.stable_end(2) == 2
+
+
+def test_the_last_batch_of_the_first_open_transaction_tells_how_late_it_is() -> None:
+    """Restarted from the log, too: no clock says there when a producer wrote."""
+    context = LogContext()
+
+    def told() -> int | None:
+        return context.log.producer_state.first_open_last_ms
+
+    assert told() is None
+    for first_ms, producer_id in ((NOW_MS - 50, PRODUCER), (NOW_MS - 90, PRODUCER + 1)):
+        for sequence in range(2):
+            context.append(idempotent(producer_id, sequence, is_transactional=True, timestamp=first_ms + sequence))
+    for reopen in (context.open, context.reopen_clean):
+        assert told() == NOW_MS - 49, "the second one wrote longer ago, and does not hold readers back"
+        reopen()
+    context.log.append_marker(EndOfTransaction(PRODUCER, 0, is_abort=False, coordinator_epoch=0), leader_epoch=0, now_ms=NOW_MS)
+    assert told() == NOW_MS - 89
