@@ -204,7 +204,7 @@ def set_configs(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstr
     \b
     tidelog configs set retention.ms=86400000 --topic orders
     tidelog configs set log.retention.ms=3600000 --cluster-default
-    tidelog configs set 'metrics=*' interval.ms=30000 'match=client_id=orders-.*' --client-metrics orders
+    tidelog configs set 'metrics=*' interval.ms=30000 --client-metrics all
     """
     values = key_values(pairs, "KEY=VALUE")
     change(bootstrap_servers, dict(values), named, dry_run=dry_run, as_json=as_json, done=f"set {', '.join(values)}")
