@@ -104,7 +104,7 @@ def consume(
     tidelog consume orders -p 0 -o -10 -n 10 --json
     tidelog consume orders -g billing -f '{partition}:{offset} {key} = {value}\\n'
     tidelog consume orders -B -e -f '%t/%p@%o %k %s\\n'
-    tidelog consume orders --queue packers -f '{value} (delivery {delivery_count})\\n'
+    tidelog consume orders --queue packers -f '{value} ({delivery_count})\\n'
     """
     starts = {"--from-beginning": from_beginning, "--offset": offset is not None, "--from-time": from_time is not None}
     refuse_both(starts)
