@@ -10,7 +10,7 @@ SEED ?= 1
 MINUTES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up status docs test lint check unit format sim fuzz chaos kill-loop bench bench-peers bench-platform generate kafka-libs clean
+.PHONY: help demo up status docs test lint check unit format sim fuzz chaos kill-loop copy-loop bench bench-peers bench-platform generate kafka-libs clean
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ chaos: $(VENV)/installed-dev  ## kill -9 of a loaded node, full and failing disk
 
 kill-loop: $(VENV)/installed-dev  ## kill -9 of runs, daemon and code server; KILLS=50 SEED=1
 	KILLS=$(or $(KILLS),50) SEED=$(SEED) $(PYTEST) -n 0 --timeout 3600 tests/platform/test_kill_loop.py
+
+copy-loop: $(VENV)/installed-dev  ## consume, transform and produce exactly once while brokers are killed with kill -9; KILLS=100
+	COPY_BOUNCES=$(or $(KILLS),100) $(PYTEST) -n 0 -s tests/integration/test_copy_loop.py -k "tidelog"
 
 bench-peers: kafka-libs $(VENV)/installed-dev  ## the node beside Apache Kafka, our client beside confluent-kafka: ratios and goals; NODES=3 for clusters
 	$(BIN)/python -m benchmarks$(if $(NODES),.cluster_peers --nodes $(NODES), --peers --only node)

@@ -3,9 +3,12 @@
 Every record of the input is in the output once and in order, for readers of committed records, and the group's offsets are at its end.
 Brokers are killed (kill -9) one after the other; copiers are cut off in the middle of a transaction, and another one with the same
 ``transactional_id`` goes on. Every node of tidelog is killed; of Apache Kafka, where only the client is in question, those that the client
-talks to most: the leader of what is written, and the group's coordinator.
+talks to most: the leader of what is written, and the group's coordinator. ``COPY_BOUNCES=100`` (``make copy-loop``) adds so many kills of a
+broker that is drawn, each with copiers cut off around it.
 """
 
+import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -28,7 +31,11 @@ from log_service.client import (
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS, SESSION_SECONDS, ClusterNodes
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+BOUNCES = int(os.environ.get("COPY_BOUNCES", "0"))
+BOUNCE_SECONDS = 60
+"""How long one bounce may take, on a busy machine."""
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600 + BOUNCE_SECONDS * BOUNCES)]
 
 SIDES = {"tidelog": (TIDELOG, 2), "kafka, version 2": (APACHE_KAFKA, 2), "kafka, version 0": (APACHE_KAFKA, 0)}
 PARTITIONS = 3
@@ -179,19 +186,11 @@ async def disturb(nodes: ClusterNodes, copiers: Copiers) -> None:
 
     At the end a leader hangs for longer than its session, and comes back.
     """
-    for find in victims_of(nodes):
-        victim = await trio.to_thread.run_sync(find)
-        before = copiers.committed_count
-        await trio.to_thread.run_sync(nodes.kill, victim)
-        await trio.sleep(copiers.random.uniform(0.2, 1.5))
-        copiers.cut()
-        while copiers.committed_count < before + 3:  # noqa: ASYNC110 - brokers and copiers change it
-            await trio.sleep(0.05)
-        await trio.to_thread.run_sync(nodes.start, victim)
-        await trio.to_thread.run_sync(nodes.wait_until_whole, "in", "out")
-        for _ in range(CUTS):
-            await trio.sleep(copiers.random.uniform(0.1, 0.6))
-            copiers.cut()
+    drawn: list[Callable[[], int]] = [partial(int, victim) for victim in copiers.random.choices(NODE_IDS, k=BOUNCES)]
+    for number, find in enumerate([*victims_of(nodes), *drawn], 1):
+        await bounce(nodes, copiers, await trio.to_thread.run_sync(find))
+        if BOUNCES:
+            sys.stderr.write(f"bounce {number}: {copiers.committed_count} committed, {copiers.aborted_count} aborted\n")
     victim, before = await trio.to_thread.run_sync(nodes.leader_of, "out", 0), copiers.committed_count
     nodes.pause(victim)
     await trio.sleep(SESSION_SECONDS * 2)
@@ -200,12 +199,27 @@ async def disturb(nodes: ClusterNodes, copiers: Copiers) -> None:
     nodes.resume(victim)
 
 
+async def bounce(nodes: ClusterNodes, copiers: Copiers, victim: int) -> None:
+    """Kill a node and cut copiers off while it is away, and after it is back; the copying goes on all the while."""
+    before = copiers.committed_count
+    await trio.to_thread.run_sync(nodes.kill, victim)
+    await trio.sleep(copiers.random.uniform(0.2, 1.5))
+    copiers.cut()
+    while copiers.committed_count < before + 3:  # noqa: ASYNC110 - brokers and copiers change it
+        await trio.sleep(0.05)
+    await trio.to_thread.run_sync(nodes.start, victim)
+    await trio.to_thread.run_sync(nodes.wait_until_whole, "in", "out")
+    for _ in range(CUTS):
+        await trio.sleep(copiers.random.uniform(0.1, 0.6))
+        copiers.cut()
+
+
 def test_every_record_is_copied_once(nodes: ClusterNodes) -> None:
     prepare(nodes)
     copiers, feed = Copiers(nodes), Feed(nodes)
 
     async def main() -> list[bytes]:
-        with trio.fail_after(500):
+        with trio.fail_after(500 + BOUNCE_SECONDS * BOUNCES):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(feed.run)
                 nursery.start_soon(copiers.run, "copy-0")

@@ -17,8 +17,10 @@ Whole nodes and their clients in that world, one run per seed (``make sim SEEDS=
   clusters of several nodes (``make sim NODES=3``), which are judged as one; ``cluster_watch`` looks at all nodes after every event, with
   ``quorum_witness`` and ``replica_witness``. ``pauses`` stops a process as SIGSTOP does.
 - ``cluster_aims`` holds scenarios: plans for clusters with chosen faults.
-- ``node_bugs`` and ``cluster_bugs`` are planted to prove that they are noticed; ``node_guard`` proves that nothing of the real world is
-  touched.
+- ``copying`` adds transactional clients to a cluster: ``copy_clients`` do their work, ``copy_history`` is what they saw, ``copy_checker``
+  judges it. ``transaction_witness`` looks at rows, markers and the coordinators' log; ``transaction_stages`` are what faults are aimed at.
+- ``node_bugs``, ``cluster_bugs`` and ``copy_bugs`` are planted to prove that they are noticed, in the way of ``bug_hunts``;
+  ``node_guard`` proves that nothing of the real world is touched.
 """
 
 from tests.sim.clock import VirtualClock

@@ -104,10 +104,10 @@ ENDING_COORDINATORS = Aim(
 
 ZOMBIES = Aim(
     name="zombies",
-    faults=(Fault.CLIENT_DIES, Fault.CUT, Fault.ONE_WAY_CUT, Fault.RESET, Fault.DIE),
+    faults=(Fault.CLIENT_DIES, Fault.RESET, Fault.CUT),
     deaths=(Death.KILL,),
     properties=COPY_PROPERTIES,
-    fields={**COPY_CAST, "seconds": 8.0, "pause_seconds": 2.0, "usurper_count": 1, "hang_fraction": 0.1},
+    fields={**COPY_CAST, "seconds": 10.0, "pause_seconds": 6.0, "usurper_count": 1, "hang_fraction": 0.2},
 )
 """Copiers hang and go on, and others have taken their places."""
 
@@ -129,11 +129,11 @@ LATE_TRANSACTIONS = Aim(
 )
 """Transactions take longer than their timeout, and coordinators abort them."""
 
+TRANSACTIONAL_AIMS = (COPY_LOOP, ENDING_COORDINATORS, ZOMBIES, LATE_TRANSACTIONS)
+"""Those with copiers and writers."""
+
 AIMS = (
-    COPY_LOOP,
-    ENDING_COORDINATORS,
-    ZOMBIES,
-    LATE_TRANSACTIONS,
+    *TRANSACTIONAL_AIMS,
     MOVING_COORDINATORS,
     REFUSED_CONTROLLERS,
     CHANGING_VOTERS,

@@ -140,7 +140,7 @@ class CopyClients:
             network, machine = self._clients.world.network, self._clients.machine_of(life)
             network.isolate(machine, [node.name for node in self.plan.nodes])
             try:
-                await trio.sleep(rng.uniform(2.5, 6))
+                await trio.sleep(rng.uniform(3, 7))
             finally:
                 network.heal(machine)
 

@@ -15,7 +15,7 @@ from tests.sim.copy_clients import LOOK_SECONDS, CopyClients
 from tests.sim.node_checker import Violation
 from tests.sim.node_history import Entry, Operation
 
-MARGIN_SECONDS = 50.0
+MARGIN_SECONDS = 25.0
 """Beyond the timeout of transactions: a look for what timed out, a member's session, back-offs, and what is left to copy."""
 COPIED_TOPICS = ("rows", "__transaction_state", "__consumer_offsets")
 """What a run with copiers keeps besides its own topics."""
