@@ -32,8 +32,8 @@ from tests.sim.bug_hunts import ClusterBug, hunt
 _end = UnstableTransactions.end
 _written = TransactionCoordinatorShard.handle_written_markers
 _message, _replay_records = markers._message, Shards._replay_records
-_add_partitions = rules.add_partitions
-_take_end = OffsetStore.replay_end_transaction
+_add_partitions, _raised_epoch = rules.add_partitions, rules._raised_epoch
+_fetch, _take_end = OffsetStore.fetch, OffsetStore.replay_end_transaction
 _begin_generation = ClassicGroup.begin_next_generation
 _within = AbortedTransactions.within
 
@@ -75,6 +75,16 @@ def _keep_the_start(known: Transaction | None, *arguments: Any) -> Transaction:
     if known is None or following is known or known.start_ms == NO_START_MS:
         return following
     return replace(following, start_ms=known.start_ms)
+
+
+def _keep_the_epoch(known: Transaction, claimed: Any) -> dict[str, int]:
+    """A producer that begins anew goes on with the epoch of the one before."""
+    raised = _raised_epoch(known, claimed)
+    return raised if known.producer_epoch < 0 else {}
+
+
+def _fetch_what_may_change(self: OffsetStore, request: Any, *, is_stable_required: bool = False) -> Any:
+    return _fetch(self, request)
 
 
 def _count_at_once(self: OffsetStore, record: Any, context: Any) -> None:
@@ -146,6 +156,18 @@ BUGS: Sequence[ClusterBug] = (
         shown_by=(1,),
     ),
     ClusterBug(
+        name="epoch stays when a producer begins anew",
+        replacements=((rules, "_raised_epoch", _keep_the_epoch),),
+        aim=aims.ZOMBIES,
+        shown_by=(2,),
+    ),
+    ClusterBug(
+        name="positions read that may still change",
+        replacements=((OffsetStore, "fetch", _fetch_what_may_change),),
+        aim=aims.ZOMBIES,
+        shown_by=(2,),
+    ),
+    ClusterBug(
         name="positions count before the marker",
         replacements=((OffsetStore, "replay", _count_at_once),),
         aim=aims.COPY_LOOP,
@@ -161,7 +183,7 @@ BUGS: Sequence[ClusterBug] = (
         name="generation stays when members change",
         replacements=((ClassicGroup, "begin_next_generation", _stay_in_generation),),
         aim=aims.ZOMBIES,
-        shown_by=(1,),
+        shown_by=(2,),
     ),
     ClusterBug(
         name="partition written to before the coordinator knows",

@@ -19,7 +19,7 @@ SEEDS = (1, 3, 5)
 AIMED_SEEDS = {
     "copy loop": (2,),
     "ending coordinators": (1,),
-    "zombies": (1,),
+    "zombies": (2,),
     "late transactions": (1,),
     "moving coordinators": (0,),
     "refused controllers": (0,),
