@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from log_service.client.consumer.range_reader import RawBatches, read_range
     from log_service.client.consumer.rebalance import RebalanceCallback
     from log_service.client.consumer.records import ConsumerRecord, Deserializer, LogTruncation, RecordDeserializationError
+    from log_service.client.consumer.subscriptions import SubscriptionPattern
     from log_service.client.metrics import ClientMetrics, ConsumerMetrics, ProducerMetrics, TopicProduceMetrics
     from log_service.client.producer.delivery import Delivery, DeliveryCallback, RecordMetadata
     from log_service.client.producer.interception import ProducerInterceptor, ProducerRecord, Serializer
@@ -160,6 +161,7 @@ _HOMES = {
         "read_range",
     ),
     "log_service.client.consumer.rebalance": ("RebalanceCallback",),
+    "log_service.client.consumer.subscriptions": ("SubscriptionPattern",),
     "log_service.client.consumer.records": (
         "ConsumerRecord",
         "Deserializer",
@@ -287,6 +289,7 @@ __all__ = [
     "ShareGroupOffset",
     "ShareMemberDescription",
     "ShareRecord",
+    "SubscriptionPattern",
     "TopicDescription",
     "TopicListing",
     "TopicPartition",

@@ -139,12 +139,24 @@ class ProducerConfig(ClientConfig):
         return ACKS[self.acks]
 
 
+CLASSIC_ONLY = {
+    "session_timeout_ms": "the broker decides it: group.consumer.session.timeout.ms, or consumer.session.timeout.ms of the group",
+    "heartbeat_interval_ms": "the broker decides it: group.consumer.heartbeat.interval.ms, or consumer.heartbeat.interval.ms of the group",
+    "partition_assignment_strategy": "the broker assigns: name one of its assignors as group_remote_assignor",
+}
+"""Settings that mean nothing with ``group_protocol="consumer"``, and what decides instead."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
     """Settings of a Consumer."""
 
     group_id: str | None = _plain(None, "None: no group, no commits; assign() only", str, NoneType)
     group_instance_id: str | None = _plain(None, "a static member keeps its partitions over a restart (KIP-345)", str, NoneType)
+    group_protocol: str = _choice("classic", "Kafka's default; consumer is KIP-848, where the broker assigns", "classic", "consumer")
+    group_remote_assignor: str | None = _plain(
+        None, "None: the broker's default; uniform or range, for group_protocol=consumer", str, NoneType
+    )
     session_timeout_ms: int = _number(45_000, "a member without heartbeat for so long is dead (KIP-735)", at_least=1)
     heartbeat_interval_ms: int = _number(3_000, "a third of the session at most", at_least=1)
     max_poll_interval_ms: int = _number(300_000, "a member that does not poll for so long leaves (KIP-62)", at_least=1)
@@ -177,6 +189,7 @@ class ConsumerConfig(ClientConfig):
             raise ConfigError("group_instance_id is empty: name the member, or leave it out")
         if self.group_instance_id is not None and self.group_id is None:
             raise ConfigError("group_instance_id needs a group_id")
+        _validate_group_protocol(self)
         if not self.partition_assignment_strategy:
             raise ConfigError("partition_assignment_strategy names no assignor")
         if self.auto_offset_reset not in RESETS and self.reset_duration_ms is None:
@@ -284,3 +297,15 @@ def _names(given: Any) -> Any:
     if isinstance(given, str):
         return tuple(name.strip() for name in given.split(",") if name.strip())
     return tuple(given) if isinstance(given, Iterable) else given
+
+
+def _validate_group_protocol(config: ConsumerConfig) -> None:
+    """Refuse settings that the group's protocol does not heed."""
+    if config.group_protocol == "classic":
+        if config.group_remote_assignor is not None:
+            raise ConfigError("group_remote_assignor needs group_protocol='consumer': members of classic groups assign by themselves")
+        return
+    defaults = {setting.name: setting.default for setting in fields(ConsumerConfig)}
+    for name, reason in CLASSIC_ONLY.items():
+        if getattr(config, name) != defaults[name]:
+            raise ConfigError(f"{name} means nothing with group_protocol='consumer': {reason}")

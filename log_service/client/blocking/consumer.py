@@ -18,6 +18,7 @@ from log_service.client.consumer.consumer import Consumer
 from log_service.client.consumer.held_records import HeldRecords, consumed_before, go_back
 from log_service.client.consumer.rebalance import RebalanceCallback
 from log_service.client.consumer.records import ConsumerRecord
+from log_service.client.consumer.subscriptions import SubscriptionPattern
 from log_service.common.types import TopicPartition
 
 
@@ -68,7 +69,7 @@ class BlockingConsumer(Blocking[Consumer]):
 
     def subscribe(
         self,
-        topics: Iterable[str] | Pattern[str],
+        topics: Iterable[str] | Pattern[str] | SubscriptionPattern,
         *,
         on_assigned: RebalanceCallback | None = None,
         on_revoked: RebalanceCallback | None = None,

@@ -14,7 +14,7 @@ import trio
 from log_service.client.admin.groups import LAST_OFFSET_VERSION_WITH_NAMES, commit_request, with_coordinator
 from log_service.client.admin.values import OffsetAndMetadata
 from log_service.client.connections.cluster_metadata import ClusterMetadata
-from log_service.client.consumer.membership import Membership
+from log_service.client.consumer.memberships import CommittingMember
 from log_service.client.consumer.subscriptions import Subscriptions
 from log_service.client.metrics import ConsumerMeter
 from log_service.common.errors import ErrorCode, KafkaError
@@ -34,6 +34,7 @@ GROUP_WENT_ON = {
     ErrorCode.UNKNOWN_MEMBER_ID: "the group goes on without this member (it did not poll or beat in time): its partitions belong to others",
     ErrorCode.ILLEGAL_GENERATION: "the group rebalanced meanwhile: the partitions may belong to others",
     ErrorCode.REBALANCE_IN_PROGRESS: "the group rebalances: poll, and commit again what is still assigned",
+    ErrorCode.STALE_MEMBER_EPOCH: "the group has moved this member on: the partitions may belong to others",
     ErrorCode.FENCED_INSTANCE_ID: "another member uses the same group_instance_id",
 }
 
@@ -62,9 +63,9 @@ class Committer:
         self._is_idle.set()
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._committed_ms = cluster.env.clock.monotonic_ms()
-        self._membership: Membership | None = None
+        self._membership: CommittingMember | None = None
 
-    def commit_as(self, membership: Membership | None) -> None:
+    def commit_as(self, membership: CommittingMember | None) -> None:
         """Commit as that member of the group from now on; None: as no member, where partitions were assigned by hand."""
         self._membership = membership
 
@@ -147,9 +148,26 @@ class Committer:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id cannot commit")
         async with self._lock:
             started_ms = self._meter.now_ms()
-            await self._cluster.retry(lambda: self._commit_once(offsets), left_ms())
+            await self._commit_in_newest_epoch(offsets, left_ms)
         self._meter.note_commit(started_ms)
         self._committed.update(offsets)
+
+    async def _commit_in_newest_epoch(self, offsets: Offsets, left_ms: Callable[[], int]) -> None:
+        """Commit; where the coordinator has moved the member on meanwhile, commit again in the epoch that it tells (KIP-848)."""
+        while True:
+            try:
+                await self._cluster.retry(lambda: self._commit_once(offsets), left_ms())
+            except KafkaError as error:
+                member = self._membership
+                if error.code is not ErrorCode.STALE_MEMBER_EPOCH or member is None:
+                    raise
+                is_heard = False
+                with trio.move_on_after(left_ms() / 1_000):
+                    is_heard = await member.hear_epoch()
+                if not is_heard:
+                    raise
+            else:
+                return
 
     def start_interval(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what is to be committed automatically now, before anything more is handed out; the next time is an interval later."""

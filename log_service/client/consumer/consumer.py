@@ -24,12 +24,15 @@ from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.connections.env import real_env
 from log_service.client.consumer.assignors import ASSIGNORS
 from log_service.client.consumer.commits import CommitCallback, Committer
+from log_service.client.consumer.consumer_membership import ConsumerMembership
 from log_service.client.consumer.fetcher import Fetcher
 from log_service.client.consumer.membership import Membership
+from log_service.client.consumer.memberships import GroupSteps
 from log_service.client.consumer.positions import Positions
 from log_service.client.consumer.rebalance import RebalanceCallback, RebalanceCallbacks, Rebalancer
+from log_service.client.consumer.reconciler import Reconciler
 from log_service.client.consumer.records import ConsumerRecord, Deserializer
-from log_service.client.consumer.subscriptions import Start, Subscriptions
+from log_service.client.consumer.subscriptions import Start, SubscriptionPattern, Subscriptions
 from log_service.client.metrics import ConsumerMeter, ConsumerMetrics
 from log_service.common.env import Env
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
@@ -71,8 +74,8 @@ class Consumer:
         self._pattern: Pattern[str] | None = None
         self._is_woken = self._is_polling = False
         self._subscriptions = Subscriptions()
-        self._rebalancer: Rebalancer | None = None
-        self._membership: Membership | None = None
+        self._rebalancer: GroupSteps | None = None
+        self._membership: Membership | ConsumerMembership | None = None
         self._is_auto_commit_told = False
         self._stack = AsyncExitStack()
         self._changed = trio.Event()
@@ -116,7 +119,7 @@ class Consumer:
 
     async def subscribe(
         self,
-        topics: Iterable[str] | Pattern[str],
+        topics: Iterable[str] | Pattern[str] | SubscriptionPattern,
         *,
         on_assigned: RebalanceCallback | None = None,
         on_revoked: RebalanceCallback | None = None,
@@ -125,10 +128,11 @@ class Consumer:
         """Read these topics together with the other members of the group; replaces an earlier subscription.
 
         A compiled pattern stands for all topics whose whole name matches it, now and later: new ones are noticed within
-        ``metadata_max_age_ms``. Internal topics are left out unless ``exclude_internal_topics`` is False.
+        ``metadata_max_age_ms``. Internal topics are left out unless ``exclude_internal_topics`` is False. A ``SubscriptionPattern`` is
+        matched by the broker, for ``group_protocol="consumer"`` alone: the client then hears of the topics that it is assigned only.
 
         Raises:
-            ConfigError: the consumer has no ``group_id``, or partitions were assigned by hand.
+            ConfigError: the consumer has no ``group_id``, partitions were assigned by hand, or its protocol knows no patterns of brokers.
             KafkaError: the topics that a pattern is to match cannot be listed.
             TypeError: the topics are one text, or one of them is none.
         """
@@ -137,7 +141,9 @@ class Consumer:
             raise ConfigError("subscribe() needs a group_id; use assign() to read without a group")
         if self._rebalancer is None and len(self._subscriptions):
             raise ConfigError("partitions were assigned by hand: unsubscribe() first")
-        named = () if isinstance(topics, Pattern) else arguments.names(topics, "topics")
+        if isinstance(topics, SubscriptionPattern) and self.config.group_protocol != "consumer":
+            raise ConfigError("a SubscriptionPattern needs group_protocol='consumer'; a compiled pattern works with 'classic', too")
+        named = () if isinstance(topics, Pattern | SubscriptionPattern) else arguments.names(topics, "topics")
         self._pattern = topics if isinstance(topics, Pattern) else None
         self._cluster.watch_all(is_on=self._pattern is not None)
         if isinstance(topics, Pattern):
@@ -146,16 +152,27 @@ class Consumer:
         else:
             self._subscriptions.topics = frozenset(named)
             self._cluster.watch_only(named)
-        if self._membership is None:
-            self._membership = Membership(self._cluster, self.config, self.config.group_id, self._note_change, self._meter)
-            self._committer.commit_as(self._membership)
-            self._nursery.start_soon(self._membership.run)
         callbacks = RebalanceCallbacks(on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
-        self._rebalancer = Rebalancer(
-            self.config, self._subscriptions, self._membership, self._committer, callbacks, is_creating_topics=self._pattern is None
-        )
-        self._membership.request_join("the subscription changed")
+        regex = topics.pattern if isinstance(topics, SubscriptionPattern) else ""
+        self._rebalancer = self._take_part(self.config.group_id, callbacks, regex)
+        self._rebalancer.subscribed("the subscription changed")
         await trio.lowlevel.checkpoint()
+
+    def _take_part(self, group_id: str, callbacks: RebalanceCallbacks, regex: str) -> GroupSteps:
+        """Return the steps of a member of the group in the protocol that the consumer speaks; it becomes one if it is none yet."""
+        membership: Membership | ConsumerMembership
+        if self._membership is not None:
+            membership = self._membership
+        else:
+            kind = ConsumerMembership if self.config.group_protocol == "consumer" else Membership
+            membership = self._membership = kind(self._cluster, self.config, group_id, self._note_change, self._meter)
+            self._committer.commit_as(membership)
+            self._nursery.start_soon(membership.run)
+        if isinstance(membership, ConsumerMembership):
+            return Reconciler(self.config, self._subscriptions, membership, self._committer, callbacks, regex=regex, meter=self._meter)
+        return Rebalancer(
+            self.config, self._subscriptions, membership, self._committer, callbacks, is_creating_topics=self._pattern is None
+        )
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, without a group; those that were read before stay where they are.
@@ -187,11 +204,13 @@ class Consumer:
         """Let the group rebalance when this consumer polls next, as something changed that only the application knows (KIP-568, KIP-800).
 
         Raises:
-            ConfigError: the consumer is not subscribed.
+            ConfigError: the consumer is not subscribed, or the broker assigns (``group_protocol="consumer"``).
         """
         self._require_open()
         if self._membership is None:
             raise ConfigError("the consumer is in no group: subscribe() first")
+        if not isinstance(self._membership, Membership):
+            raise ConfigError("enforce_rebalance() means nothing with group_protocol='consumer': the broker decides when it assigns")
         self._membership.request_join(reason or "the application asked for a rebalance")
 
     @property
@@ -468,13 +487,13 @@ class Consumer:
 
     def _match_again(self) -> None:
         """The cluster changed: so may what the pattern stands for."""
-        if self._pattern is None or self._membership is None:
+        if self._pattern is None or self._rebalancer is None:
             return
         matching = self._matching(self._pattern)
         if matching != self._subscriptions.topics:
             logger.info("group %s: %d topics match %r now", self.config.group_id, len(matching), self._pattern.pattern)
             self._subscriptions.topics = matching
-            self._membership.request_join("the topics that match the pattern changed")
+            self._rebalancer.subscribed("the topics that match the pattern changed")
 
     def _intercepted(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         """Let the interceptors see the records; where one raises, they are read again."""

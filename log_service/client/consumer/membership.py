@@ -164,6 +164,11 @@ class Membership:
             self._error, self.is_join_needed = None, True
         raise KafkaError(error.code, str(error))
 
+    async def hear_epoch(self) -> bool:
+        """Say that there is none to wait for: a generation that a commit was refused in is over."""
+        await trio.lowlevel.checkpoint()
+        return False
+
     def note_commit_error(self, code: ErrorCode) -> None:
         """Act on a refused commit: the group may have gone on without this member."""
         if code in REJOIN_AS_NEW:

@@ -74,6 +74,10 @@ class Rebalancer:
             await self._prepare()
             membership.start_join(self._subscribing, is_creating_topics=self._is_creating_topics)
 
+    def subscribed(self, reason: str) -> None:
+        """Join again, because the consumer wants other topics."""
+        self._membership.request_join(reason)
+
     def look_at(self, view: ClusterView) -> None:
         """Join again if this member assigned by partition counts or racks that have changed."""
         if self._membership.is_outdated_by(view):
@@ -110,14 +114,14 @@ class Rebalancer:
         logger.info(text, self._config.group_id, outcome.generation_id, outcome.assignor, len(assigned), len(assigned - owned))
         self._committer.forget()
         self._subscriptions.assign(sorted(assigned), Start.COMMITTED)
-        await _tell(self._callbacks.on_assigned, sorted(assigned - owned))
+        await tell(self._callbacks.on_assigned, sorted(assigned - owned))
         if revoked and self.is_cooperative:
             self._membership.request_join("gave up partitions that others wait for")
 
     async def _revoke(self, partitions: Sequence[TopicPartition]) -> None:
         if partitions:
             logger.info("group %s: gives up %d partitions", self._config.group_id, len(partitions))
-            await _tell(self._callbacks.on_revoked, partitions)
+            await tell(self._callbacks.on_revoked, partitions)
             self._subscriptions.revoke(partitions)
 
     async def _lose(self) -> None:
@@ -126,7 +130,7 @@ class Rebalancer:
         self._subscriptions.revoke(lost)
         if lost:
             logger.warning("group %s: lost %d partitions", self._config.group_id, len(lost))
-            await _tell(self._callbacks.on_lost or self._callbacks.on_revoked, lost)
+            await tell(self._callbacks.on_lost or self._callbacks.on_revoked, lost)
 
     def _subscribing(self, assignor: str) -> bytes:
         owned = self._subscriptions.assigned if self.is_cooperative else self._previous
@@ -135,7 +139,8 @@ class Rebalancer:
         return encode_subscription(subscription)
 
 
-async def _tell(callback: RebalanceCallback | None, partitions: Sequence[TopicPartition]) -> None:
+async def tell(callback: RebalanceCallback | None, partitions: Sequence[TopicPartition]) -> None:
+    """Call a callback, if there is one, and wait for it."""
     if callback is not None:
         result = callback(partitions)
         if isawaitable(result):

@@ -7,12 +7,29 @@ of position from outside raises ``version``; the response to a fetch that was se
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from log_service.client.consumer.aborted import AbortedFilter
+from log_service.common.errors import ConfigError
 from log_service.common.types import NO_LEADER_EPOCH, TopicPartition
 
 UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionPattern:
+    """A regular expression of topic names, in RE2's syntax, that the broker matches against whole names (KIP-848).
+
+    Raises:
+        ConfigError: it is empty.
+    """
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        if not self.pattern:
+            raise ConfigError("a SubscriptionPattern is empty: name topics, or unsubscribe()")
 
 
 class Start(Enum):

@@ -1,0 +1,307 @@
+"""The membership in a group of the consumer protocol (KIP-848): one task that sends heartbeats, and hears what the coordinator says.
+
+Decides when a heartbeat leaves, and what the coordinator's errors mean; ``GroupMember`` knows what is in it. It never touches partitions:
+``Reconciler`` does inside the application's polls, and reports here. The member joins with the application's first poll, and after it was
+lost with the poll in which the application has heard of that.
+
+Invariants: one heartbeat at a time; heartbeats go on while the application works and while its callbacks run; a member that does not poll
+for ``max_poll_interval_ms`` leaves (KIP-62).
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
+import trio
+
+from log_service.client.admin.groups import MOVED
+from log_service.client.connections.cluster_metadata import SILENCE_MS, ClusterMetadata
+from log_service.client.consumer.group_member import GroupMember, Owned, Wanted
+from log_service.client.metrics import ConsumerMeter
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
+from log_service.common.types import TopicId
+from log_service.config.client import ConsumerConfig
+from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from log_service.rpc.connection import RpcConnection, raise_for
+
+logger = logging.getLogger(__name__)
+
+NO_EPOCH = -1
+FIRST_VERSION_WITH_REGEX = 1
+LOST = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+PATIENCE_MS = 15_000
+"""A heartbeat without a response for so long may be lost on a coordinator that hangs: there is time to find another."""
+REASONS = {
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster does not serve group_protocol='consumer' (KIP-848): use 'classic', or have it upgraded",
+    ErrorCode.GROUP_ID_NOT_FOUND: "the group is of another kind, and may not become one of the consumer protocol while it has members",
+    ErrorCode.UNRELEASED_INSTANCE_ID: "another member uses the same group_instance_id and has not left",
+    ErrorCode.FENCED_INSTANCE_ID: "another member uses the same group_instance_id",
+}
+NEVER_AGAIN = frozenset({ErrorCode.FENCED_INSTANCE_ID})
+
+
+class ConsumerMembership:
+    """A consumer's membership. ``on_change`` is called whenever a poll should look at it."""
+
+    def __init__(
+        self, cluster: ClusterMetadata, config: ConsumerConfig, group_id: str, on_change: Callable[[], None], meter: ConsumerMeter
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._on_change = on_change
+        self._meter = meter
+        self._quiet = QuietLogger(logger, self._now_ms)
+        self._member = GroupMember(
+            group_id=group_id,
+            member_id=str(UUID(int=cluster.env.rng.getrandbits(128), version=4)),
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+            instance_id=config.group_instance_id,
+            rack_id=config.client_rack or None,
+            assignor=config.group_remote_assignor,
+        )
+        self._scope = trio.CancelScope()
+        self._wakeup = trio.Event()
+        self._heard = trio.Event()
+        self._error: KafkaError | None = None
+        self._is_started = self._is_lost = self._is_polling = False
+        self._polled_ms = 0
+        self._failed_count = 0
+        self._reason = ""
+
+    def __repr__(self) -> str:
+        return f"<ConsumerMembership {self._member.group_id} member={self.member_id!r} epoch={self._member.epoch}>"
+
+    @property
+    def member_id(self) -> str:
+        """The member's id, which the client made."""
+        return self._member.member_id
+
+    @property
+    def generation_id(self) -> int:
+        """The member's epoch, -1 outside of the group."""
+        return self._member.epoch if self.is_member else NO_EPOCH
+
+    @property
+    def is_member(self) -> bool:
+        """Whether commits may carry the epoch."""
+        return self._member.is_member and not self._is_lost
+
+    # What a poll does
+
+    def note_poll(self, *, is_polling: bool) -> None:
+        """Note that the application polls, or has polled."""
+        self._is_polling = is_polling
+        self._polled_ms = self._now_ms()
+
+    def subscribe(self, wanted: Wanted) -> None:
+        """Want other topics from now on; what kept the member from joining may not any more."""
+        self._member.subscribe(wanted)
+        if self._error is not None and self._error.code not in NEVER_AGAIN:
+            self._error = None
+        self._wakeup.set()
+
+    def start(self) -> None:
+        """Join, unless that was done already."""
+        if not self._is_started:
+            self._is_started = True
+            self._wakeup.set()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether what the member owns went to others without being given up."""
+        return self._is_lost
+
+    def begin_anew(self) -> None:
+        """Join again: the application has heard that its partitions are lost."""
+        self._member.give_up(self._member.owned)
+        self._is_lost = False
+        self._wakeup.set()
+
+    def raise_error(self) -> None:
+        """Raise what keeps this member from joining, once: it may pass, so the next poll joins again. A fenced member never does.
+
+        Raises:
+            KafkaError: FENCED_INSTANCE_ID, UNSUPPORTED_VERSION, GROUP_AUTHORIZATION_FAILED, INVALID_REGULAR_EXPRESSION and others.
+        """
+        error = self._error
+        if error is None:
+            return
+        if error.code not in NEVER_AGAIN:
+            self._error = None
+            self._wakeup.set()
+        raise KafkaError(error.code, str(error))
+
+    @property
+    def owned(self) -> Owned:
+        """What the application may read now."""
+        return self._member.owned
+
+    @property
+    def told(self) -> Owned | None:
+        """What the coordinator has assigned, where that is not what the member owns."""
+        return None if self._is_lost else self._member.told
+
+    def give_up(self, partitions: Iterable[tuple[UUID, int]]) -> None:
+        """Own these no more."""
+        self._member.give_up(partitions)
+
+    def finish(self, owned: Owned) -> None:
+        """Report what is owned now, which is what was told as far as its topics are known here."""
+        self._member.finish(owned)
+        self._wakeup.set()
+
+    # What commits do
+
+    def note_commit_error(self, code: ErrorCode) -> None:
+        """Ask the coordinator at once how things stand: the group may have gone on."""
+        if code is ErrorCode.FENCED_INSTANCE_ID:
+            self._fail(KafkaError(code, f"group {self._member.group_id!r}: {REASONS[code]}"))
+        else:
+            self._wakeup.set()
+
+    async def hear_epoch(self) -> bool:
+        """Wait for the response to a heartbeat that leaves now; whether the member is in the group still."""
+        self._member.note_silence()
+        self._wakeup.set()
+        await self._heard.wait()
+        return self.is_member
+
+    # The task
+
+    async def run(self) -> None:
+        """Send heartbeats until ``end``."""
+        with self._scope:
+            while True:
+                await self._beat()
+                with trio.move_on_after(self._pause_ms() / 1_000):
+                    await self._wakeup.wait()
+                self._wakeup = trio.Event()
+                if self._failed_count:  # what is urgent may not hurry a cluster that fails
+                    await trio.sleep(self._cluster.backoff_ms(self._failed_count - 1) / 1_000)
+
+    def end(self) -> None:
+        """End the task; later responses are dropped."""
+        self._scope.cancel()
+
+    def _pause_ms(self) -> float:
+        is_waiting = not self._is_started or self._is_lost or self._error is not None
+        if not is_waiting and self._member.is_urgent:
+            return 0
+        return self._member.interval_ms
+
+    async def _beat(self) -> None:
+        if not self._is_started or self._is_lost or self._error is not None:
+            return
+        if not self._is_polling and self._now_ms() - self._polled_ms > self._config.max_poll_interval_ms:
+            text = f"no poll for {self._config.max_poll_interval_ms} ms (max_poll_interval_ms)"
+            logger.warning("group %s: %s: leaving", self._member.group_id, text)
+            await self.leave(text)
+            self._lose(text)
+            return
+        try:
+            await self._beat_once()
+        except KafkaError as error:
+            self._note_error(error)
+        else:
+            self._failed_count = 0
+        self._heard.set()
+        self._heard = trio.Event()
+
+    async def _beat_once(self) -> None:
+        await self._create_missing_topics()
+        request = self._member.heartbeat()
+        before = self._member.epoch
+        connection = await self._connection(request)
+        started_ms = self._now_ms()
+        if not self._member.is_member:
+            self._meter.note_join()
+        response = await self._ask(connection, request)
+        raise_for(response.error_code, response.error_message, f"heartbeat to group {self._member.group_id!r}")
+        self._meter.note_heartbeat(started_ms)
+        self._member.hear(request, response)
+        if self._member.epoch != before:
+            logger.info("group %s: member %s is in epoch %d", self._member.group_id, self.member_id, self._member.epoch)
+        if self._member.told is not None:
+            self._on_change()
+
+    async def _create_missing_topics(self) -> None:
+        """Before a join, let the broker create topics that are subscribed by name, where client and broker allow it."""
+        missing = [topic for topic in self._member.wanted.topics if topic not in self._cluster.view.topics]
+        if missing and not self._member.is_member and self._config.allow_auto_create_topics:
+            await self._cluster.refresh(missing, is_creating=True)
+
+    async def _connection(self, request: ConsumerGroupHeartbeatRequest) -> RpcConnection:
+        connection = await self._cluster.coordinator(self._member.group_id)
+        if request.subscribed_topic_regex and connection.version_of(ApiKey.CONSUMER_GROUP_HEARTBEAT) < FIRST_VERSION_WITH_REGEX:
+            text = "the broker does not match regular expressions itself: subscribe with a compiled pattern, which the client matches"
+            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
+        return connection
+
+    async def _ask(self, connection: RpcConnection, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+        patience_ms = max(PATIENCE_MS, SILENCE_MS)
+        with trio.move_on_after(patience_ms / 1_000) as waiting:
+            return await connection.request(request, ConsumerGroupHeartbeatResponse)
+        assert waiting.cancelled_caught
+        text = f"the coordinator of group {self._member.group_id!r} did not respond within {patience_ms} ms"
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+
+    def _note_error(self, error: KafkaError) -> None:
+        self._failed_count += 1
+        self._member.note_silence()
+        if error.code in MOVED:
+            self._cluster.forget_coordinator(self._member.group_id)
+        if error.code in LOST or (error.code is ErrorCode.GROUP_ID_NOT_FOUND and self._member.is_member):
+            self._lose(str(error))
+        elif error.is_retriable and error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            self._quiet.info(error.code, "group %s: %s", self._member.group_id, error)
+        else:
+            reason = REASONS.get(error.code)
+            self._fail(error if reason is None else KafkaError(error.code, f"group {self._member.group_id!r}: {reason}"))
+
+    def _lose(self, reason: str) -> None:
+        self._quiet.warning("lost", "group %s goes on without this member: %s", self._member.group_id, reason)
+        self._member.lose()
+        self._is_lost = True
+        self._failed_count = 0
+        self._on_change()
+
+    def _fail(self, error: KafkaError) -> None:
+        logger.warning("group %s: this member cannot take part: %s", self._member.group_id, error)
+        self._error = error
+        if self._member.is_member:
+            self._lose(str(error))
+        self._on_change()
+
+    async def leave(self, reason: str) -> None:
+        """Tell the coordinator, if there is anything to tell; a static member keeps its place until its session ends (KIP-345)."""
+        if not self._member.is_member:
+            return
+        request = self._member.leaving()
+        self._member.lose()
+        try:
+            connection = await self._cluster.coordinator(self._member.group_id)
+            await connection.request(request, ConsumerGroupHeartbeatResponse)
+        except KafkaError as error:
+            logger.info("leaving group %s (%s): %s", self._member.group_id, reason, error)
+
+    # Topics
+
+    async def names_of(self, topic_ids: Iterable[UUID]) -> dict[UUID, str]:
+        """Return the names of topics, asking the cluster for those that are not in the view yet; topics that are gone are left out."""
+        wanted = frozenset(map(TopicId, topic_ids))
+        missing = sorted(wanted - self._cluster.view.names_by_id.keys())
+        if missing:
+            try:
+                request = MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in missing])
+                response = await self._cluster.ask_any(request, MetadataResponse)
+                await self._cluster.refresh([topic.name for topic in response.topics if topic.name and not topic.error_code])
+            except KafkaError as error:
+                self._quiet.info("names", "group %s: topics that are assigned: %s", self._member.group_id, error)
+        names = self._cluster.view.names_by_id
+        return {topic_id: names[topic_id] for topic_id in wanted if topic_id in names}
+
+    def _now_ms(self) -> int:
+        return self._cluster.env.clock.monotonic_ms()

@@ -1,0 +1,148 @@
+"""One member of a group of the consumer protocol (KIP-848), as its client knows it: what it says in the next heartbeat, and what it hears.
+
+State and its changes, without network, clock and callbacks. The coordinator tells an assignment, the application gives up and takes on
+partitions in its polls, and the member reports what it owns when a pass is through.
+
+Invariants: ``owned`` is what the application may read now. Owned partitions are reported only between two passes: the coordinator gives
+away what a report leaves out, so nothing is taken on of an assignment that was told before the report. A member whose heartbeat may have
+been lost forgets what it was told and says everything again, which has the coordinator tell the whole assignment.
+
+Source: KIP-848 as of Kafka 4.3.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from log_service.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    RequestTopicPartitions,
+)
+
+JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
+FIRST_INTERVAL_MS = 1_000
+"""The pause after a first heartbeat that was not answered."""
+
+Owned = frozenset[tuple[UUID, int]]
+NOTHING: Owned = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a member subscribes to: topics by name, and those whose whole name matches a regular expression, which the broker knows."""
+
+    topics: tuple[str, ...] = ()
+    regex: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupMember:
+    """``member_id`` is made by the client and stays for its life. Times in milliseconds."""
+
+    group_id: str
+    member_id: str
+    rebalance_timeout_ms: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    assignor: str | None = None
+    wanted: Wanted = field(default_factory=Wanted)
+    epoch: int = JOIN_EPOCH
+    interval_ms: int = FIRST_INTERVAL_MS
+    owned: Owned = NOTHING
+    told: Owned | None = None
+    """The assignment of a pass that is not through; None where there is none."""
+    _is_everything_due: bool = True
+    _is_report_due: bool = False
+    _is_subscription_due: bool = True
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the group has taken the member in."""
+        return self.epoch > JOIN_EPOCH
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether a heartbeat should leave before its time: others may wait for what it says."""
+        return not self.is_member or self._is_subscription_due or (self._is_report_due and self.told is None)
+
+    # Saying
+
+    def subscribe(self, wanted: Wanted) -> None:
+        """Want other topics from now on."""
+        self._is_subscription_due = self._is_subscription_due or wanted != self.wanted
+        self.wanted = wanted
+
+    def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
+        """Return the next heartbeat. What did not change is left out, until something may have been lost."""
+        is_joining = not self.is_member
+        request = ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch)
+        request.instance_id = self.instance_id
+        if is_joining or self._is_everything_due:
+            request.rack_id = self.rack_id
+            request.rebalance_timeout_ms = self.rebalance_timeout_ms
+            request.server_assignor = self.assignor
+        if is_joining or self._is_everything_due or self._is_subscription_due:
+            request.subscribed_topic_names = list(self.wanted.topics)
+            request.subscribed_topic_regex = self.wanted.regex if self.wanted.regex or not is_joining else None
+        if is_joining:
+            request.topic_partitions = []
+        elif self.told is None and (self._is_everything_due or self._is_report_due):
+            request.topic_partitions = _as_topics(self.owned)
+        return request
+
+    def leaving(self) -> ConsumerGroupHeartbeatRequest:
+        """Return the heartbeat that leaves the group: for good, or as a static member that may come back."""
+        epoch = LEAVE_EPOCH if self.instance_id is None else STATIC_LEAVE_EPOCH
+        request = ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=epoch)
+        request.instance_id = self.instance_id
+        return request
+
+    # Hearing
+
+    def hear(self, request: ConsumerGroupHeartbeatRequest, response: ConsumerGroupHeartbeatResponse) -> None:
+        """Take what the coordinator says to a heartbeat."""
+        self.member_id = response.member_id or self.member_id
+        self.epoch = response.member_epoch
+        self.interval_ms = max(response.heartbeat_interval_ms, 1)
+        said = Wanted(topics=tuple(request.subscribed_topic_names or ()), regex=request.subscribed_topic_regex or "")
+        if request.subscribed_topic_names is not None and said == self.wanted:
+            self._is_subscription_due = False
+        if request.topic_partitions is not None:
+            self._is_everything_due = self._is_everything_due and request.rebalance_timeout_ms < 0
+            self._is_report_due = False
+        if response.assignment is not None:
+            told = frozenset((topic.topic_id, index) for topic in response.assignment.topic_partitions for index in topic.partitions)
+            self.told = None if told == self.owned else told
+
+    def note_silence(self) -> None:
+        """Note that a heartbeat, or what was said to it, may be lost."""
+        self.told = None
+        self._is_everything_due = True
+
+    def lose(self) -> None:
+        """Begin anew: the group goes on without this member. What it owns belongs to others, which the application has yet to be told."""
+        self.epoch = JOIN_EPOCH
+        self.told = None
+        self._is_everything_due = self._is_subscription_due = True
+        self._is_report_due = False
+
+    # Passes
+
+    def give_up(self, partitions: Iterable[tuple[UUID, int]]) -> None:
+        """Own these no more."""
+        self.owned -= frozenset(partitions)
+
+    def finish(self, owned: Owned) -> None:
+        """End a pass with what is owned now. If that is not all, the next heartbeat has the coordinator tell the assignment again."""
+        self._is_everything_due = self._is_everything_due or owned != self.told
+        self.owned = owned
+        self.told = None
+        self._is_report_due = True
+
+
+def _as_topics(owned: Owned) -> list[RequestTopicPartitions]:
+    by_topic: dict[UUID, list[int]] = {}
+    for topic_id, index in sorted(owned):
+        by_topic.setdefault(topic_id, []).append(index)
+    return [RequestTopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in by_topic.items()]

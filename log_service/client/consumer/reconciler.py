@@ -1,0 +1,117 @@
+"""What a consumer does inside its polls when its group of the consumer protocol (KIP-848) has assigned other partitions.
+
+First it commits and gives up what goes to others, telling the application, and only then takes on what is new: the coordinator hands a
+partition on when the member's report leaves it out. Where something newer is heard while a callback runs, the pass ends, and the next one
+goes by that.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from log_service.client.connections.cluster_view import ClusterView
+from log_service.client.consumer.commits import Committer
+from log_service.client.consumer.consumer_membership import ConsumerMembership
+from log_service.client.consumer.group_member import Owned, Wanted
+from log_service.client.consumer.rebalance import RebalanceCallbacks, tell
+from log_service.client.consumer.subscriptions import Start, Subscriptions
+from log_service.client.metrics import ConsumerMeter
+from log_service.common.types import TopicPartition
+from log_service.config.client import ConsumerConfig
+
+logger = logging.getLogger(__name__)
+
+
+class Reconciler:
+    """The steps of one subscribed consumer. ``regex`` is matched by the broker; "" is none."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscriptions: Subscriptions,
+        membership: ConsumerMembership,
+        committer: Committer,
+        callbacks: RebalanceCallbacks,
+        *,
+        regex: str,
+        meter: ConsumerMeter,
+    ) -> None:
+        self._config = config
+        self._subscriptions = subscriptions
+        self._membership = membership
+        self._committer = committer
+        self._callbacks = callbacks
+        self._regex = regex
+        self._meter = meter
+        self._names: dict[UUID, str] = {}
+
+    async def advance(self) -> None:
+        """Take the next steps, if there are any.
+
+        Raises:
+            KafkaError: this member can never join; or what a callback raised.
+        """
+        membership = self._membership
+        if membership.is_lost:
+            await self._lose()
+            membership.begin_anew()
+        membership.raise_error()
+        membership.start()
+        told = membership.told
+        if told is not None:
+            await self._reconcile(told)
+
+    def subscribed(self, reason: str) -> None:  # noqa: ARG002 - heartbeats carry no reason
+        """Tell the group what the consumer wants now."""
+        self._membership.subscribe(Wanted(topics=tuple(sorted(self._subscriptions.topics)), regex=self._regex))
+
+    def look_at(self, view: ClusterView) -> None:
+        """Partitions and racks of topics are the coordinator's to watch."""
+
+    async def leave(self, *, is_committing: bool) -> None:
+        """Give everything up and leave the group."""
+        if is_committing:
+            await self._committer.commit_consumed()
+        try:
+            await self._revoke(self._subscriptions.assigned)
+        finally:
+            await self._membership.leave("the consumer was closed")
+
+    async def _reconcile(self, told: Owned) -> None:
+        started_ms = self._meter.now_ms()
+        lost = self._membership.owned - told
+        if lost:
+            await self._committer.commit_consumed()
+            await self._revoke(self._named(lost))
+            self._membership.give_up(lost)
+        self._names.update(await self._membership.names_of({topic_id for topic_id, _ in told} - self._names.keys()))
+        if self._membership.told is not told:
+            return  # something newer was heard meanwhile, or the member is lost
+        known = frozenset(each for each in told if each[0] in self._names)
+        added = self._named(known - self._membership.owned)
+        if len(known) < len(told):
+            logger.info("group %s: %d assigned partitions are of topics that are not known yet", self._config.group_id, len(told - known))
+        logger.info("group %s: %d partitions, %d of them new", self._config.group_id, len(known), len(added))
+        self._committer.forget()
+        self._subscriptions.assign(self._named(known), Start.COMMITTED)
+        self._membership.finish(known)
+        self._names = {topic_id: self._names[topic_id] for topic_id, _ in known}
+        self._meter.note_rebalance(started_ms, is_failed=False)
+        await tell(self._callbacks.on_assigned, added)
+
+    def _named(self, partitions: Iterable[tuple[UUID, int]]) -> list[TopicPartition]:
+        return sorted(TopicPartition(self._names[topic_id], index) for topic_id, index in partitions)
+
+    async def _revoke(self, partitions: Sequence[TopicPartition]) -> None:
+        if partitions:
+            logger.info("group %s: gives up %d partitions", self._config.group_id, len(partitions))
+            await tell(self._callbacks.on_revoked, partitions)
+            self._subscriptions.revoke(partitions)
+
+    async def _lose(self) -> None:
+        lost = self._subscriptions.assigned
+        self._subscriptions.revoke(lost)
+        self._names.clear()
+        if lost:
+            logger.warning("group %s: lost %d partitions", self._config.group_id, len(lost))
+            await tell(self._callbacks.on_lost or self._callbacks.on_revoked, lost)
