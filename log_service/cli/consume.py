@@ -57,6 +57,11 @@ class Limits:
     shell_complete=complete_groups,
     help="Take records out of this queue (a share group), and accept what was printed.",
 )
+@click.option(
+    "--group-protocol",
+    type=click.Choice(["classic", "consumer"]),
+    help="Who divides the partitions of the group: its members (classic, the default) or the broker (consumer, KIP-848).",
+)
 @click.option("-B", "--from-beginning", is_flag=True, help="Start at the first record (a group: only where it has committed nothing).")
 @click.option(
     "-p", "--partition", "partitions", type=WholeNumber(min=0), multiple=True, metavar="N", help="Read only this one; may be repeated."
@@ -82,6 +87,7 @@ def consume(
     names: tuple[str, ...],
     group_id: str | None,
     queue_id: str | None,
+    group_protocol: str | None,
     from_beginning: bool,
     partitions: tuple[int, ...],
     offset: int | None,
@@ -111,6 +117,8 @@ def consume(
     refuse_both({"--json": as_json, "--format": template is not None, "--key-separator": key_separator is not None})
     for option, is_given in {"--partition": bool(partitions), "--offset": offset is not None, "--from-time": from_time is not None}.items():
         refuse_both({"--group": group_id is not None, option: is_given})
+    if group_protocol is not None and group_id is None:
+        raise click.UsageError("--group-protocol needs --group.")
     render = renderer(as_json=as_json, template=template, key_separator=key_separator, is_queue=queue_id is not None)
     if queue_id is not None:
         beside = {"--group": group_id is not None, "--partition": bool(partitions), "--exit-at-end": exit_at_end, **starts}
@@ -126,6 +134,7 @@ def consume(
     with BlockingConsumer(
         bootstrap_servers,
         group_id=group_id,
+        group_protocol=group_protocol or "classic",
         auto_offset_reset="earliest" if from_beginning else "latest",
         isolation_level="read_committed" if read_committed else "read_uncommitted",
         allow_auto_create_topics=False,

@@ -311,3 +311,8 @@ def test_a_line_that_is_no_record_tells_what_was_sent(lines: list[bytes], sent: 
 def test_the_default_of_all_brokers_is_not_a_broker_without_a_name() -> None:
     assert str(ConfigResource.all_brokers()) == "the default of all brokers"
     assert str(ConfigResource.broker(1)) == "broker '1'"
+
+
+def test_protocol_of_a_group_needs_a_group() -> None:
+    result = invoke("consume", "orders", "--group-protocol", "consumer")
+    assert (result.exit_code, "--group-protocol needs --group." in result.output) == (2, True)
