@@ -63,6 +63,7 @@ public class ClusterClient {
     private static void read(String bootstrap, String topic, String group) {
         Properties settings = settings(bootstrap);
         settings.put("group.id", group);
+        settings.put("group.protocol", System.getProperty("group.protocol", "classic"));
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", "false");
         try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings)) {

@@ -5,7 +5,9 @@ Heartbeats go out every 200 ms here: what a group decides is known within a few 
 
 import asyncio
 import itertools
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,11 +28,13 @@ from log_service.client import (
 )
 from tests.integration.client_clusters import CLUSTERS, cluster, read_all, run
 from tests.integration.confluent import settings as confluent_settings
+from tests.integration.kafka_node import java_command, skip_unless_kafka_is_there
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 names = itertools.count()
 PARTITIONS = 4
+CLIENT = Path(__file__).with_name("ClusterClient.java")
 PROPERTIES = {
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.heartbeat.interval.ms": "200",
@@ -250,6 +254,32 @@ def test_a_service_changes_over_member_by_member(bootstrap: str, topic: str) -> 
             assert {group_type for _, group_type in await types(bootstrap, topic)} == {"classic"}
 
     run(main)
+
+
+def test_javas_consumer_shares_a_group_with_ours(bootstrap: str, topic: str) -> None:
+    skip_unless_kafka_is_there()
+    command = [*java_command("-Dgroup.protocol=consumer"), str(CLIENT), "read", bootstrap, topic, topic]
+
+    async def main(running: "subprocess.Popen[str]") -> None:
+        assert running.stdout is not None
+        assert running.stdin is not None
+        heard: list[str] = []
+        while len(heard) < 2 * PARTITIONS:
+            line = await trio.to_thread.run_sync(running.stdout.readline)
+            heard += [line] if line.startswith("R") else []
+        async with member(bootstrap, topic) as ours:
+            await ours.subscribe([topic])
+            await poll_until(lambda: len(ours.assignment) == 2, ours)
+            running.stdin.close()
+            await poll_until(lambda: len(ours.assignment) == PARTITIONS, ours)
+            positions = await ours.committed(ours.assignment)
+            assert {position.offset for position in positions.values()} == {2}
+
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            run(main, running)
+        finally:
+            running.kill()
 
 
 RDKAFKA: dict[str, Any] = {"partition_assignment_strategy": "range", "heartbeat_interval_ms": 200, "session_timeout_ms": 6_000}

@@ -69,7 +69,9 @@ class ConsumerMembership:
         self._is_started = self._is_lost = self._is_polling = False
         self._polled_ms = 0
         self._failed_count = 0
-        self._reason = ""
+        self._has_taken = False
+        self.taken_as = ("", NO_EPOCH)
+        """Member id and newest epoch in which the application has the partitions that it knows of; also once the group has gone on."""
 
     def __repr__(self) -> str:
         return f"<ConsumerMembership {self._member.group_id} member={self.member_id!r} epoch={self._member.epoch}>"
@@ -151,7 +153,13 @@ class ConsumerMembership:
     def finish(self, owned: Owned) -> None:
         """Report what is owned now, which is what was told as far as its topics are known here."""
         self._member.finish(owned)
+        self._has_taken = True
+        self._note_epoch()
         self._wakeup.set()
+
+    def _note_epoch(self) -> None:
+        if self._has_taken:
+            self.taken_as = (self.member_id, self._member.epoch)
 
     # What commits do
 
@@ -222,6 +230,7 @@ class ConsumerMembership:
         raise_for(response.error_code, response.error_message, f"heartbeat to group {self._member.group_id!r}")
         self._meter.note_heartbeat(started_ms)
         self._member.hear(request, response)
+        self._note_epoch()
         if self._member.epoch != before:
             logger.info("group %s: member %s is in epoch %d", self._member.group_id, self.member_id, self._member.epoch)
         if self._member.told is not None:
@@ -264,7 +273,7 @@ class ConsumerMembership:
     def _lose(self, reason: str) -> None:
         self._quiet.warning("lost", "group %s goes on without this member: %s", self._member.group_id, reason)
         self._member.lose()
-        self._is_lost = True
+        self._is_lost, self._has_taken = True, False
         self._failed_count = 0
         self._on_change()
 
