@@ -17,6 +17,7 @@ from operator import attrgetter
 from log_service.coordinator.share.record_states import FINAL_STATES, NEXT_STATES, Death, RecordState
 
 NO_MEMBER = ""
+_FIRST = attrgetter("first")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,22 +142,36 @@ class InFlightBatch:
 
     def runs_in(self, first: int, last: int) -> list[Run]:
         """Return the runs of a range, cut to it."""
-        return [_cut(run, first, last) for run in self.runs if run.first <= last and run.last >= first]
+        begin, end = self._places(first, last)
+        return [_cut(run, first, last) for run in self.runs[begin:end]]
 
     def change(self, first: int, last: int, change: Callable[[Run], Run]) -> None:
-        """Have ``change`` make each run of a range anew; runs are cut at its borders."""
+        """Have ``change`` make each run of a range anew; runs are cut at its borders.
+
+        It looks at the runs of the range and their neighbours alone: a member that acknowledges one record at a time has thousands.
+        """
+        begin, end = self._places(first, last)
+        if begin >= end:
+            return
+        runs = self.runs
         changed: list[Run] = []
-        for run in self.runs:
-            if run.last < first or run.first > last:
-                changed.append(run)
-                continue
+        for run in runs[begin:end]:
             if run.first < first:
                 changed.append(replace(run, last=first - 1))
             changed.append(change(_cut(run, first, last)))
             if run.last > last:
                 changed.append(replace(run, first=last + 1))
-        self.runs = tuple(_joined(changed))
+        low, high = max(begin - 1, 0), end + 1
+        self.runs = (*runs[:low], *_joined([*runs[low:begin], *changed, *runs[end:high]]), *runs[high:])
         self.is_tracked_by_offset |= len(self.runs) > 1
+
+    def _places(self, first: int, last: int) -> tuple[int, int]:
+        """Return where the runs that hold offsets of a range begin and end (exclusive)."""
+        runs = self.runs
+        begin = max(bisect_right(runs, first, key=_FIRST) - 1, 0)
+        if runs[begin].last < first:
+            begin += 1
+        return begin, bisect_right(runs, last, key=_FIRST)
 
 
 def _cut(run: Run, first: int, last: int) -> Run:
@@ -235,6 +250,3 @@ class InFlightBatches:
         """Have ``change`` make each run of a range anew."""
         for batch in self.overlapping(first, last):
             batch.change(first, last, change)
-
-
-_FIRST = attrgetter("first")

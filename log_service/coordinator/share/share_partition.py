@@ -170,14 +170,15 @@ class SharePartition:
         return self._window.follow_log_start(log_start_offset)
 
     def complete_write(self, write_id: int, *, is_written: bool) -> bool:
-        """End a write: what was tentative counts now, or is as it was before. Whether records are available, or the start offset moved.
+        """End a write: what was tentative counts now, or is as it was before. Whether records became available, or the start offset moved.
 
         What was acquired before is held again if the write has failed; a lock that has expired meanwhile is found by ``expire_locks``.
         """
         first, last = self._pending.pop(write_id)
         self._window.batches.change(first, last, partial(_settled, write_id=write_id, is_written=is_written))
         is_moved = self._window.move_start()
-        return is_moved or any(run.is_acquirable for run in self.runs())
+        settled = (run for batch in self._window.batches.overlapping(first, last) for run in batch.runs_in(first, last))
+        return is_moved or any(run.is_acquirable for run in settled)
 
     # How runs change
 

@@ -17,7 +17,7 @@ from log_service.coordinator.share.share_partition import SharePartition
 from log_service.coordinator.share.window import DeliveryWindow
 from tests.unit.coordinator.share.test_share_partition_model import ShareGroupModel
 
-MAX_EXAMPLES = 300
+MAX_EXAMPLES = 3_000
 """How many stories the model may take to find a bug."""
 
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -152,6 +152,17 @@ class ShareGroupModel(RuleBasedStateMachine):
             self.partition.acknowledge(member, ranges, self.now_ms)
         assert list(self.partition.runs()) == before
 
+    @precondition(lambda self: self.held)
+    @rule(chosen=st.data(), kind=st.sampled_from(ENDS))
+    def acknowledge_what_another_holds(self, chosen: st.DataObject, kind: AcknowledgeType) -> None:
+        offset = chosen.draw(st.sampled_from(sorted(self.held)))
+        if offset < self.partition.start_offset:
+            return
+        other = next(member for member in MEMBERS if member != self.held[offset].member_id)
+        with pytest.raises(KafkaError) as caught:
+            self.partition.acknowledge(other, [AcknowledgedRange(first_offset=offset, last_offset=offset, types=[kind])], self.now_ms)
+        assert caught.value.code is ErrorCode.INVALID_RECORD_STATE
+
     @rule(offset=st.integers(0, 72), member=st.sampled_from(MEMBERS), kind=st.sampled_from(ENDS))
     def acknowledge_what_is_not_held(self, offset: int, member: str, kind: AcknowledgeType) -> None:
         held = self.held.get(offset)
@@ -174,6 +185,14 @@ class ShareGroupModel(RuleBasedStateMachine):
     def wait(self, after_ms: int) -> None:
         self.now_ms += after_ms
         self._expire()
+
+    @rule(member=st.sampled_from(MEMBERS), most=st.integers(1, 15), times=st.integers(1, 4))
+    def fail_again(self, member: str, most: int, times: int) -> None:
+        """A member takes records and is never heard of again: they come near to their last delivery."""
+        for _ in range(times):
+            self.acquire(member, most, 10, AcquireMode.BATCH_OPTIMIZED, 3)
+            self.now_ms += LOCK_MS
+            self._expire()
 
     @rule(member=st.sampled_from(MEMBERS))
     def release(self, member: str) -> None:
