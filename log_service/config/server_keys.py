@@ -259,6 +259,19 @@ TRANSACTIONS = (
 )  # fmt: skip
 
 SHARE_STATES = (
+    _int("group.share.session.timeout.ms", 45_000, "How long a member of a share group may be silent.", "as of other groups", lowest=1),
+    _int("group.share.min.session.timeout.ms", 45_000, "The shortest such time that a group may have.", "Kafka's", lowest=1),
+    _int("group.share.max.session.timeout.ms", 60_000, "The longest such time that a group may have.", "Kafka's", lowest=1),
+    _int("group.share.heartbeat.interval.ms", 5_000, "How often members of share groups report.", "nine in a session", lowest=1),
+    _int("group.share.min.heartbeat.interval.ms", 5_000, "The shortest such interval that a group may have.", "Kafka's", lowest=1),
+    _int("group.share.max.heartbeat.interval.ms", 15_000, "The longest such interval that a group may have.", "Kafka's", lowest=1),
+    _int("group.share.assignment.interval.ms", 1_000, "How long after one division of partitions there is no other.",
+         "many members that start together are assigned once", lowest=0),
+    _int("group.share.min.assignment.interval.ms", 0, "The shortest such time that a group may have.", "Kafka's", lowest=0),
+    _int("group.share.max.assignment.interval.ms", 15_000, "The longest such time that a group may have.", "Kafka's", lowest=0),
+    _key("group.share.max.size", ConfigType.INT, "200", "Members of one share group.", "Kafka's", validator=between(1, 1_000)),
+    _int("group.share.initialize.retry.interval.ms", 30_000, "After what time a partition of which nothing was heard is initialized again.",
+         "its coordinator had time to fail over", lowest=1),
     _key("share.coordinator.snapshot.update.records.per.snapshot", ConfigType.INT, "500", "How many updates of a share group's state are "
          "stored until it is stored as a whole.", "a load reads little", validator=between(0, 500)),
     _int("share.coordinator.write.timeout.ms", 5_000, "How long a change of a share group's state waits until it is on enough replicas.",

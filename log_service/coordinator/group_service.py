@@ -23,10 +23,12 @@ from log_service.coordinator.group import listing, records
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there, no_topics
 from log_service.coordinator.group.joining import refused
 from log_service.coordinator.group.records import GroupRecord
+from log_service.coordinator.group.share_heartbeats import StatesToBegin
 from log_service.coordinator.java_hashing import hashed_partition
 from log_service.coordinator.refusals import api_error
 from log_service.coordinator.request_context import RequestContext
 from log_service.coordinator.shards import CoordinatorLog, RunInPool, Shards
+from log_service.coordinator.share_group_service import NoShareStates, ShareGroupService, ShareStates
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.consumer_group_describe import (
@@ -35,7 +37,7 @@ from log_service.protocol.messages.consumer_group_describe import (
 )
 from log_service.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from log_service.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from log_service.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from log_service.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from log_service.protocol.messages.join_group import JoinGroupRequest
@@ -51,6 +53,7 @@ from log_service.state_machine.decision import Decision
 from log_service.state_machine.runtime import OnReply, Refuse
 
 T = TypeVar("T")
+NO_SHARE_STATES = NoShareStates()
 Decide = Callable[[GroupCoordinatorShard, Decision[GroupRecord], Hashable], None]
 
 MAX_MEMBER_ID_PREFIX_BYTES = 32_767 - len("-00000000-0000-0000-0000-000000000000")
@@ -75,7 +78,7 @@ class GroupService:
 
     ``is_there`` says whether a partition with that topic id (zero: any) exists, ``partition_count`` how many partitions the topic of groups
     has, 0 while there is none: another node may have created it with another count than this one's configuration names. ``image`` is the
-    newest metadata.
+    newest metadata, ``share_states`` what asks share coordinators.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class GroupService:
         is_there: IsThere = always_there,
         partition_count: Callable[[], int] = lambda: 0,
         image: Callable[[], MetadataImage] = no_topics,
+        share_states: ShareStates = NO_SHARE_STATES,
     ) -> None:
         self._config = config
         self._partition_count = partition_count
@@ -101,7 +105,13 @@ class GroupService:
             encode=records.encode,
             decode=records.decode,
             reply_timeout_ms=config.offsets_commit_timeout_ms,
+            on_announcement=self._on_announcement,
         )
+        self.share = ShareGroupService(self._ask, share_states, image)
+        """The share groups among them."""
+
+    def _on_announcement(self, _log: CoordinatorLog, announcement: StatesToBegin) -> None:
+        self.share.begin_states(announcement)
 
     def _new_member_id(self, prefix: str) -> str:
         kept = prefix.encode()[:MAX_MEMBER_ID_PREFIX_BYTES].decode(errors="ignore")
@@ -204,8 +214,7 @@ class GroupService:
         """Respond with DeleteGroupsResponse."""
         gather = Gathering(len(request.groups_names), lambda results: on_reply(DeleteGroupsResponse(results=results)))
         for index, group_id in enumerate(request.groups_names):
-            decide = _decides(GroupCoordinatorShard.handle_delete_group, group_id, client)
-            self._ask(group_id, decide, gather.part(index), partial(_refused_delete, group_id))
+            self.share.delete_group(group_id, client.context, gather.part(index))
 
     def list_groups(self, request: ListGroupsRequest, client: RequestClient, on_reply: OnReply) -> None:  # noqa: ARG002 - one shape for all
         """Respond with ListGroupsResponse."""
@@ -252,7 +261,3 @@ def refused_consumer_heartbeat(error: KafkaError) -> ConsumerGroupHeartbeatRespo
 
 def _refused_consumer_describe(group_id: str, error: KafkaError) -> DescribedConsumerGroup:
     return DescribedConsumerGroup(group_id=group_id, error_code=api_error(error), error_message=str(error))
-
-
-def _refused_delete(group_id: str, error: KafkaError) -> DeletableGroupResult:
-    return DeletableGroupResult(group_id=group_id, error_code=api_error(error))

@@ -7,11 +7,14 @@ take it back. The shard does not know which requests wait on which connection, n
 ``joining`` and ``membership`` decide on classic groups, ``consumer_heartbeats`` and ``classic_members`` on those of the consumer protocol
 (KIP-848), in which members of both protocols may be. A group changes its kind while it is empty, and as ``group_migration`` has it.
 
+``share_groups`` decides on share groups (KIP-932), which are never of another kind.
+
 Source: classic group protocol and offsets of Kafka 4.3; KIP-211 (expiry), KIP-1043 (errors of DescribeGroups).
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from operator import attrgetter
 from typing import TypeGuard
 from uuid import UUID
 
@@ -48,6 +51,9 @@ from log_service.coordinator.group.records import (
     StoredMember,
     store_group,
 )
+from log_service.coordinator.group.share_group import ShareGroup
+from log_service.coordinator.group.share_groups import ShareGroups
+from log_service.coordinator.group.share_records import SHARE_GROUP_RECORDS
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -130,12 +136,16 @@ class GroupCoordinatorShard:
             migration=self._migration,
         )
 
+        self.share_groups = ShareGroups(config.share, image, self._groups.__contains__)
+
     # What the log holds
 
     def replay(self, record: GroupRecord, context: ReplayContext) -> None:
         """Take over one record of the log."""
         group_id = record.group_id
         match record:
+            case record if isinstance(record, SHARE_GROUP_RECORDS):
+                self.share_groups.replay(record)
             case OffsetRecord():
                 self._offsets.replay(record, context)
                 if record.committed is not None and group_id not in self._groups:
@@ -183,6 +193,7 @@ class GroupCoordinatorShard:
                 self._consumers.resume(group, decision)
             else:
                 self._membership.resume(group, decision)
+        self.share_groups.resume(decision)
         self._orphan(lambda where, known: not self._is_there(where, NO_TOPIC_ID if known is None else known.topic_id), decision)
         decision.set_timer(EXPIRY_TIMER, decision.now_ms + self._config.offsets_retention_check_interval_ms)
 
@@ -218,6 +229,8 @@ class GroupCoordinatorShard:
         group = self._groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return group
+        if request.group_id in self.share_groups:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
         if request.member_epoch != JOIN_EPOCH:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
         if group is not None and not group.is_in(GroupState.EMPTY):
@@ -269,7 +282,7 @@ class GroupCoordinatorShard:
             return ErrorCode.INVALID_GROUP_ID
         if not self._config.min_session_timeout_ms <= request.session_timeout_ms <= self._config.max_session_timeout_ms:
             return ErrorCode.INVALID_SESSION_TIMEOUT
-        return ErrorCode.NONE
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if request.group_id in self.share_groups else ErrorCode.NONE
 
     def handle_sync_group(self, request: SyncGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
         """SyncGroup 0-5: hand out assignments, in a classic group once the leader has sent them.
@@ -331,7 +344,8 @@ class GroupCoordinatorShard:
 
     def handle_offset_commit(self, request: OffsetCommitRequest, context: RequestContext, decision: GroupDecision) -> None:
         """OffsetCommit 2-10: store positions for a member, or for a consumer that assigns itself."""
-        error = self._validate_commit(request, context, decision)
+        is_shared = request.group_id in self.share_groups
+        error = ErrorCode.GROUP_ID_NOT_FOUND if is_shared else self._validate_commit(request, context, decision)
         if error is not ErrorCode.NONE:
             decision.reply(context.reply_to, listing.refused_commit(request, error))
             return
@@ -360,7 +374,8 @@ class GroupCoordinatorShard:
         self, request: TxnOffsetCommitRequest, context: RequestContext, decision: GroupDecision, *, shown: object
     ) -> None:
         """TxnOffsetCommit 0-5: store positions that count when the producer's transaction is committed (KIP-98, KIP-447)."""
-        error = self._validate_commit_in_transaction(request)
+        is_shared = request.group_id in self.share_groups
+        error = ErrorCode.GROUP_ID_NOT_FOUND if is_shared else self._validate_commit_in_transaction(request)
         if error is not ErrorCode.NONE:
             decision.reply(context.reply_to, listing.refused_txn_commit(request, error))
             return
@@ -395,6 +410,7 @@ class GroupCoordinatorShard:
     def on_image(self, delta: MetadataDelta, _image: MetadataImage, decision: GroupDecision) -> None:
         """Have every group's positions in topics that are gone forgotten, and consumer groups look at topics that have changed."""
         self._steps.on_image(delta, (group for group in self._groups.values() if isinstance(group, ConsumerGroup)))
+        self.share_groups.on_image(delta, decision)
         deleted = (topic for topic in delta.deleted_topics.values() if topic.name != GROUP_METADATA_TOPIC)
         gone = frozenset(TopicPartition(topic.name, index) for topic in deleted for index in topic.partitions)
         if gone:
@@ -427,15 +443,20 @@ class GroupCoordinatorShard:
 
     def list_groups(self, request: ListGroupsRequest) -> list[ListedGroup]:
         """ListGroups 0-5: what this shard contributes."""
-        listed = (listing.listed(group) for _, group in sorted(self._groups.items()))
+        groups: Iterable[Group | ShareGroup] = (*self._groups.values(), *self.share_groups.groups())
+        listed = (listing.listed(group) for group in sorted(groups, key=attrgetter("group_id")))
         return [group for group in listed if listing.is_wanted(group, request)]
 
     def overviews(self) -> list[listing.GroupOverview]:
         """Return every group of this shard in short."""
-        return [listing.overview(group, self._offsets.of(group_id)) for group_id, group in sorted(self._groups.items())]
+        groups: Iterable[Group | ShareGroup] = (*self._groups.values(), *self.share_groups.groups())
+        return [listing.overview(group, self._offsets.of(group.group_id)) for group in sorted(groups, key=attrgetter("group_id"))]
 
-    def handle_delete_group(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
-        """DeleteGroups 0-2, one group: only a group without members can go."""
+    def handle_delete_group(self, group_id: str, context: RequestContext, decision: GroupDecision, *, is_forgotten: bool = False) -> None:
+        """DeleteGroups 0-2, one group: only a group without members can go; of a share group, share coordinators forget states first."""
+        if group_id in self.share_groups:
+            self.share_groups.handle_delete_group(group_id, context, decision, is_forgotten=is_forgotten)
+            return
         group = self._groups.get(group_id)
         error = ErrorCode.NONE
         if group is None:
@@ -480,6 +501,10 @@ class GroupCoordinatorShard:
                 self._membership.on_sync_timer(group, decision)
             case ("rebalance", _, str(member_id), int(epoch)) if isinstance(group, ConsumerGroup):
                 self._removals.on_rebalance_timer(group, member_id, epoch, decision)
+            case ("share session", str(group_id), str(member_id)):
+                self.share_groups.on_session_timer(group_id, member_id, decision)
+            case ("share topics",):
+                self.share_groups.on_deleted_topics_timer(decision)
             case ("regex", str(group_id)):
                 self._steps.on_regex_timer(self._consumer(group_id), group_id, decision)
             case ("forget-orphans",):

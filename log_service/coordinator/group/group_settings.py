@@ -1,4 +1,4 @@
-"""The settings of one consumer group: its own dynamic ones, within the bounds of the broker, and the broker's where it has none.
+"""The settings of one consumer or share group: its own dynamic ones, within the bounds of the broker, and the broker's where it has none.
 
 A group's setting was checked against the bounds when it was made. Bounds that move later hold as well, so a value is clamped when it is
 read. Durations are in milliseconds.
@@ -6,16 +6,50 @@ read. Durations are in milliseconds.
 
 from collections.abc import Callable
 
-from log_service.config.views import ConsumerGroupConfig
+from log_service.config.views import ConsumerGroupConfig, ShareGroupConfig
 from log_service.metadata.image import MetadataImage, ResourceType
 
 
-class GroupSettings:
-    """What holds for the groups of a shard; ``image`` is the newest metadata."""
+class GroupTimes:
+    """The times of the groups of a shard that speak one protocol; ``image`` is the newest metadata."""
+
+    def __init__(self, protocol: str, config: ConsumerGroupConfig | ShareGroupConfig, image: Callable[[], MetadataImage]) -> None:
+        self._protocol = protocol
+        self._times = config
+        self._image = image
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        """Return how long a member may be silent."""
+        config = self._times
+        own = self._own(group_id, f"{self._protocol}.session.timeout.ms", config.session_timeout_ms)
+        return min(max(own, config.min_session_timeout_ms), config.max_session_timeout_ms)
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """Return how often members are to send heartbeats."""
+        config = self._times
+        own = self._own(group_id, f"{self._protocol}.heartbeat.interval.ms", config.heartbeat_interval_ms)
+        return min(max(own, config.min_heartbeat_interval_ms), config.max_heartbeat_interval_ms)
+
+    def assignment_interval_ms(self, group_id: str) -> int:
+        """Return how long after targets were computed they may be computed again."""
+        config = self._times
+        configs, name = self._image().configs, f"group.{self._protocol}.assignment.interval.ms"
+        of_broker = configs.of(ResourceType.BROKER, str(config.node_id)).get(name) or configs.of(ResourceType.BROKER, "").get(name)
+        default = config.assignment_interval_ms if of_broker is None else int(of_broker)
+        own = self._own(group_id, f"{self._protocol}.assignment.interval.ms", default)
+        return min(max(own, config.min_assignment_interval_ms), config.max_assignment_interval_ms)
+
+    def _own(self, group_id: str, name: str, default: int) -> int:
+        text = self._image().configs.of(ResourceType.GROUP, group_id).get(name)
+        return default if text is None else int(text)
+
+
+class GroupSettings(GroupTimes):
+    """What holds for the consumer groups of a shard; ``image`` is the newest metadata."""
 
     def __init__(self, config: ConsumerGroupConfig, image: Callable[[], MetadataImage]) -> None:
+        super().__init__("consumer", config, image)
         self._config = config
-        self._image = image
 
     @property
     def assignors(self) -> tuple[str, ...]:
@@ -31,28 +65,3 @@ class GroupSettings:
     def regex_refresh_interval_ms(self) -> int:
         """After what time regular expressions are matched anew at the latest."""
         return self._config.regex_refresh_interval_ms
-
-    def session_timeout_ms(self, group_id: str) -> int:
-        """Return how long a member may be silent."""
-        config = self._config
-        own = self._own(group_id, "consumer.session.timeout.ms", config.session_timeout_ms)
-        return min(max(own, config.min_session_timeout_ms), config.max_session_timeout_ms)
-
-    def heartbeat_interval_ms(self, group_id: str) -> int:
-        """Return how often members are to send heartbeats."""
-        config = self._config
-        own = self._own(group_id, "consumer.heartbeat.interval.ms", config.heartbeat_interval_ms)
-        return min(max(own, config.min_heartbeat_interval_ms), config.max_heartbeat_interval_ms)
-
-    def assignment_interval_ms(self, group_id: str) -> int:
-        """Return how long after targets were computed they may be computed again."""
-        config = self._config
-        configs, name = self._image().configs, "group.consumer.assignment.interval.ms"
-        of_broker = configs.of(ResourceType.BROKER, str(config.node_id)).get(name) or configs.of(ResourceType.BROKER, "").get(name)
-        default = config.assignment_interval_ms if of_broker is None else int(of_broker)
-        own = self._own(group_id, "consumer.assignment.interval.ms", default)
-        return min(max(own, config.min_assignment_interval_ms), config.max_assignment_interval_ms)
-
-    def _own(self, group_id: str, name: str, default: int) -> int:
-        text = self._image().configs.of(ResourceType.GROUP, group_id).get(name)
-        return default if text is None else int(text)

@@ -34,6 +34,7 @@ DIRECTORIES = (BROKERS, "test_log_dirs_metadata_log_dir_and_log_dir_hold_the_fil
 KEPT_FROM_CLEANING = (RESOURCES, "test_what_keeps_the_cleaner_from_cleaning")
 COUNTS = (BROKERS, "test_limits_of_connections")
 OFFSETS_TOPIC = (BROKERS, "test_the_topic_of_groups_is_made_as_configured")
+SHARE_GROUPS = "unit/coordinator/test_share_groups.py"
 SHARE_STATES = "unit/broker/test_share_states.py"
 SHARE_STATES_TOPIC = (SHARE_STATES, "test_the_topic_of_share_states_is_made_as_configured")
 TRANSACTIONS_TOPIC = ("unit/broker/test_transactions.py", "test_the_topic_of_transactions_is_made_as_configured")
@@ -189,6 +190,17 @@ PROOFS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": TRANSACTION_TIMES,
     "transaction.max.timeout.ms": TRANSACTION_TIMES,
     "transaction.remove.expired.transaction.cleanup.interval.ms": TRANSACTION_TIMES,
+    "group.share.assignment.interval.ms": (SHARE_GROUPS, "test_assignment_interval_is_the_files_or_the_groups_own_within_its_bounds"),
+    "group.share.heartbeat.interval.ms": (SHARE_GROUPS, "test_heartbeat_interval_is_the_files_or_the_groups_own_within_its_bounds"),
+    "group.share.initialize.retry.interval.ms": (SHARE_GROUPS, "test_size_and_retry_are_the_files"),
+    "group.share.max.assignment.interval.ms": (SHARE_GROUPS, "test_assignment_interval_is_the_files_or_the_groups_own_within_its_bounds"),
+    "group.share.max.heartbeat.interval.ms": (SHARE_GROUPS, "test_heartbeat_interval_is_the_files_or_the_groups_own_within_its_bounds"),
+    "group.share.max.session.timeout.ms": (SHARE_GROUPS, "test_session_timeout_is_the_files_or_the_groups_own_within_its_bounds"),
+    "group.share.max.size": (SHARE_GROUPS, "test_size_and_retry_are_the_files"),
+    "group.share.min.assignment.interval.ms": (SHARE_GROUPS, "test_assignment_interval_is_the_files_or_the_groups_own_within_its_bounds"),
+    "group.share.min.heartbeat.interval.ms": (SHARE_GROUPS, "test_heartbeat_interval_is_the_files_or_the_groups_own_within_its_bounds"),
+    "group.share.min.session.timeout.ms": (SHARE_GROUPS, "test_session_timeout_is_the_files_or_the_groups_own_within_its_bounds"),
+    "group.share.session.timeout.ms": (SHARE_GROUPS, "test_session_timeout_is_the_files_or_the_groups_own_within_its_bounds"),
     "share.coordinator.cold.partition.snapshot.interval.ms": (
         SHARE_STATES,
         "test_states_that_do_not_change_are_stored_anew_so_that_others_can_be_deleted",

@@ -1,0 +1,261 @@
+"""The share group APIs of a node (KIP-932): asks the shard of a group, then share coordinators, and tells the shard how that went.
+
+It decides in which order shard and share coordinators are asked, and what a client hears when one of them refuses. It knows neither groups
+nor states. All methods are plain functions that never wait: the response comes through ``on_reply``, once, now or later.
+
+A shard stores what it wants of share coordinators before they are asked, and what came of it after. Where the shard is lost between the
+two, its next coordinator finds in the log what was begun: states are begun again by a heartbeat, and forgotten again when they are deleted
+again.
+"""
+
+import logging
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
+from typing import Any, Protocol
+from uuid import UUID
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.coordinator.gathering import Gathering
+from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
+from log_service.coordinator.group.partitions import Partitions, in_order
+from log_service.coordinator.group.records import GroupRecord
+from log_service.coordinator.group.share_groups import OffsetsToAlter, StatesToForget, names_of
+from log_service.coordinator.group.share_heartbeats import StatesToBegin
+from log_service.coordinator.refusals import api_error
+from log_service.coordinator.request_context import RequestContext
+from log_service.coordinator.share.share_state import ShareKey
+from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
+from log_service.protocol.messages.delete_groups import DeletableGroupResult
+from log_service.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+from log_service.protocol.messages.share_group_describe import DescribedGroup, ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from log_service.state_machine.decision import Decision
+from log_service.state_machine.runtime import OnReply, Refuse
+
+logger = logging.getLogger(__name__)
+
+Decide = Callable[[GroupCoordinatorShard, Decision[GroupRecord], Hashable], None]
+Ask = Callable[[str, Decide, OnReply, Refuse], None]
+"""Asks the shard of a group."""
+Errors = Mapping[UUID, Mapping[int, KafkaError]]
+ContextOf = Callable[[Hashable], RequestContext]
+"""Makes the context of a request of where its reply goes."""
+
+
+class ShareStates(Protocol):
+    """What asks share coordinators to begin and to forget states."""
+
+    def initialize(self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: Callable[[KafkaError | None], None]) -> None:
+        """Begin a state, or begin it anew; ``on_done`` is called once, now or later."""
+
+    def delete(self, key: ShareKey, *, on_done: Callable[[KafkaError | None], None]) -> None:
+        """Forget a state; ``on_done`` is called once, now or later."""
+
+
+class NoShareStates:
+    """Where there are no share coordinators: nothing begins."""
+
+    def initialize(
+        self,
+        key: ShareKey,
+        *,
+        state_epoch: int,  # noqa: ARG002 - as above
+        start_offset: int,  # noqa: ARG002 - as above
+        on_done: Callable[[KafkaError | None], None],
+    ) -> None:
+        """Refuse."""
+        self.delete(key, on_done=on_done)
+
+    def delete(self, key: ShareKey, *, on_done: Callable[[KafkaError | None], None]) -> None:
+        """Refuse."""
+        on_done(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no share coordinator keeps {key}"))
+
+
+class ShareGroupService:
+    """The share groups that this node coordinates. ``ask`` asks the shard of a group, ``image`` is the newest metadata."""
+
+    def __init__(self, ask: Ask, states: ShareStates, image: Callable[[], MetadataImage]) -> None:
+        self._ask = ask
+        self._states = states
+        self._image = image
+
+    # Members
+
+    def heartbeat(self, request: ShareGroupHeartbeatRequest, context_of: ContextOf, on_reply: OnReply) -> None:
+        """Respond with ShareGroupHeartbeatResponse."""
+        self._ask(
+            request.group_id,
+            lambda shard, decision, token: shard.share_groups.handle_heartbeat(request, context_of(token), decision),
+            on_reply,
+            lambda error: ShareGroupHeartbeatResponse(error_code=api_error(error), error_message=str(error)),
+        )
+
+    def describe(self, request: ShareGroupDescribeRequest, context_of: ContextOf, on_reply: OnReply) -> None:
+        """Respond with ShareGroupDescribeResponse."""
+        gather = Gathering(len(request.group_ids), lambda groups: on_reply(ShareGroupDescribeResponse(groups=groups)))
+        for index, group_id in enumerate(request.group_ids):
+            self._ask(
+                group_id,
+                partial(_describe, group_id, context_of),
+                gather.part(index),
+                partial(_refused_describe, group_id),
+            )
+
+    def begin_states(self, to_begin: StatesToBegin) -> None:
+        """Have states begun that a shard has announced, and tell it how that went."""
+        self._begin(to_begin, lambda _errors: None)
+
+    def _begin(self, to_begin: StatesToBegin, on_settled: Callable[[Errors], None]) -> None:
+        """Ask share coordinators, have the shard note what came of it, and hand on the errors."""
+        asked = [(topic_id, index) for topic_id, indexes in in_order(to_begin.partitions) for index in indexes]
+
+        def on_all(results: list[KafkaError | None]) -> None:
+            errors: dict[UUID, dict[int, KafkaError]] = {}
+            for (topic_id, index), error in zip(asked, results, strict=True):
+                if error is not None:
+                    errors.setdefault(topic_id, {})[index] = error
+            if errors:
+                text = "States of share group %r could not be begun for %d of %d partitions, the first one because of %s"
+                logger.info(text, to_begin.group_id, sum(map(len, errors.values())), len(asked), next(filter(None, results)))
+            self._note_begun(to_begin, errors, lambda _reply: on_settled(errors))
+
+        gather = Gathering(len(asked), on_all)
+        for place, (topic_id, index) in enumerate(asked):
+            self._states.initialize(
+                ShareKey(group_id=to_begin.group_id, topic_id=topic_id, partition=index),
+                state_epoch=to_begin.state_epoch,
+                start_offset=to_begin.start_offsets[topic_id][index],
+                on_done=gather.part(place),
+            )
+
+    def _note_begun(self, to_begin: StatesToBegin, errors: Errors, on_reply: OnReply) -> None:
+        failed = {topic_id: frozenset(each) for topic_id, each in errors.items()}
+        well = {topic_id: rest for topic_id, each in to_begin.partitions.items() if (rest := each - failed.get(topic_id, frozenset()))}
+        self._ask(
+            to_begin.group_id,
+            lambda shard, decision, token: shard.share_groups.handle_begun(to_begin.group_id, well, failed, token, decision),
+            on_reply,
+            lambda error: logger.info("Share group %r did not hear of states that have begun: %s", to_begin.group_id, error),
+        )
+
+    # Administration
+
+    def begun_partitions(self, group_id: str, on_reply: Callable[[Partitions | KafkaError], None]) -> None:
+        """Tell the partitions of a group whose states have begun, or why they are not known here."""
+        self._ask(
+            group_id,
+            lambda shard, decision, token: shard.share_groups.handle_begun_states(group_id, token, decision),
+            on_reply,
+            lambda error: KafkaError(api_error(error), str(error)),
+        )
+
+    def alter_offsets(self, request: AlterShareGroupOffsetsRequest, context_of: ContextOf, on_reply: OnReply) -> None:
+        """Respond with AlterShareGroupOffsetsResponse."""
+
+        def on_decided(decided: OffsetsToAlter | AlterShareGroupOffsetsResponse) -> None:
+            if isinstance(decided, AlterShareGroupOffsetsResponse):
+                on_reply(decided)
+            else:
+                self._begin(decided.to_begin, lambda errors: on_reply(_altered(decided, errors)))
+
+        self._ask(
+            request.group_id,
+            lambda shard, decision, token: shard.share_groups.handle_alter_offsets(request, context_of(token), decision),
+            on_decided,
+            lambda error: AlterShareGroupOffsetsResponse(error_code=api_error(error), error_message=str(error)),
+        )
+
+    def delete_offsets(self, request: DeleteShareGroupOffsetsRequest, context_of: ContextOf, on_reply: OnReply) -> None:
+        """Respond with DeleteShareGroupOffsetsResponse."""
+
+        def on_decided(decided: StatesToForget | DeleteShareGroupOffsetsResponse) -> None:
+            if isinstance(decided, DeleteShareGroupOffsetsResponse):
+                on_reply(decided)
+            else:
+                self._forget(decided, partial(self._note_forgotten, decided, on_reply))
+
+        self._ask(
+            request.group_id,
+            lambda shard, decision, token: shard.share_groups.handle_delete_offsets(request, context_of(token), decision),
+            on_decided,
+            lambda error: DeleteShareGroupOffsetsResponse(error_code=api_error(error), error_message=str(error)),
+        )
+
+    def delete_group(self, group_id: str, context_of: ContextOf, on_reply: OnReply, *, is_forgotten: bool = False) -> None:
+        """Respond with DeletableGroupResult, for a group of any kind; the states of a share group are forgotten first."""
+
+        def on_forgotten(errors: Mapping[UUID, KafkaError]) -> None:
+            if errors:
+                on_reply(DeletableGroupResult(group_id=group_id, error_code=next(iter(errors.values())).code))
+            else:
+                self.delete_group(group_id, context_of, on_reply, is_forgotten=True)
+
+        def on_decided(decided: StatesToForget | DeletableGroupResult) -> None:
+            if isinstance(decided, StatesToForget):
+                self._forget(decided, on_forgotten)
+            else:
+                on_reply(decided)
+
+        self._ask(
+            group_id,
+            lambda shard, decision, token: shard.handle_delete_group(group_id, context_of(token), decision, is_forgotten=is_forgotten),
+            on_decided,
+            lambda error: DeletableGroupResult(group_id=group_id, error_code=api_error(error)),
+        )
+
+    def _forget(self, to_forget: StatesToForget, on_all: Callable[[Mapping[UUID, KafkaError]], None]) -> None:
+        """Have states forgotten, and hand on an error for each topic of which one remains."""
+        asked = [(topic_id, index) for topic_id, indexes in in_order(to_forget.partitions) for index in indexes]
+
+        def on_results(results: list[KafkaError | None]) -> None:
+            on_all({topic_id: error for (topic_id, _), error in zip(asked, results, strict=True) if error is not None})
+
+        gather = Gathering(len(asked), on_results)
+        for place, (topic_id, index) in enumerate(asked):
+            self._states.delete(ShareKey(group_id=to_forget.group_id, topic_id=topic_id, partition=index), on_done=gather.part(place))
+
+    def _note_forgotten(self, to_forget: StatesToForget, on_reply: OnReply, errors: Mapping[UUID, KafkaError]) -> None:
+        names = names_of(to_forget.partitions, self._image())
+        gone = [topic_id for topic_id in to_forget.partitions if topic_id not in errors]
+        told = [DeleteShareGroupOffsetsResponseTopic(topic_id=topic_id, topic_name=names.get(topic_id, "")) for topic_id in gone]
+        failed = [
+            DeleteShareGroupOffsetsResponseTopic(
+                topic_id=topic_id, topic_name=names.get(topic_id, ""), error_code=error.code, error_message=str(error)
+            )
+            for topic_id, error in errors.items()
+        ]
+        response = DeleteShareGroupOffsetsResponse(responses=[*told, *to_forget.refused, *failed])
+        if not gone:
+            on_reply(response)
+            return
+        group_id = to_forget.group_id
+        self._ask(
+            group_id,
+            lambda shard, decision, token: shard.share_groups.handle_forgotten(group_id, gone, token, decision),
+            lambda refused: on_reply(refused or response),
+            lambda error: DeleteShareGroupOffsetsResponse(error_code=api_error(error), error_message=str(error)),
+        )
+
+
+def _describe(group_id: str, context_of: ContextOf, shard: GroupCoordinatorShard, decision: Decision[GroupRecord], token: Hashable) -> None:
+    shard.share_groups.handle_describe(group_id, context_of(token), decision)
+
+
+def _refused_describe(group_id: str, error: KafkaError) -> DescribedGroup:
+    return DescribedGroup(group_id=group_id, error_code=api_error(error), error_message=str(error))
+
+
+def _altered(decided: OffsetsToAlter, errors: Errors) -> AlterShareGroupOffsetsResponse:
+    """Return the response of a request to alter offsets, with what share coordinators refused."""
+    for topic in decided.topics:
+        refused: Mapping[int, Any] = errors.get(topic.topic_id, {})
+        for partition in topic.partitions:
+            error = refused.get(partition.partition_index)
+            if error is not None and not partition.error_code:
+                partition.error_code, partition.error_message = error.code, str(error)
+    return AlterShareGroupOffsetsResponse(responses=decided.topics)

@@ -1,0 +1,372 @@
+"""Share groups (KIP-932): members share partitions, but only those whose states have begun; administrators move and forget states."""
+
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from log_service.common.errors import ErrorCode
+from log_service.config.server import parse_server_properties
+from log_service.coordinator.group.records import decode, encode
+from log_service.coordinator.group.share_assignor import ShareMemberSpec, assign_simply
+from log_service.coordinator.group.share_groups import OffsetsToAlter, StatesToForget
+from log_service.coordinator.group.share_records import (
+    ShareAssignment,
+    ShareAssignmentRecord,
+    ShareEpoch,
+    ShareEpochRecord,
+    ShareMemberRecord,
+    ShareSubscription,
+    ShareTargetEpoch,
+    ShareTargetEpochRecord,
+    ShareTargetRecord,
+    StatePartitions,
+    StatePartitionsRecord,
+    StateTopic,
+)
+from log_service.coordinator.request_context import RequestContext
+from log_service.metadata.image import ResourceType
+from log_service.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from log_service.protocol.messages.delete_groups import DeletableGroupResult
+from log_service.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequestTopic
+from log_service.protocol.messages.list_groups import ListGroupsRequest
+from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from log_service.state_machine.decision import Decision
+from tests.unit.coordinator.consumer_story import BILLS, ORDERS
+from tests.unit.coordinator.group_story import GROUP
+from tests.unit.coordinator.share_story import ShareStory, assigned
+from tests.unit.coordinator.test_consumer_group_keys import configure
+
+ALL = {ORDERS: [0, 1, 2, 3]}
+
+
+def running(*members: str, **named: Any) -> ShareStory:
+    """A group whose members have their partitions."""
+    story = ShareStory(**named)
+    for member in members:
+        story.enter(member)
+        story.begin()
+    for _ in range(2):
+        for member in members:
+            story.told(member, story.group.members[member].current.epoch)
+    return story
+
+
+# Members
+
+
+def test_partitions_are_assigned_once_their_states_have_begun() -> None:
+    story = ShareStory()
+    first = story.enter("a")
+    assert (first.member_epoch, assigned(first)) == (2, {})
+    (wanted,) = story.to_begin
+    assert (wanted.state_epoch, wanted.start_offsets) == (2, {ORDERS: dict.fromkeys(range(4), -1)})
+    assert assigned(story.told("a", 2)) is None
+    assert len(story.to_begin) == 1
+    story.begin()
+    second = story.told("a", 2)
+    assert (second.member_epoch, assigned(second)) == (3, ALL)
+    assert assigned(story.told("a", 3)) is None
+    assert assigned(story.told("a", 3, topics=("orders",))) == ALL
+
+
+def test_states_that_could_not_begin_are_begun_with_the_next_heartbeat() -> None:
+    story = ShareStory()
+    story.enter("a")
+    story.begin(fails=True)
+    assert story.group.known_states == StatePartitions()
+    story.told("a", 2)
+    assert len(story.to_begin) == 1
+
+
+def test_new_partitions_of_a_topic_begin_and_are_assigned() -> None:
+    story = running("a")
+    story.add_partitions("orders", 4, 6)
+    epoch = story.told("a", 3).member_epoch
+    (wanted,) = story.to_begin
+    assert wanted.start_offsets == {ORDERS: {4: -1, 5: -1}}
+    story.begin()
+    assert assigned(story.told("a", epoch)) == {ORDERS: [0, 1, 2, 3, 4, 5]}
+
+
+def test_members_share_partitions_where_there_are_more_of_them() -> None:
+    story = running("a", "b", "c", topics={"orders": 2})
+    shares = [member.current.partitions[ORDERS] for member in story.group.members.values()]
+    assert all(shares)
+    assert sorted(len(share) for share in shares) in ([1, 1, 1], [1, 1, 2])
+
+
+def test_a_member_that_leaves_or_is_silent_leaves_its_partitions_to_others() -> None:
+    story = running("a", "b")
+    story.told("b", -1)
+    assert assigned(story.told("a", story.group.members["a"].current.epoch)) == ALL
+    story.advance(46_000)
+    assert story.described().group_state == "Empty"
+
+
+def test_a_lost_reply_does_no_harm_and_a_zombie_is_fenced() -> None:
+    story = running("a")
+    assert story.group.members["a"].current.epoch == 3
+    assert story.told("a", 2).member_epoch == 3
+    for epoch in (1, 4):
+        assert story.refused("a", epoch) == ErrorCode.FENCED_MEMBER_EPOCH
+    assert story.refused("nobody", 3) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert story.refused("a", 3, group="another") == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_member_reads_other_topics() -> None:
+    story = running("a", topics={"orders": 4, "bills": 1})
+    response = story.told("a", 3, topics=("bills",))
+    assert assigned(response) == {}
+    story.begin()
+    assert assigned(story.told("a", response.member_epoch)) == {BILLS: [0]}
+
+
+def test_a_refused_append_changes_nothing() -> None:
+    story = ShareStory()
+    story.enter("a")
+    before = (dict(story.shard.share_groups._heartbeats._sessions), set(story.shard.share_groups._heartbeats._stale))
+    decision = story.decision()
+    request = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="b", member_epoch=0, subscribed_topic_names=["orders"])
+    context = RequestContext(api_version=1, client_id="c", client_host="h", reply_to=1)
+    story.shard.share_groups.handle_heartbeat(request, context, decision)
+    decision.take_back()
+    assert (story.shard.share_groups._heartbeats._sessions, story.shard.share_groups._heartbeats._stale) == before
+    assert set(story.group.members) == {"a"}
+
+
+# What the log brings back
+
+
+def test_a_load_brings_back_the_group_and_what_was_being_begun_begins_again() -> None:
+    story = running("a", "b")
+    story.add_partitions("orders", 4, 5)
+    story.told("a", story.group.members["a"].current.epoch)
+    story.to_begin.clear()
+    before = (story.group.members, story.group.targets, story.group.states, story.group.epoch)
+    story.restart()
+    assert (story.group.members, story.group.targets, story.group.states, story.group.epoch) == before
+    story.told("a", story.group.members["a"].current.epoch)
+    assert story.to_begin == []
+    story.advance(30_000)
+    story.told("a", story.group.members["a"].current.epoch)
+    assert [each.start_offsets for each in story.to_begin] == [{ORDERS: {4: -1}}]
+
+
+def test_states_of_a_deleted_topic_are_forgotten() -> None:
+    story = running("a", topics={"orders": 4, "bills": 1})
+    assert ORDERS in story.group.known_states.initialized
+    story.remove_topic("orders")
+    assert story.group.known_states == StatePartitions()
+
+
+EVERY_KIND = [
+    ShareMemberRecord(
+        group_id="g", member_id="m", content=ShareSubscription(rack_id=None, client_id="c", client_host="/h", topics=("a", "b"))
+    ),
+    ShareEpochRecord(group_id="g", content=ShareEpoch(epoch=3, metadata_hash=-7)),
+    ShareTargetEpochRecord(group_id="g", content=ShareTargetEpoch(epoch=3, computed_ms=12)),
+    ShareTargetRecord(group_id="g", member_id="m", content={ORDERS: frozenset({0, 2})}),
+    ShareAssignmentRecord(
+        group_id="g", member_id="m", content=ShareAssignment(epoch=3, previous_epoch=2, partitions={BILLS: frozenset({1})})
+    ),
+    StatePartitionsRecord(
+        group_id="g",
+        content=StatePartitions(
+            initializing={ORDERS: StateTopic(name="orders", partitions=frozenset({1}))},
+            initialized={ORDERS: StateTopic(name="orders", partitions=frozenset({0}))},
+            deleting={BILLS: "bills"},
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("record", EVERY_KIND, ids=lambda record: type(record).__name__)
+def test_records_are_read_as_they_are_stored(record: Any) -> None:
+    assert decode(*encode(record)) == record
+    gone = type(record)(**{**{name: getattr(record, name) for name in record.__slots__}, "content": None})
+    assert encode(gone)[1] is None
+    assert decode(*encode(gone)) == gone
+
+
+# Administration
+
+
+def altering(**topics: dict[int, int]) -> AlterShareGroupOffsetsRequest:
+    named = [
+        AlterShareGroupOffsetsRequestTopic(
+            topic_name=name,
+            partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=at) for index, at in of.items()],
+        )
+        for name, of in topics.items()
+    ]
+    return AlterShareGroupOffsetsRequest(group_id=GROUP, topics=named)
+
+
+def forgetting(*topics: str) -> DeleteShareGroupOffsetsRequest:
+    return DeleteShareGroupOffsetsRequest(group_id=GROUP, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics])
+
+
+def test_offsets_are_altered_while_nobody_reads() -> None:
+    story = ShareStory()
+    told = story.share("alter_offsets", altering(orders={1: 7, 9: 0}, nothing={0: 0}))
+    assert isinstance(told, OffsetsToAlter)
+    assert (told.to_begin.state_epoch, told.to_begin.start_offsets) == (1, {ORDERS: {1: 7}})
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [[part.error_code for part in topic.partitions] for topic in told.topics] == [[0, unknown], [unknown]]
+    assert story.described().group_state == "Empty"
+    story.enter("a")
+    assert story.share("alter_offsets", altering(orders={1: 7})).code is ErrorCode.NON_EMPTY_GROUP
+
+
+def test_offsets_of_topics_are_forgotten_and_what_remains_is_forgotten_again() -> None:
+    story = running("a")
+    assert story.share("delete_offsets", forgetting("orders")).code is ErrorCode.NON_EMPTY_GROUP
+    story.told("a", -1)
+    told = story.share("delete_offsets", forgetting("orders", "bills"))
+    assert told.partitions == {ORDERS: frozenset(range(4))}
+    assert [(topic.topic_name, topic.error_code) for topic in told.refused] == [("bills", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    story.restart()
+    again = story.share("delete_offsets", forgetting("orders"))
+    assert (again.partitions, again.refused) == (told.partitions, [])
+    decision: Decision[Any] = story.decision()
+    story.shard.share_groups.handle_forgotten(GROUP, [ORDERS], "token", decision)
+    story.settle(decision)
+    assert story.group.known_states == StatePartitions()
+    assert story.share("delete_offsets", forgetting("orders")).partitions == {}
+
+
+def test_a_group_goes_when_its_states_are_forgotten() -> None:
+    story = running("a")
+    assert delete(story).error_code == ErrorCode.NON_EMPTY_GROUP
+    story.told("a", -1)
+    told = delete(story)
+    assert isinstance(told, StatesToForget)
+    assert told.partitions == {ORDERS: frozenset(range(4))}
+    story.enter("a")
+    assert delete(story, is_forgotten=True).error_code == ErrorCode.NON_EMPTY_GROUP
+    story.told("a", -1)
+    assert isinstance(delete(story, is_forgotten=True), StatesToForget)
+    assert isinstance(gone := delete(story, is_forgotten=True), DeletableGroupResult)
+    assert gone.error_code == 0
+    story.restart()
+    assert GROUP not in story.shard.share_groups
+
+
+def delete(story: ShareStory, *, is_forgotten: bool = False) -> Any:
+    return story.share("delete_group", GROUP, is_forgotten=is_forgotten)
+
+
+def test_a_share_group_is_listed_and_no_other_kind_takes_its_name() -> None:
+    story = running("a")
+    (listed,) = story.shard.list_groups(ListGroupsRequest(types_filter=["share"]))
+    assert (listed.group_id, listed.group_type, listed.protocol_type, listed.group_state) == (GROUP, "share", "share", "Stable")
+    assert [(each.group_id, each.member_count) for each in story.shard.overviews()] == [(GROUP, 1)]
+    token = story.join("")
+    assert story.replies[token].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+# Keys of the file and of a group
+
+
+def story_of(**properties: str) -> ShareStory:
+    texts = {f"group.share.{name.replace('_', '.')}": value for name, value in properties.items()}
+    config, _ = parse_server_properties({"node.id": "1", **texts})
+    return ShareStory(config=config.groups)
+
+
+def silent_ms(story: ShareStory) -> int:
+    story.enter("a")
+    start_ms = story.now_ms
+    while story.group.members:
+        story.advance(1_000)
+    return story.now_ms - start_ms
+
+
+def test_session_timeout_is_the_files_or_the_groups_own_within_its_bounds() -> None:
+    times = {"min_session_timeout_ms": "10000", "session_timeout_ms": "20000", "max_session_timeout_ms": "30000"}
+    assert silent_ms(story_of(**times)) == 20_000
+    for own, timeout_ms in (("25000", 25_000), ("5000", 10_000), ("50000", 30_000)):
+        story = story_of(**times)
+        configure(story, ResourceType.GROUP, GROUP, "share.session.timeout.ms", own)
+        assert silent_ms(story) == timeout_ms
+
+
+def test_heartbeat_interval_is_the_files_or_the_groups_own_within_its_bounds() -> None:
+    times = {"min_heartbeat_interval_ms": "2000", "heartbeat_interval_ms": "3000", "max_heartbeat_interval_ms": "4000"}
+    assert story_of(**times).enter("a").heartbeat_interval_ms == 3_000
+    for own, interval_ms in (("3500", 3_500), ("1000", 2_000), ("9000", 4_000)):
+        story = story_of(**times)
+        configure(story, ResourceType.GROUP, GROUP, "share.heartbeat.interval.ms", own)
+        assert story.enter("a").heartbeat_interval_ms == interval_ms
+
+
+def assignment_interval_ms(story: ShareStory) -> int:
+    """How long after its first targets a member waits for those of states that have begun."""
+    story.enter("a")
+    story.begin()
+    for waited_ms in count(0, 100):
+        if assigned(story.told("a", story.group.members["a"].current.epoch)):
+            return waited_ms
+        story.advance(100)
+    raise AssertionError
+
+
+def test_assignment_interval_is_the_files_or_the_groups_own_within_its_bounds() -> None:
+    times = {"min_assignment_interval_ms": "1000", "assignment_interval_ms": "2000", "max_assignment_interval_ms": "3000"}
+    assert assignment_interval_ms(story_of(**times)) == 2_000
+    for own, interval_ms in (("2500", 2_500), ("500", 1_000), ("9000", 3_000)):
+        story = story_of(**times)
+        configure(story, ResourceType.GROUP, GROUP, "share.assignment.interval.ms", own)
+        assert assignment_interval_ms(story) == interval_ms
+
+
+def test_size_and_retry_are_the_files() -> None:
+    story = story_of(max_size="2", initialize_retry_interval_ms="700")
+    story.enter("a")
+    story.enter("b")
+    assert story.refused("c", 0, topics=("orders",)) == ErrorCode.GROUP_MAX_SIZE_REACHED
+    story.to_begin.clear()
+    for ms, expected in ((699, 0), (1, 1)):
+        story.advance(ms)
+        story.told("a", story.group.members["a"].current.epoch)
+        assert len(story.to_begin) == expected
+
+
+# The assignor
+
+
+TOPICS = st.frozensets(st.sampled_from([ORDERS, BILLS]), min_size=1)
+LAST_TARGETS = st.dictionaries(st.sampled_from([ORDERS, BILLS]), st.frozensets(st.integers(0, 5), min_size=1))
+
+
+@given(
+    st.lists(st.tuples(TOPICS, LAST_TARGETS), min_size=1, max_size=7),
+    st.dictionaries(st.sampled_from([ORDERS, BILLS]), st.frozensets(st.integers(0, 5), min_size=1)),
+)
+def test_partitions_are_shared_evenly_and_only_among_readers(members: list[tuple[Any, Any]], assignable: Any) -> None:
+    specs = [ShareMemberSpec(member_id=f"m{number}", topic_ids=topics, last_target=last) for number, (topics, last) in enumerate(members)]
+    result = assign_simply(specs, assignable)
+    assert result.keys() == {spec.member_id for spec in specs}
+    for spec in specs:
+        for topic_id, indexes in result[spec.member_id].items():
+            assert topic_id in spec.topic_ids
+            assert indexes <= assignable.get(topic_id, frozenset())
+    for topic_id, indexes in assignable.items():
+        readers = [spec for spec in specs if topic_id in spec.topic_ids]
+        for index in indexes:
+            users = sum(index in result[spec.member_id].get(topic_id, ()) for spec in readers)
+            assert users >= (1 if readers else 0), "every partition is read"
+    again = [ShareMemberSpec(member_id=spec.member_id, topic_ids=spec.topic_ids, last_target=result[spec.member_id]) for spec in specs]
+    assert assign_simply(again, assignable) == result, "nothing moves without need"
+    if len({spec.topic_ids for spec in specs}) == 1:
+        sizes = [sum(map(len, result[spec.member_id].values())) for spec in specs]
+        place_count = sum(len(indexes) for topic_id, indexes in assignable.items() if topic_id in specs[0].topic_ids)
+        sharing = -(-len(specs) // place_count) if place_count else 0
+        assert max(sizes) <= -(-sharing * place_count // len(specs)), sizes
