@@ -10,6 +10,7 @@ from random import Random
 
 from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.client_telemetry import ClientTelemetry
+from log_service.broker.end_offsets import EndOffsets
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.share_persister import SharePersister
@@ -56,6 +57,7 @@ class Node(QuorumNode):
     transactions: TransactionService
     share_states: ShareService
     share_persister: SharePersister
+    end_offsets: EndOffsets
     fetch_sessions: FetchSessionCache
     shares: Shares
     producer_ids: ProducerIds

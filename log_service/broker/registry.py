@@ -313,6 +313,22 @@ _ROWS = (
         _cluster(ALTER),
         echo=_own_echo("log_dirs", "refuse_alter_replica_log_dirs"),
     ),
+    # Share groups
+    _api(ApiKey.SHARE_GROUP_HEARTBEAT, "share_groups", (*_group(READ), *_topic(DESCRIBE))),
+    _api(
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        "share_groups",
+        (*_group(DESCRIBE), *_topic(DESCRIBE)),
+        echo=echoing(Items(asked="group_ids", told="groups", value="group_id")),
+    ),
+    _api(
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        "share_group_offsets",
+        (*_group(DESCRIBE), *_topic(DESCRIBE)),
+        echo=echoing(Items(asked="groups", told="groups", named_by=("group_id",))),
+    ),
+    _api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, "share_groups", (*_group(READ), *_topic(READ))),
+    _api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, "share_groups", (*_group(DELETE), *_topic(READ))),
     # What brokers ask of share coordinators
     _api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, "share_states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),
     _api(ApiKey.READ_SHARE_GROUP_STATE, "share_states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),

@@ -15,6 +15,7 @@ from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.coordinator_leadership import Coordinated, CoordinatorLeadership
 from log_service.broker.directory_reports import DirectoryReports
+from log_service.broker.end_offsets import EndOffsets
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.lifecycle import BrokerLifecycle, DirectoryStates
 from log_service.broker.marker_sender import MarkerSender
@@ -180,6 +181,13 @@ class Rooms:
             transactions=self.transactions,
             share_states=self.share_states,
             share_persister=self.share_persister,
+            end_offsets=EndOffsets(
+                node_id=foundation.node_id,
+                listener_name=foundation.config.inter_broker_listener_name,
+                replicas=self.replicas,
+                image=foundation.image,
+                pool=foundation.peers,
+            ),
             controller=self.controller_channel,
             fetch_sessions=self.fetch_sessions,
             shares=self.shares,
@@ -261,9 +269,9 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
     lifecycle = BrokerLifecycle(
         config, controller_channel, foundation.image, foundation.directory_states, is_quorum_gone=lambda: foundation.raft.is_majority_gone
     )
-    groups = _new_groups(foundation)
     topic_creation = TopicCreation(controller_channel, config, env.clock, foundation.image)
     share_states, share_persister = _new_share_states(foundation, topic_creation, background)
+    groups = _new_groups(foundation, share_persister)
     producer_ids = ProducerIds(controller_channel, foundation.node_id, lambda: lifecycle.broker_epoch, background.start_soon)
     transactions, markers = _new_transactions(foundation, producer_ids)
     replicas = ReplicaManager(
@@ -312,7 +320,7 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
     )
 
 
-def _new_groups(foundation: NodeFoundation) -> GroupService:
+def _new_groups(foundation: NodeFoundation, share_states: ShareStateRequests) -> GroupService:
     env = foundation.env
     return GroupService(
         clock=env.clock,
@@ -323,6 +331,7 @@ def _new_groups(foundation: NodeFoundation) -> GroupService:
         is_there=foundation.is_there,
         partition_count=lambda: foundation.partition_count(GROUP_METADATA_TOPIC),
         image=foundation.image,
+        share_states=share_states,
     )
 
 

@@ -8,8 +8,8 @@ METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
 GROUP_VERSION = "group.version"
-TRANSACTION_VERSION = "transaction.version"
 SHARE_VERSION = "share.version"
+TRANSACTION_VERSION = "transaction.version"
 OBSERVERS = "tidelog.observers"
 
 STATIC_QUORUM = 0

@@ -14,6 +14,7 @@ from log_service.common.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
     OBSERVERS,
+    SHARE_VERSION,
     STATIC_QUORUM,
     TRANSACTION_VERSION,
 )
@@ -22,6 +23,8 @@ from log_service.protocol.stored.metadata_records import FeatureLevelRecord, Met
 METADATA_VERSION_LEVEL = 30
 CONSUMER_GROUPS_LEVEL = 1
 """The level of group.version from which on groups may use the consumer protocol (KIP-848)."""
+SHARE_GROUPS_LEVEL = 1
+"""The level of share.version from which on there are share groups (KIP-932)."""
 TRANSACTION_VERSION_LEVEL = 2
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
@@ -30,6 +33,7 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     KRAFT_VERSION: (STATIC_QUORUM, DYNAMIC_QUORUM),
     METADATA_VERSION: (METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
     OBSERVERS: (0, 1),
+    SHARE_VERSION: (0, SHARE_GROUPS_LEVEL),
     TRANSACTION_VERSION: (0, TRANSACTION_VERSION_LEVEL),
 }
 """Lowest and highest level of each feature that this software keeps."""
@@ -57,6 +61,11 @@ def keeps_eligible_leaders(levels: Mapping[str, int]) -> bool:
 def has_consumer_groups(levels: Mapping[str, int]) -> bool:
     """Whether groups of a cluster of those levels may use the consumer protocol (KIP-848)."""
     return levels.get(GROUP_VERSION, 0) >= CONSUMER_GROUPS_LEVEL
+
+
+def has_share_groups(levels: Mapping[str, int]) -> bool:
+    """Whether a cluster of those levels has share groups (KIP-932)."""
+    return levels.get(SHARE_VERSION, 0) >= SHARE_GROUPS_LEVEL
 
 
 def first_feature_records() -> list[MetadataRecord]:

@@ -119,6 +119,7 @@ class HandlerNode(Asking):
                 is_there=lambda _topic_id, _partition: True,
             ),
             share_persister=self.share_states,
+            end_offsets=nothing,
             controller=controller,
             fetch_sessions=FetchSessionCache(config.fetch, Random(7)),
             shares=self._new_shares(config),

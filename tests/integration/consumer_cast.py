@@ -10,7 +10,7 @@ from typing import Any
 
 from log_service.coordinator.group import records
 from log_service.coordinator.group.consumer_records import LegacyTopicsRecord
-from log_service.coordinator.java_hashing import java_abs, java_hash
+from log_service.coordinator.java_hashing import hashed_partition
 from log_service.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, RequestTopicPartitions
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -104,7 +104,7 @@ def _pairs(cast: Cast) -> Iterator[tuple[bytes, bytes | None]]:
     """Keys and values of the partition that the group is in."""
     wire, topic = cast.cluster.wire, GROUPS_TOPIC
     count = len(wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 12).topics[0].partitions)
-    partition = FetchPartition(partition=java_abs(java_hash(cast.group)) % count, fetch_offset=0, partition_max_bytes=FETCH_BYTES)
+    partition = FetchPartition(partition=hashed_partition(cast.group, count), fetch_offset=0, partition_max_bytes=FETCH_BYTES)
     request = FetchRequest(
         replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=FETCH_BYTES, topics=[FetchTopic(topic=topic, partitions=[partition])]
     )

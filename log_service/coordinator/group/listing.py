@@ -81,7 +81,7 @@ def listed(group: ClassicGroup | ConsumerGroup | ShareGroup) -> ListedGroup:
 def overview(group: ClassicGroup | ConsumerGroup | ShareGroup, offsets: Mapping[TopicPartition, CommittedOffset]) -> GroupOverview:
     """Return one group in short."""
     if isinstance(group, ShareGroup):
-        return GroupOverview(group.group_id, group.state, len(group.members), {})
+        return GroupOverview(group.group_id, SHARE, group.state, len(group.members), {})
     positions = {where: committed.offset for where, committed in offsets.items()}
     if isinstance(group, ConsumerGroup):
         return GroupOverview(group.group_id, CONSUMER, group.state.value, len(group.members), positions)

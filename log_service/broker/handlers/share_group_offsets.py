@@ -1,0 +1,147 @@
+"""DescribeShareGroupOffsets (90, versions 0-1): where share groups begin in their partitions, and how far they are behind (KIP-932).
+
+Behaviour: each group is answered by itself. Null topics are all whose states have begun. What no share coordinator knows, or can tell now,
+begins at -1: that is no error, as with OffsetFetch. The lag is the end offset less the start offset and the records that are done with; -1
+where the start is not known, or no leader has told how many records are done with.
+
+Versions: 1 the lag (KIP-1226).
+"""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+import trio
+
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_TOPIC_ID, TopicPartition
+from log_service.coordinator.gathering import Gathering
+from log_service.coordinator.group.partitions import Partitions, in_order
+from log_service.coordinator.group.share_groups import names_of
+from log_service.coordinator.share.share_state import UNKNOWN_COUNT, UNKNOWN_START_OFFSET, ShareKey, ShareState
+from log_service.metadata.features import has_share_groups
+from log_service.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+
+UNKNOWN_LAG = -1
+Summary = ShareState | KafkaError
+Place = tuple[UUID, int]
+
+
+def handle_describe_share_group_offsets(
+    node: Node, call: Call, request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse | Deferred:
+    """Ask share coordinators, then the leaders of partitions."""
+    if not has_share_groups(node.image().features):
+        code = ErrorCode.UNSUPPORTED_VERSION
+        groups = [DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, error_code=code) for group in request.groups]
+        return DescribeShareGroupOffsetsResponse(groups=groups)
+    return call.run(_describe_all(node, request))
+
+
+async def _describe_all(node: Node, request: DescribeShareGroupOffsetsRequest) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(groups=[await _describe(node, group) for group in request.groups])
+
+
+async def _describe(node: Node, group: DescribeShareGroupOffsetsRequestGroup) -> DescribeShareGroupOffsetsResponseGroup:
+    told = DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id)
+    by_name = node.image().topics.by_name
+    if group.topics is None:
+        begun = await _begun_partitions(node, group.group_id)
+        if isinstance(begun, KafkaError):
+            told.error_code, told.error_message = begun.code, str(begun)
+            return told
+        wanted = [(topic_id, index) for topic_id, indexes in in_order(begun) for index in indexes]
+    else:
+        known = [(topic, by_name[topic.topic_name].topic_id) for topic in group.topics if topic.topic_name in by_name]
+        wanted = [(topic_id, index) for topic, topic_id in known for index in dict.fromkeys(topic.partitions)]
+        told.topics = [_unknown(topic) for topic in group.topics if topic.topic_name not in by_name]
+    names = names_of({topic_id for topic_id, _ in wanted}, node.image())
+    places = [place for place in dict.fromkeys(wanted) if place[0] in names]
+    told.topics = [*await _describe_places(node, group.group_id, places, names), *told.topics]
+    return told
+
+
+def _unknown(topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupOffsetsResponseTopic:
+    """Return what is told of a topic that does not exist."""
+    partitions = [
+        DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=UNKNOWN_START_OFFSET) for index in topic.partitions
+    ]
+    return DescribeShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=NO_TOPIC_ID, partitions=partitions)
+
+
+async def _describe_places(
+    node: Node, group_id: str, places: list[Place], names: Mapping[UUID, str]
+) -> list[DescribeShareGroupOffsetsResponseTopic]:
+    summaries = await _summaries(node, group_id, places)
+    ends = await node.end_offsets.of(
+        TopicPartition(names[place[0]], place[1]) for place, summary in summaries.items() if _lag_base(summary) is not None
+    )
+    topics: dict[UUID, DescribeShareGroupOffsetsResponseTopic] = {}
+    for (topic_id, index), summary in summaries.items():
+        name = names[topic_id]
+        told = topics.setdefault(topic_id, DescribeShareGroupOffsetsResponseTopic(topic_id=topic_id, topic_name=name))
+        told.partitions.append(_described(index, summary, ends.get(TopicPartition(name, index))))
+    return list(topics.values())
+
+
+def _lag_base(summary: Summary) -> int | None:
+    """Return the offset from which the lag counts, None where it is not known."""
+    is_known = isinstance(summary, ShareState) and summary.start_offset != UNKNOWN_START_OFFSET
+    if isinstance(summary, KafkaError) or not is_known or summary.delivery_complete_count == UNKNOWN_COUNT:
+        return None
+    return summary.start_offset + summary.delivery_complete_count
+
+
+def _described(index: int, summary: Summary, end: int | ErrorCode | None) -> DescribeShareGroupOffsetsResponsePartition:
+    told = DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=UNKNOWN_START_OFFSET, lag=UNKNOWN_LAG)
+    if isinstance(summary, KafkaError):
+        return told
+    if isinstance(end, ErrorCode):
+        told.start_offset, told.error_code, told.error_message = 0, end, f"the end of the partition is not known: {end.name}"
+        return told
+    told.start_offset, told.leader_epoch = summary.start_offset, summary.leader_epoch
+    base = _lag_base(summary)
+    if end is not None and base is not None:
+        told.lag = end - base
+    return told
+
+
+# From callbacks to waiting
+
+
+async def _begun_partitions(node: Node, group_id: str) -> Partitions | KafkaError:
+    told: list[Partitions | KafkaError] = []
+    done = trio.Event()
+
+    def on_told(partitions: Partitions | KafkaError) -> None:
+        told.append(partitions)
+        done.set()
+
+    node.groups.share.begun_partitions(group_id, on_told)
+    await done.wait()
+    return told[0]
+
+
+async def _summaries(node: Node, group_id: str, places: list[Place]) -> dict[Place, Summary]:
+    told: dict[Place, Summary] = {}
+    done = trio.Event()
+
+    def on_all(summaries: list[Summary]) -> None:
+        told.update(zip(places, summaries, strict=True))
+        done.set()
+
+    gather = Gathering(len(places), on_all)
+    for number, (topic_id, index) in enumerate(places):
+        key = ShareKey(group_id=group_id, topic_id=topic_id, partition=index)
+        node.share_persister.summarize(key, leader_epoch=0, on_done=gather.part(number))
+    await done.wait()
+    return told

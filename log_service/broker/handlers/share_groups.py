@@ -1,0 +1,69 @@
+"""ShareGroupHeartbeat (76, version 1), ShareGroupDescribe (77, 1), AlterShareGroupOffsets (91, 0) and DeleteShareGroupOffsets (92, 0):
+share groups, or queues (KIP-932).
+
+Behaviour: the coordinator of the group decides; here the request is only handed to it with who sent it. Where the cluster has not finalized
+``share.version`` at 1, a request is UNSUPPORTED_VERSION.
+"""
+
+from log_service.broker.call import Call, Deferred
+from log_service.broker.cluster_view import GROUP_OPERATIONS
+from log_service.broker.node import Node
+from log_service.common.errors import ErrorCode
+from log_service.metadata.features import has_share_groups
+from log_service.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
+from log_service.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse
+from log_service.protocol.messages.share_group_describe import DescribedGroup, ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+
+def handle_share_group_heartbeat(node: Node, call: Call, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse | Deferred:
+    """Respond when what was decided is safe."""
+    if not has_share_groups(node.image().features):
+        return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    deferred = call.defer()
+    node.groups.share.heartbeat(request, call.client().context, deferred.complete)
+    return deferred
+
+
+def handle_share_group_describe(node: Node, call: Call, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse | Deferred:
+    """Tell state, epochs and members of each group."""
+    if not has_share_groups(node.image().features):
+        groups = [DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
+        return ShareGroupDescribeResponse(groups=groups)
+    deferred = call.defer()
+
+    def complete(response: ShareGroupDescribeResponse) -> None:
+        if request.include_authorized_operations:
+            for group in response.groups:
+                if not group.error_code:
+                    group.authorized_operations = GROUP_OPERATIONS
+        deferred.complete(response)
+
+    node.groups.share.describe(request, call.client().context, complete)
+    return deferred
+
+
+def handle_alter_share_group_offsets(
+    node: Node, call: Call, request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse | Deferred:
+    """Have an empty group begin elsewhere; one that does not exist is made."""
+    if not has_share_groups(node.image().features):
+        return AlterShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if not request.group_id:
+        return AlterShareGroupOffsetsResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    deferred = call.defer()
+    node.groups.share.alter_offsets(request, call.client().context, deferred.complete)
+    return deferred
+
+
+def handle_delete_share_group_offsets(
+    node: Node, call: Call, request: DeleteShareGroupOffsetsRequest
+) -> DeleteShareGroupOffsetsResponse | Deferred:
+    """Have an empty group forget whole topics."""
+    if not has_share_groups(node.image().features):
+        return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if not request.group_id:
+        return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    deferred = call.defer()
+    node.groups.share.delete_offsets(request, call.client().context, deferred.complete)
+    return deferred
