@@ -1,6 +1,6 @@
-"""``tidelog groups``: consumer groups, their lag and members, and moving, deleting and forgetting what they committed."""
+"""``tidelog groups``: consumer groups and share groups, their lag and members, and moving, deleting and forgetting what they committed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,10 @@ from log_service.cli.group_resets import (
 from log_service.cli.names import complete_groups, complete_topics, matching_groups, partitions_named
 from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows, refuse_both, tell
+from log_service.cli.share_groups import described_share_group, queue_positions, share_groups_among, whole_topics
 from log_service.cli.times import TimeParameter
-from log_service.client.admin.values import GroupDescription
+from log_service.client.admin.share_groups import ShareGroupDescription
+from log_service.client.admin.values import GroupDescription, OffsetAndMetadata
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.types import TopicPartition
 
@@ -41,7 +43,7 @@ MIRROR_NOTE = (
 
 @click.group()
 def groups() -> None:
-    """List and describe consumer groups, see their lag, reset and delete their offsets."""
+    """List and describe consumer groups and share groups, see their lag, reset and delete their offsets."""
 
 
 group_arguments = click.argument("group_ids", nargs=-1, metavar="[GROUPS...]", shell_complete=complete_groups)
@@ -99,18 +101,26 @@ def describe(*, group_ids: tuple[str, ...], with_members: bool, with_state: bool
             show(each, with_members=with_members)
 
 
-def found_groups(admin: BlockingAdmin, group_ids: Sequence[str]) -> list[GroupDescription]:
+def found_groups(admin: BlockingAdmin, group_ids: Sequence[str]) -> list[GroupDescription | ShareGroupDescription]:
     """Return the groups that are wanted. Raises ClickException where one does not exist."""
     wanted = matching_groups(admin, group_ids)
-    found = admin.describe_groups(wanted) if wanted else {}
+    shared = share_groups_among(admin, wanted) if wanted else set()
+    others = [group_id for group_id in wanted if group_id not in shared]
+    found: dict[str, GroupDescription | ShareGroupDescription] = {}
+    if others:
+        found.update(admin.describe_groups(others))
+    if shared:
+        found.update(admin.describe_share_groups(sorted(shared)))
     for group_id in wanted:
         if found[group_id].state == "Dead":
             raise click.ClickException(f"there is no group {group_id!r}; see: tidelog groups list")
     return [found[group_id] for group_id in wanted]
 
 
-def described(admin: BlockingAdmin, group: GroupDescription) -> dict[str, Any]:
+def described(admin: BlockingAdmin, group: GroupDescription | ShareGroupDescription) -> dict[str, Any]:
     """Return everything about a group."""
+    if isinstance(group, ShareGroupDescription):
+        return described_share_group(admin, group)
     return {
         "group_id": group.group_id,
         "state": group.state,
@@ -234,8 +244,8 @@ def reset(
     if target.path is not None and (topics or all_topics):
         raise click.UsageError("--from-file names the partitions: leave out --topic and --all-topics")
     with open_admin(bootstrap_servers) as admin:
-        state = admin.describe_groups([group_id])[group_id].state
-        committed = admin.list_group_offsets(group_id) if state != "Dead" else {}
+        is_shared = bool(share_groups_among(admin, [group_id]))
+        state, committed = positions_of(admin, group_id, is_shared=is_shared)
         if target.path is not None:
             wanted = read_csv(target.path)
         else:
@@ -244,10 +254,19 @@ def reset(
         if execute and moves:
             if state not in {"Empty", "Dead"}:
                 raise click.ClickException(f"group {group_id!r} is {state}: it has members, stop them first")
-            admin.alter_group_offsets(group_id, {move.where: move.after for move in moves})
+            alter = admin.alter_share_group_offsets if is_shared else admin.alter_group_offsets
+            alter(group_id, {move.where: move.after for move in moves})
     show_moves(moves, as_json=as_json, export=export)
     if moves and not execute:
         click.echo("nothing was changed: --execute does it", err=True)
+
+
+def positions_of(admin: BlockingAdmin, group_id: str, *, is_shared: bool) -> tuple[str, Mapping[TopicPartition, OffsetAndMetadata]]:
+    """Return a group's state, and what it has committed; of a share group, where it goes on."""
+    if is_shared:
+        return admin.describe_share_groups([group_id])[group_id].state, queue_positions(admin, group_id)
+    state = admin.describe_groups([group_id])[group_id].state
+    return state, admin.list_group_offsets(group_id) if state != "Dead" else {}
 
 
 def target_of(ways: dict[str, Any]) -> Target:
@@ -310,8 +329,15 @@ def delete(*, group_ids: tuple[str, ...], yes: bool, as_json: bool, bootstrap_se
 @json_option
 @bootstrap_option
 def delete_offsets(*, group_id: str, topics: tuple[str, ...], yes: bool, as_json: bool, bootstrap_servers: str) -> None:
-    """Take back what GROUP_ID has committed for topics that its members do not read."""
+    """Take back what GROUP_ID has committed for topics that its members do not read; a share group forgets whole topics."""
     with open_admin(bootstrap_servers) as admin:
+        if share_groups_among(admin, [group_id]):
+            names = whole_topics(topics)
+            if not yes:
+                confirm(f"Have {group_id} forget {', '.join(names)}?", "nothing was forgotten")
+            admin.delete_share_group_offsets(group_id, names)
+            tell(f"{group_id} has forgotten {', '.join(names)}", [{"topic": name} for name in names], as_json=as_json)
+            return
         wanted = partitions_named(admin, topics, "--topic")
         committed = admin.list_group_offsets(group_id) if admin.describe_groups([group_id])[group_id].state != "Dead" else {}
         found = [where for where in wanted if where in committed]

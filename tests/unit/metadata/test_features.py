@@ -29,8 +29,8 @@ def test_a_directory_formatted_for_another_metadata_version_is_refused() -> None
 
 def test_a_cluster_with_a_feature_that_is_not_there_is_refused() -> None:
     validate_levels({"metadata.version": 30, "kraft.version": 1})
-    with pytest.raises(StorageError, match=r"share\.version at level 1"):
-        validate_levels({"metadata.version": 30, "group.version": 1, "share.version": 1})
+    with pytest.raises(StorageError, match=r"streams\.version at level 1"):
+        validate_levels({"metadata.version": 30, "group.version": 1, "streams.version": 1})
 
 
 def test_level_zero_of_an_unknown_feature_is_kept_by_everybody() -> None:

@@ -1,0 +1,85 @@
+"""Share groups in ``tidelog groups`` (KIP-932): shown in the words of other groups, and moved and forgotten as a whole.
+
+Decides what of a queue stands for the committed offset of a group: where it goes on. Records behind it may be done with, so that its
+lag is told by the cluster.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from log_service.cli.names import split_partitions
+from log_service.client.admin.share_groups import ShareGroupDescription
+from log_service.client.admin.values import OffsetAndMetadata
+from log_service.client.blocking.admin import BlockingAdmin
+from log_service.common.types import TopicPartition
+
+SHARE = "share"
+
+
+def share_groups_among(admin: BlockingAdmin, group_ids: Sequence[str]) -> set[str]:
+    """Return which of some groups are share groups."""
+    return {group.group_id for group in admin.list_groups() if group.group_type == SHARE}.intersection(group_ids)
+
+
+def described_share_group(admin: BlockingAdmin, group: ShareGroupDescription) -> dict[str, Any]:
+    """Return everything about a share group, as of other groups."""
+    return {
+        "group_id": group.group_id,
+        "state": group.state,
+        "protocol_type": SHARE,
+        "assignor": group.assignor or None,
+        "coordinator": group.coordinator.node_id,
+        "offsets": _offset_rows(admin, group),
+        "members": [
+            {
+                "member_id": member.member_id,
+                "instance": None,
+                "client": member.client_id,
+                "host": member.client_host,
+                "partitions": [str(where) for where in member.assignment],
+            }
+            for member in group.members
+        ],
+    }
+
+
+def _offset_rows(admin: BlockingAdmin, group: ShareGroupDescription) -> list[dict[str, Any]]:
+    """Return a row per partition that the group reads; several clients may read one."""
+    offsets = admin.list_share_group_offsets(group.group_id)
+    readers: dict[TopicPartition, list[str]] = {}
+    for member in group.members:
+        for where in member.assignment:
+            readers.setdefault(where, []).append(member.client_id)
+    ends = admin.describe_offsets(sorted({where.topic for where in offsets})) if offsets else {}
+    return [
+        {
+            "topic": where.topic,
+            "partition": where.partition,
+            "committed": offsets[where].start_offset,
+            "end": ends[where].high_watermark if where in ends else None,
+            "lag": offsets[where].lag,
+            "client": ", ".join(sorted(readers.get(where, []))) or None,
+        }
+        for where in sorted(offsets)
+    ]
+
+
+def queue_positions(admin: BlockingAdmin, group_id: str) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    """Return where a queue goes on, as other groups' committed offsets; partitions that it has not begun are left out."""
+    offsets = admin.list_share_group_offsets(group_id)
+    return {where: OffsetAndMetadata(offset=each.start_offset) for where, each in offsets.items() if each.start_offset is not None}
+
+
+def whole_topics(named: Sequence[str]) -> list[str]:
+    """Return the topics that an option names.
+
+    Raises:
+        UsageError: it names partitions of one: a queue forgets whole topics.
+    """
+    topics = [split_partitions(text, "--topic") for text in named]
+    for topic, partitions in topics:
+        if partitions is not None:
+            raise click.UsageError(f"a share group forgets whole topics: say --topic {topic}")
+    return [topic for topic, _ in topics]
