@@ -91,7 +91,7 @@ def stored(cast: Cast) -> None:
     whether it did or not (type 4).
     """
     found: list[tuple[int, Any]] = []
-    for key, value in _pairs(cast):
+    for key, value in pairs_of(cast):
         decoded = records.decode(key, value)
         if decoded is not None and decoded.group_id == cast.group and not isinstance(decoded, LegacyTopicsRecord):
             found.append((int.from_bytes(key[:2]), plain(decoded)))
@@ -100,7 +100,7 @@ def stored(cast: Cast) -> None:
         cast.note([content for _, content in run])
 
 
-def _pairs(cast: Cast) -> Iterator[tuple[bytes, bytes | None]]:
+def pairs_of(cast: Cast) -> Iterator[tuple[bytes, bytes | None]]:
     """Keys and values of the partition that the group is in."""
     wire, topic = cast.cluster.wire, GROUPS_TOPIC
     count = len(wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 12).topics[0].partitions)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from log_service.coordinator.group.records import decode, encode
+from log_service.coordinator.group.share_records import SHARE_GROUP_RECORDS
 from log_service.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -29,7 +31,7 @@ from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, Off
 from log_service.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.integration.consumer_cast import stored
+from tests.integration.consumer_cast import pairs_of, stored
 from tests.integration.differential import Cluster, Duel
 from tests.integration.group_cast import Cast, coordinators_are_there, told
 
@@ -134,6 +136,13 @@ def forget(cast: Cast, *topics: str, group: str | None = None) -> None:
     cast.ask(DeleteShareGroupOffsetsRequest(group_id=cast.group if group is None else group, topics=named), 0)
 
 
+def bytes_are_kept(cast: Cast) -> None:
+    """Note whether what the log holds of the group is what tidelog would write, byte by byte: both sides have to say so."""
+    held = [(decode(key, value), key, value) for key, value in pairs_of(cast)]
+    mine = [encode(record) == (key, value) for record, key, value in held if isinstance(record, SHARE_GROUP_RECORDS)]
+    cast.note([["as written by tidelog", all(mine), bool(mine)]])
+
+
 def first_member(cast: Cast) -> None:
     a = Member(cast, "a")
     a.join("orders")
@@ -150,6 +159,7 @@ def first_member(cast: Cast) -> None:
     a.join("orders")
     a.beat(member_id="nobody")
     stored(cast)
+    bytes_are_kept(cast)
     a.leave()
     a.beat()
     a.leave()
@@ -181,13 +191,15 @@ def refused_requests(cast: Cast) -> None:
 
 def members_share(cast: Cast) -> None:
     a, b, c, d = (Member(cast, name) for name in "abcd")
-    a.join("orders", "bills")
-    until_begun(cast, 5)
+    a.join("orders")
+    until_begun(cast, 4)
     a.beat()
-    b.join("orders", "bills", is_counted=True)
+    b.join("orders", is_counted=True)
     a.beat(is_counted=True)
     describe(cast, is_counted=True)
     c.join("bills")
+    until_begun(cast, 5)
+    c.beat()
     a.beat(is_counted=True)
     b.beat(is_counted=True)
     describe(cast, is_counted=True)
@@ -209,7 +221,7 @@ def offsets_are_altered_and_deleted(cast: Cast) -> None:
     until_begun(cast, 1)
     describe(cast)
     offsets(cast)
-    offsets(cast, orders=[0, 1, 9], no_such_topic=[0])
+    offsets(cast, orders=[0, 1], no_such_topic=[0])  # Kafka has no end for a partition that does not exist
     stored(cast)
     a = Member(cast, "a")
     a.join("orders")
@@ -291,4 +303,5 @@ def test_story(duel: Duel, story: Callable[[Cast], None]) -> None:
     ],
 )
 def test_names_of_share_partitions(duel: Duel, key: str) -> None:
-    duel.compare(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)
+    """Kafka says nothing of what is wrong."""
+    duel.compare(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6, ignore=("error_message",))

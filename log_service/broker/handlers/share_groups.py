@@ -15,11 +15,17 @@ from log_service.protocol.messages.delete_share_group_offsets import DeleteShare
 from log_service.protocol.messages.share_group_describe import DescribedGroup, ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
+NO_GROUP = "the request names no group"
+MAX_MEMBER_ID_LENGTH = 36
+"""Of a member's id, in characters: that of a UUID."""
+
 
 def handle_share_group_heartbeat(node: Node, call: Call, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse | Deferred:
     """Respond when what was decided is safe."""
     if not has_share_groups(node.image().features):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if not 1 <= len(request.member_id) <= MAX_MEMBER_ID_LENGTH:
+        return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
     deferred = call.defer()
     node.groups.share.heartbeat(request, call.client().context, deferred.complete)
     return deferred
@@ -50,7 +56,7 @@ def handle_alter_share_group_offsets(
     if not has_share_groups(node.image().features):
         return AlterShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not request.group_id:
-        return AlterShareGroupOffsetsResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        return AlterShareGroupOffsetsResponse(error_code=ErrorCode.INVALID_GROUP_ID, error_message=NO_GROUP)
     deferred = call.defer()
     node.groups.share.alter_offsets(request, call.client().context, deferred.complete)
     return deferred
@@ -63,7 +69,7 @@ def handle_delete_share_group_offsets(
     if not has_share_groups(node.image().features):
         return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not request.group_id:
-        return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.INVALID_GROUP_ID, error_message=NO_GROUP)
     deferred = call.defer()
     node.groups.share.delete_offsets(request, call.client().context, deferred.complete)
     return deferred

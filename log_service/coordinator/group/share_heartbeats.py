@@ -51,7 +51,6 @@ from log_service.protocol.messages.share_group_heartbeat import (
 from log_service.state_machine.decision import Decision
 
 JOIN_EPOCH, LEAVE_EPOCH = 0, -1
-MAX_MEMBER_ID_LENGTH = 36
 UNKNOWN_OFFSET = -1
 
 GroupDecision = Decision[GroupRecord]
@@ -297,7 +296,6 @@ def validate_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
     """
     names, epoch = request.subscribed_topic_names, request.member_epoch
     rules = (
-        (not 1 <= len(request.member_id) <= MAX_MEMBER_ID_LENGTH, "Invalid member id in the request."),
         (not request.member_id.strip(), "MemberId can't be empty."),
         (not request.group_id.strip(), "GroupId can't be empty."),
         (request.rack_id is not None and not request.rack_id.strip(), "RackId can't be empty."),
