@@ -184,7 +184,7 @@ GROUPS = (
          "services start together", lowest=0),
     _int("group.max.size", MAX_INT, "Members of one group.", "no limit", lowest=1),
     _key("group.coordinator.rebalance.protocols", ConfigType.LIST, "classic,consumer,streams", "The protocols that groups may use. The "
-         "classic one is always there; streams and share groups are not there yet.", "a client asks for the newer protocol",
+         "classic one and share groups are always there, streams groups are not there yet.", "a client asks for the newer protocol",
          validator=list_of("consumer", "classic", "share", "streams", is_empty_allowed=False)),
     _int("group.consumer.session.timeout.ms", 45_000, "How long a member of the consumer protocol may be silent.",
          "a pause of the garbage collector is no failure", lowest=1),

@@ -42,6 +42,7 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
 FIRST_LEVELS: Mapping[str, int] = {
     METADATA_VERSION: METADATA_VERSION_LEVEL,
     GROUP_VERSION: CONSUMER_GROUPS_LEVEL,
+    SHARE_VERSION: SHARE_GROUPS_LEVEL,
     TRANSACTION_VERSION: TRANSACTION_VERSION_LEVEL,
 }
 """What a new cluster begins with, in the order of its records."""

@@ -139,8 +139,7 @@ class HandlerNode(Asking):
                 clock=context.env.clock, rng=Random(7), run_in_pool=context.env.files.run_in_pool, max_bytes=1 << 20, is_shown=False
             ),
         )
-        meters = new_meters(REGISTRY, 0)
-        self.pipeline = Pipeline(self.node, Side.BROKER, context.nursery.start_soon, REGISTRY, meters)
+        self.pipeline = Pipeline(self.node, Side.BROKER, context.nursery.start_soon, REGISTRY, new_meters(REGISTRY, 0))
         self.connection = ConnectionContext(1, "client", HOST, LISTENER)
         self.publish = context.publish
         self.replicas = context.replicas

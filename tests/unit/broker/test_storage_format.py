@@ -100,7 +100,13 @@ def test_features_are_among_the_first_records() -> None:
     levels = {
         record.name: record.feature_level for record in read_bootstrap_records(disk.files, DATA) if isinstance(record, FeatureLevelRecord)
     }
-    assert levels == {"metadata.version": 30, "group.version": 1, "transaction.version": 2, "eligible.leader.replicas.version": 1}
+    assert levels == {
+        "metadata.version": 30,
+        "group.version": 1,
+        "share.version": 1,
+        "transaction.version": 2,
+        "eligible.leader.replicas.version": 1,
+    }
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
@@ -109,7 +115,12 @@ def test_a_new_cluster_may_begin_at_another_level_of_a_feature(level: int) -> No
     disk.format(STATIC, features={"transaction.version": level})
     found = [record for record in read_bootstrap_records(disk.files, DATA) if isinstance(record, FeatureLevelRecord)]
     told = [(record.name, record.feature_level) for record in found]
-    assert told == [("metadata.version", 30), ("group.version", 1), *([("transaction.version", level)] if level else [])]
+    assert told == [
+        ("metadata.version", 30),
+        ("group.version", 1),
+        ("share.version", 1),
+        *([("transaction.version", level)] if level else []),
+    ]
 
 
 @pytest.mark.parametrize(

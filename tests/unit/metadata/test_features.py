@@ -12,12 +12,12 @@ def level(name: str, number: int) -> FeatureLevelRecord:
 
 
 def test_a_new_cluster_begins_with_the_levels_of_kafka_4_3() -> None:
-    expected = [level("metadata.version", 30), level("group.version", 1), level("transaction.version", 2)]
+    expected = [level("metadata.version", 30), level("group.version", 1), level("share.version", 1), level("transaction.version", 2)]
     assert first_feature_records() == expected == bootstrap_records([])
 
 
 def test_features_that_are_not_there_are_left_out_of_a_foreign_bootstrap() -> None:
-    found = [level("metadata.version", 30), level("group.version", 1), level("transaction.version", 2)]
+    found = [level("metadata.version", 30), level("group.version", 1), level("share.version", 1), level("transaction.version", 2)]
     assert bootstrap_records(found) == found
     assert bootstrap_records(found[:1]) == found[:1], "a directory of level 0 goes on at level 0"
 

@@ -44,7 +44,7 @@ def test_the_first_records_of_the_cluster_wait_in_the_bootstrap_file() -> None:
     machine.format()
     assert read_bootstrap_records(machine.files, DIRECTORY) == tuple(
         FeatureLevelRecord(name=name, feature_level=level)
-        for name, level in (("metadata.version", 30), ("group.version", 1), ("transaction.version", 2))
+        for name, level in (("metadata.version", 30), ("group.version", 1), ("share.version", 1), ("transaction.version", 2))
     )
     assert read_bootstrap_records(machine.files, SECOND) == ()
 
