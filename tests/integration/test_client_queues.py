@@ -33,6 +33,7 @@ from log_service.client import (
 )
 from tests.integration import command_line
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, cluster, run
+from tests.integration.kafka_node import java_command, skip_unless_kafka_is_there
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -419,3 +420,21 @@ def test_what_a_queue_cannot_do_is_refused(option: str) -> None:
     refused = command_line.run(["consume", "t", "--queue", "q", option], bootstrap="127.0.0.1:1")
     assert refused.exit_code == 2
     assert option.partition("=")[0] in refused.errors
+
+
+def test_javas_consumer_takes_from_the_same_queue(bootstrap: str, topic: str) -> None:
+    skip_unless_kafka_is_there()
+    produce(bootstrap, topic, 60)
+    java = [*java_command(), "org.apache.kafka.tools.consumer.ConsoleShareConsumer", "--bootstrap-server", bootstrap]
+    limits = ["--topic", topic, "--group", topic, "--max-messages", "20", "--timeout-ms", "60000"]
+    told = subprocess.run([*java, *limits], capture_output=True, text=True, check=True, timeout=120)
+    theirs = sorted(map(int, told.stdout.split()))
+    assert len(theirs) == 20
+
+    async def story() -> None:
+        async with ShareConsumer(bootstrap, group_id=topic) as consumer:
+            await consumer.subscribe([topic])
+            ours = await taken(consumer, 40)
+        assert sorted(theirs + values(ours)) == list(range(60))
+
+    run(story)
