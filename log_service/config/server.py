@@ -387,6 +387,9 @@ def _share_fetch(values: ServerValues) -> ShareFetchConfig:
         least, value, most = number(f"min.{name}"), number(name), number(f"max.{name}")
         if not least <= value <= most:
             raise ConfigError(f"group.share.{name} is {value}, which is not between {least} and {most}, its min and max")
+    session_count, group_size = number("max.share.sessions"), number("max.size")
+    if session_count < group_size:
+        raise ConfigError(f"group.share.max.share.sessions is {session_count}, below group.share.max.size, which is {group_size}")
     return ShareFetchConfig(
         delivery_count_limit=number("delivery.count.limit"),
         min_delivery_count_limit=number("min.delivery.count.limit"),
@@ -397,7 +400,7 @@ def _share_fetch(values: ServerValues) -> ShareFetchConfig:
         max_record_locks=number("partition.max.record.locks"),
         min_max_record_locks=number("min.partition.max.record.locks"),
         max_max_record_locks=number("max.partition.max.record.locks"),
-        max_session_count=number("max.share.sessions"),
+        max_session_count=session_count,
     )
 
 

@@ -24,6 +24,7 @@ BROKER = {
     "group.share.min.partition.max.record.locks": "500",
     "group.share.max.partition.max.record.locks": "3000",
     "group.share.max.share.sessions": "7",
+    "group.share.max.size": "5",
 }
 
 
@@ -85,6 +86,11 @@ def test_where_a_group_begins(text: str, found: tuple[OffsetReset, int]) -> None
 def test_defaults_outside_their_bounds_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"group\.share\.delivery\.count\.limit is 3, which is not between 4 and 8"):
         node_config(**{"group.share.delivery.count.limit": "3", "group.share.min.delivery.count.limit": "4"})
+
+
+def test_a_broker_has_sessions_for_all_members_of_a_group() -> None:
+    with pytest.raises(ConfigError, match=r"max\.share\.sessions is 7, below group\.share\.max\.size, which is 8"):
+        node_config(**{"group.share.max.size": "8"})
 
 
 @pytest.mark.parametrize("name", ["a b", "__consumer_offsets", "."])

@@ -173,7 +173,7 @@ def test_a_session_too_many_is_refused_after_the_wait() -> None:
         members[0].vanish()
         assert (await members[2].fetch()).error == 0
 
-    tell_shares(story, group_share_max_share_sessions="2")
+    tell_shares(story, group_share_max_share_sessions="2", group_share_max_size="2")
 
 
 def test_a_session_holds_no_more_partitions_than_are_sensible() -> None:
