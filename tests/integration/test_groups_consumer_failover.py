@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from log_service.client import BlockingAdmin, NewTopic
+from log_service.client import BlockingAdmin, BlockingConsumer, NewTopic
 from tests.integration.client_clusters import TIDELOG
 from tests.integration.cluster_nodes import ClusterNodes
 from tests.integration.test_groups_consumer_protocol import Reader, poll_until, send
@@ -61,3 +61,41 @@ def test_members_keep_their_partitions_when_their_coordinator_is_killed(nodes: C
     poll_until(lambda: len(reader.partitions) == 4, "the one that stays takes everything over", reader)
     assert sorted(reader.values) == sorted(set(reader.values)), "what the other one committed is not read again"
     reader.consumer.close()
+
+
+class OurReader(Reader):
+    """A reader by our own client."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self.consumer = BlockingConsumer(
+            bootstrap, group_id=group, group_protocol="consumer", auto_offset_reset="earliest", enable_auto_commit=False
+        )
+        self.consumer.__enter__()
+        self.consumer.subscribe([topic])
+        self.values: list[bytes] = []
+
+    def poll(self) -> None:
+        self.values += [record.value for record in self.consumer.poll(timeout_ms=50)]
+
+    @property
+    def partitions(self) -> set[int]:
+        return {each.partition for each in self.consumer.assignment}
+
+
+def test_our_members_go_on_when_their_coordinator_is_killed(nodes: ClusterNodes) -> None:
+    group = "orders-auditors"
+    readers = [OurReader(nodes.bootstrap, TOPIC, group) for _ in range(2)]
+    poll_until(lambda: all(len(reader.partitions) == 2 for reader in readers), "each has two partitions", *readers)
+    before = [reader.partitions for reader in readers]
+    coordinator = nodes.coordinator_of(group)
+    nodes.kill(coordinator)
+    sent = send_round(nodes, 2)
+    poll_until(lambda: sent <= {value for reader in readers for value in reader.values}, "the round is read", *readers)
+    assert [reader.partitions for reader in readers] == before
+    for reader in readers:
+        reader.consumer.commit()
+    nodes.start(coordinator)
+    readers.pop().consumer.__exit__(None, None, None)
+    (reader,) = readers
+    poll_until(lambda: len(reader.partitions) == 4, "the one that stays takes everything over", reader)
+    reader.consumer.__exit__(None, None, None)
