@@ -42,10 +42,6 @@ Place = tuple[int, int]
 @pytest.fixture(scope="module", params=CLUSTERS)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
     with ClusterNodes(request.param, tmp_path_factory.mktemp("cluster"), PROPERTIES) as nodes:
-        with BlockingAdmin(nodes.bootstrap) as admin:
-            levels = admin.describe_features().finalized
-        if not levels.get("share.version"):
-            pytest.skip("share.version is not finalized: this cluster serves no queues")
         yield nodes
 
 
