@@ -42,7 +42,8 @@ class Allowance:
 
     Where logs are not synced first, power goes on one machine at a time: that machine is ``wounded`` until the cluster is whole again.
     Where one has lost a disk, no process is killed until then: once all replicas have stopped uncleanly, the one that led last leads
-    again, be its log empty (KIP-966).
+    again, be its log empty (KIP-966). For the same reason a run with copiers, which strikes for long, kills no process until a machine that
+    lost power is made good, and takes no power while another node is down.
     """
 
     def __init__(self, plan: ClusterPlan, is_whole: Callable[[], bool]) -> None:
@@ -55,10 +56,19 @@ class Allowance:
         """Whether a node may be killed."""
         if self.is_disk_lost and self._is_whole():
             self.is_disk_lost = False
-        return not self.is_disk_lost
+        return not self.is_disk_lost and not self._is_wound_open()
+
+    def _is_wound_open(self) -> bool:
+        if self.wounded is None or not self.plan.copier_count or self.plan.is_all_synced:
+            return False
+        if self._is_whole():
+            self.wounded = None
+        return self.wounded is not None
 
     def may_lose_power(self, name: str) -> bool:
         """Whether the machine ``name`` may lose what it has not synced: what counts there is on another machine."""
+        if self.plan.copier_count and not self.plan.is_all_synced and not self._is_whole():
+            return False
         if self.wounded is not None and self.wounded != name and not self.plan.is_all_synced:
             if not self._is_whole():
                 return False

@@ -8,7 +8,7 @@ but what clients asked and were told. The promises:
 * no torn transaction: all rows of a transaction are there in the end, or none; a reader that got past a committed row got it;
 * nothing committed is lost, nothing is there twice, every record of the input is copied once, in order;
 * the group's offsets and the rows go together: it resumes where a transaction ended that was or may be committed, and behind each one that
-  was acknowledged before it asked;
+  was acknowledged before it asked, unless nodes are split, so that a coordinator may be left that knows nothing of its successor;
 * a client whose place another has taken commits no more; no client is fenced without a reason;
 * one owner per partition and generation.
 """
@@ -79,7 +79,8 @@ class CopyChecker:
             case CommittedPoll():
                 self._take_poll(entry)
             case Resumed():
-                self._take_position(entry.consumer, entry.partition, entry.offset, (entry.asked_at, entry.at))
+                span = (entry.asked_at, entry.at)
+                self._take_position(entry.consumer, entry.partition, entry.offset, span, is_stale=entry.is_split)
             case Owned():
                 self._take_owner(entry)
             case FinalRows():
@@ -93,7 +94,8 @@ class CopyChecker:
             case Transact():
                 self._take_end(operation)
             case StableOffset() if operation.is_ok:
-                self._take_position("the watcher", operation.partition, max(0, operation.offset), (operation.at, operation.ended_at))
+                span = (operation.at, operation.ended_at)
+                self._take_position("the watcher", operation.partition, max(0, operation.offset), span, is_stale=operation.is_split)
 
     def _take_end(self, transact: Transact) -> None:
         if transact.outcome is Outcome.COMMITTED:
@@ -182,12 +184,12 @@ class CopyChecker:
 
     # Where the group is
 
-    def _take_position(self, who: str, partition: TopicPartition, offset: int, span: tuple[int, int]) -> None:
+    def _take_position(self, who: str, partition: TopicPartition, offset: int, span: tuple[int, int], *, is_stale: bool) -> None:
         """The group is where a transaction ended that may be committed, and behind each that was acknowledged before it was asked."""
         asked_at, told_at = span
         ends = [(transact, transact.read[partition][1]) for transact in self.transactions if partition in transact.read]
         known = max((end for transact, end in ends if self._committed.get(transact, NEVER) < asked_at), default=0)
-        if offset < known:
+        if offset < known and not is_stale:
             self._report(OFFSETS, f"{who} is told {offset} of {partition}, and a transaction that ends at {known} was committed before")
         if offset == 0:
             return

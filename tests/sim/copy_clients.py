@@ -39,6 +39,7 @@ from tests.sim.node_history import History
 COPY_GROUP, ROWS = "copy", "rows"
 ROW_PARTITIONS = 3
 LOOK_SECONDS = 0.5
+HEALING_SECONDS = 5.0
 
 
 class CopyClients:
@@ -51,6 +52,7 @@ class CopyClients:
         self.rows = [TopicPartition(ROWS, number) for number in range(ROW_PARTITIONS)]
         self.input = [where for where in clients.partitions if where.topic == plan.topics[0].name]
         self._lives: dict[str, int] = {}
+        self._split_at = -HEALING_SECONDS
 
     @property
     def is_drained(self) -> bool:
@@ -59,6 +61,15 @@ class CopyClients:
     @property
     def is_over(self) -> bool:
         return self._clients.is_over
+
+    @property
+    def is_split(self) -> bool:
+        """Whether nodes are cut off or stopped, or were a moment ago: a coordinator may not have heard of its successor."""
+        world, names = self._clients.world, [node.name for node in self.plan.nodes]
+        is_cut = any(world.network.is_cut(source, target) for source in names for target in names if source != target)
+        if is_cut or any(world.pauses.is_paused(name) for name in names):
+            self._split_at = trio.current_time()
+        return trio.current_time() - self._split_at < HEALING_SECONDS
 
     # Transactions
 
@@ -176,7 +187,8 @@ class CopyClients:
                 await trio.sleep(env.rng.uniform(0.3, 2))
 
     async def _ask(self, admin: Admin) -> dict[TopicPartition, int]:
-        told = [self.history.add(StableOffset(partition=partition)) for partition in self.input]
+        is_split = self.is_split
+        told = [self.history.add(StableOffset(partition=partition, is_split=is_split)) for partition in self.input]
         try:
             offsets = await admin.list_group_offsets(COPY_GROUP, self.input, is_stable_required=True, timeout_ms=8_000)
         except KafkaError as error:
@@ -356,7 +368,9 @@ class _Copier(_Transactional):
         for where, seen in by_partition(records).items():
             asked_at = self._fresh.pop(where, None)
             if asked_at is not None:
-                self.history.add(Resumed(consumer=self.life, partition=where, offset=seen[0].offset, asked_at=asked_at))
+                self.history.add(
+                    Resumed(consumer=self.life, partition=where, offset=seen[0].offset, asked_at=asked_at, is_split=self.cast.is_split)
+                )
 
 
 class _Writer(_Transactional):

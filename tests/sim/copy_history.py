@@ -78,20 +78,25 @@ class CommittedPoll(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class Resumed(Entry):
-    """A copier begins with a partition of the input at what its group has committed; it asked for that at ``asked_at`` or later."""
+    """A copier begins with a partition of the input at what its group has committed; it asked for that at ``asked_at`` or later.
+
+    ``is_split``: a coordinator may not know that it has a successor, and say what it knew, as with Apache Kafka.
+    """
 
     consumer: str
     partition: TopicPartition
     offset: int
     asked_at: int
+    is_split: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class StableOffset(Operation):
-    """What someone who asks for stable positions is told that the group of the copiers has committed; -1 is nothing."""
+    """What someone is told who asks for stable positions of the group of copiers; -1 is nothing. ``is_split``: see ``Resumed``."""
 
     partition: TopicPartition
     offset: int = -1
+    is_split: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

@@ -256,3 +256,12 @@ def test_a_client_whose_successor_has_taken_its_id_is_fenced_with_a_reason() -> 
     told.initialize("b")
     told.end(transact, Outcome.UNKNOWN, is_fenced=True)
     assert not told.found
+
+
+def test_a_coordinator_that_is_cut_off_may_tell_what_it_knew_but_nothing_that_never_was() -> None:
+    told = Told()
+    told.commit("a", 0, 1)
+    told.checker.note(told.history.add(Resumed(consumer="b", partition=INPUT, offset=0, asked_at=told.history.place + 1, is_split=True)))
+    assert not told.found
+    told.checker.note(told.history.add(Resumed(consumer="b", partition=INPUT, offset=1, asked_at=told.history.place + 1, is_split=True)))
+    assert told.found == [rules.OFFSETS]
