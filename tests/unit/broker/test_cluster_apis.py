@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from log_service.broker.call import Side
+from log_service.broker.handlers.api_versions import TELEMETRY
 from log_service.broker.registry import REGISTRY
 from log_service.common.errors import ErrorCode
 from log_service.protocol.api_versions import ApiKey
@@ -36,7 +37,8 @@ def test_api_versions_tells_everything_that_is_served(version: int) -> None:
         told = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         assert told[ApiKey.PRODUCE] == (0, 13)  # KAFKA-18659
         assert told[ApiKey.FETCH] == (4, 18)
-        assert set(told) == {int(api.key) for api in REGISTRY.values() if Side.BROKER in api.sides} - {int(ApiKey.TIDELOG_MAINTENANCE)}
+        untold = {ApiKey.TIDELOG_MAINTENANCE, *TELEMETRY}  # a node without a metrics page has no use for what clients push
+        assert set(told) == {int(api.key) for api in REGISTRY.values() if Side.BROKER in api.sides and api.key not in untold}
 
     tell(story)
 

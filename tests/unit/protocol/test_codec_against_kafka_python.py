@@ -49,11 +49,25 @@ def test_every_served_api_of_kafka_is_compared() -> None:
     served = {spec.name for key, spec in KNOWN.items() if key in REGISTRY and Side.BROKER in REGISTRY[ApiKey(key)].sides}
     unknown_to_them = {
         "AddRaftVoter",
+        "AlterShareGroupOffsets",
         "ConsumerGroupDescribe",
         "ConsumerGroupHeartbeat",
+        "DeleteShareGroupOffsets",
+        "DeleteShareGroupState",
+        "DescribeShareGroupOffsets",
+        "GetTelemetrySubscriptions",
+        "InitializeShareGroupState",
         "Maintenance",
+        "PushTelemetry",
+        "ReadShareGroupState",
+        "ReadShareGroupStateSummary",
         "RemoveRaftVoter",
+        "ShareAcknowledge",
+        "ShareFetch",
+        "ShareGroupDescribe",
+        "ShareGroupHeartbeat",
         "UnregisterBroker",
+        "WriteShareGroupState",
     }
     missing = {f"{name}{way}" for name in served for way in ("Request", "Response")} - compared
     assert missing == {f"{name}{way}" for name in unknown_to_them for way in ("Request", "Response")}
