@@ -29,6 +29,8 @@ from tests.unit.coordinator.consumer_story import NAMES, ORDERS, ConsumerStory
 from tests.unit.coordinator.group_story import GROUP
 
 ROUNDS = 40
+CLASSIC_STEPS = 6
+"""So many a classic member takes until it has its partitions."""
 
 
 def member(name: str, **more: str) -> GroupMember:
@@ -213,12 +215,15 @@ choices = st.integers(0, 5)
 class GroupLife(RuleBasedStateMachine):
     """One group, members of both protocols, and their coordinator."""
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(is_classic=st.booleans())
+    def begin(self, is_classic: bool) -> None:
         self.counts = {"orders": 3, "bills": 2}
         self.story = ConsumerStory(topics=self.counts)
         self.clients: dict[str, GroupMember] = {}
         self.eager: list[Eager] = []
+        if is_classic:
+            self.begin_as_classic()
+            self.step_as_classic(0, CLASSIC_STEPS)
 
     @rule(name=st.sampled_from(["a", "b", "c"]))
     def join(self, name: str) -> None:
@@ -318,5 +323,7 @@ class GroupLife(RuleBasedStateMachine):
         assert isinstance(self.story.shard._groups[GROUP], ConsumerGroup) == bool(self.clients)
 
 
-GroupLife.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+GroupLife.TestCase.settings = settings(
+    max_examples=250, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 test_life = GroupLife.TestCase
