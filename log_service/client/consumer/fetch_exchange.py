@@ -58,7 +58,7 @@ class FetchExchange:
 
     async def end_sessions(self) -> None:
         """Tell the brokers that they may forget the sessions, without waiting for their responses."""
-        for node_id, (_, session) in self._sessions.items():
+        for node_id, (_, session) in list(self._sessions.items()):  # a fetch may begin one meanwhile
             if not session.is_open:
                 continue
             request = FetchRequest(max_wait_ms=0)

@@ -3,6 +3,7 @@
 import trio
 
 from log_service.client import Consumer, ErrorCode, TopicPartition
+from log_service.client.consumer.fetch_exchange import FetchExchange
 from log_service.client.consumer.fetch_session import Asked, FetchSession
 from log_service.common.types import TopicId
 from log_service.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -81,3 +82,25 @@ def test_a_consumer_speaks_in_sessions_survives_their_end_and_says_goodbye() -> 
     tell(story, partition_count=3)
     last = requests[0][-1]
     assert (last.session_id, last.session_epoch) == (5, -1)
+
+
+def test_sessions_are_ended_while_a_fetch_from_another_broker_begins_one() -> None:
+    class Connection:
+        async def send_only(self, request: FetchRequest) -> None:
+            ended.append(request.session_id)
+
+    class Cluster:
+        async def node(self, node_id: int, _purpose: str) -> Connection:
+            exchange._sessions[node_id + 1] = (True, opened(8))  # what a fetch does that is under way meanwhile
+            return Connection()
+
+    def opened(number: int) -> FetchSession:
+        session = FetchSession()
+        step(session, asked(0), FetchResponse(session_id=number))
+        return session
+
+    ended: list[int] = []
+    exchange = FetchExchange(Cluster(), None, None)  # type: ignore[arg-type]
+    exchange._sessions[1] = (True, opened(7))
+    trio.run(exchange.end_sessions)
+    assert ended == [7]
