@@ -11,6 +11,7 @@ from log_service.common.errors import ErrorCode
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -25,8 +26,13 @@ def handle_offset_delete(node: Node, call: Call, request: OffsetDeleteRequest) -
     known: list[OffsetDeleteRequestTopic] = []
     missing: dict[str, OffsetDeleteResponseTopic] = {}
     for topic in request.topics:
-        there = [partition for partition in topic.partitions if _exists(image, topic.name, partition.partition_index)]
-        gone = [partition.partition_index for partition in topic.partitions if partition not in there]
+        there: list[OffsetDeleteRequestPartition] = []
+        gone: list[int] = []
+        for partition in topic.partitions:
+            if _exists(image, topic.name, partition.partition_index):
+                there.append(partition)
+            else:
+                gone.append(partition.partition_index)
         if there:
             known.append(OffsetDeleteRequestTopic(name=topic.name, partitions=there))
         if gone or topic.name not in image.topics.by_name:

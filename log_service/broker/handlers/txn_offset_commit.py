@@ -22,6 +22,7 @@ from log_service.coordinator.refusals import api_error
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -70,8 +71,13 @@ def _sort_out(image: MetadataImage, topics: list[TxnOffsetCommitRequestTopic]) -
     known: list[TxnOffsetCommitRequestTopic] = []
     refused: Refused = {}
     for topic in topics:
-        there = [each for each in topic.partitions if image.topics.partition(topic.name, each.partition_index) is not None]
-        missing = [each.partition_index for each in topic.partitions if each not in there]
+        there: list[TxnOffsetCommitRequestPartition] = []
+        missing: list[int] = []
+        for each in topic.partitions:
+            if image.topics.partition(topic.name, each.partition_index) is not None:
+                there.append(each)
+            else:
+                missing.append(each.partition_index)
         if there:
             known.append(TxnOffsetCommitRequestTopic(name=topic.name, partitions=there))
         if missing:
