@@ -76,7 +76,7 @@ class MutationCharge:
             self.throttle_time_ms = self._wait_ms(left)
 
     def _wait_ms(self, tokens: float) -> int:
-        return min(int(-tokens / self.rate * 1_000 + 0.5), LONGEST_PAUSE_MS)
+        return int(min(-tokens / self.rate * 1_000 + 0.5, LONGEST_PAUSE_MS))
 
 
 @dataclass(slots=True)

@@ -12,6 +12,9 @@ from typing import Final, NamedTuple
 
 from log_service.config.views import QuotaWindows
 
+LONGEST_PAUSE_MS: Final = 2**31 - 1
+"""As long as a response can tell."""
+
 
 class _Sample:
     __slots__ = ("began_ms", "last_ms", "total")
@@ -72,15 +75,14 @@ class SampledRate:
         return now_ms - self.last_ms >= self._windows.count * self._windows.size_ms
 
 
-LONGEST_PAUSE_MS: Final = 2**31 - 1
-"""As long as a response can tell."""
-
-
 def pause_ms(rate: float, span_ms: float, bound: float) -> int:
-    """Return how long nothing may come, so that a rate over a span falls to its bound; 0 where it is not above it."""
+    """Return how long nothing may come, so that a rate over a span falls to its bound; 0 where it is not above it.
+
+    For a bound that is next to nothing that is for as long as can be told.
+    """
     if rate <= bound:
         return 0
-    return int((rate - bound) / bound * span_ms + 0.5)
+    return int(min((rate - bound) / bound * span_ms + 0.5, LONGEST_PAUSE_MS))
 
 
 class Measured(NamedTuple):

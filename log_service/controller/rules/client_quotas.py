@@ -29,6 +29,8 @@ from log_service.quota.entities import CLIENT_ID, IP, USER, QuotaKey
 TOLERANCE = 1e-6
 """By so much a whole number may be off."""
 MAX_INT = 2**31 - 1
+MAX_LONG = 2.0**63
+"""So many bytes per second are the most: Apache Kafka keeps them in 64 bits."""
 
 FRACTIONS = frozenset({QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE})
 OF_CLIENTS = frozenset(QuotaKey) - {QuotaKey.CONNECTION_CREATION_RATE}
@@ -121,6 +123,8 @@ def _validate_value(change: OpData, allowed: frozenset[QuotaKey]) -> None:
         return
     if abs(math.floor(value + TOLERANCE) - value) > TOLERANCE:
         raise _invalid(f"{key} is {value:g}; it must be a whole number")
+    if value > MAX_LONG:
+        raise _invalid(f"{key} is {value:g}; it must be at most {MAX_LONG:g}")
     if key == QuotaKey.CONNECTION_CREATION_RATE and value > MAX_INT:
         raise _invalid(f"{key} is {value:g}; it must be at most {MAX_INT}")
 

@@ -82,6 +82,7 @@ def test_the_order_of_the_parts_does_not_matter(context: ControllerContext) -> N
         entry(ALICE, producer_byte_rate=0),
         entry(ALICE, producer_byte_rate=-1),
         entry(ALICE, consumer_byte_rate=1.5),
+        entry(ALICE, consumer_byte_rate=1e300),
         entry(ALICE, request_percentage=-0.5),
         entry(ALICE, controller_mutation_rate=float("nan")),
         entry(ALICE, controller_mutation_rate=float("inf")),

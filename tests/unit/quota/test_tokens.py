@@ -8,6 +8,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.views import QuotaWindows
 from log_service.quota.entities import Client
 from log_service.quota.tokens import MutationCharge, MutationQuotas, TokenBucket
+from log_service.quota.windows import LONGEST_PAUSE_MS
 from tests.unit.quota.entities import quotas
 
 WINDOWS = QuotaWindows()
@@ -61,6 +62,15 @@ def test_without_a_quota_nothing_is_counted() -> None:
     assert mutations.charge_of({}, CLIENT, 0, is_strict=True, remember=lambda _: None) is None
     others = quotas(("user=x", "controller_mutation_rate", 1))
     assert mutations.charge_of(others, CLIENT, 0, is_strict=True, remember=lambda _: None) is None
+
+
+def test_a_rate_next_to_nothing_has_the_longest_pause() -> None:
+    mutations = MutationQuotas(WINDOWS)
+    charge_of(mutations, 5e-324, 0).take(3)
+    charge = charge_of(mutations, 5e-324, 0)
+    with pytest.raises(KafkaError, match="used up"):
+        charge.take(1)
+    assert charge.throttle_time_ms == LONGEST_PAUSE_MS
 
 
 def test_a_bucket_is_forgotten_when_it_is_full_again() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_service.config.views import QuotaWindows
-from log_service.quota.windows import Meters, SampledRate, pause_ms
+from log_service.quota.windows import LONGEST_PAUSE_MS, Meters, SampledRate, pause_ms
 
 WINDOWS = QuotaWindows()
 
@@ -52,6 +52,12 @@ def test_shares_are_apart() -> None:
 def test_a_pause_has_its_longest() -> None:
     meters = Meters(WINDOWS, longest_ms=1_000)
     assert meters.charge("a", 1_000_000, 1, 0) == 1_000
+
+
+def test_a_bound_next_to_nothing_has_the_longest_pause() -> None:
+    """5e-324 is above 0, so that it can be set as a share of request time: no request of the client's came through any more."""
+    assert Meters(WINDOWS).charge("a", 1.0, 5e-324, 0) == LONGEST_PAUSE_MS
+    assert Meters(WINDOWS, longest_ms=1_000).charge("a", 1.0, 1e-308, 0) == 1_000
 
 
 def test_a_changed_bound_holds_for_what_was_counted_before() -> None:
