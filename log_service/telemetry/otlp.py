@@ -1,12 +1,13 @@
 """What a client pushed, as numbers: OTLP's ``MetricsData`` (version 1) in, points out (KIP-714).
 
 Decides which kinds of metrics are kept: gauges, and sums that grow. Histograms and summaries, which no Kafka client pushes, are counted and
-passed over. What is read is bounded by the bytes that it is read from, and by ``MAX_POINTS``.
+passed over. What is read is bounded by the bytes that it is read from, and by ``MAX_POINTS``; a point with more labels than are kept costs
+no more to read than one without.
 
 The library is imported with the first push: most brokers never see one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, NamedTuple
@@ -19,16 +20,21 @@ MAX_POINTS = 10_000
 """Of one push; a client that pushes all of its metrics has a few hundred, and some ten more for each partition."""
 MAX_LABELS = 16
 MAX_TEXT = 256
-"""Characters of a name, and of a label's value."""
+"""Characters of a metric's name, and of a label's name and value."""
+MAX_LABELS_TEXT = 1_024
+"""Characters of all labels of a point together."""
 DELTA = 1
 """Of OTLP's ``AggregationTemporality``: what a sum has grown by since the push before."""
+
+
+Labels = tuple[tuple[str, str], ...]
 
 
 class Point(NamedTuple):
     """One number. ``is_growth`` says that it is to be added to what was pushed before, ``is_count`` that it never falls."""
 
     name: str
-    labels: tuple[tuple[str, str], ...]
+    labels: Labels
     value: float
     is_count: bool
     is_growth: bool
@@ -74,7 +80,7 @@ def _points(data: Any) -> Iterator[Point | None]:
                 yield from _points_of(metric, common)
 
 
-def _points_of(metric: Any, common: tuple[tuple[str, str], ...]) -> Iterator[Point | None]:
+def _points_of(metric: Any, common: Labels | None) -> Iterator[Point | None]:
     kind = metric.WhichOneof("data")
     if kind not in {"gauge", "sum"} or not metric.name or len(metric.name) > MAX_TEXT:
         yield None
@@ -84,15 +90,25 @@ def _points_of(metric: Any, common: tuple[tuple[str, str], ...]) -> Iterator[Poi
     is_growth = kind == "sum" and data.aggregation_temporality == DELTA
     for each in data.data_points:
         value = float(each.as_int) if each.WhichOneof("value") == "as_int" else each.as_double
-        labels = (*common, *_labels(each.attributes))
-        if isfinite(value) and len(labels) <= MAX_LABELS:
+        labels = _joined(common, _labels(each.attributes))
+        if isfinite(value) and labels is not None:
             yield Point(metric.name, labels, value, is_count, is_growth)
         else:
             yield None
 
 
-def _labels(attributes: Iterable[Any]) -> tuple[tuple[str, str], ...]:
+def _labels(attributes: Sequence[Any]) -> Labels | None:
+    """Return labels, None where they are more than are kept."""
+    if len(attributes) > MAX_LABELS:
+        return None
     return tuple((each.key[:MAX_TEXT], _text(each.value)[:MAX_TEXT]) for each in attributes if each.key)
+
+
+def _joined(common: Labels | None, own: Labels | None) -> Labels | None:
+    if common is None or own is None or len(common) + len(own) > MAX_LABELS:
+        return None
+    labels = common + own
+    return labels if sum(len(name) + len(value) for name, value in labels) <= MAX_LABELS_TEXT else None
 
 
 def _text(value: Any) -> str:

@@ -3,7 +3,7 @@
 Decides how many series are kept, and for how long after a client's last push. Growth is added up, so that a sum is a counter, whatever the
 client sends. A series that finds no room is counted and left out; those that are there stay.
 
-Invariant: the number of series is bounded, over all clients and for each of them.
+Invariant: the number of series is bounded, over all clients and for each of them, and so is what is kept of each text.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
-from log_service.telemetry.otlp import Point, Pushed
+from log_service.telemetry.otlp import MAX_TEXT, Labels, Point, Pushed
 
 MAX_SERIES = 20_000
 MAX_SERIES_OF_CLIENT = 2_000
-
-Labels = tuple[tuple[str, str], ...]
 
 
 class Value(NamedTuple):
@@ -72,7 +70,7 @@ class PushedSeries:
         self.left_out_count += pushed.left_out_count
         client = self._clients.get(instance_id)
         if client is None:
-            client = _Client(client_id)
+            client = _Client(client_id[:MAX_TEXT])
         client.forgotten_at_ms = now_ms + keep_ms
         for point in pushed.points:
             self._take_point(client, point)

@@ -8,7 +8,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Gauge, Histogram, Histogr
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.records.compression import Codec, compress
 from log_service.telemetry import otlp
-from log_service.telemetry.otlp import Point, read_push
+from log_service.telemetry.otlp import Point, Pushed, read_push
 from tests.unit.telemetry.payloads import CUMULATIVE, counter, gauge, labels, payload
 
 MAX_BYTES = 1 << 20
@@ -44,6 +44,19 @@ def test_what_is_not_kept_is_counted() -> None:
     )
     assert [(point.name, point.labels) for point in pushed.points] == [("kept", (("long", "v" * 256),))]
     assert pushed.left_out_count == 7
+
+
+def test_a_point_has_few_labels_and_little_text_however_they_come() -> None:
+    """A push of one megabyte, half labels of all and half points, kept a thread for minutes; kept series could be a gigabyte."""
+    of_all, of_one = ({f"{letter}{number}": "v" * 100 for number in range(6)} for letter in "ab")
+    few = payload(gauge("kept", 1.0, **of_one))
+    for content in (
+        payload(gauge("text", 1.0, **of_one), **of_all),
+        payload(gauge("text", 1.0), **{f"l{number}": "x" for number in range(17)}),
+        payload(gauge("text", 1.0, **{f"own{number}": "x" for number in range(9)}), **{f"l{number}": "x" for number in range(8)}),
+    ):
+        assert read_push(0, content, MAX_BYTES) == Pushed((), 1)
+    assert [point.name for point in read_push(0, few, MAX_BYTES).points] == ["kept"]
 
 
 def test_points_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

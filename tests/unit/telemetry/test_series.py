@@ -63,3 +63,9 @@ def test_one_client_cannot_take_all_the_room() -> None:
     take(series, ONE, *(gauge(f"m{number}", 1) for number in range(50)))
     take(series, TWO, gauge("a", 1))
     assert (len(series), series.left_out_count) == (4, 47)
+
+
+def test_a_client_has_its_name_up_to_a_length() -> None:
+    series = PushedSeries()
+    series.take(ONE, "c" * 32_000, Pushed((gauge("g", 1.0),), 0), 0, 1_000)
+    assert [len(each.client_id) for _, shown in series.by_name(0) for each in shown] == [256]
