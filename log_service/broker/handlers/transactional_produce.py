@@ -75,9 +75,13 @@ def _headers(replicas: ReplicaManager, request: ProduceRequest) -> dict[TopicPar
             with suppress(KafkaError):
                 partition = replicas.find(topic.name, topic.topic_id, wanted.index)
                 header = parse_header(wanted.records or b"")
-                if header.is_transactional and header.producer_id >= 0:
+                if _is_of_transaction(header):
                     headers[partition.topic_partition] = header
     return headers
+
+
+def _is_of_transaction(header: BatchHeader) -> bool:
+    return header.is_transactional and header.producer_id >= 0
 
 
 def _append(node: Node, call: Call, deferred: Deferred, asker: Asker, verdict: Verdict) -> None:
@@ -108,7 +112,10 @@ class _Appends:
         return self._replicas.find(topic, topic_id, index)
 
     def append(self, partition: Partition, records: bytearray | memoryview, *, acks: int, now_ms: int) -> AppendResult:
-        """Append a batch. Raises as ``ReplicaManager.append``, and UnverifiedError."""
+        """Append a batch. Raises as ``ReplicaManager.append``, and UnverifiedError.
+
+        A partition that was not here when the coordinator was asked about the others is told to be elsewhere: its producer tries again.
+        """
         where = partition.topic_partition
         code = self._verdict.errors.get(where)
         if code is not None:
@@ -116,5 +123,7 @@ class _Appends:
             raise UnverifiedError(told, f"{where} is not known to be part of the transaction: {code.name}")
         shown = self._verdict.shown.get(where)
         if shown is None:
+            if _is_of_transaction(parse_header(records)):
+                raise UnverifiedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{where} came to this node while others were asked about")
             return self._replicas.append(partition, records, acks=acks, now_ms=now_ms)
         return self._replicas.append_in_transaction(partition, records, shown, acks=acks, now_ms=now_ms)

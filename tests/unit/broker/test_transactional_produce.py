@@ -173,6 +173,30 @@ def test_how_often_and_for_how_long_it_is_asked_again(properties: dict[str, str]
     tell_handlers(story, **properties)
 
 
+def test_a_partition_that_comes_to_this_node_meanwhile_is_tried_again() -> None:
+    """A producer that hears TRANSACTIONAL_ID_AUTHORIZATION_FAILED in place of that gives up for good."""
+
+    async def story(node: HandlerNode) -> None:
+        coordinator, told = await coordinated(node), []
+        content = bytes(batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True))
+        request = produce_request("a", content)
+        request.transactional_id = "tx"
+        request.topic_data += produce_request("b", content).topic_data
+
+        async def send() -> None:
+            told.extend((await node.ask(request, VERIFIES)).responses)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            await trio.testing.wait_all_tasks_blocked()
+            await node.create_topic("b")
+            coordinator.tell()
+        codes = {topic.name: ErrorCode.of(topic.partition_responses[0].error_code) for topic in told}
+        assert codes == {"a": ErrorCode.NONE, "b": ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+    tell_handlers(story)
+
+
 def test_without_a_coordinator_the_producer_tries_again() -> None:
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
