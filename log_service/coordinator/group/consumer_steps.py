@@ -157,7 +157,9 @@ class ConsumerSteps:
         return epoch, targets[beat.updated.member_id]
 
     def _is_due(self, group: ConsumerGroup, last: TargetEpoch, wall_ms: int) -> bool:
-        return last.computed_ms == 0 or wall_ms - last.computed_ms >= self._settings.assignment_interval_ms(group.group_id)
+        """Whether new targets may be computed. What a clock ahead of this one has dated is old: no member waits for it."""
+        age_ms = wall_ms - last.computed_ms
+        return last.computed_ms == 0 or not 0 <= age_ms < self._settings.assignment_interval_ms(group.group_id)
 
     def _computed_targets(self, beat: Beat) -> dict[str, Partitions]:
         group, by_name = beat.group, self._image().topics.by_name

@@ -76,7 +76,7 @@ class RegexRefresher:
     def _is_due(self, group: ConsumerGroup, regexes: set[str], wall_ms: int) -> bool:
         resolved = group.regexes.values()
         age_ms = wall_ms - max((each.resolved_ms for each in resolved), default=wall_ms - MIN_INTERVAL_MS - 1)
-        if age_ms <= MIN_INTERVAL_MS:
+        if 0 <= age_ms <= MIN_INTERVAL_MS:  # what a clock ahead of this one has dated is old
             return False
         is_outdated = any(each.version < self._newest_topics for each in resolved)
         return is_outdated or not regexes <= group.regexes.keys() or age_ms > self._settings.regex_refresh_interval_ms

@@ -53,6 +53,7 @@ class GroupStory:
     now_ms: int = 0
     is_there: IsThere = always_there
     image: MetadataImage = EMPTY_IMAGE
+    wall_offset_ms: int = WALL_OFFSET_MS
 
     def __post_init__(self) -> None:
         self._tokens = count(1)
@@ -76,7 +77,7 @@ class GroupStory:
     # -- driving
 
     def decision(self) -> Decision[GroupRecord]:
-        return Decision(self.now_ms, self.now_ms + WALL_OFFSET_MS)
+        return Decision(self.now_ms, self.now_ms + self.wall_offset_ms)
 
     def settle(self, decision: Decision[GroupRecord]) -> None:
         for record in decision.records:

@@ -381,3 +381,23 @@ def test_consumer_is_refused_by_a_classic_group_with_members() -> None:
     story.stable_group(1)
     assert story.refused("a", 0, {}, topics=("orders",), rebalance_ms=1) == ErrorCode.GROUP_ID_NOT_FOUND
     assert story.describe().group_state == "Stable"
+
+
+def test_targets_do_not_wait_for_a_clock_that_was_set_back() -> None:
+    """The clock of another coordinator may be behind, too: members would be told nothing new until it has caught up."""
+    story = ConsumerStory(GroupConfig(consumer=ConsumerGroupConfig(assignment_interval_ms=1_000)))
+    story.enter("a")
+    story.wall_offset_ms -= 3_600_000
+    story.enter("b")
+    assert story.group.target_epoch.epoch == story.group.epoch.epoch
+
+
+def test_regular_expressions_do_not_wait_for_a_clock_that_was_set_back() -> None:
+    pytest.importorskip("re2")
+    story = ConsumerStory()
+    story.enter("a", topics=None, regex="ord.*")
+    story.advance(10)
+    story.wall_offset_ms -= 3_600_000
+    story.enter("b", topics=None, regex="or.*")
+    story.advance(10)
+    assert sorted(story.group.regexes) == ["or.*", "ord.*"]
