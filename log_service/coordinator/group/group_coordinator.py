@@ -118,7 +118,7 @@ class GroupCoordinatorShard:
         self._offsets = OffsetStore(config)
         self._joining = Joining(config, new_member_id)
         self._membership = Membership(config, self._joining)
-        settings = GroupSettings(config.consumer, image)
+        settings = GroupSettings(config, image)
         sessions = ConsumerSessions(settings)
         self._steps = ConsumerSteps(settings, sessions, image)
         self._migration = GroupMigration(

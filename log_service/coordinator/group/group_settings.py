@@ -6,7 +6,7 @@ read. Durations are in milliseconds.
 
 from collections.abc import Callable
 
-from log_service.config.views import ConsumerGroupConfig, ShareGroupConfig
+from log_service.config.views import ConsumerGroupConfig, GroupConfig, ShareGroupConfig
 from log_service.metadata.image import MetadataImage, ResourceType
 
 
@@ -47,9 +47,15 @@ class GroupTimes:
 class GroupSettings(GroupTimes):
     """What holds for the consumer groups of a shard; ``image`` is the newest metadata."""
 
-    def __init__(self, config: ConsumerGroupConfig, image: Callable[[], MetadataImage]) -> None:
-        super().__init__("consumer", config, image)
-        self._config = config
+    def __init__(self, config: GroupConfig, image: Callable[[], MetadataImage]) -> None:
+        super().__init__("consumer", config.consumer, image)
+        self._config = config.consumer
+        self._max_record_bytes = config.max_metadata_record_bytes
+
+    @property
+    def max_record_bytes(self) -> int:
+        """The most that the record of one member may have."""
+        return self._max_record_bytes
 
     @property
     def assignors(self) -> tuple[str, ...]:

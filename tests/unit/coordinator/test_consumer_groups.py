@@ -401,3 +401,14 @@ def test_regular_expressions_do_not_wait_for_a_clock_that_was_set_back() -> None
     story.enter("b", topics=None, regex="or.*")
     story.advance(10)
     assert sorted(story.group.regexes) == ["or.*", "ord.*"]
+
+
+def test_a_member_says_no_more_than_a_record_holds() -> None:
+    """As with Apache Kafka, whose topic takes no larger records: every coordinator of the group keeps it in memory."""
+    story = ConsumerStory()
+    many = tuple(f"{number:0200d}" for number in range(5_000))
+    assert story.refused("a", 0, {}, topics=many, rebalance_ms=60_000) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not story.log
+    story.enter("a", topics=many[:4_000])
+    assert story.refused("a", story.group.members["a"].current.epoch, {}, topics=many) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert len(story.group.members["a"].subscription.topics) == 4_000

@@ -112,12 +112,13 @@ def test_group_that_is_too_large_for_the_other_kind_stays_what_it_is() -> None:
 
 
 def test_generation_that_no_record_can_hold_stays_a_consumer_group() -> None:
-    story = story_with(max_metadata_record_bytes=100)
+    story = story_with(max_metadata_record_bytes=450)
     story.enter("a")
-    member_id = story.joined(story.join(metadata=wants("orders", "x" * 100))).member_id
-    assert story.joined(story.join(member_id, metadata=wants("orders", "x" * 100))).error_code == 0
+    member_ids = [story.joined(story.join(metadata=wants("orders", "x" * 100))).member_id for _ in range(4)]
+    for member_id in member_ids:
+        assert story.joined(story.join(member_id, metadata=wants("orders", "x" * 100))).error_code == 0
     story.told("a", -1)
-    assert list(story.group.members) == [member_id]
+    assert list(story.group.members) == member_ids
 
 
 def test_upgrade_and_downgrade_that_the_log_refuses_change_nothing() -> None:
