@@ -3,7 +3,8 @@
 Behaviour: each partition that this node leads gets the marker, with what acks=all asks for, and its result is told once the marker is below
 the high watermark. Those of ``__consumer_offsets`` go through the group coordinator, which lets the positions of the transaction count, or
 forgets them; while it is not there the result is NOT_LEADER_OR_FOLLOWER, and the transaction coordinator tries again. A partition that is
-not on this node, or offline, is UNKNOWN_TOPIC_OR_PARTITION. Results of several markers of one producer are told together.
+not on this node, or offline, is UNKNOWN_TOPIC_OR_PARTITION. A marker of no producer is UNKNOWN_SERVER_ERROR, as with Apache Kafka, and is
+appended nowhere. Results of several markers of one producer are told together.
 
 Versions: 2 transaction version (KIP-1228); version 1 stands for transactions of version 1.
 """
@@ -14,7 +15,7 @@ from functools import partial
 from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from log_service.common.types import GROUP_METADATA_TOPIC, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from log_service.coordinator.group_service import GroupService
 from log_service.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -122,6 +123,9 @@ class _Writing:
 
     def _write_one(self, marker: EndOfTransaction, where: TopicPartition) -> None:
         settle = partial(self._settle, marker.producer_id, where)
+        if marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH:
+            settle(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         try:
             partition = self._replicas.get_partition(*where)
         except KafkaError:

@@ -11,6 +11,7 @@ from log_service.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from log_service.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.helpers.handler_node import HandlerNode, tell_handlers
 
 REPEATED = [0] * 50 + list(range(1, 51))
@@ -47,6 +48,19 @@ def test_no_partition_is_compared_with_all_others(
                 each.partition_index for each in response.topics[0].partitions if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             ]
             assert told == list(range(1, 51))
+
+    tell_handlers(story)
+
+
+@pytest.mark.parametrize(("producer_id", "producer_epoch"), [(-1, 0), (7, -1), (-1, -1)])
+def test_a_marker_of_no_producer_is_not_appended(producer_id: int, producer_epoch: int) -> None:
+    async def story(node: HandlerNode) -> None:
+        await node.create_topic("a")
+        topics = [WritableTxnMarkerTopic(name="a", partition_indexes=[0])]
+        marker = WritableTxnMarker(producer_id=producer_id, producer_epoch=producer_epoch, transaction_result=False, topics=topics)
+        response = await node.ask(WriteTxnMarkersRequest(markers=[marker]), 2)
+        assert response.markers[0].topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert node.replicas.get_partition("a", 0).state.log_end_offset == 0
 
     tell_handlers(story)
 
