@@ -79,7 +79,7 @@ class ConsumerGroup:
                 assert partitions is not None
                 self.targets[member_id] = partitions
             case CurrentAssignmentRecord():
-                self._replay_current(record.member_id, record.content or CurrentAssignment())
+                self._replay_current(record.member_id, record.content)
             case RegexRecord(regex=regex, content=content):
                 self._subscribed = None
                 if content is None:
@@ -95,7 +95,7 @@ class ConsumerGroup:
         self._count_regex(old.subscription if old is not None else None, -1)
         self._count_regex(subscription, 1)
         if subscription is None:
-            self._replay_current(member_id, CurrentAssignment())
+            self._replay_current(member_id, None)
             self.members.pop(member_id, None)
             return
         current = old.current if old is not None else CurrentAssignment()
@@ -109,11 +109,17 @@ class ConsumerGroup:
             if not self.regex_users[subscription.regex]:
                 del self.regex_users[subscription.regex]
 
-    def _replay_current(self, member_id: str, current: CurrentAssignment) -> None:
-        """Take over what a member holds; one that is not there any more holds nothing."""
+    def _replay_current(self, member_id: str, stored: CurrentAssignment | None) -> None:
+        """Take over what a member holds, None for nothing.
+
+        In a log that was compacted it stands before the subscription of its member, if the member has said something new since.
+        """
         old = self.members.get(member_id)
         if old is None:
-            return
+            if stored is None:
+                return
+            old = ConsumerMember(member_id=member_id, subscription=Subscription())
+        current = stored or CurrentAssignment()
         for topic_id, index in _each(old.current):
             holders = self._holders.get(topic_id, {})
             if holders.get(index) == member_id:

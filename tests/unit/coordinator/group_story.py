@@ -149,6 +149,13 @@ class GroupStory:
             self.shard.replay(record, ReplayContext(offset))
         self._serve()
 
+    def compact(self, *, has_tombstones: bool) -> None:
+        """Leave the last record of each key in the log, as the cleaner does; tombstones as long as they are young."""
+        last = {key: index for index, (key, _) in enumerate(self.log)}
+        self.log = [
+            (key, value) for index, (key, value) in enumerate(self.log) if last[key] == index and (has_tombstones or value is not None)
+        ]
+
     # -- what members say
 
     def join(

@@ -1,7 +1,7 @@
 """Consumer groups under any sequence of events: a partition never has two owners, and a group that is left in peace becomes stable.
 
 The members here are honest clients: each says in every heartbeat what it owns, takes on what it is told, sooner or later, and begins anew
-when it is fenced. Replies are lost, members fall silent, topics grow, and the coordinator loads anew from its log.
+when it is fenced. Replies are lost, members fall silent, topics grow, and the coordinator loads anew from its log, compacted or not.
 """
 
 from dataclasses import dataclass, field
@@ -119,6 +119,18 @@ class ConsumerGroupLife(RuleBasedStateMachine):
     @rule()
     def load_anew(self) -> None:
         self.story.restart()
+
+    @rule(has_tombstones=st.booleans())
+    def load_what_was_compacted(self, has_tombstones: bool) -> None:
+        before = self._stored()
+        self.story.compact(has_tombstones=has_tombstones)
+        self.story.restart()
+        assert self._stored() == before
+
+    def _stored(self) -> tuple[object, ...] | None:
+        """What the log says of the group."""
+        group = self.story.shard._consumer("orders-readers")
+        return None if group is None else (group.members, group.targets, group.static_members, group.epoch, group.target_epoch)
 
     def _members(self) -> dict[str, Client]:
         """The clients that the coordinator still takes for members; others have lost their partitions, and know it by their own clocks."""

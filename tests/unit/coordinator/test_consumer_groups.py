@@ -412,3 +412,17 @@ def test_a_member_says_no_more_than_a_record_holds() -> None:
     story.enter("a", topics=many[:4_000])
     assert story.refused("a", story.group.members["a"].current.epoch, {}, topics=many) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert len(story.group.members["a"].subscription.topics) == 4_000
+
+
+def test_member_keeps_what_it_holds_where_its_subscription_comes_later_in_the_log() -> None:
+    """Compaction leaves the last record of each key: here what the member holds, and behind it what it has said since."""
+    story = ConsumerStory()
+    story.enter("a")
+    story.told("a", 2, {ORDERS: (0, 1, 2, 3)}, topics=("orders",), rebalance_ms=30_000)
+    held = story.group.members["a"]
+    story.compact(has_tombstones=True)
+    story.restart()
+    assert story.group.members["a"] == held
+    assert story.told("a", 2).member_epoch == 2
+    joined = story.enter("b")
+    assert assigned(joined) == {}, "all of it is still held"
