@@ -60,7 +60,7 @@ class ConsumerGroupLife(RuleBasedStateMachine):
             response = self.story.beat(name, 0, {}, topics=client.topics, rebalance_ms=30_000, assignor=self.assignor)
         elif client.is_unsure:
             self._take_on(client)
-            response = self.story.beat(name, client.epoch, client.owned, topics=client.topics, rebalance_ms=30_000)
+            response = self.story.beat(name, client.epoch, client.owned, topics=client.topics, rebalance_ms=40_000)
         else:
             response = self.story.beat(name, client.epoch, client.owned if client.told is None else None)
         client.is_unsure = not is_heard
