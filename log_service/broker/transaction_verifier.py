@@ -8,7 +8,8 @@ while the coordinator is being asked for the first of them: the ones behind it f
 All that is to be asked of one coordinator while a request to it is on its way goes out together, in the next one.
 
 Invariants: at most one request per coordinator is in flight, and at most one question per transactional id. A line is as long as the
-requests that connections may have in flight. A request's act runs exactly once, also where no coordinator can be reached.
+requests that connections may have in flight, and all lines together hold ``MAX_HELD_BYTES`` at most: what comes beyond is refused, and its
+client tries again. A request's act runs exactly once, also where no coordinator can be reached.
 """
 
 from collections import deque
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 FIRST_VERSION_FOR_BROKERS = 4
 LAST_VERSION = 5
 PURPOSE = "transactions"
+MAX_HELD_BYTES = 128 << 20
+"""Of records that wait for coordinators. One request is always let in, however large it is."""
 
 Errors = Mapping[TopicPartition, ErrorCode]
 AskLocally = Callable[["AddPartitionsToTxnRequest", int, Callable[["AddPartitionsToTxnResponse"], None]], None]
@@ -52,13 +55,17 @@ AskLocally = Callable[["AddPartitionsToTxnRequest", int, Callable[["AddPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a request wants to write in a transaction: to each partition a batch that begins with that sequence."""
+    """What a request wants to write in a transaction: to each partition a batch that begins with that sequence.
+
+    ``held_bytes`` is what the request keeps in memory while it waits.
+    """
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     sequences: Mapping[TopicPartition, int]
     asker: Asker
+    held_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -118,6 +125,7 @@ class TransactionVerifier:
         self._lines: dict[str, deque[tuple[Question, Act, Deferred]]] = {}
         self._waiting: dict[Destination, list[_Asked]] = {}
         self._busy: set[Destination] = set()
+        self._held_bytes = 0
         self._ask_locally = ask_locally
         self.times = LatencyMeter(clock.monotonic_ms())
         """How long coordinators took to respond, and how often they were asked."""
@@ -140,8 +148,13 @@ class TransactionVerifier:
             if not verdict.unasked:
                 act(verdict)
                 return
+        if self._held_bytes and self._held_bytes + question.held_bytes > MAX_HELD_BYTES:
+            act(Verdict(errors=dict.fromkeys(question.sequences, ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+            return
+        if line is None:
             line = self._lines[question.transactional_id] = deque()
             self._start_task(self._work_off, question.transactional_id, line)
+        self._held_bytes += question.held_bytes
         line.append((question, act, deferred))
 
     async def _work_off(self, transactional_id: str, line: deque[tuple[Question, Act, Deferred]]) -> None:
@@ -155,7 +168,9 @@ class TransactionVerifier:
                 except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
                     deferred.fail(error)
                 line.popleft()
+                self._held_bytes -= question.held_bytes
         finally:
+            self._held_bytes -= sum(question.held_bytes for question, _, _ in line)
             del self._lines[transactional_id]
 
     # Deciding

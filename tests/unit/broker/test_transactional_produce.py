@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import trio
 
+from log_service.broker import transaction_verifier
 from log_service.broker.transaction_verdicts import Asker, heard, told_to_producer
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TRANSACTION_STATE_TOPIC
@@ -118,6 +119,28 @@ def test_batches_behind_the_first_one_wait_and_follow_in_their_order() -> None:
         assert {sequence: each.base_offset for sequence, each in told.items()} == {number: number for number in range(5)}
         assert len(coordinator.asked) == 1
         assert node.replicas.get_partition("a", 0).state.last_stable_offset == 0
+
+    tell_handlers(story)
+
+
+def test_no_more_waits_for_a_coordinator_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of a connection's frame is given back when its handler returns, so that a client could send on and on."""
+    monkeypatch.setattr(transaction_verifier, "MAX_HELD_BYTES", 200)
+
+    async def story(node: HandlerNode) -> None:
+        coordinator, told = await coordinated(node), {}
+
+        async def send(sequence: int) -> None:
+            told[sequence] = ErrorCode.of((await write(node, sequence)).error_code)
+
+        async with trio.open_nursery() as nursery:
+            for sequence in range(5):
+                nursery.start_soon(send, sequence)
+                await trio.testing.wait_all_tasks_blocked()
+            assert told == dict.fromkeys(range(2, 5), ErrorCode.NOT_ENOUGH_REPLICAS)
+            coordinator.tell()
+        assert told[0] is told[1] is ErrorCode.NONE
+        assert (await write(node, 2)).error_code == ErrorCode.NONE
 
     tell_handlers(story)
 
