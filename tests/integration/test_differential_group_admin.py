@@ -47,7 +47,6 @@ def one_stable_one_empty_group(cast: Cast) -> None:
         cast.ask(DescribeGroupsRequest(groups=["shown-stable", "missing", ""], include_authorized_operations=version >= 3), version)
     for version in range(6):
         cast.ask(ListGroupsRequest(), version)
-    cast.ask(DescribeGroupsRequest(groups=["shown-stable", "shown-stable"]), 5)
     cast.ask(DescribeGroupsRequest(groups=[]), 5)
     for states in (["Stable"], ["stable"], ["STABLE", "Empty"], ["nonsense"], [""]):
         cast.ask(ListGroupsRequest(states_filter=states), 4)

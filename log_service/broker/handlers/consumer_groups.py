@@ -35,7 +35,8 @@ def handle_consumer_group_heartbeat(
 def handle_consumer_group_describe(
     node: Node, call: Call, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse | Deferred:
-    """Tell state, epochs and members of each group."""
+    """Tell state, epochs and members of each group, once where it is named twice."""
+    request.group_ids = list(dict.fromkeys(request.group_ids))
     if not _is_enabled(node):
         groups = [DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
         return ConsumerGroupDescribeResponse(groups=groups)

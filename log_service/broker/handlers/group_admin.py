@@ -1,8 +1,9 @@
 """ListGroups (16, versions 0-5), DescribeGroups (15, 0-6) and DeleteGroups (42, 0-2).
 
 Behaviour: ListGroups tells the groups that this broker coordinates, others have others. DescribeGroups and DeleteGroups answer each group
-by itself, twice named ones once in DeleteGroups; a group with members is NON_EMPTY_GROUP. There is no authorizer: a client that asks for
-authorized operations is told all of them, where the group is there.
+by itself and once, also one that is named twice: a small request would else have a response beyond all bounds. In DeleteGroups a group with
+members is NON_EMPTY_GROUP. There is no authorizer: a client that asks for authorized operations is told all of them, where the group is
+there.
 
 Versions of ListGroups: 3 flexible; 4 states (KIP-518); 5 types (KIP-848). DescribeGroups: 3 authorized operations (KIP-430); 4 static
 members; 5 flexible; 6 GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043). DeleteGroups: 2 flexible.
@@ -26,6 +27,7 @@ def handle_list_groups(node: Node, call: Call, request: ListGroupsRequest) -> De
 def handle_describe_groups(node: Node, call: Call, request: DescribeGroupsRequest) -> Deferred:
     """Tell state and members of each group."""
     deferred = call.defer()
+    request.groups = list(dict.fromkeys(request.groups))
 
     def complete(response: DescribeGroupsResponse) -> None:
         if request.include_authorized_operations:

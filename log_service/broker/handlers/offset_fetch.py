@@ -2,7 +2,7 @@
 
 Behaviour: the coordinator answers with the committed positions, -1 where there is none; null topics ask for all of the group. Topics
 named by id are answered by id, UNKNOWN_TOPIC_ID where there is no such topic. With ``require_stable`` a position that an open transaction
-may still change is UNSTABLE_OFFSET_COMMIT.
+may still change is UNSTABLE_OFFSET_COMMIT. A group of which all is asked for twice is told once.
 
 Versions: 2 null asks for all, an error at the top; 3 throttle time; 5 leader epoch; 6 flexible; 7 require stable (KIP-447); 8 many groups
 in one request (KIP-709); 9 member epochs (KIP-848); 10 topic ids (KIP-848). Up to version 7 there is one group, whose error, in version
@@ -43,6 +43,7 @@ def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> 
 
         node.groups.offset_fetch([group], call.client(), complete_one, is_stable_required=request.require_stable)
         return deferred
+    request.groups = _each_whole_once(request.groups)
     image = node.image()
     is_by_id = call.version >= FIRST_VERSION_BY_ID
     groups = [_named(image, group) for group in request.groups] if is_by_id else request.groups
@@ -55,6 +56,12 @@ def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> 
 
     node.groups.offset_fetch(groups, call.client(), complete_all, is_stable_required=request.require_stable)
     return deferred
+
+
+def _each_whole_once(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """Leave out who asks again for all that a group has committed: a small request would have a response beyond all bounds."""
+    whole = {group.group_id: group for group in groups if group.topics is None}
+    return [group for group in groups if group.topics is not None or whole[group.group_id] is group]
 
 
 def refuse_offset_fetch(call: Call, error: KafkaError) -> OffsetFetchResponse:

@@ -60,12 +60,12 @@ async def _wait_for_block(node: Node) -> InitProducerIdResponse:
 
 
 def handle_describe_producers(node: Node, call: Call, request: DescribeProducersRequest) -> DescribeProducersResponse:  # noqa: ARG001 - one shape for all
-    """Respond for each partition by itself."""
+    """Respond for each partition by itself, once where it is named twice."""
+    indexes: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        indexes.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
-        topics=[
-            TopicResponse(name=topic.name, partitions=[_described(node, topic.name, index) for index in topic.partition_indexes])
-            for topic in request.topics
-        ]
+        topics=[TopicResponse(name=name, partitions=[_described(node, name, index) for index in each]) for name, each in indexes.items()]
     )
 
 

@@ -55,8 +55,9 @@ def handle_end_txn(node: Node, call: Call, request: EndTxnRequest) -> Deferred:
 
 
 def handle_describe_transactions(node: Node, call: Call, request: DescribeTransactionsRequest) -> Deferred:
-    """Tell each transactional id that was asked for."""
+    """Tell each transactional id that was asked for, once where it is named twice."""
     deferred = call.defer()
+    request.transactional_ids = list(dict.fromkeys(request.transactional_ids))
     node.transactions.describe(request, deferred.complete)
     return deferred
 

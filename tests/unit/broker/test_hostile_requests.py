@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 
 from log_service.common.errors import ErrorCode
+from log_service.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from log_service.protocol.messages.describe_groups import DescribeGroupsRequest
+from log_service.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from log_service.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from log_service.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -61,6 +66,39 @@ def test_a_marker_of_no_producer_is_not_appended(producer_id: int, producer_epoc
         response = await node.ask(WriteTxnMarkersRequest(markers=[marker]), 2)
         assert response.markers[0].topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert node.replicas.get_partition("a", 0).state.log_end_offset == 0
+
+    tell_handlers(story)
+
+
+@pytest.mark.parametrize(
+    ("request_of", "version", "told"),
+    [
+        (lambda: DescribeGroupsRequest(groups=["g", "h", "g"]), 5, "groups"),
+        (lambda: ConsumerGroupDescribeRequest(group_ids=["g", "h", "g"]), 1, "groups"),
+        (lambda: DescribeTransactionsRequest(transactional_ids=["g", "h", "g"]), 0, "transaction_states"),
+        (lambda: DescribeProducersRequest(topics=[TopicRequest(name="a", partition_indexes=[0, 1, 0])] * 2), 0, "topics.partitions"),
+        (lambda: OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=each, topics=None) for each in "ghg"]), 8, "groups"),
+    ],
+    ids=["DescribeGroups", "ConsumerGroupDescribe", "DescribeTransactions", "DescribeProducers", "OffsetFetch"],
+)
+def test_what_is_named_twice_is_told_once(request_of: Any, version: int, told: str) -> None:
+    """A request has room for 200,000 names of one group; a response that describes it as often has not."""
+
+    async def story(node: HandlerNode) -> None:
+        await node.create_topic("a", partitions=2)
+        found = await node.ask(request_of(), version)
+        for name in told.split("."):
+            found = getattr(found[0] if isinstance(found, list) else found, name)
+        assert len(found) == 2
+
+    tell_handlers(story)
+
+
+def test_positions_that_are_asked_for_by_name_are_told_as_often() -> None:
+    async def story(node: HandlerNode) -> None:
+        topics = [OffsetFetchRequestTopics(name="a", partition_indexes=[0])]
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics) for _ in range(3)])
+        assert len((await node.ask(request, 8)).groups) == 3
 
     tell_handlers(story)
 
