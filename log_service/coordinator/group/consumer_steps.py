@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
-from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.regexes import validate_regex
 from log_service.common.types import TopicId
 from log_service.coordinator.group.assignors import ASSIGNORS, MemberSpec
@@ -35,7 +34,7 @@ from log_service.coordinator.group.consumer_sessions import ConsumerSessions
 from log_service.coordinator.group.group_settings import GroupSettings
 from log_service.coordinator.group.partitions import Partitions
 from log_service.coordinator.group.reconciliation import Target, reconcile
-from log_service.coordinator.group.records import GroupRecord, encode
+from log_service.coordinator.group.records import GroupRecord, validate_size
 from log_service.coordinator.group.regex_refresher import RegexRefresher
 from log_service.coordinator.group.topic_hash import TopicHashes
 from log_service.metadata.delta import MetadataDelta
@@ -92,18 +91,12 @@ class ConsumerSteps:
         is_bump_needed = False
         if updated.subscription != beat.member.subscription:
             record = SubscriptionRecord(group_id=group.group_id, member_id=updated.member_id, content=updated.subscription)
-            self._validate_size(record)
+            validate_size(record, self._settings.max_record_bytes)
             decision.append(record)
             is_bump_needed = updated.subscription.topics != beat.member.subscription.topics
         is_bump_needed = self._note_regex(beat, decision) or is_bump_needed
         self._regexes.maybe_refresh(group, updated.subscription.regex, decision)
         return self._settled_epoch(beat, decision, is_bump_needed=is_bump_needed)
-
-    def _validate_size(self, record: SubscriptionRecord) -> None:
-        size_bytes = sum(len(part) for part in encode(record) if part is not None)
-        if size_bytes > self._settings.max_record_bytes:
-            text = f"the subscription of member {record.member_id} has {size_bytes} bytes, more than the {self._settings.max_record_bytes}"
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{text} that one record may have; name fewer topics, or an expression.")
 
     def _note_regex(self, beat: Beat, decision: GroupDecision) -> bool:
         """Forget an expression that no member uses any more, check a new one, and say whether the group reads other topics by it."""

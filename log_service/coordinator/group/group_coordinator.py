@@ -136,7 +136,7 @@ class GroupCoordinatorShard:
             migration=self._migration,
         )
 
-        self.share_groups = ShareGroups(config.share, image, self._groups.__contains__)
+        self.share_groups = ShareGroups(config, image, self._groups.__contains__)
 
     # What the log holds
 

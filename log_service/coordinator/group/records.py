@@ -8,6 +8,7 @@ coordinator does not own (streams groups) decodes to None and stays untouched in
 from dataclasses import dataclass
 from uuid import UUID
 
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, Buffer
 from log_service.coordinator.group.classic_group import ClassicGroup
 from log_service.coordinator.group.consumer_records import CONSUMER_DECODERS, ConsumerGroupRecord, encode_consumer_record
@@ -123,6 +124,18 @@ def store_group(group: ClassicGroup, wall_ms: int) -> GenerationRecord:
         members=members,
     )
     return GenerationRecord(group_id=group.group_id, generation=generation)
+
+
+def validate_size(record: GroupRecord, max_bytes: int) -> None:
+    """Check that the topic takes the record of what a member says.
+
+    Raises:
+        KafkaError: UNKNOWN_SERVER_ERROR, as Apache Kafka answers where a record is too large.
+    """
+    size_bytes = sum(len(part) for part in encode(record) if part is not None)
+    if size_bytes > max_bytes:
+        text = f"What the member says has {size_bytes} bytes, and one record of group {record.group_id} may have {max_bytes}."
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:

@@ -70,10 +70,7 @@ class ShareGroup:
                 assert partitions is not None
                 self.targets[member_id] = partitions
             case ShareAssignmentRecord(member_id=member_id, content=content):
-                old = self.members.get(member_id)
-                if old is not None:
-                    current = content or ShareAssignment()
-                    self.members[member_id] = ShareMember(member_id=member_id, subscription=old.subscription, current=current)
+                self._replay_assignment(member_id, content)
             case StatePartitionsRecord(content=content):
                 self.states = content
 
@@ -85,6 +82,14 @@ class ShareGroup:
         old = self.members.get(member_id)
         current = ShareAssignment() if old is None else old.current
         self.members[member_id] = ShareMember(member_id=member_id, subscription=subscription, current=current)
+
+    def _replay_assignment(self, member_id: str, stored: ShareAssignment | None) -> None:
+        """Take over what a member may fetch. In a log that was compacted that may stand before the record of the member itself."""
+        old = self.members.get(member_id)
+        if old is not None or stored is not None:
+            old = old or ShareMember(member_id=member_id)
+            current = stored or ShareAssignment()
+            self.members[member_id] = ShareMember(member_id=member_id, subscription=old.subscription, current=current)
 
     # What follows from it
 

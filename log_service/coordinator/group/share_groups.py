@@ -14,7 +14,7 @@ from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
-from log_service.config.views import ShareGroupConfig
+from log_service.config.views import GroupConfig
 from log_service.coordinator.group import share_states
 from log_service.coordinator.group.partitions import NO_PARTITIONS, Partitions, in_order
 from log_service.coordinator.group.share_group import ShareGroup, ShareMember, share_tombstones
@@ -67,11 +67,11 @@ class StatesToForget:
 class ShareGroups:
     """The share groups of a shard. ``is_taken`` says whether a group of another kind has an id; ``image`` is the newest metadata."""
 
-    def __init__(self, config: ShareGroupConfig, image: Callable[[], MetadataImage], is_taken: Callable[[str], bool]) -> None:
+    def __init__(self, config: GroupConfig, image: Callable[[], MetadataImage], is_taken: Callable[[str], bool]) -> None:
         self._image = image
         self._is_taken = is_taken
         self._groups: dict[str, ShareGroup] = {}
-        self._heartbeats = ShareHeartbeats(config, image)
+        self._heartbeats = ShareHeartbeats(config.share, image, config.max_metadata_record_bytes)
         self._deleted_topics: set[UUID] = set()
 
     def __contains__(self, group_id: str) -> bool:

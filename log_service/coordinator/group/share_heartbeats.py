@@ -21,7 +21,7 @@ from log_service.config.views import ShareGroupConfig
 from log_service.coordinator.group.classic_group import Session
 from log_service.coordinator.group.group_settings import GroupTimes
 from log_service.coordinator.group.partitions import Partitions, in_order
-from log_service.coordinator.group.records import GroupRecord
+from log_service.coordinator.group.records import GroupRecord, validate_size
 from log_service.coordinator.group.share_assignor import ShareMemberSpec, assign_simply
 from log_service.coordinator.group.share_group import ShareGroup, ShareMember, topics_of
 from log_service.coordinator.group.share_records import (
@@ -76,10 +76,14 @@ def share_session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
 
 
 class ShareHeartbeats:
-    """Decides on the members of the share groups of one shard. ``image`` is the newest metadata."""
+    """Decides on the members of the share groups of one shard. ``image`` is the newest metadata.
 
-    def __init__(self, config: ShareGroupConfig, image: Callable[[], MetadataImage]) -> None:
+    No member says more than a record of ``max_record_bytes`` holds.
+    """
+
+    def __init__(self, config: ShareGroupConfig, image: Callable[[], MetadataImage], max_record_bytes: int) -> None:
         self._config = config
+        self._max_record_bytes = max_record_bytes
         self._times = GroupTimes("share", config, image)
         self._image = image
         self._hashes = TopicHashes()
@@ -130,7 +134,9 @@ class ShareHeartbeats:
         """Note the subscription, move the group on if need be, and return what the member may fetch after this heartbeat."""
         is_bumped = False
         if updated.subscription != member.subscription:
-            decision.append(ShareMemberRecord(group_id=group.group_id, member_id=updated.member_id, content=updated.subscription))
+            record = ShareMemberRecord(group_id=group.group_id, member_id=updated.member_id, content=updated.subscription)
+            validate_size(record, self._max_record_bytes)
+            decision.append(record)
             is_bumped = updated.subscription.topics != member.subscription.topics
         if group.target_epoch.epoch >= group.epoch.epoch:
             is_bumped = is_bumped or group.has_unassigned_states()
@@ -165,7 +171,8 @@ class ShareHeartbeats:
     ) -> tuple[int, Partitions]:
         """Return the epoch and the target that hold for the member. Old ones are computed anew, but not again and again."""
         last, group_id = group.target_epoch, group.group_id
-        is_due = last.computed_ms == 0 or decision.wall_ms - last.computed_ms >= self._times.assignment_interval_ms(group_id)
+        age_ms = decision.wall_ms - last.computed_ms  # what a clock ahead of this one has dated is old
+        is_due = last.computed_ms == 0 or not 0 <= age_ms < self._times.assignment_interval_ms(group_id)
         if epoch <= last.epoch or not is_due:
             return last.epoch, group.target_of(updated.member_id)
         specs = [

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from log_service.common.errors import ErrorCode
 from log_service.config.server import parse_server_properties
+from log_service.config.views import GroupConfig, ShareGroupConfig
 from log_service.coordinator.group.records import decode, encode
 from log_service.coordinator.group.share_assignor import ShareMemberSpec, assign_simply
 from log_service.coordinator.group.share_groups import OffsetsToAlter, StatesToForget
@@ -370,3 +371,29 @@ def test_partitions_are_shared_evenly_and_only_among_readers(members: list[tuple
         place_count = sum(len(indexes) for topic_id, indexes in assignable.items() if topic_id in specs[0].topic_ids)
         sharing = -(-len(specs) // place_count) if place_count else 0
         assert max(sizes) <= -(-sharing * place_count // len(specs)), sizes
+
+
+def test_member_keeps_what_it_may_fetch_where_its_own_record_comes_later_in_the_log() -> None:
+    """Compaction leaves the last record of each key: here what the member may fetch, and behind it what it has said since."""
+    story = running("a")
+    epoch = story.group.members["a"].current.epoch
+    story.told("a", epoch, rack="elsewhere")
+    before = story.group.members["a"]
+    story.compact(has_tombstones=True)
+    story.restart()
+    assert story.group.members["a"] == before
+    assert story.told("a", epoch).member_epoch == epoch
+
+
+def test_targets_do_not_wait_for_a_clock_that_was_set_back() -> None:
+    story = running("a", config=GroupConfig(share=ShareGroupConfig(assignment_interval_ms=1_000)))
+    story.wall_offset_ms -= 3_600_000
+    story.enter("b")
+    assert story.group.target_epoch.epoch == story.group.epoch.epoch
+
+
+def test_a_member_says_no_more_than_a_record_holds() -> None:
+    story = ShareStory()
+    many = tuple(f"{number:0200d}" for number in range(5_000))
+    assert story.refused("a", 0, topics=many) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not story.log
