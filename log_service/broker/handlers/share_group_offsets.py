@@ -39,7 +39,9 @@ Place = tuple[UUID, int]
 def handle_describe_share_group_offsets(
     node: Node, call: Call, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse | Deferred:
-    """Ask share coordinators, then the leaders of partitions."""
+    """Ask share coordinators, then the leaders of partitions. A group of which all is asked for twice is told once."""
+    whole = {group.group_id: group for group in request.groups if group.topics is None}
+    request.groups = [group for group in request.groups if group.topics is not None or whole[group.group_id] is group]
     if not has_share_groups(node.image().features):
         code = ErrorCode.UNSUPPORTED_VERSION
         groups = [DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, error_code=code) for group in request.groups]

@@ -32,7 +32,8 @@ def handle_share_group_heartbeat(node: Node, call: Call, request: ShareGroupHear
 
 
 def handle_share_group_describe(node: Node, call: Call, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse | Deferred:
-    """Tell state, epochs and members of each group."""
+    """Tell state, epochs and members of each group, once where it is named twice."""
+    request.group_ids = list(dict.fromkeys(request.group_ids))
     if not has_share_groups(node.image().features):
         groups = [DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
         return ShareGroupDescribeResponse(groups=groups)

@@ -8,9 +8,12 @@ from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from log_service.protocol.messages.describe_groups import DescribeGroupsRequest
 from log_service.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from log_service.protocol.messages.describe_share_group_offsets import DescribeShareGroupOffsetsRequest
+from log_service.protocol.messages.describe_share_group_offsets import DescribeShareGroupOffsetsRequestGroup as AllOfGroup
 from log_service.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from log_service.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from log_service.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -75,11 +78,21 @@ def test_a_marker_of_no_producer_is_not_appended(producer_id: int, producer_epoc
     [
         (lambda: DescribeGroupsRequest(groups=["g", "h", "g"]), 5, "groups"),
         (lambda: ConsumerGroupDescribeRequest(group_ids=["g", "h", "g"]), 1, "groups"),
+        (lambda: ShareGroupDescribeRequest(group_ids=["g", "h", "g"]), 1, "groups"),
+        (lambda: DescribeShareGroupOffsetsRequest(groups=[AllOfGroup(group_id=each, topics=None) for each in "ghg"]), 0, "groups"),
         (lambda: DescribeTransactionsRequest(transactional_ids=["g", "h", "g"]), 0, "transaction_states"),
         (lambda: DescribeProducersRequest(topics=[TopicRequest(name="a", partition_indexes=[0, 1, 0])] * 2), 0, "topics.partitions"),
         (lambda: OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=each, topics=None) for each in "ghg"]), 8, "groups"),
     ],
-    ids=["DescribeGroups", "ConsumerGroupDescribe", "DescribeTransactions", "DescribeProducers", "OffsetFetch"],
+    ids=[
+        "DescribeGroups",
+        "ConsumerGroupDescribe",
+        "ShareGroupDescribe",
+        "DescribeShareGroupOffsets",
+        "DescribeTransactions",
+        "DescribeProducers",
+        "OffsetFetch",
+    ],
 )
 def test_what_is_named_twice_is_told_once(request_of: Any, version: int, told: str) -> None:
     """A request has room for 200,000 names of one group; a response that describes it as often has not."""
