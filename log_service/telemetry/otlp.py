@@ -9,6 +9,7 @@ The library is imported with the first push: most brokers never see one.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from log_service.common.types import Buffer
 from log_service.records.compression import decompress
 
 MAX_POINTS = 10_000
-"""Of one push; a client that pushes all of its metrics has a few hundred, and some ten more for each partition."""
+"""Of one push, which are looked at; a client that pushes all of its metrics has a few hundred, and some ten more for each partition."""
 MAX_LABELS = 16
 MAX_TEXT = 256
 """Characters of a metric's name, and of a label's name and value."""
@@ -61,14 +62,20 @@ def read_push(codec: int, compressed: Buffer, max_bytes: int) -> Pushed:
         data = MetricsData.FromString(decompress(codec, compressed, max_bytes))
     except (DecodeError, KafkaError) as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"the metrics that were pushed cannot be read: {error}") from error
-    points: list[Point] = []
-    left_out_count = 0
-    for point in _points(data):
-        if point is None or len(points) == MAX_POINTS:
-            left_out_count += 1
-        else:
-            points.append(point)
-    return Pushed(tuple(points), left_out_count)
+    points = tuple(point for point in islice(_points(data), MAX_POINTS) if point is not None)
+    return Pushed(points, _count(data) - len(points))
+
+
+def _count(data: Any) -> int:
+    """Return how many points there are, without a look at any; a metric of a kind that is passed over counts as one."""
+    metrics = (metric for resource in data.resource_metrics for scope in resource.scope_metrics for metric in scope.metrics)
+    return sum(len(getattr(metric, kind).data_points) if (kind := _kept_kind(metric)) else 1 for metric in metrics)
+
+
+def _kept_kind(metric: Any) -> str | None:
+    """Return what a metric is, None where it is passed over."""
+    kind: str | None = metric.WhichOneof("data")
+    return kind if kind in {"gauge", "sum"} and 0 < len(metric.name) <= MAX_TEXT else None
 
 
 def _points(data: Any) -> Iterator[Point | None]:
@@ -81,8 +88,8 @@ def _points(data: Any) -> Iterator[Point | None]:
 
 
 def _points_of(metric: Any, common: Labels | None) -> Iterator[Point | None]:
-    kind = metric.WhichOneof("data")
-    if kind not in {"gauge", "sum"} or not metric.name or len(metric.name) > MAX_TEXT:
+    kind = _kept_kind(metric)
+    if kind is None:
         yield None
         return
     data = getattr(metric, kind)

@@ -63,6 +63,8 @@ def test_points_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otlp, "MAX_POINTS", 10)
     pushed = read_push(0, payload(*(gauge(f"m{number}", 1.0) for number in range(25))), MAX_BYTES)
     assert (len(pushed.points), pushed.left_out_count) == (10, 15)
+    none = [Metric(name="nothing", gauge=Gauge(data_points=[NumberDataPoint(as_double=float("nan"))] * 12)), gauge("late", 1.0)]
+    assert read_push(0, payload(*none), MAX_BYTES) == Pushed((), 13), "those that are passed over take time to look at, too"
 
 
 @pytest.mark.parametrize(
