@@ -13,15 +13,15 @@ from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.end_offsets import EndOffsets
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.producer_ids import ProducerIds
-from log_service.broker.share_persister import SharePersister
-from log_service.broker.sharing.shares import Shares
+from log_service.broker.share.persister import SharePersister
+from log_service.broker.share.shares import Shares
 from log_service.broker.transaction_verifier import TransactionVerifier
 from log_service.common.env import Clock
 from log_service.config.views import NodeConfig
 from log_service.controller.channel import ControllerChannel
 from log_service.coordinator.group_service import GroupService
 from log_service.coordinator.shards import RunInPool
-from log_service.coordinator.share_service import ShareService
+from log_service.coordinator.share_state_service import ShareStateService
 from log_service.coordinator.transaction_service import TransactionService
 from log_service.metadata.image import MetadataImage
 from log_service.raft.driver import RaftDriver
@@ -55,7 +55,7 @@ class Node(QuorumNode):
     replicas: ReplicaManager
     groups: GroupService
     transactions: TransactionService
-    share_states: ShareService
+    share_states: ShareStateService
     share_persister: SharePersister
     end_offsets: EndOffsets
     fetch_sessions: FetchSessionCache

@@ -22,12 +22,12 @@ from log_service.broker.marker_sender import MarkerSender
 from log_service.broker.node import Node, QuorumNode
 from log_service.broker.peers import Peers
 from log_service.broker.producer_ids import ProducerIds
-from log_service.broker.share_persister import SharePersister
-from log_service.broker.share_state_requests import ShareStateRequests
-from log_service.broker.sharing.dead_letters import DeadLetterWriter
-from log_service.broker.sharing.group_settings import ShareGroupSettings
-from log_service.broker.sharing.shares import Shares
-from log_service.broker.sharing.start_offsets import StartOffsets
+from log_service.broker.share.dead_letters import DeadLetterWriter
+from log_service.broker.share.group_settings import ShareGroupSettings
+from log_service.broker.share.persister import SharePersister
+from log_service.broker.share.shares import Shares
+from log_service.broker.share.start_offsets import StartOffsets
+from log_service.broker.share.state_requests import ShareStateRequests
 from log_service.broker.transaction_verifier import TransactionVerifier
 from log_service.common.env import NodeEnv
 from log_service.common.errors import KafkaError
@@ -40,7 +40,7 @@ from log_service.controller.channel import NodeToControllerChannel
 from log_service.controller.driver import ControllerDriver
 from log_service.controller.rules.table import ControllerConfig
 from log_service.coordinator.group_service import GroupService
-from log_service.coordinator.share_service import ShareService
+from log_service.coordinator.share_state_service import ShareStateService
 from log_service.coordinator.transaction_service import TransactionService
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.metadata.loader import MetadataLoader
@@ -152,7 +152,7 @@ class Rooms:
     groups: GroupService
     transactions: TransactionService
     markers: MarkerSender
-    share_states: ShareService
+    share_states: ShareStateService
     share_persister: SharePersister
     topic_creation: TopicCreation
     replicas: ReplicaManager
@@ -369,10 +369,10 @@ def _new_directory_reports(
 
 def _new_share_states(
     foundation: NodeFoundation, topic_creation: TopicCreation, background: trio.Nursery
-) -> tuple[ShareService, ShareStateRequests]:
+) -> tuple[ShareStateService, ShareStateRequests]:
     """Return the states of share groups that this node coordinates, and what asks for states wherever they are."""
     env, config = foundation.env, foundation.config
-    states = ShareService(
+    states = ShareStateService(
         clock=env.clock,
         timers=foundation.timers,
         run_in_pool=env.files.run_in_pool,

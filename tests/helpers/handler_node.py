@@ -26,16 +26,16 @@ from log_service.broker.node import Node
 from log_service.broker.pipeline import Pipeline, new_meters
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.registry import REGISTRY
-from log_service.broker.sharing.group_settings import ShareGroupSettings
-from log_service.broker.sharing.shares import Shares
-from log_service.broker.sharing.start_offsets import StartOffsets
+from log_service.broker.share.group_settings import ShareGroupSettings
+from log_service.broker.share.shares import Shares
+from log_service.broker.share.start_offsets import StartOffsets
 from log_service.broker.transaction_verifier import TransactionVerifier
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, BrokerEpoch, NodeId, TopicId
 from log_service.config.server import parse_server_properties
 from log_service.config.views import NodeConfig
 from log_service.coordinator.group_service import GroupService
-from log_service.coordinator.share_service import ShareService
+from log_service.coordinator.share_state_service import ShareStateService
 from log_service.coordinator.transaction_service import TransactionService
 from log_service.metadata.image import MetadataImage
 from log_service.network.server import ConnectionContext, PendingResponse
@@ -112,7 +112,7 @@ class HandlerNode(Asking):
                 on_due=lambda _owner, _due: None,
                 on_dropped=lambda _partition: None,
             ),
-            share_states=ShareService(
+            share_states=ShareStateService(
                 clock=context.env.clock,
                 timers=context.timers,
                 run_in_pool=context.env.files.run_in_pool,

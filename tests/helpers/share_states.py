@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from log_service.broker.share_persister import OnDone, OnState
+from log_service.broker.share.persister import OnDone, OnState
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.share.in_flight import DeadRecords
 from log_service.coordinator.share.share_coordinator import ShareStateWrite

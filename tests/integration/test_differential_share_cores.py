@@ -19,7 +19,7 @@ import trio.testing
 from log_service.common.timers import TimerQueue
 from log_service.config.views import ShareStateConfig
 from log_service.coordinator.share.state_records import ShareRecord, SnapshotRecord, decode
-from log_service.coordinator.share_service import ShareService
+from log_service.coordinator.share_state_service import ShareStateService
 from log_service.protocol.messages import delete_share_group_state as deleting
 from log_service.protocol.messages import initialize_share_group_state as initializing
 from log_service.protocol.messages import read_share_group_state as reading
@@ -164,7 +164,7 @@ def answers_of_the_core(log: MemoryLog, topic_id: UUID, requests: Sequence[tuple
     replies: list[Any] = []
 
     async def main() -> None:
-        share = ShareService(
+        share = ShareStateService(
             clock=StoppedClock(),
             timers=TimerQueue(),
             run_in_pool=run_inline,

@@ -15,7 +15,7 @@ from log_service.broker.cluster_view import NO_BROKER, BrokerAddress, leader_add
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from log_service.coordinator.share_service import parse_coordinator_key
+from log_service.coordinator.share_state_service import parse_coordinator_key
 from log_service.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP_KEY_TYPE = 0

@@ -17,8 +17,8 @@ from uuid import UUID
 from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import hinted_brokers, leader_hint
 from log_service.broker.node import Node
-from log_service.broker.share_session import FINAL_EPOCH, SessionKey, SharedPartition
-from log_service.broker.sharing.shares import Shares
+from log_service.broker.share.session import FINAL_EPOCH, SessionKey, SharedPartition
+from log_service.broker.share.shares import Shares
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import SHARE_VERSION
 from log_service.common.types import TopicId

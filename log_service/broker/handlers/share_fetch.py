@@ -27,9 +27,9 @@ from log_service.broker.handlers.share_acknowledge import (
     session_key,
 )
 from log_service.broker.node import Node
-from log_service.broker.share_session import SessionKey, SharedPartition, ShareFetchContext, next_epoch
-from log_service.broker.sharing.delayed_share_fetch import DelayedShareFetch, Fetched, Wanted, fetch_all, has_enough
-from log_service.broker.sharing.led_share_partition import LedSharePartition
+from log_service.broker.share.delayed_share_fetch import DelayedShareFetch, Fetched, Wanted, fetch_all, has_enough
+from log_service.broker.share.led_share_partition import LedSharePartition
+from log_service.broker.share.session import SessionKey, SharedPartition, ShareFetchContext, next_epoch
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.share.record_states import AcquireMode
 from log_service.coordinator.share.share_state import ShareKey

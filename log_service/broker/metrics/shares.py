@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from log_service.broker.metrics.sources import MetricsSources
 from log_service.broker.metrics.state import counter, gauge
-from log_service.broker.sharing.shares import Shares
+from log_service.broker.share.shares import Shares
 from log_service.coordinator.share.record_states import AcknowledgeType
 from log_service.metrics.exposition import Family, Sample, escaped, labels
 

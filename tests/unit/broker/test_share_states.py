@@ -12,7 +12,7 @@ from log_service.common.types import SHARE_GROUP_STATE_TOPIC
 from log_service.coordinator.share.share_coordinator import ShareStateWrite
 from log_service.coordinator.share.share_state import ShareKey, ShareState
 from log_service.coordinator.share.window import StateBatch
-from log_service.coordinator.share_service import coordinator_key, parse_coordinator_key
+from log_service.coordinator.share_state_service import coordinator_key, parse_coordinator_key
 from log_service.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest

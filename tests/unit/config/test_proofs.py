@@ -42,7 +42,7 @@ TRANSACTION_TIMES = ("unit/coordinator/transaction/test_service.py", "test_times
 REPLICATION = "unit/replication/test_replication_keys.py"
 THROTTLES = "unit/replication/test_throttles.py"
 MEMBERSHIP = ("unit/broker/test_membership_of_a_broker.py", "test_keys_of_membership_and_elections_reach_their_view")
-SHARE_BOUNDS = ("unit/broker/test_share_group_settings.py", "test_the_brokers_keys_are_the_defaults_and_the_bounds_of_groups")
+SHARE_BOUNDS = ("unit/broker/share/test_group_settings.py", "test_the_brokers_keys_are_the_defaults_and_the_bounds_of_groups")
 QUOTAS = "unit/broker/test_client_quotas.py"
 DEATHS = "unit/broker/test_cluster_deaths.py"
 CHECKPOINTS = (LOGS, "test_checkpoints_are_written_in_their_intervals")
@@ -213,7 +213,7 @@ PROOFS = {
     "share.coordinator.state.topic.replication.factor": SHARE_STATES_TOPIC,
     "share.coordinator.state.topic.segment.bytes": SHARE_STATES_TOPIC,
     "share.coordinator.write.timeout.ms": (
-        "unit/coordinator/share/test_share_service.py",
+        "unit/coordinator/share/test_share_state_service.py",
         "test_a_write_waits_for_its_replicas_as_long_as_configured",
     ),
     "transaction.state.log.min.isr": TRANSACTIONS_TOPIC,

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from log_service.broker.call import StartTask
-from log_service.broker.sharing.led_share_partition import OnDone
-from log_service.broker.sharing.letters import Letter, Origin, batch_of, grouped, letters_in
+from log_service.broker.share.led_share_partition import OnDone
+from log_service.broker.share.letters import Letter, Origin, batch_of, grouped, letters_in
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger

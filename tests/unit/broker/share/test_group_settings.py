@@ -2,7 +2,7 @@
 
 import pytest
 
-from log_service.broker.sharing.group_settings import OffsetReset, ShareGroupSettings, reset_of
+from log_service.broker.share.group_settings import OffsetReset, ShareGroupSettings, reset_of
 from log_service.common.errors import ConfigError, KafkaError
 from log_service.config.resource_keys import DEAD_LETTER_TOPIC, validate_group_configs
 from log_service.config.server import parse_server_properties

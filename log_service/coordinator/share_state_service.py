@@ -60,7 +60,7 @@ T = TypeVar("T", bound=_PartitionResult)
 logger = logging.getLogger(__name__)
 
 
-class ShareService:
+class ShareStateService:
     """The share states that this node coordinates.
 
     ``is_there`` says whether a partition exists, ``partition_count`` how many partitions the topic of the states has, 0 while there is

@@ -2,10 +2,10 @@
 
 import trio
 
-from log_service.broker.sharing.led_share_partition import RETRY_MS
+from log_service.broker.share.led_share_partition import RETRY_MS
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.resource_keys import DEAD_LETTER_TOPIC
-from tests.unit.broker.sharing.context import ACCEPT, GAP, REJECT, RELEASE, ShareNode, batch, tell_shares
+from tests.unit.broker.share.context import ACCEPT, GAP, REJECT, RELEASE, ShareNode, batch, tell_shares
 
 LOCK_S = 30
 ARCHIVED = 4

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from log_service.broker.call import StartTask
-from log_service.broker.share_persister import OnDone, OnState
+from log_service.broker.share.persister import OnDone, OnState
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
@@ -28,7 +28,7 @@ from log_service.coordinator.java_hashing import hashed_partition
 from log_service.coordinator.share.share_coordinator import ShareStateWrite
 from log_service.coordinator.share.share_state import ShareKey, ShareState
 from log_service.coordinator.share.window import StateBatch
-from log_service.coordinator.share_service import ShareService, coordinator_key
+from log_service.coordinator.share_state_service import ShareStateService, coordinator_key
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages import delete_share_group_state as deleting
 from log_service.protocol.messages import initialize_share_group_state as initializing
@@ -65,7 +65,7 @@ class _Kind:
     request: Callable[[str, list[Any]], Any]
     topic: Callable[..., Any]
     response_type: type[Any]
-    ask_here: Callable[[ShareService, Any, Callable[[Any], None]], None]
+    ask_here: Callable[[ShareStateService, Any, Callable[[Any], None]], None]
     told: Callable[[Any], Any]
 
 
@@ -99,7 +99,7 @@ class ShareStateRequests:
         image: Callable[[], MetadataImage],
         pool: "Callable[[], ConnectionPool]",
         start_task: StartTask,
-        here: ShareService,
+        here: ShareStateService,
         create_topic: Callable[[], Any],
     ) -> None:
         self._node_id = node_id
@@ -316,34 +316,34 @@ INITIALIZE = _Kind(
     lambda group_id, topics: initializing.InitializeShareGroupStateRequest(group_id=group_id, topics=topics),
     initializing.InitializeStateData,
     initializing.InitializeShareGroupStateResponse,
-    ShareService.initialize,
+    ShareStateService.initialize,
     _nothing,
 )
 READ = _Kind(
     lambda group_id, topics: reading.ReadShareGroupStateRequest(group_id=group_id, topics=topics),
     reading.ReadStateData,
     reading.ReadShareGroupStateResponse,
-    ShareService.read,
+    ShareStateService.read,
     _read_state,
 )
 WRITE = _Kind(
     lambda group_id, topics: writing.WriteShareGroupStateRequest(group_id=group_id, topics=topics),
     writing.WriteStateData,
     writing.WriteShareGroupStateResponse,
-    ShareService.write,
+    ShareStateService.write,
     _nothing,
 )
 DELETE = _Kind(
     lambda group_id, topics: deleting.DeleteShareGroupStateRequest(group_id=group_id, topics=topics),
     deleting.DeleteStateData,
     deleting.DeleteShareGroupStateResponse,
-    ShareService.delete,
+    ShareStateService.delete,
     _nothing,
 )
 SUMMARIZE = _Kind(
     lambda group_id, topics: summarizing.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=topics),
     summarizing.ReadStateSummaryData,
     summarizing.ReadShareGroupStateSummaryResponse,
-    ShareService.read_summary,
+    ShareStateService.read_summary,
     _summary,
 )

@@ -20,7 +20,7 @@ from log_service.records.batch import iterate_headers, iterate_records
 from log_service.records.record import Record
 from tests.sim.world import World, sim_run
 from tests.unit.broker.context import RawClient, Story, batch, running
-from tests.unit.broker.sharing.context import ACCEPT, GROUP, REJECT, RELEASE, Member
+from tests.unit.broker.share.context import ACCEPT, GROUP, REJECT, RELEASE, Member
 
 PROPERTIES = {
     "share_coordinator_state_topic_num_partitions": "1",

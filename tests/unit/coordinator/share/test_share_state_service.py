@@ -13,7 +13,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
 from log_service.config.server import parse_server_properties
 from log_service.coordinator.share.share_state import ShareKey
-from log_service.coordinator.share_service import ShareService
+from log_service.coordinator.share_state_service import ShareStateService
 from log_service.protocol.messages import delete_share_group_state as deleting
 from log_service.protocol.messages import initialize_share_group_state as initializing
 from log_service.protocol.messages import read_share_group_state as reading
@@ -33,9 +33,9 @@ class SetClock(StoppedClock):
 
 def service(
     partition_count: int = 1, timers: TimerQueue | None = None, write_timeout_ms: int = 5_000, clock: Clock | None = None
-) -> ShareService:
+) -> ShareStateService:
     config, _ = parse_server_properties({"node.id": "1", "share.coordinator.write.timeout.ms": str(write_timeout_ms)})
-    return ShareService(
+    return ShareStateService(
         clock=clock or StoppedClock(),
         timers=TimerQueue() if timers is None else timers,
         config=config.share_states,
@@ -45,13 +45,13 @@ def service(
     )
 
 
-def initialize(share: ShareService, replies: list[Any], *partitions: int) -> None:
+def initialize(share: ShareStateService, replies: list[Any], *partitions: int) -> None:
     asked = [initializing.PartitionData(partition=partition, state_epoch=1, start_offset=0) for partition in partitions]
     topics = [initializing.InitializeStateData(topic_id=TOPIC, partitions=asked)]
     share.initialize(initializing.InitializeShareGroupStateRequest(group_id="g", topics=topics), replies.append)
 
 
-def write(share: ShareService, replies: list[Any], last: int) -> None:
+def write(share: ShareStateService, replies: list[Any], last: int) -> None:
     batch = writing.StateBatch(first_offset=0, last_offset=last, delivery_state=2, delivery_count=1)
     asked = writing.PartitionData(
         partition=0, state_epoch=1, leader_epoch=3, start_offset=0, delivery_complete_count=last + 1, state_batches=[batch]
@@ -60,18 +60,18 @@ def write(share: ShareService, replies: list[Any], last: int) -> None:
     share.write(writing.WriteShareGroupStateRequest(group_id="g", topics=topics), replies.append)
 
 
-def read(share: ShareService, replies: list[Any], leader_epoch: int = 3) -> None:
+def read(share: ShareStateService, replies: list[Any], leader_epoch: int = 3) -> None:
     topics = [reading.ReadStateData(topic_id=TOPIC, partitions=[reading.PartitionData(partition=0, leader_epoch=leader_epoch)])]
     share.read(reading.ReadShareGroupStateRequest(group_id="g", topics=topics), replies.append)
 
 
-def summarize(share: ShareService, replies: list[Any], *partitions: int) -> None:
+def summarize(share: ShareStateService, replies: list[Any], *partitions: int) -> None:
     asked = [summarizing.PartitionData(partition=partition) for partition in partitions]
     topics = [summarizing.ReadStateSummaryData(topic_id=TOPIC, partitions=asked)]
     share.read_summary(summarizing.ReadShareGroupStateSummaryRequest(group_id="g", topics=topics), replies.append)
 
 
-def delete(share: ShareService, replies: list[Any]) -> None:
+def delete(share: ShareStateService, replies: list[Any]) -> None:
     topics = [deleting.DeleteStateData(topic_id=TOPIC, partitions=[deleting.PartitionData(partition=0)])]
     share.delete(deleting.DeleteShareGroupStateRequest(group_id="g", topics=topics), replies.append)
 
@@ -80,7 +80,7 @@ def errors(reply: Any) -> list[int]:
     return [partition.error_code for result in reply.results for partition in result.partitions]
 
 
-def with_leader(log: MemoryLog, story: Callable[[ShareService], None], partition_count: int = 1) -> None:
+def with_leader(log: MemoryLog, story: Callable[[ShareStateService], None], partition_count: int = 1) -> None:
     async def main() -> None:
         share = service(partition_count)
         async with trio.open_nursery() as nursery:
@@ -97,7 +97,7 @@ def test_what_was_written_is_read_also_after_a_load() -> None:
     replies: list[Any] = []
     log = MemoryLog()
 
-    def begin(share: ShareService) -> None:
+    def begin(share: ShareStateService) -> None:
         initialize(share, replies, 0)
         write(share, replies, 4)
 
@@ -115,7 +115,7 @@ def test_a_response_waits_until_what_it_says_is_safe() -> None:
     replies: list[Any] = []
     log = MemoryLog(is_high_watermark_held=True)
 
-    def story(share: ShareService) -> None:
+    def story(share: ShareStateService) -> None:
         initialize(share, replies, 0)
         read(share, replies)
         assert replies == []
@@ -157,7 +157,7 @@ def test_partitions_of_one_request_are_asked_wherever_their_shards_are() -> None
 def test_a_refusal_says_why() -> None:
     replies: list[Any] = []
 
-    def story(share: ShareService) -> None:
+    def story(share: ShareStateService) -> None:
         write(share, replies, 4)
         read(share, replies)
         initialize(share, replies, -1, 10, 0)
@@ -178,7 +178,7 @@ def test_a_log_that_refuses_sends_the_client_to_find_the_coordinator_again() -> 
 def test_a_summary_of_what_is_not_known_has_no_offset() -> None:
     replies: list[Any] = []
 
-    def story(share: ShareService) -> None:
+    def story(share: ShareStateService) -> None:
         initialize(share, replies, 0)
         write(share, replies, 4)
         summarize(share, replies, 0, 1)

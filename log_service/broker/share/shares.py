@@ -9,10 +9,10 @@ Invariants: at most one share partition of a key serves; a fetch that waits is a
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from log_service.broker.share_persister import SharePersister
-from log_service.broker.share_session import SessionKey, ShareSession, ShareSessionCache
-from log_service.broker.sharing.group_settings import GroupShareSettings
-from log_service.broker.sharing.led_share_partition import DeadLetters, FindStart, LedSharePartition, ShareCounts, ShareWorld
+from log_service.broker.share.group_settings import GroupShareSettings
+from log_service.broker.share.led_share_partition import DeadLetters, FindStart, LedSharePartition, ShareCounts, ShareWorld
+from log_service.broker.share.persister import SharePersister
+from log_service.broker.share.session import SessionKey, ShareSession, ShareSessionCache
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import SHARE_VERSION

@@ -9,8 +9,8 @@ from uuid import UUID
 import trio
 import trio.testing
 
-from log_service.broker import share_state_requests as under_test
-from log_service.broker.share_state_requests import LONGEST_PAUSE_MS, MAX_ATTEMPTS, ShareStateRequests
+from log_service.broker.share import state_requests as under_test
+from log_service.broker.share.state_requests import LONGEST_PAUSE_MS, MAX_ATTEMPTS, ShareStateRequests
 from log_service.broker.timer_task import TimerTask
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import SHARE_GROUP_STATE_TOPIC, NodeId

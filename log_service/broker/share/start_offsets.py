@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from log_service.broker.call import StartTask
-from log_service.broker.sharing.group_settings import GroupShareSettings, OffsetReset
+from log_service.broker.share.group_settings import GroupShareSettings, OffsetReset
 from log_service.common.env import Clock
 from log_service.common.errors import KafkaError
 from log_service.common.types import NO_LEADER_EPOCH

@@ -12,7 +12,7 @@ from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.frames import RequestHeader, encode_request
 from log_service.records.control import EndOfTransaction
 from log_service.storage.transaction_checks import begin_verification
-from tests.unit.broker.sharing.context import ACCEPT, REJECT, RELEASE, RENEW, Ack, Got, Member, ShareNode, batch, tell_shares
+from tests.unit.broker.share.context import ACCEPT, REJECT, RELEASE, RENEW, Ack, Got, Member, ShareNode, batch, tell_shares
 from tests.unit.metadata.records import quota
 
 LOCK_S = 30

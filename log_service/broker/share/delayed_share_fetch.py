@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from log_service.broker.call import Deferred
-from log_service.broker.sharing.led_share_partition import LedSharePartition
-from log_service.broker.sharing.log_reads import ReadBatches, read_batches
+from log_service.broker.share.led_share_partition import LedSharePartition
+from log_service.broker.share.log_reads import ReadBatches, read_batches
 from log_service.common.env import FileSlice
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.share.acquiring import AcquiredRange, Appetite

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from log_service.broker.share_persister import SharePersister, told_error
-from log_service.broker.sharing.group_settings import GroupShareSettings
-from log_service.broker.sharing.log_reads import ReadBatches
+from log_service.broker.share.group_settings import GroupShareSettings
+from log_service.broker.share.log_reads import ReadBatches
+from log_service.broker.share.persister import SharePersister, told_error
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import Timer, TimerQueue

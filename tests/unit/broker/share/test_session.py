@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from log_service.broker.share_session import FINAL_EPOCH, SessionKey, SharedPartition, ShareFetchContext, ShareSession, ShareSessionCache
+from log_service.broker.share.session import FINAL_EPOCH, SessionKey, SharedPartition, ShareFetchContext, ShareSession, ShareSessionCache
 from log_service.common.errors import ErrorCode, KafkaError
 
 KEY = SessionKey(group_id="g", member_id="m")
