@@ -114,6 +114,26 @@ def test_file_name_is_a_word_of_the_field() -> None:
     assert [name for name, stem in stems.items() if stem not in KAFKAS_OWN_MANAGERS and UNUSED_WORDS.search(stem)] == []
 
 
+LISTED_ROOMS = re.compile(r"^- ((?:``\w+``(?:, | and )?)+)", re.MULTILINE)
+
+
+def rooms_of(package: Path) -> set[str]:
+    """Return the modules and packages in a package."""
+    return {path.stem for path in package.glob("*.py")} - {"__init__"} | {path.parent.name for path in package.glob("*/__init__.py")}
+
+
+def test_a_map_of_rooms_is_whole() -> None:
+    """A package whose docstring lists its rooms names every module and package in it, and lists nothing that is not there."""
+    wrong = []
+    for path in sources(*PRODUCT):
+        text = ast.get_docstring(ast.parse(written(path))) or "" if path.name == "__init__.py" else ""
+        listed = {room for rooms in LISTED_ROOMS.findall(text) for room in re.findall(r"``(\w+)``", rooms)}
+        rooms = rooms_of(path.parent) if listed else set()
+        wrong += [f"{named(path)} does not name {room}" for room in sorted(rooms - set(re.findall(r"``(\w+)``", text)))]
+        wrong += [f"{named(path)} lists {room}, which is not there" for room in sorted(listed - rooms)]
+    assert wrong == []
+
+
 def test_nothing_is_left_unfinished() -> None:
     found = [
         f"{named(path)}: {line}"

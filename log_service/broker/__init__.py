@@ -11,7 +11,12 @@
 - ``listeners``: the sockets of one side of the node. ``peers``: its connections to other nodes.
 - ``directory_reports``, ``controller_registration``: what this node tells the active controller of itself, beside ``lifecycle``.
 - ``live``, ``loggers``: what changes while the node runs. ``storage_format``: directories before the first start.
-- ``time_slice``: how long one piece of work may hold up the others.
-- ``fetch_session``, ``cluster_view``, ``auto_creation``, ``producer_ids``: what several handlers share.
-- ``offsets_log``, ``offsets_leadership``: the offsets topic as the group coordinator sees it.
+- ``time_slice``: how soon the event loop's thread runs once bytes have woken it.
+- ``fetch_session``, ``cluster_view``, ``auto_creation``, ``producer_ids``, ``end_offsets``: what several handlers share.
+- ``quotas``: what each request is charged to. ``client_telemetry``: the metrics that clients push (KIP-714).
+- ``coordinator_leadership``: which partitions of internal topics this node coordinates. ``offsets_log``: such a partition as its
+  coordinator sees it.
+- ``transaction_verifier``, ``transaction_verdicts``: asking whether a partition is in a transaction, and what the client hears of it.
+  ``marker_sender``: the markers of transactions that end, on their way.
+- ``share``: share groups on the leaders of partitions, and the way to share coordinators.
 """

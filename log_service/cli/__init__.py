@@ -2,10 +2,15 @@
 
 - ``main``: the group of all commands; each command's module is imported only when it is called.
 - ``output``: what everything printed has in common: aligned tables, JSON, errors, exit codes. ``names``: topics, groups and partitions as
-  they are typed, matched and completed. ``times``, ``record_lines``: times and records as text. ``connection``: reaching a cluster.
-- ``up``, ``status``, ``serve``, ``demo``: installations and nodes.
-- ``topics``, ``configs``, ``offsets``, ``records``, ``groups`` (with ``group_resets``), ``cluster``, ``produce``, ``consume``: a cluster,
-  through the client.
+  they are typed, matched and completed. ``times``, ``record_lines``: times and records as text. ``numbers``, ``node_ids``: what is typed as
+  a number or a node. ``explain``: errors as sentences. ``connection``: reaching a cluster.
+- ``init``: a project; ``project_settings``: its ``.env``.
+- ``up``, ``status``, ``serve``, ``demo``: installations and nodes. ``installation_nodes``, ``node_files``: their nodes, from another
+  command. ``storage``: directories before the first start.
+- ``topics``, ``configs``, ``offsets``, ``records``, ``groups`` (with ``group_resets`` and ``share_groups``), ``transactions``, ``quotas``,
+  ``produce``, ``consume`` (with ``consume_queue``): a cluster, through the client.
+- ``cluster``: brokers and replicas, with ``cluster_status``, ``cluster_moves`` (and ``plan_view``), ``cluster_roll``, ``cluster_nodes`` and
+  ``cluster_voters``.
 - ``top`` (with ``top_metrics``, ``top_rates``, ``top_view``): a cluster in a terminal.
 - ``log_dump``, ``log_verify``: a segment's files, read from disk.
 - ``completion``: scripts for shells.

@@ -6,6 +6,7 @@
 - ``delta``: changes gathered record by record; ``topics_delta``: those of topics and partitions.
 - ``sorted_map``: the maps of an image, of which a changed copy is cheap.
 - ``features``: feature levels that this software can keep.
+- ``observers``: which brokers' replicas copy everything and are not in sync.
 - ``snapshot``: an image as records.
 - ``loader``: committed batches in, images out to publishers.
 - ``errors``: the error of a log that cannot be replayed.

@@ -15,6 +15,8 @@ The shell:
 - ``metadata_log``: the log's directory. ``response_bytes``: what other replicas get of it.
 - ``batches``: metadata records and control records to batches and back.
 - ``snapshots``: ``<offset>-<epoch>.checkpoint`` files. ``quorum_store``: the file ``quorum-state``.
-- ``transport``: the quorum's requests over ``rpc``. ``describe``: the quorum as its leader sees it.
+- ``transport``: the quorum's requests over ``rpc``. ``describe``: the quorum as its leader sees it;
+  ``describe_response``: the same as a response.
+- ``errors``: the error of a node that is not the leader. ``rivals``: another process under this node's id.
 - ``format``: who a node is, and a fresh directory, as ``kafka-storage format --standalone`` leaves it.
 """

@@ -1,1 +1,27 @@
-"""The group coordinator's decisions: the classic protocol's groups and their committed offsets. No input or output."""
+"""The group coordinator's decisions: classic, consumer and share groups, and the offsets that groups commit. No input or output.
+
+- ``group_coordinator``: one shard, with all its groups. ``records``: what the log holds of offsets and classic groups.
+- ``listing``: how groups are shown. ``group_settings``: the settings of one group, within the broker's bounds.
+- ``offsets``: committed offsets; ``pending_offsets``: those of open transactions.
+
+Classic groups: ``classic_group`` is one group with the table of its states; ``joining`` and ``membership`` decide on its members.
+
+Consumer groups (KIP-848):
+
+- ``consumer_group``: one group as the log holds it; ``consumer_member``: one member; ``consumer_records``: what the log holds of both.
+- ``consumer_heartbeats``: what a heartbeat brings about; ``consumer_requests`` checks it first. ``consumer_steps``: the steps that follow
+  when a member speaks; ``reconciliation``: one member's next step towards its target.
+- ``consumer_sessions``: how long members may take; ``consumer_removals``: members that go.
+- ``assignors``: the targets of all members. ``regex_refresher``: which topics regular expressions match.
+- ``consumer_listing``: how these groups are shown.
+- ``classic_members``: members of the classic protocol in such a group; ``consumer_metadata``: the bytes that they exchange.
+- ``group_migration``: a classic group becomes a consumer group, and the way back.
+
+Share groups (KIP-932):
+
+- ``share_group``: one group as the log holds it; ``share_records``: what the log holds of it. ``share_groups``: those of a shard.
+- ``share_heartbeats``: what a heartbeat brings about; ``share_assignor``: the targets of all members.
+- ``share_states``: which partitions have a share state.
+
+What the last two have in common: ``partitions``, sets of partitions by topic id; ``topic_hash``, which tells that topics have changed.
+"""
