@@ -9,9 +9,8 @@ import logging
 from random import Random
 from uuid import UUID
 
-from log_service.common.env import Clock
+from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.coordinator.shards import RunInPool
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.network.server import ConnectionContext

@@ -16,11 +16,10 @@ from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.share.persister import SharePersister
 from log_service.broker.share.shares import Shares
 from log_service.broker.transaction_verifier import TransactionVerifier
-from log_service.common.env import Clock
+from log_service.common.env import Clock, RunInPool
 from log_service.config.views import NodeConfig
 from log_service.controller.channel import ControllerChannel
 from log_service.coordinator.group_service import GroupService
-from log_service.coordinator.shards import RunInPool
 from log_service.coordinator.share_state_service import ShareStateService
 from log_service.coordinator.transaction_service import TransactionService
 from log_service.metadata.image import MetadataImage

@@ -7,7 +7,7 @@ and slices of files, and no descriptor leaves a file. Waiting is trio's own (``t
 simulation replaces.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -184,6 +184,13 @@ class Files(Protocol):
 
     def set_pool_threads(self, count: int) -> None:
         """Let at most ``count`` calls wait for the disk at once from now on."""
+
+
+class RunInPool(Protocol):
+    """``Files.run_in_pool`` alone, for code that touches no file by itself."""
+
+    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
+        """Run ``function`` in the pool."""
 
 
 class Connection(Protocol):

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import trio
 
-from log_service.common.env import Clock
+from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
 from log_service.config.views import GroupConfig
@@ -27,7 +27,7 @@ from log_service.coordinator.group.share_heartbeats import StatesToBegin
 from log_service.coordinator.java_hashing import hashed_partition
 from log_service.coordinator.refusals import api_error
 from log_service.coordinator.request_context import RequestContext
-from log_service.coordinator.shards import CoordinatorLog, RunInPool, Shards
+from log_service.coordinator.shards import CoordinatorLog, Shards
 from log_service.coordinator.share_group_service import NoShareStates, ShareGroupService, ShareStates
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage

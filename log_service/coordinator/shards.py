@@ -9,14 +9,14 @@ is. A load whose partition is lost, or led in a later epoch, stops at its next c
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import trio
 
-from log_service.common.env import Clock
+from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError, TidelogError
 from log_service.common.timers import TimerQueue
 from log_service.common.types import Buffer
@@ -30,14 +30,6 @@ from log_service.state_machine.runtime import OnReply, Refuse, Runtime, StateMac
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
-T = TypeVar("T")
-
-
-class RunInPool(Protocol):
-    """``Files.run_in_pool``: what reads a whole partition does not hold up the event loop."""
-
-    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
-        """Run ``function`` in the pool."""
 
 
 class CoordinatorLog(Protocol):

@@ -15,13 +15,13 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
-from log_service.common.env import Clock
+from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.timers import TimerQueue
 from log_service.config.views import ShareStateConfig
 from log_service.coordinator.java_hashing import hashed_partition
 from log_service.coordinator.refusals import api_error
-from log_service.coordinator.shards import CoordinatorLog, RunInPool, Shards
+from log_service.coordinator.shards import CoordinatorLog, Shards
 from log_service.coordinator.share import state_records
 from log_service.coordinator.share.share_coordinator import (
     IsThere,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from log_service.common.env import Clock
+from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
 from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
@@ -21,7 +21,7 @@ from log_service.coordinator.group_service import RequestClient
 from log_service.coordinator.java_hashing import hashed_partition
 from log_service.coordinator.refusals import api_error
 from log_service.coordinator.request_context import RequestContext
-from log_service.coordinator.shards import CoordinatorLog, RunInPool, Shards
+from log_service.coordinator.shards import CoordinatorLog, Shards
 from log_service.coordinator.transaction import listing, records
 from log_service.coordinator.transaction.markers import DueMarkers, Owner, SentMarkers
 from log_service.coordinator.transaction.records import TransactionRecord

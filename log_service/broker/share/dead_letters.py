@@ -21,10 +21,9 @@ import trio
 from log_service.broker.call import StartTask
 from log_service.broker.share.led_share_partition import OnDone
 from log_service.broker.share.letters import Letter, Origin, batch_of, grouped, letters_in
-from log_service.common.env import Clock
+from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
-from log_service.coordinator.shards import RunInPool
 from log_service.coordinator.share.in_flight import DeadRecords
 from log_service.coordinator.share.share_state import ShareKey
 from log_service.metadata.image import MetadataImage

@@ -9,10 +9,9 @@ from functools import partial
 
 from log_service.broker.call import StartTask
 from log_service.broker.share.group_settings import GroupShareSettings, OffsetReset
-from log_service.common.env import Clock
+from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import KafkaError
 from log_service.common.types import NO_LEADER_EPOCH
-from log_service.coordinator.shards import RunInPool
 from log_service.replication.partition import OffsetSpec, Partition
 from log_service.replication.partition_state import UNKNOWN_OFFSET, Isolation
 
