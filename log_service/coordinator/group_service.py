@@ -23,7 +23,7 @@ from log_service.coordinator.group import listing, records
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there, no_topics
 from log_service.coordinator.group.joining import refused
 from log_service.coordinator.group.records import GroupRecord
-from log_service.coordinator.group.share_heartbeats import StatesToBegin
+from log_service.coordinator.group.share_heartbeats import StatesToInitialize
 from log_service.coordinator.java_hashing import hashed_partition
 from log_service.coordinator.refusals import api_error
 from log_service.coordinator.request_context import RequestContext
@@ -110,8 +110,8 @@ class GroupService:
         self.share = ShareGroupService(self._ask, share_states, image)
         """The share groups among them."""
 
-    def _on_announcement(self, _log: CoordinatorLog, announcement: StatesToBegin) -> None:
-        self.share.begin_states(announcement)
+    def _on_announcement(self, _log: CoordinatorLog, announcement: StatesToInitialize) -> None:
+        self.share.initialize_states(announcement)
 
     def _new_member_id(self, prefix: str) -> str:
         kept = prefix.encode()[:MAX_MEMBER_ID_PREFIX_BYTES].decode(errors="ignore")

@@ -4,8 +4,8 @@ It decides in which order shard and share coordinators are asked, and what a cli
 nor states. All methods are plain functions that never wait: the response comes through ``on_reply``, once, now or later.
 
 A shard stores what it wants of share coordinators before they are asked, and what came of it after. Where the shard is lost between the
-two, its next coordinator finds in the log what was begun: states are begun again by a heartbeat, and forgotten again when they are deleted
-again.
+two, its next coordinator finds in the log what was under way: the next heartbeat initializes states again, the next request to delete them
+deletes them again.
 """
 
 import logging
@@ -19,8 +19,8 @@ from log_service.coordinator.gathering import Gathering
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
 from log_service.coordinator.group.partitions import Partitions, in_order
 from log_service.coordinator.group.records import GroupRecord
-from log_service.coordinator.group.share_groups import OffsetsToAlter, StatesToForget, names_of
-from log_service.coordinator.group.share_heartbeats import StatesToBegin
+from log_service.coordinator.group.share_groups import OffsetsToAlter, StatesToDelete, names_of
+from log_service.coordinator.group.share_heartbeats import StatesToInitialize
 from log_service.coordinator.refusals import api_error
 from log_service.coordinator.request_context import RequestContext
 from log_service.coordinator.share.share_state import ShareKey
@@ -48,17 +48,17 @@ ContextOf = Callable[[Hashable], RequestContext]
 
 
 class ShareStates(Protocol):
-    """What asks share coordinators to begin and to forget states."""
+    """What asks share coordinators to initialize and to delete states."""
 
     def initialize(self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: Callable[[KafkaError | None], None]) -> None:
-        """Begin a state, or begin it anew; ``on_done`` is called once, now or later."""
+        """Initialize a state, for the first time or anew; ``on_done`` is called once, now or later."""
 
     def delete(self, key: ShareKey, *, on_done: Callable[[KafkaError | None], None]) -> None:
-        """Forget a state; ``on_done`` is called once, now or later."""
+        """Delete a state; ``on_done`` is called once, now or later."""
 
 
 class NoShareStates:
-    """Where there are no share coordinators: nothing begins."""
+    """Where there are no share coordinators: every request is refused."""
 
     def initialize(
         self,
@@ -106,13 +106,13 @@ class ShareGroupService:
                 partial(_refused_describe, group_id),
             )
 
-    def begin_states(self, to_begin: StatesToBegin) -> None:
-        """Have states begun that a shard has announced, and tell it how that went."""
-        self._begin(to_begin, lambda _errors: None)
+    def initialize_states(self, to_initialize: StatesToInitialize) -> None:
+        """Have states initialized that a shard has announced, and tell it how that went."""
+        self._initialize(to_initialize, lambda _errors: None)
 
-    def _begin(self, to_begin: StatesToBegin, on_settled: Callable[[Errors], None]) -> None:
+    def _initialize(self, to_initialize: StatesToInitialize, on_settled: Callable[[Errors], None]) -> None:
         """Ask share coordinators, have the shard note what came of it, and hand on the errors."""
-        asked = [(topic_id, index) for topic_id, indexes in in_order(to_begin.partitions) for index in indexes]
+        asked = [(topic_id, index) for topic_id, indexes in in_order(to_initialize.partitions) for index in indexes]
 
         def on_all(results: list[KafkaError | None]) -> None:
             errors: dict[UUID, dict[int, KafkaError]] = {}
@@ -120,36 +120,40 @@ class ShareGroupService:
                 if error is not None:
                     errors.setdefault(topic_id, {})[index] = error
             if errors:
-                text = "States of share group %r could not be begun for %d of %d partitions, the first one because of %s"
-                logger.info(text, to_begin.group_id, sum(map(len, errors.values())), len(asked), next(filter(None, results)))
-            self._note_begun(to_begin, errors, lambda _reply: on_settled(errors))
+                text = "States of share group %r could not be initialized for %d of %d partitions, the first one because of %s"
+                logger.info(text, to_initialize.group_id, sum(map(len, errors.values())), len(asked), next(filter(None, results)))
+            self._note_initialized(to_initialize, errors, lambda _reply: on_settled(errors))
 
         gather = Gathering(len(asked), on_all)
         for place, (topic_id, index) in enumerate(asked):
             self._states.initialize(
-                ShareKey(group_id=to_begin.group_id, topic_id=topic_id, partition=index),
-                state_epoch=to_begin.state_epoch,
-                start_offset=to_begin.start_offsets[topic_id][index],
+                ShareKey(group_id=to_initialize.group_id, topic_id=topic_id, partition=index),
+                state_epoch=to_initialize.state_epoch,
+                start_offset=to_initialize.start_offsets[topic_id][index],
                 on_done=gather.part(place),
             )
 
-    def _note_begun(self, to_begin: StatesToBegin, errors: Errors, on_reply: OnReply) -> None:
+    def _note_initialized(self, to_initialize: StatesToInitialize, errors: Errors, on_reply: OnReply) -> None:
         failed = {topic_id: frozenset(each) for topic_id, each in errors.items()}
-        well = {topic_id: rest for topic_id, each in to_begin.partitions.items() if (rest := each - failed.get(topic_id, frozenset()))}
+        initialized = {
+            topic_id: rest for topic_id, each in to_initialize.partitions.items() if (rest := each - failed.get(topic_id, frozenset()))
+        }
         self._ask(
-            to_begin.group_id,
-            lambda shard, decision, token: shard.share_groups.handle_begun(to_begin.group_id, well, failed, token, decision),
+            to_initialize.group_id,
+            lambda shard, decision, token: shard.share_groups.handle_initialized(
+                to_initialize.group_id, initialized, failed, token, decision
+            ),
             on_reply,
-            lambda error: logger.info("Share group %r did not hear of states that have begun: %s", to_begin.group_id, error),
+            lambda error: logger.info("Share group %r did not hear of states that are initialized: %s", to_initialize.group_id, error),
         )
 
     # Administration
 
-    def begun_partitions(self, group_id: str, on_reply: Callable[[Partitions | KafkaError], None]) -> None:
-        """Tell the partitions of a group whose states have begun, or why they are not known here."""
+    def initialized_partitions(self, group_id: str, on_reply: Callable[[Partitions | KafkaError], None]) -> None:
+        """Tell the partitions of a group whose states are initialized, or why they are not known here."""
         self._ask(
             group_id,
-            lambda shard, decision, token: shard.share_groups.handle_begun_states(group_id, token, decision),
+            lambda shard, decision, token: shard.share_groups.handle_initialized_partitions(group_id, token, decision),
             on_reply,
             lambda error: KafkaError(api_error(error), str(error)),
         )
@@ -161,7 +165,7 @@ class ShareGroupService:
             if isinstance(decided, AlterShareGroupOffsetsResponse):
                 on_reply(decided)
             else:
-                self._begin(decided.to_begin, lambda errors: on_reply(_altered(decided, errors)))
+                self._initialize(decided.to_initialize, lambda errors: on_reply(_altered(decided, errors)))
 
         self._ask(
             request.group_id,
@@ -173,11 +177,11 @@ class ShareGroupService:
     def delete_offsets(self, request: DeleteShareGroupOffsetsRequest, context_of: ContextOf, on_reply: OnReply) -> None:
         """Respond with DeleteShareGroupOffsetsResponse."""
 
-        def on_decided(decided: StatesToForget | DeleteShareGroupOffsetsResponse) -> None:
+        def on_decided(decided: StatesToDelete | DeleteShareGroupOffsetsResponse) -> None:
             if isinstance(decided, DeleteShareGroupOffsetsResponse):
                 on_reply(decided)
             else:
-                self._forget(decided, partial(self._note_forgotten, decided, on_reply))
+                self._delete(decided, partial(self._note_deleted, decided, on_reply))
 
         self._ask(
             request.group_id,
@@ -186,42 +190,44 @@ class ShareGroupService:
             lambda error: DeleteShareGroupOffsetsResponse(error_code=api_error(error), error_message=str(error)),
         )
 
-    def delete_group(self, group_id: str, context_of: ContextOf, on_reply: OnReply, *, is_forgotten: bool = False) -> None:
-        """Respond with DeletableGroupResult, for a group of any kind; the states of a share group are forgotten first."""
+    def delete_group(self, group_id: str, context_of: ContextOf, on_reply: OnReply, *, are_states_deleted: bool = False) -> None:
+        """Respond with DeletableGroupResult, for a group of any kind; the states of a share group are deleted first."""
 
-        def on_forgotten(errors: Mapping[UUID, KafkaError]) -> None:
+        def on_deleted(errors: Mapping[UUID, KafkaError]) -> None:
             if errors:
                 on_reply(DeletableGroupResult(group_id=group_id, error_code=next(iter(errors.values())).code))
             else:
-                self.delete_group(group_id, context_of, on_reply, is_forgotten=True)
+                self.delete_group(group_id, context_of, on_reply, are_states_deleted=True)
 
-        def on_decided(decided: StatesToForget | DeletableGroupResult) -> None:
-            if isinstance(decided, StatesToForget):
-                self._forget(decided, on_forgotten)
+        def on_decided(decided: StatesToDelete | DeletableGroupResult) -> None:
+            if isinstance(decided, StatesToDelete):
+                self._delete(decided, on_deleted)
             else:
                 on_reply(decided)
 
         self._ask(
             group_id,
-            lambda shard, decision, token: shard.handle_delete_group(group_id, context_of(token), decision, is_forgotten=is_forgotten),
+            lambda shard, decision, token: shard.handle_delete_group(
+                group_id, context_of(token), decision, are_states_deleted=are_states_deleted
+            ),
             on_decided,
             lambda error: DeletableGroupResult(group_id=group_id, error_code=api_error(error)),
         )
 
-    def _forget(self, to_forget: StatesToForget, on_all: Callable[[Mapping[UUID, KafkaError]], None]) -> None:
-        """Have states forgotten, and hand on an error for each topic of which one remains."""
-        asked = [(topic_id, index) for topic_id, indexes in in_order(to_forget.partitions) for index in indexes]
+    def _delete(self, to_delete: StatesToDelete, on_all: Callable[[Mapping[UUID, KafkaError]], None]) -> None:
+        """Have states deleted, and hand on an error for each topic of which one remains."""
+        asked = [(topic_id, index) for topic_id, indexes in in_order(to_delete.partitions) for index in indexes]
 
         def on_results(results: list[KafkaError | None]) -> None:
             on_all({topic_id: error for (topic_id, _), error in zip(asked, results, strict=True) if error is not None})
 
         gather = Gathering(len(asked), on_results)
         for place, (topic_id, index) in enumerate(asked):
-            self._states.delete(ShareKey(group_id=to_forget.group_id, topic_id=topic_id, partition=index), on_done=gather.part(place))
+            self._states.delete(ShareKey(group_id=to_delete.group_id, topic_id=topic_id, partition=index), on_done=gather.part(place))
 
-    def _note_forgotten(self, to_forget: StatesToForget, on_reply: OnReply, errors: Mapping[UUID, KafkaError]) -> None:
-        names = names_of(to_forget.partitions, self._image())
-        gone = [topic_id for topic_id in to_forget.partitions if topic_id not in errors]
+    def _note_deleted(self, to_delete: StatesToDelete, on_reply: OnReply, errors: Mapping[UUID, KafkaError]) -> None:
+        names = names_of(to_delete.partitions, self._image())
+        gone = [topic_id for topic_id in to_delete.partitions if topic_id not in errors]
         told = [DeleteShareGroupOffsetsResponseTopic(topic_id=topic_id, topic_name=names.get(topic_id, "")) for topic_id in gone]
         failed = [
             DeleteShareGroupOffsetsResponseTopic(
@@ -229,14 +235,14 @@ class ShareGroupService:
             )
             for topic_id, error in errors.items()
         ]
-        response = DeleteShareGroupOffsetsResponse(responses=[*told, *to_forget.refused, *failed])
+        response = DeleteShareGroupOffsetsResponse(responses=[*told, *to_delete.refused, *failed])
         if not gone:
             on_reply(response)
             return
-        group_id = to_forget.group_id
+        group_id = to_delete.group_id
         self._ask(
             group_id,
-            lambda shard, decision, token: shard.share_groups.handle_forgotten(group_id, gone, token, decision),
+            lambda shard, decision, token: shard.share_groups.handle_deleted(group_id, gone, token, decision),
             lambda refused: on_reply(refused or response),
             lambda error: DeleteShareGroupOffsetsResponse(error_code=api_error(error), error_message=str(error)),
         )

@@ -103,7 +103,7 @@ class ShareStateService:
         self._shards.resign(partition)
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Forget the states of topics that are gone."""
+        """Delete the states of topics that are gone."""
         if delta.deleted_topics:
             self._shards.on_image(delta, image)
 

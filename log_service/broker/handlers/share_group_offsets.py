@@ -1,8 +1,8 @@
 """DescribeShareGroupOffsets (90, versions 0-1): where share groups begin in their partitions, and how far they are behind (KIP-932).
 
-Behaviour: each group is answered by itself. Null topics are all whose states have begun. What no share coordinator knows, or can tell now,
-begins at -1: that is no error, as with OffsetFetch. The lag is the end offset less the start offset and the records that are done with; -1
-where the start is not known, or no leader has told how many records are done with.
+Behaviour: each group is answered by itself. Null topics are all whose states are initialized. What no share coordinator knows, or can tell
+now, begins at -1: that is no error, as with OffsetFetch. The lag is the end offset less the start offset and the records that are done
+with; -1 where the start is not known, or no leader has told how many records are done with.
 
 Versions: 1 the lag (KIP-1226).
 """
@@ -57,11 +57,11 @@ async def _describe(node: Node, group: DescribeShareGroupOffsetsRequestGroup) ->
     told = DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id)
     by_name = node.image().topics.by_name
     if group.topics is None:
-        begun = await _begun_partitions(node, group.group_id)
-        if isinstance(begun, KafkaError):
-            told.error_code, told.error_message = begun.code, str(begun)
+        initialized = await _initialized_partitions(node, group.group_id)
+        if isinstance(initialized, KafkaError):
+            told.error_code, told.error_message = initialized.code, str(initialized)
             return told
-        wanted = [(topic_id, index) for topic_id, indexes in in_order(begun) for index in indexes]
+        wanted = [(topic_id, index) for topic_id, indexes in in_order(initialized) for index in indexes]
     else:
         known = [(topic, by_name[topic.topic_name].topic_id) for topic in group.topics if topic.topic_name in by_name]
         wanted = [(topic_id, index) for topic, topic_id in known for index in dict.fromkeys(topic.partitions)]
@@ -120,7 +120,7 @@ def _described(index: int, summary: Summary, end: int | ErrorCode | None) -> Des
 # From callbacks to waiting
 
 
-async def _begun_partitions(node: Node, group_id: str) -> Partitions | KafkaError:
+async def _initialized_partitions(node: Node, group_id: str) -> Partitions | KafkaError:
     told: list[Partitions | KafkaError] = []
     done = trio.Event()
 
@@ -128,7 +128,7 @@ async def _begun_partitions(node: Node, group_id: str) -> Partitions | KafkaErro
         told.append(partitions)
         done.set()
 
-    node.groups.share.begun_partitions(group_id, on_told)
+    node.groups.share.initialized_partitions(group_id, on_told)
     await done.wait()
     return told[0]
 

@@ -1,7 +1,7 @@
-"""What a broker asks of share coordinators (KIP-932): to begin, read, write and forget the state of one group on one partition.
+"""What a broker asks of share coordinators (KIP-932): to initialize, read, write and delete the state of one group on one partition.
 
-The leader of a partition reads the state when it begins to serve a group, and writes what becomes of records. The group coordinator begins
-states, forgets them, and reads them in short. Neither knows which broker coordinates a state, nor when to ask again.
+The leader of a partition reads the state when it begins to serve a group, and writes what becomes of records. The group coordinator
+initializes states, deletes them, and reads them in short. Neither knows which broker coordinates a state, nor when to ask again.
 
 ``told_error`` decides what the leader of a partition tells a member of a state that could not be read or written.
 """
@@ -35,16 +35,16 @@ class SharePersister(Protocol):
     """
 
     def initialize(self, key: ShareKey, *, state_epoch: int, start_offset: int, on_done: OnDone) -> None:
-        """Begin a state, or begin it anew in a later state epoch; a start offset of -1 leaves it to the leader."""
+        """Initialize a state, or initialize it anew in a later state epoch; a start offset of -1 leaves it to the leader."""
 
     def read(self, key: ShareKey, *, leader_epoch: int, on_done: OnState) -> None:
         """Read a state, and fence the leaders of older epochs. Its snapshot epoch, timestamps and delivery complete count are not told."""
 
     def write(self, key: ShareKey, write: ShareStateWrite, *, on_done: OnDone) -> None:
-        """Store what became of records. Two writes of one key may be under way: the coordinator takes them in any order."""
+        """Store what became of records. Writes of one key arrive in the order in which they were made."""
 
     def delete(self, key: ShareKey, *, on_done: OnDone) -> None:
-        """Forget a state; one that does not exist is forgotten already."""
+        """Delete a state; one that does not exist is deleted already."""
 
     def summarize(self, key: ShareKey, *, leader_epoch: int, on_done: OnState) -> None:
         """Read a state without its batches, and fence no leader; a state that does not exist begins at offset -1."""

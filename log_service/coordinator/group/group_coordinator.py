@@ -452,10 +452,12 @@ class GroupCoordinatorShard:
         groups: Iterable[Group | ShareGroup] = (*self._groups.values(), *self.share_groups.groups())
         return [listing.overview(group, self._offsets.of(group.group_id)) for group in sorted(groups, key=attrgetter("group_id"))]
 
-    def handle_delete_group(self, group_id: str, context: RequestContext, decision: GroupDecision, *, is_forgotten: bool = False) -> None:
-        """DeleteGroups 0-2, one group: only a group without members can go; of a share group, share coordinators forget states first."""
+    def handle_delete_group(
+        self, group_id: str, context: RequestContext, decision: GroupDecision, *, are_states_deleted: bool = False
+    ) -> None:
+        """DeleteGroups 0-2, one group: only one without members can go; of a share group, share coordinators delete the states first."""
         if group_id in self.share_groups:
-            self.share_groups.handle_delete_group(group_id, context, decision, is_forgotten=is_forgotten)
+            self.share_groups.handle_delete_group(group_id, context, decision, are_states_deleted=are_states_deleted)
             return
         group = self._groups.get(group_id)
         error = ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""One share group (KIP-932) as the log holds it: members, targets, and the partitions whose states have begun.
+"""One share group (KIP-932) as the log holds it: members, targets, and the partitions whose share states are initialized.
 
 It changes only by ``replay``; what can be concluded from it are methods that change nothing. It does not know requests, timers or the
 log. ``ShareHeartbeats`` decides.
@@ -115,7 +115,7 @@ class ShareGroup:
         return self._subscribed
 
     def has_unassigned_states(self) -> bool:
-        """Whether states of topics that members read have begun, and not all of their partitions are assigned."""
+        """Whether not all partitions with a state are assigned, of the topics that members read."""
         if not self.members:
             return False
         assigned: dict[UUID, set[int]] = {}

@@ -22,7 +22,7 @@ from log_service.coordinator.group.share_heartbeats import (
     JOIN_EPOCH,
     GroupDecision,
     ShareHeartbeats,
-    StatesToBegin,
+    StatesToInitialize,
     validate_share_heartbeat,
 )
 from log_service.coordinator.group.share_records import ShareEpochRecord, ShareGroupRecord, StateTopic
@@ -49,15 +49,15 @@ DELETED_TOPICS_TIMER = ("share topics",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsToAlter:
-    """What was decided of a request to alter offsets: states to begin anew, and the responses where that goes well."""
+    """What was decided of a request to alter offsets: states to initialize anew, and the responses where that goes well."""
 
-    to_begin: StatesToBegin
+    to_initialize: StatesToInitialize
     topics: list[AlterShareGroupOffsetsResponseTopic]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatesToForget:
-    """States that share coordinators have to forget, and what of a request to delete offsets was refused already."""
+class StatesToDelete:
+    """States for share coordinators to delete, and what of a request to delete offsets was refused already."""
 
     group_id: str
     partitions: Partitions
@@ -149,16 +149,18 @@ class ShareGroups:
 
     # States of partitions
 
-    def handle_begun(self, group_id: str, going_well: Partitions, failed: Partitions, reply_to: Hashable, decision: GroupDecision) -> None:
-        """Note which states have begun, and which could not be begun; reply None."""
+    def handle_initialized(
+        self, group_id: str, initialized: Partitions, failed: Partitions, reply_to: Hashable, decision: GroupDecision
+    ) -> None:
+        """Note which states are initialized, and which could not be; reply None."""
         group = self._groups.get(group_id)
-        if group is not None and (going_well or failed):
-            states = share_states.given_up(group.known_states, failed)
-            self._heartbeats.store_states(group_id, share_states.has_begun(states, going_well, self._image()), decision)
+        if group is not None and (initialized or failed):
+            states = share_states.without_initializing(group.known_states, failed)
+            self._heartbeats.store_states(group_id, share_states.with_initialized(states, initialized, self._image()), decision)
         decision.reply(reply_to, None)
 
-    def handle_begun_states(self, group_id: str, reply_to: Hashable, decision: GroupDecision) -> None:
-        """Reply the partitions whose states have begun."""
+    def handle_initialized_partitions(self, group_id: str, reply_to: Hashable, decision: GroupDecision) -> None:
+        """Reply the partitions whose states are initialized."""
         group = self._groups.get(group_id)
         states = NO_PARTITIONS if group is None else share_states.partitions_of_states(group.known_states.initialized)
         decision.reply(reply_to, states)
@@ -175,7 +177,7 @@ class ShareGroups:
         gone, self._deleted_topics = self._deleted_topics, set()
         decision.on_refused(partial(self._deleted_topics.update, gone))
         for group in self._groups.values():
-            states = share_states.without_deleted(group.known_states, gone)
+            states = share_states.without_topics(group.known_states, gone)
             if states != group.known_states:
                 self._heartbeats.store_states(group.group_id, states, decision)
 
@@ -198,11 +200,11 @@ class ShareGroups:
         start_offsets: dict[UUID, dict[int, int]] = {}
         told = [self._altered(topic, start_offsets) for topic in request.topics]
         names = {topic.topic_id: topic.topic_name for topic in told}
-        begun = {topic_id: StateTopic(name=names[topic_id], partitions=frozenset(each)) for topic_id, each in start_offsets.items()}
-        if begun:
-            self._heartbeats.store_states(group.group_id, share_states.begun(group.known_states, begun), decision)
-        to_begin = StatesToBegin(group_id=group.group_id, state_epoch=group.epoch.epoch, start_offsets=start_offsets)
-        decision.reply(context.reply_to, OffsetsToAlter(to_begin=to_begin, topics=told))
+        initializing = {topic_id: StateTopic(name=names[topic_id], partitions=frozenset(each)) for topic_id, each in start_offsets.items()}
+        if initializing:
+            self._heartbeats.store_states(group.group_id, share_states.with_initializing(group.known_states, initializing), decision)
+        to_initialize = StatesToInitialize(group_id=group.group_id, state_epoch=group.epoch.epoch, start_offsets=start_offsets)
+        decision.reply(context.reply_to, OffsetsToAlter(to_initialize=to_initialize, topics=told))
 
     def _altered(
         self, wanted: AlterShareGroupOffsetsRequestTopic, start_offsets: dict[UUID, dict[int, int]]
@@ -223,7 +225,7 @@ class ShareGroups:
         return told
 
     def handle_delete_offsets(self, request: DeleteShareGroupOffsetsRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """DeleteShareGroupOffsets 0: reply ``StatesToForget``.
+        """DeleteShareGroupOffsets 0: reply ``StatesToDelete``.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND; the decision is to be refused.
@@ -233,7 +235,7 @@ class ShareGroups:
         by_name = self._image().topics.by_name
         topics = {topic.topic_name: by_name.get(topic.topic_name) for topic in request.topics}
         wanted = {topic.topic_id: name for name, topic in topics.items() if topic is not None}
-        states, going = share_states.topics_being_forgotten(group.known_states, wanted, self._image())
+        states, going = share_states.with_topics_deleting(group.known_states, wanted, self._image())
         if group.states is not None:
             self._heartbeats.store_states(group.group_id, states, decision)
         refused = [
@@ -245,27 +247,27 @@ class ShareGroups:
             for name, topic in topics.items()
             if group.states is not None and (topic is None or topic.topic_id not in going)
         ]
-        decision.reply(context.reply_to, StatesToForget(group_id=group.group_id, partitions=going, refused=refused))
+        decision.reply(context.reply_to, StatesToDelete(group_id=group.group_id, partitions=going, refused=refused))
 
-    def handle_forgotten(self, group_id: str, topic_ids: Iterable[UUID], reply_to: Hashable, decision: GroupDecision) -> None:
-        """Note that the states of topics are gone; reply None."""
+    def handle_deleted(self, group_id: str, topic_ids: Iterable[UUID], reply_to: Hashable, decision: GroupDecision) -> None:
+        """Note that the states of topics are deleted; reply None."""
         group = self._groups.get(group_id)
         if group is not None and group.states is not None:
-            self._heartbeats.store_states(group_id, share_states.forgotten(group.states, topic_ids), decision)
+            self._heartbeats.store_states(group_id, share_states.without_deleting(group.states, topic_ids), decision)
         decision.reply(reply_to, None)
 
-    def handle_delete_group(self, group_id: str, context: RequestContext, decision: GroupDecision, *, is_forgotten: bool) -> None:
-        """DeleteGroups 0-2, one share group: reply ``StatesToForget``, and once they are forgotten the result."""
+    def handle_delete_group(self, group_id: str, context: RequestContext, decision: GroupDecision, *, are_states_deleted: bool) -> None:
+        """DeleteGroups 0-2, one share group: reply ``StatesToDelete``, and once they are deleted the result."""
         group = self._groups[group_id]
         result = DeletableGroupResult(group_id=group_id)
         if group.members:
             result.error_code = ErrorCode.NON_EMPTY_GROUP
-        elif group.states is None or (is_forgotten and not (group.states.initialized or group.states.initializing)):
+        elif group.states is None or (are_states_deleted and not (group.states.initialized or group.states.initializing)):
             decision.records.extend(share_tombstones(group))
         else:
-            states, going = share_states.being_forgotten(group.states, self._image())
+            states, going = share_states.with_all_deleting(group.states, self._image())
             self._heartbeats.store_states(group_id, states, decision)
-            decision.reply(context.reply_to, StatesToForget(group_id=group_id, partitions=going))
+            decision.reply(context.reply_to, StatesToDelete(group_id=group_id, partitions=going))
             return
         decision.reply(context.reply_to, result)
 

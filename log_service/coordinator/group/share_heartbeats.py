@@ -1,12 +1,12 @@
 """Heartbeats of share groups (KIP-932): members join, report, are assigned partitions, and leave, all by one request.
 
-One heartbeat takes a member through these steps: its subscription is noted; if what the group reads has changed, or states have begun that
-are not assigned, the group enters a new epoch; if the targets are of an older epoch, and not computed just now, they are computed; the
-member takes over its target at once, because no other has to give anything up. States of partitions that the group reads and that has none
-are begun then; the partitions are assigned by a later heartbeat.
+One heartbeat takes a member through these steps: its subscription is noted; if what the group reads has changed, or partitions with a
+state are not assigned, the group enters a new epoch; if the targets are of an older epoch, and not computed just now, they are computed;
+the member takes over its target at once, because no other has to give anything up. States are initialized then of partitions that the
+group reads and that have none; a later heartbeat assigns these partitions.
 
 Groups change only as their records are replayed. Soft state is here: sessions, which groups have to look at changed topics, and since when
-states are being begun. It does not know how records are stored, nor who coordinates states: ``StatesToBegin`` is announced.
+states are being initialized. It does not know how records are stored, nor who coordinates states: ``StatesToInitialize`` is announced.
 
 Source: KIP-932 as of Kafka 4.3.
 """
@@ -37,7 +37,7 @@ from log_service.coordinator.group.share_records import (
     StatePartitionsRecord,
     StateTopic,
 )
-from log_service.coordinator.group.share_states import begun, missing_states, partitions_of_states
+from log_service.coordinator.group.share_states import missing_states, partitions_of_states, with_initializing
 from log_service.coordinator.group.topic_hash import TopicHashes
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.delta import MetadataDelta
@@ -57,8 +57,8 @@ GroupDecision = Decision[GroupRecord]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatesToBegin:
-    """Announced: states of a group that share coordinators have to begin, with the offset at which each begins; -1 leaves it open."""
+class StatesToInitialize:
+    """Announced: states of a group for share coordinators to initialize, with the offset at which each begins; -1 leaves it open."""
 
     group_id: str
     state_epoch: int
@@ -146,7 +146,7 @@ class ShareHeartbeats:
         current = self._reconciled(updated, target_epoch, target, is_bumped=is_bumped)
         if current != member.current:
             decision.append(ShareAssignmentRecord(group_id=group.group_id, member_id=updated.member_id, content=current))
-        self._begin_states(group, topics_of(members), epoch, decision)
+        self._initialize_states(group, topics_of(members), epoch, decision)
         return current
 
     def _settled_epoch(
@@ -208,18 +208,18 @@ class ShareHeartbeats:
 
     # States of partitions
 
-    def _begin_states(self, group: ShareGroup, names: Iterable[str], epoch: int, decision: GroupDecision) -> None:
-        """Have states begun of partitions that have none; those of which nothing was heard for long are begun again."""
+    def _initialize_states(self, group: ShareGroup, names: Iterable[str], epoch: int, decision: GroupDecision) -> None:
+        """Have states initialized of partitions that have none; those of which nothing was heard for long are initialized again."""
         states = group.known_states
         since_ms = self._initializing_since_ms.get(group.group_id, decision.wall_ms)
         is_retry_due = decision.wall_ms - since_ms >= self._config.initialize_retry_interval_ms
         missing = missing_states(states, names, self._image(), is_retry_due=is_retry_due)
         if missing:
-            self.store_states(group.group_id, begun(states, missing), decision)
-            decision.announce(_states_to_begin(group.group_id, epoch, missing))
+            self.store_states(group.group_id, with_initializing(states, missing), decision)
+            decision.announce(_states_to_initialize(group.group_id, epoch, missing))
 
     def store_states(self, group_id: str, states: StatePartitions, decision: GroupDecision) -> None:
-        """Have the states of a group stored; what is being begun is given its whole time from now on."""
+        """Have the states of a group stored; what is being initialized is given its whole time from now on."""
         decision.append(StatePartitionsRecord(group_id=group_id, content=states))
         known_ms = self._initializing_since_ms.get(group_id)
         self._initializing_since_ms[group_id] = decision.wall_ms
@@ -275,7 +275,7 @@ class ShareHeartbeats:
             self.remove(group, member, decision)
 
     def resume(self, group: ShareGroup, decision: GroupDecision) -> None:
-        """Give every member of a group that was just loaded a whole session, and every state that is being begun its whole time."""
+        """Give every member of a group that was just loaded a whole session, and every state that is being initialized its whole time."""
         self._stale.add(group.group_id)
         self._initializing_since_ms[group.group_id] = decision.wall_ms
         for member_id in group.members:
@@ -351,9 +351,9 @@ def _updated(member: ShareMember, request: ShareGroupHeartbeatRequest, context: 
     return replace(member, subscription=subscription)
 
 
-def _states_to_begin(group_id: str, state_epoch: int, topics: Mapping[UUID, StateTopic]) -> StatesToBegin:
+def _states_to_initialize(group_id: str, state_epoch: int, topics: Mapping[UUID, StateTopic]) -> StatesToInitialize:
     offsets = {topic_id: dict.fromkeys(sorted(topic.partitions), UNKNOWN_OFFSET) for topic_id, topic in topics.items()}
-    return StatesToBegin(group_id=group_id, state_epoch=state_epoch, start_offsets=offsets)
+    return StatesToInitialize(group_id=group_id, state_epoch=state_epoch, start_offsets=offsets)
 
 
 def _told(partitions: Partitions) -> Assignment:

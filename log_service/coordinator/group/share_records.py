@@ -58,7 +58,7 @@ class ShareAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateTopic:
-    """Partitions of a topic whose states are begun, or are being begun."""
+    """Partitions of a topic whose states are initialized, or are being initialized."""
 
     name: str
     partitions: frozenset[int]
@@ -66,7 +66,7 @@ class StateTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatePartitions:
-    """Whose states a group has: being begun, begun, and, by topic alone, being forgotten. A topic in ``deleting`` is there by its name."""
+    """The partitions of a group by what its share states are: being initialized, initialized, and, as names of topics, being deleted."""
 
     initializing: Mapping[UUID, StateTopic] = field(default_factory=dict)
     initialized: Mapping[UUID, StateTopic] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class ShareMemberRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareEpoch:
-    """The epoch of a group's members, subscriptions and begun states, and the hash of the topics that it reads."""
+    """The epoch of a group's members, subscriptions and initialized states, and the hash of the topics that it reads."""
 
     epoch: int
     metadata_hash: int = 0

@@ -1,9 +1,10 @@
-"""Whose states a share group has (KIP-932): a value, and how it changes when states are begun, turn out well or not, and are forgotten.
+"""The partitions of which a share group has a share state (KIP-932): a value, and how it changes as states are initialized and deleted.
 
-Decides which partitions need a state, and which states go. Plain functions of values; nothing here asks a share coordinator.
+Decides which partitions need a state, and which states are deleted. Plain functions of values; nothing here asks a share coordinator.
 
-A partition is assigned to members only once its state has begun. While a state is being begun the group remembers it: a coordinator that
-takes over begins it again. While states are being forgotten, the group remembers their topics: to forget them again does no harm.
+A partition is assigned to members only once its state is initialized. While a state is being initialized the group remembers it: a
+coordinator that takes over initializes it again. While states are being deleted, the group remembers their topics: to delete them again
+does no harm.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +25,7 @@ def partitions_of_states(topics: Mapping[UUID, StateTopic]) -> Partitions:
 
 
 def missing_states(states: StatePartitions, names: Iterable[str], image: MetadataImage, *, is_retry_due: bool) -> Mapping[UUID, StateTopic]:
-    """Return the partitions of topics for which no state has begun; those that are being begun count only where they are due again."""
+    """Return the partitions of topics without a state; those whose state is being initialized count only where a retry is due."""
     missing: dict[UUID, StateTopic] = {}
     for name in sorted(names):
         topic = image.topics.by_name.get(name)
@@ -61,29 +62,29 @@ def _without(topics: Mapping[UUID, StateTopic], partitions: Partitions) -> Mappi
     return result
 
 
-def begun(states: StatePartitions, topics: Mapping[UUID, StateTopic]) -> StatePartitions:
-    """Note that states are being begun."""
+def with_initializing(states: StatePartitions, topics: Mapping[UUID, StateTopic]) -> StatePartitions:
+    """Note that states are being initialized."""
     initializing = joined(states.initializing, topics)
     deleting = {topic_id: name for topic_id, name in states.deleting.items() if topic_id not in initializing}
     return StatePartitions(initializing=initializing, initialized=states.initialized, deleting=deleting)
 
 
-def has_begun(states: StatePartitions, partitions: Partitions, image: MetadataImage) -> StatePartitions:
-    """Note that states have begun."""
+def with_initialized(states: StatePartitions, partitions: Partitions, image: MetadataImage) -> StatePartitions:
+    """Note that states are initialized."""
     topics = {topic_id: StateTopic(name=_name(topic_id, image), partitions=indexes) for topic_id, indexes in partitions.items()}
     return StatePartitions(
         initializing=_without(states.initializing, partitions), initialized=joined(states.initialized, topics), deleting=states.deleting
     )
 
 
-def given_up(states: StatePartitions, partitions: Partitions) -> StatePartitions:
-    """Note that states could not be begun."""
+def without_initializing(states: StatePartitions, partitions: Partitions) -> StatePartitions:
+    """Note that states could not be initialized."""
     initializing = _without(states.initializing, partitions)
     return StatePartitions(initializing=initializing, initialized=states.initialized, deleting=states.deleting)
 
 
-def being_forgotten(states: StatePartitions, image: MetadataImage) -> tuple[StatePartitions, Partitions]:
-    """Note that all states of a group are being forgotten; returns them too, and what was left of an earlier attempt."""
+def with_all_deleting(states: StatePartitions, image: MetadataImage) -> tuple[StatePartitions, Partitions]:
+    """Note that all states of a group are being deleted; returns them too, and what was left of an earlier attempt."""
     topics = joined(states.initialized, states.initializing)
     left = {topic_id: topic for topic_id in states.deleting if (topic := image.topics.by_id.get(TopicId(topic_id))) is not None}
     again = {topic_id: StateTopic(name=topic.name, partitions=frozenset(topic.partitions)) for topic_id, topic in left.items()}
@@ -91,8 +92,8 @@ def being_forgotten(states: StatePartitions, image: MetadataImage) -> tuple[Stat
     return StatePartitions(deleting={topic_id: topic.name for topic_id, topic in candidates.items()}), partitions_of_states(candidates)
 
 
-def topics_being_forgotten(states: StatePartitions, topic_ids: Iterable[UUID], image: MetadataImage) -> tuple[StatePartitions, Partitions]:
-    """Note that all states of some topics are being forgotten; returns them, too. A topic without states is left out."""
+def with_topics_deleting(states: StatePartitions, topic_ids: Iterable[UUID], image: MetadataImage) -> tuple[StatePartitions, Partitions]:
+    """Note that all states of some topics are being deleted; returns them, too. A topic without states is left out."""
     initialized, deleting, going = dict(states.initialized), dict(states.deleting), dict[UUID, frozenset[int]]()
     for topic_id in topic_ids:
         topic = initialized.pop(topic_id, None)
@@ -104,14 +105,14 @@ def topics_being_forgotten(states: StatePartitions, topic_ids: Iterable[UUID], i
     return StatePartitions(initializing=states.initializing, initialized=initialized, deleting=deleting), going
 
 
-def forgotten(states: StatePartitions, topic_ids: Iterable[UUID]) -> StatePartitions:
-    """Note that the states of some topics are gone."""
+def without_deleting(states: StatePartitions, topic_ids: Iterable[UUID]) -> StatePartitions:
+    """Note that the states of some topics are deleted."""
     gone = set(topic_ids)
     deleting = {topic_id: name for topic_id, name in states.deleting.items() if topic_id not in gone}
     return StatePartitions(initializing=states.initializing, initialized=states.initialized, deleting=deleting)
 
 
-def without_deleted(states: StatePartitions, deleted: Iterable[UUID]) -> StatePartitions:
+def without_topics(states: StatePartitions, deleted: Iterable[UUID]) -> StatePartitions:
     """Forget topics that do not exist any more: the share coordinator sees by itself that they are gone."""
     gone = set(deleted)
     return StatePartitions(

@@ -69,7 +69,7 @@ class ShareStateWrite:
 class _Entry:
     """A state, and where it stands in the log: the offset of its last snapshot, and the updates since.
 
-    The epochs are the highest ever seen, and fence older ones: a state that is begun anew knows no leader.
+    The epochs are the highest ever seen, and fence older ones: a state that is initialized anew knows no leader.
     """
 
     state: ShareState
@@ -107,7 +107,7 @@ class ShareCoordinatorShard:
     def handle_initialize(
         self, key: ShareKey, state_epoch: int, start_offset: int, reply_to: Hashable, decision: Decision[ShareRecord]
     ) -> None:
-        """Begin a state, or begin it anew; reply None."""
+        """Initialize a state, for the first time or anew; reply None."""
         entry = self._entries.get(key)
         refusal = _malformed(key)
         if refusal is None and entry is not None:
@@ -156,7 +156,7 @@ class ShareCoordinatorShard:
         decision.reply(reply_to, refusal)
 
     def handle_delete(self, key: ShareKey, reply_to: Hashable, decision: Decision[ShareRecord]) -> None:
-        """Forget a state, if there is one; reply None."""
+        """Delete a state, if there is one; reply None."""
         refusal = _malformed(key) or self._unknown_partition(key)
         if refusal is None and key in self._entries:
             decision.append(SnapshotRecord(key=key, state=None))
@@ -184,7 +184,7 @@ class ShareCoordinatorShard:
             decision.set_timer(CLEAN_UP_TIMER, decision.now_ms)
 
     def on_timer(self, key: Hashable, decision: Decision[ShareRecord]) -> None:
-        """Store anew what nobody has written for long, have records deleted, or forget what belongs to deleted topics."""
+        """Store anew what nobody has written for long, have records deleted, or delete what belongs to deleted topics."""
         if key == COLD_TIMER:
             decision.set_timer(COLD_TIMER, decision.now_ms + self._config.cold_snapshot_interval_ms)
             self._store_cold_states(decision)
@@ -229,7 +229,7 @@ class ShareCoordinatorShard:
             state=state, snapshot_offset=offset, leader_epoch=state.leader_epoch, state_epoch=state.state_epoch
         )
         entry.state, entry.snapshot_offset = state, offset
-        if entry.update_count >= self._config.snapshot_update_records:  # as Apache Kafka counts: on, where a state begins anew
+        if entry.update_count >= self._config.snapshot_update_records:  # as Apache Kafka counts: on, where a state is initialized anew
             entry.update_count = 0
         entry.leader_epoch = max(entry.leader_epoch, state.leader_epoch)
         entry.state_epoch = max(entry.state_epoch, state.state_epoch)

@@ -8,7 +8,7 @@ from log_service.config.views import GroupConfig, ShareGroupConfig
 from log_service.coordinator.group.partitions import NO_PARTITIONS, Partitions
 from log_service.coordinator.group.records import GroupRecord
 from log_service.coordinator.group.share_group import ShareGroup
-from log_service.coordinator.group.share_heartbeats import StatesToBegin
+from log_service.coordinator.group.share_heartbeats import StatesToInitialize
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.share_group_describe import DescribedGroup
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -24,12 +24,12 @@ class ShareStory(ConsumerStory):
     config: GroupConfig = field(default_factory=lambda: GroupConfig(share=ShareGroupConfig(assignment_interval_ms=0)))
 
     def __post_init__(self) -> None:
-        self.to_begin: list[StatesToBegin] = []
+        self.to_initialize: list[StatesToInitialize] = []
         super().__post_init__()
 
     def settle(self, decision: Decision[GroupRecord]) -> None:
         super().settle(decision)
-        self.to_begin += [each for each in decision.announcements if isinstance(each, StatesToBegin)]
+        self.to_initialize += [each for each in decision.announcements if isinstance(each, StatesToInitialize)]
 
     def share(self, handler: str, *arguments: Any, **named: Any) -> Any:
         """Have a handler of share groups decide, and return the reply, or why it refused."""
@@ -71,12 +71,12 @@ class ShareStory(ConsumerStory):
 
     def begin(self, *, fails: bool = False) -> None:
         """Have all states that are to begin do so, or fail."""
-        while self.to_begin:
-            wanted = self.to_begin.pop(0)
+        while self.to_initialize:
+            wanted = self.to_initialize.pop(0)
             well: Partitions = NO_PARTITIONS if fails else wanted.partitions
             failed: Partitions = wanted.partitions if fails else NO_PARTITIONS
             decision = self.decision()
-            self.shard.share_groups.handle_begun(wanted.group_id, well, failed, next(self._tokens), decision)
+            self.shard.share_groups.handle_initialized(wanted.group_id, well, failed, next(self._tokens), decision)
             self.settle(decision)
 
     @property

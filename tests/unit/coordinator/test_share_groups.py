@@ -1,4 +1,4 @@
-"""Share groups (KIP-932): members share partitions, but only those whose states have begun; administrators move and forget states."""
+"""Share groups (KIP-932): members share partitions, but only those with a state; administrators alter and delete offsets."""
 
 from itertools import count
 from typing import Any
@@ -12,7 +12,7 @@ from log_service.config.server import parse_server_properties
 from log_service.config.views import GroupConfig, ShareGroupConfig
 from log_service.coordinator.group.records import decode, encode
 from log_service.coordinator.group.share_assignor import ShareMemberSpec, assign_simply
-from log_service.coordinator.group.share_groups import OffsetsToAlter, StatesToForget
+from log_service.coordinator.group.share_groups import OffsetsToAlter, StatesToDelete
 from log_service.coordinator.group.share_records import (
     ShareAssignment,
     ShareAssignmentRecord,
@@ -62,14 +62,14 @@ def running(*members: str, **named: Any) -> ShareStory:
 # Members
 
 
-def test_partitions_are_assigned_once_their_states_have_begun() -> None:
+def test_partitions_are_assigned_once_their_states_are_initialized() -> None:
     story = ShareStory()
     first = story.enter("a")
     assert (first.member_epoch, assigned(first)) == (2, {})
-    (wanted,) = story.to_begin
+    (wanted,) = story.to_initialize
     assert (wanted.state_epoch, wanted.start_offsets) == (2, {ORDERS: dict.fromkeys(range(4), -1)})
     assert assigned(story.told("a", 2)) is None
-    assert len(story.to_begin) == 1
+    assert len(story.to_initialize) == 1
     story.begin()
     second = story.told("a", 2)
     assert (second.member_epoch, assigned(second)) == (3, ALL)
@@ -77,20 +77,20 @@ def test_partitions_are_assigned_once_their_states_have_begun() -> None:
     assert assigned(story.told("a", 3, topics=("orders",))) == ALL
 
 
-def test_states_that_could_not_begin_are_begun_with_the_next_heartbeat() -> None:
+def test_states_that_could_not_be_initialized_are_initialized_with_the_next_heartbeat() -> None:
     story = ShareStory()
     story.enter("a")
     story.begin(fails=True)
     assert story.group.known_states == StatePartitions()
     story.told("a", 2)
-    assert len(story.to_begin) == 1
+    assert len(story.to_initialize) == 1
 
 
 def test_new_partitions_of_a_topic_begin_and_are_assigned() -> None:
     story = running("a")
     story.add_partitions("orders", 4, 6)
     epoch = story.told("a", 3).member_epoch
-    (wanted,) = story.to_begin
+    (wanted,) = story.to_initialize
     assert wanted.start_offsets == {ORDERS: {4: -1, 5: -1}}
     story.begin()
     assert assigned(story.told("a", epoch)) == {ORDERS: [0, 1, 2, 3, 4, 5]}
@@ -145,22 +145,22 @@ def test_a_refused_append_changes_nothing() -> None:
 # What the log brings back
 
 
-def test_a_load_brings_back_the_group_and_what_was_being_begun_begins_again() -> None:
+def test_a_load_brings_back_the_group_and_initializes_again_what_was_being_initialized() -> None:
     story = running("a", "b")
     story.add_partitions("orders", 4, 5)
     story.told("a", story.group.members["a"].current.epoch)
-    story.to_begin.clear()
+    story.to_initialize.clear()
     before = (story.group.members, story.group.targets, story.group.states, story.group.epoch)
     story.restart()
     assert (story.group.members, story.group.targets, story.group.states, story.group.epoch) == before
     story.told("a", story.group.members["a"].current.epoch)
-    assert story.to_begin == []
+    assert story.to_initialize == []
     story.advance(30_000)
     story.told("a", story.group.members["a"].current.epoch)
-    assert [each.start_offsets for each in story.to_begin] == [{ORDERS: {4: -1}}]
+    assert [each.start_offsets for each in story.to_initialize] == [{ORDERS: {4: -1}}]
 
 
-def test_states_of_a_deleted_topic_are_forgotten() -> None:
+def test_states_of_a_deleted_topic_are_deleted() -> None:
     story = running("a", topics={"orders": 4, "bills": 1})
     assert ORDERS in story.group.known_states.initialized
     story.remove_topic("orders")
@@ -218,7 +218,7 @@ def test_offsets_are_altered_while_nobody_reads() -> None:
     story = ShareStory()
     told = story.share("alter_offsets", altering(orders={1: 7, 9: 0}, nothing={0: 0}))
     assert isinstance(told, OffsetsToAlter)
-    assert (told.to_begin.state_epoch, told.to_begin.start_offsets) == (1, {ORDERS: {1: 7}})
+    assert (told.to_initialize.state_epoch, told.to_initialize.start_offsets) == (1, {ORDERS: {1: 7}})
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [[part.error_code for part in topic.partitions] for topic in told.topics] == [[0, unknown], [unknown]]
     assert story.described().group_state == "Empty"
@@ -226,7 +226,7 @@ def test_offsets_are_altered_while_nobody_reads() -> None:
     assert story.share("alter_offsets", altering(orders={1: 7})).code is ErrorCode.NON_EMPTY_GROUP
 
 
-def test_offsets_of_topics_are_forgotten_and_what_remains_is_forgotten_again() -> None:
+def test_offsets_of_topics_are_deleted_and_what_remains_is_deleted_again() -> None:
     story = running("a")
     assert story.share("delete_offsets", forgetting("orders")).code is ErrorCode.NON_EMPTY_GROUP
     story.told("a", -1)
@@ -237,31 +237,31 @@ def test_offsets_of_topics_are_forgotten_and_what_remains_is_forgotten_again() -
     again = story.share("delete_offsets", forgetting("orders"))
     assert (again.partitions, again.refused) == (told.partitions, [])
     decision: Decision[Any] = story.decision()
-    story.shard.share_groups.handle_forgotten(GROUP, [ORDERS], "token", decision)
+    story.shard.share_groups.handle_deleted(GROUP, [ORDERS], "token", decision)
     story.settle(decision)
     assert story.group.known_states == StatePartitions()
     assert story.share("delete_offsets", forgetting("orders")).partitions == {}
 
 
-def test_a_group_goes_when_its_states_are_forgotten() -> None:
+def test_a_group_goes_when_its_states_are_deleted() -> None:
     story = running("a")
     assert delete(story).error_code == ErrorCode.NON_EMPTY_GROUP
     story.told("a", -1)
     told = delete(story)
-    assert isinstance(told, StatesToForget)
+    assert isinstance(told, StatesToDelete)
     assert told.partitions == {ORDERS: frozenset(range(4))}
     story.enter("a")
-    assert delete(story, is_forgotten=True).error_code == ErrorCode.NON_EMPTY_GROUP
+    assert delete(story, are_states_deleted=True).error_code == ErrorCode.NON_EMPTY_GROUP
     story.told("a", -1)
-    assert isinstance(delete(story, is_forgotten=True), StatesToForget)
-    assert isinstance(gone := delete(story, is_forgotten=True), DeletableGroupResult)
+    assert isinstance(delete(story, are_states_deleted=True), StatesToDelete)
+    assert isinstance(gone := delete(story, are_states_deleted=True), DeletableGroupResult)
     assert gone.error_code == 0
     story.restart()
     assert GROUP not in story.shard.share_groups
 
 
-def delete(story: ShareStory, *, is_forgotten: bool = False) -> Any:
-    return story.share("delete_group", GROUP, is_forgotten=is_forgotten)
+def delete(story: ShareStory, *, are_states_deleted: bool = False) -> Any:
+    return story.share("delete_group", GROUP, are_states_deleted=are_states_deleted)
 
 
 def test_a_share_group_is_listed_and_no_other_kind_takes_its_name() -> None:
@@ -309,7 +309,7 @@ def test_heartbeat_interval_is_the_files_or_the_groups_own_within_its_bounds() -
 
 
 def assignment_interval_ms(story: ShareStory) -> int:
-    """How long after its first targets a member waits for those of states that have begun."""
+    """How long after its first targets a member waits for those whose states are initialized."""
     story.enter("a")
     story.begin()
     for waited_ms in count(0, 100):
@@ -333,11 +333,11 @@ def test_size_and_retry_are_the_files() -> None:
     story.enter("a")
     story.enter("b")
     assert story.refused("c", 0, topics=("orders",)) == ErrorCode.GROUP_MAX_SIZE_REACHED
-    story.to_begin.clear()
+    story.to_initialize.clear()
     for ms, expected in ((699, 0), (1, 1)):
         story.advance(ms)
         story.told("a", story.group.members["a"].current.epoch)
-        assert len(story.to_begin) == expected
+        assert len(story.to_initialize) == expected
 
 
 # The assignor
