@@ -6,7 +6,7 @@ from typing import Any
 
 from log_service.broker.share.persister import OnDone, OnState
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.coordinator.share.in_flight import DeadRecords
+from log_service.coordinator.share.in_flight import DeadLetterRange
 from log_service.coordinator.share.share_coordinator import ShareStateWrite
 from log_service.coordinator.share.share_state import ShareKey, ShareState, combined
 from log_service.replication.partition import Partition
@@ -75,18 +75,18 @@ class MemoryPersister:
 
 @dataclass
 class MemoryDeadLetters:
-    """Letters that were written, as (topic, offset, delivery count, death). ``refusal`` refuses all, ``is_holding`` keeps them waiting."""
+    """Letters that were written, as (topic, offset, delivery count, reason). ``refusal`` refuses all, ``is_holding`` keeps them waiting."""
 
     written: list[tuple[str, int, int, str]] = field(default_factory=list)
     refusal: KafkaError | None = None
     is_holding: bool = False
     _held: list[Callable[[], None]] = field(default_factory=list)
 
-    def write(self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadRecords], on_done: OnDone) -> None:
+    def write(self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_done: OnDone) -> None:
         def end() -> None:
             if self.refusal is None:
                 self.written += [
-                    (topic, offset, each.delivery_count, each.death.name)
+                    (topic, offset, each.delivery_count, each.reason.name)
                     for each in dead
                     for offset in range(each.first_offset, each.last_offset + 1)
                 ]

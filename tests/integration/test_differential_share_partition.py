@@ -17,7 +17,7 @@ import pytest
 
 from log_service.common.errors import KafkaError
 from log_service.coordinator.share.acknowledging import AcknowledgedRange
-from log_service.coordinator.share.acquiring import Appetite, FetchedRecords, ShareSettings
+from log_service.coordinator.share.acquiring import AcquireRequest, FetchedRecords, ShareSettings
 from log_service.coordinator.share.record_states import AcknowledgeType, AcquireMode
 from log_service.coordinator.share.share_partition import SharePartition, StateWrite
 from log_service.coordinator.share.share_state import combined
@@ -172,8 +172,8 @@ class Story:
     def _acquire(self, member: Member, most: int, size: int, mode: AcquireMode) -> Told:
         offset = self.core.next_fetch_offset
         read = [each for each in self.log if each[1] >= offset]
-        appetite = Appetite(member_id=member.member_id, max_records=most, batch_size=size, mode=mode)
-        acquired = self.core.acquire(appetite, FetchedRecords(fetch_offset=offset, batches=read), 0)
+        request = AcquireRequest(member_id=member.member_id, max_records=most, batch_size=size, mode=mode)
+        acquired = self.core.acquire(request, FetchedRecords(fetch_offset=offset, batches=read), 0)
         self.held |= {number: member.member_id for each in acquired for number in range(each.first_offset, each.last_offset + 1)}
         return [(each.first_offset, each.last_offset, each.delivery_count) for each in acquired]
 

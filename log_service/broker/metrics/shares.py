@@ -34,7 +34,7 @@ def share_families(sources: MetricsSources) -> Iterator[Family]:
     yield Family(
         name=f"{prefix}inflightbatchcount", type="gauge", help="The batches that they are in.", samples=_in_flight(shares, is_batches=True)
     )
-    yield counter("tidelog_share_dead_letters_total", "Records of share groups that were given up with a dead letter.", counts.buried)
+    yield counter("tidelog_share_dead_letters_total", "Records of share groups that were given up with a dead letter.", counts.dead_letters)
 
 
 def _in_flight(shares: Shares, *, is_batches: bool) -> Iterator[Sample]:

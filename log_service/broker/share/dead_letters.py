@@ -8,7 +8,7 @@ A letter may be written twice: the record becomes final after it, and a leader t
 again, or gives it up again. It is never missing: no record of a group with dead letters is given up before its letter is safe. What the log
 has deleted meanwhile has none.
 
-Invariant: at most ``MAX_BURIALS`` hold records in memory at a time, one chunk of the log each.
+Invariant: at most ``MAX_CONCURRENT_WRITES`` hold records in memory at a time, one chunk of the log each.
 """
 
 import logging
@@ -24,7 +24,7 @@ from log_service.broker.share.letters import Letter, Origin, batch_of, grouped, 
 from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
-from log_service.coordinator.share.in_flight import DeadRecords
+from log_service.coordinator.share.in_flight import DeadLetterRange
 from log_service.coordinator.share.share_state import ShareKey
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from log_service.rpc.connection import Destination
     from log_service.rpc.pool import ConnectionPool
 
-MAX_BURIALS = 4
+MAX_CONCURRENT_WRITES = 4
 ATTEMPTS = 5
 RETRY_MS = 100
 PRODUCE_TIMEOUT_MS = 5_000
@@ -67,14 +67,14 @@ class DeadLetterWriter:
         self._run_in_pool = run_in_pool
         self._start_task = start_task
         self._create_topic = create_topic
-        self._places = trio.Semaphore(MAX_BURIALS)
+        self._places = trio.Semaphore(MAX_CONCURRENT_WRITES)
         self._quiet = QuietLogger(logger, clock.monotonic_ms)
 
-    def write(self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadRecords], on_done: OnDone) -> None:
+    def write(self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_done: OnDone) -> None:
         """Write the records of ``partition`` to a topic; ``on_done`` is called once, when all are safe or were given up for now."""
         self._start_task(self._write, key, partition, topic, dead, on_done)
 
-    async def _write(self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadRecords], on_done: OnDone) -> None:
+    async def _write(self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_done: OnDone) -> None:
         where = partition.topic_partition
         origin = Origin(group_id=key.group_id, topic=where.topic, partition=where.partition)
         try:
@@ -88,7 +88,7 @@ class DeadLetterWriter:
         else:
             on_done(None)
 
-    async def _write_range(self, partition: Partition, topic: str, dead: DeadRecords, origin: Origin) -> None:
+    async def _write_range(self, partition: Partition, topic: str, dead: DeadLetterRange, origin: Origin) -> None:
         chunks = _chunks(partition, dead)
         while (chunk := await self._run_in_pool(partial(next, chunks, None))) is not None:
             for letters in grouped(letters_in(chunk, dead, origin)):
@@ -161,7 +161,7 @@ class DeadLetterWriter:
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
-def _chunks(partition: Partition, dead: DeadRecords) -> Iterator[bytes]:
+def _chunks(partition: Partition, dead: DeadLetterRange) -> Iterator[bytes]:
     """Yield whole batches that hold dead records; what the log has deleted is not among them."""
     log = partition.served_log()
     first = max(dead.first_offset, log.log_start_offset)

@@ -16,7 +16,7 @@ from log_service.broker.share.led_share_partition import LedSharePartition
 from log_service.broker.share.log_reads import ReadBatches, read_batches
 from log_service.common.env import FileSlice
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.coordinator.share.acquiring import AcquiredRange, Appetite
+from log_service.coordinator.share.acquiring import AcquiredRange, AcquireRequest
 from log_service.coordinator.share.record_states import AcquireMode
 from log_service.coordinator.share.share_state import ShareKey
 from log_service.coordinator.share.window import WindowState
@@ -135,10 +135,10 @@ def _fetch_one(
 
 
 def _acquire(led: LedSharePartition, batches: ReadBatches, wanted: Wanted, record_count: int, *, can_undo: bool) -> Fetched:
-    appetite = Appetite(member_id=wanted.member_id, max_records=record_count, batch_size=max(1, wanted.batch_size), mode=wanted.mode)
+    request = AcquireRequest(member_id=wanted.member_id, max_records=record_count, batch_size=max(1, wanted.batch_size), mode=wanted.mode)
     undo = led.state() if can_undo else None
     try:
-        acquired = led.acquire(appetite, batches)
+        acquired = led.acquire(request, batches)
         if not acquired:
             batches.release()
             return Fetched(led)

@@ -7,7 +7,7 @@ together in the next one. Dead letters are written before the write that makes t
 It belongs to one leadership: once the partition is led elsewhere, or another leader has fenced this one at the share coordinator, it is
 lost, and says so to everyone who asks. Then the next fetch loads anew.
 
-Invariants: an acknowledgement is answered once, when it is stored or was given up; while records are held, a timer waits for the first lock
+Invariants: an acknowledgement has one response, when it is stored or was given up; while records are held, a timer waits for the first lock
 that expires; a record is final only when its dead letter, where its group has dead letters, is written.
 """
 
@@ -23,8 +23,8 @@ from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import Timer, TimerQueue
 from log_service.coordinator.share.acknowledging import AcknowledgedRange
-from log_service.coordinator.share.acquiring import AcquiredRange, Appetite
-from log_service.coordinator.share.in_flight import DeadRecords
+from log_service.coordinator.share.acquiring import AcquiredRange, AcquireRequest
+from log_service.coordinator.share.in_flight import DeadLetterRange
 from log_service.coordinator.share.share_coordinator import ShareStateWrite
 from log_service.coordinator.share.share_partition import SharePartition, StateWrite
 from log_service.coordinator.share.share_state import UNKNOWN_START_OFFSET, ShareKey, ShareState
@@ -32,7 +32,7 @@ from log_service.coordinator.share.window import WindowState
 from log_service.replication.partition import Partition
 
 RETRY_MS = 1_000
-"""The pause before locks are looked at again whose records could not be stored, or not be buried."""
+"""The pause before locks are looked at again whose records, or the dead letters of them, could not be stored."""
 
 OnDone = Callable[[KafkaError | None], None]
 
@@ -50,7 +50,7 @@ _FATAL = frozenset(
 class DeadLetters(Protocol):
     """Where records go that no member could work on."""
 
-    def write(self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadRecords], on_done: OnDone) -> None:
+    def write(self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_done: OnDone) -> None:
         """Write the records of ``partition`` to a topic; ``on_done`` is called once, when all are safe or were given up for now."""
 
 
@@ -68,7 +68,7 @@ class ShareCounts:
     load_ms: int = 0
     failed_loads: int = 0
     failed_writes: int = 0
-    buried: int = 0
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,11 +179,11 @@ class LedSharePartition:
         """The offset behind the last record that was ever acquired."""
         return 0 if self._core is None else self._core.end_offset
 
-    def acquire(self, appetite: Appetite, batches: ReadBatches) -> list[AcquiredRange]:
+    def acquire(self, request: AcquireRequest, batches: ReadBatches) -> list[AcquiredRange]:
         """Have a member acquire what it may of batches that were read from ``next_fetch_offset`` on."""
         core = self._fresh_core()
         now_ms = self._world.clock.monotonic_ms()
-        acquired = core.acquire(appetite, batches.fetched, now_ms)
+        acquired = core.acquire(request, batches.fetched, now_ms)
         self._world.counts.acquired += sum(each.count for each in acquired)
         self._next_fetch_offset = None
         if acquired:
@@ -262,11 +262,11 @@ class LedSharePartition:
             self._count_timeouts(write)
             self._next_fetch_offset = None
             self._store(write, _ignored)
-        buried = core.bury(now_ms)
-        if buried is not None:
-            self._count_timeouts(buried)
+        archived = core.archive_expired(now_ms)
+        if archived is not None:
+            self._count_timeouts(archived)
             self._next_fetch_offset = None
-            self._store(buried, _ignored)
+            self._store(archived, _ignored)
         deadline_ms = core.next_lock_deadline_ms
         if deadline_ms is not None:
             self._expect_expiry(deadline_ms if deadline_ms > now_ms else now_ms + RETRY_MS)
@@ -283,20 +283,22 @@ class LedSharePartition:
             on_done(None)
             return
         self._open_count += 1
-        if write.dead:
+        if write.dead_letters:
             topic = self.settings.dead_letter_topic
-            self._world.dead_letters.write(self.key, self.partition, topic, write.dead, partial(self._on_buried, write, on_done))
+            self._world.dead_letters.write(
+                self.key, self.partition, topic, write.dead_letters, partial(self._on_dead_letters_written, write, on_done)
+            )
         else:
             self._queue.append((write, on_done))
             self._write_next()
 
-    def _on_buried(self, write: StateWrite, on_done: OnDone, error: KafkaError | None) -> None:
+    def _on_dead_letters_written(self, write: StateWrite, on_done: OnDone, error: KafkaError | None) -> None:
         if self.is_lost:
             self._settle([(write, on_done)], self.error)
         elif error is not None:
             self._settle([(write, on_done)], error)
         else:
-            self._world.counts.buried += sum(each.last_offset - each.first_offset + 1 for each in write.dead)
+            self._world.counts.dead_letters += sum(each.last_offset - each.first_offset + 1 for each in write.dead_letters)
             self._queue.append((write, on_done))
             self._write_next()
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from log_service.common.errors import KafkaError
-from log_service.coordinator.share.in_flight import DeadRecords
-from log_service.coordinator.share.record_states import Death
+from log_service.coordinator.share.in_flight import DeadLetterRange
+from log_service.coordinator.share.record_states import ArchiveReason
 from log_service.records.batch import iterate_headers, iterate_records
 from log_service.records.builder import BatchBuilder
 from log_service.records.record import Record, RecordHeader
@@ -26,7 +26,7 @@ TIMESTAMP = "__dlq.errors.timestamp"
 MESSAGE = "__dlq.errors.message"
 OMITTED = "__dlq.errors.omitted"
 
-_MESSAGES = {Death.REJECTED: "a member rejected it", Death.DELIVERED_TOO_OFTEN: "it was delivered as often as is allowed"}
+_MESSAGES = {ArchiveReason.REJECTED: "a member rejected it", ArchiveReason.DELIVERED_TOO_OFTEN: "it was delivered as often as is allowed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Letter:
     origin: Origin
     offset: int
     delivery_count: int
-    death: Death
+    reason: ArchiveReason
     record: Record | None
     """None where it could not be read."""
 
@@ -63,7 +63,7 @@ class Letter:
         yield DELIVERY_COUNT, str(self.delivery_count).encode()
         if self.record is not None:
             yield TIMESTAMP, str(self.record.timestamp).encode()
-        yield MESSAGE, _MESSAGES[self.death].encode()
+        yield MESSAGE, _MESSAGES[self.reason].encode()
 
     def batch(self, now_ms: int) -> bytearray:
         """Return the batch of this letter alone."""
@@ -77,7 +77,7 @@ class Letter:
 
 
 def batch_of(letters: Sequence[Letter], now_ms: int) -> bytearray:
-    """Return a batch of letters. Their time is that of the death, or retention would delete an old record's letter at once."""
+    """Return a batch of letters. Their time is when the records were given up, or retention would delete an old record's letter at once."""
     builder = BatchBuilder(max_size_bytes=MAX_BATCH_BYTES)
     for letter in letters:
         record = letter.record
@@ -85,7 +85,7 @@ def batch_of(letters: Sequence[Letter], now_ms: int) -> bytearray:
     return builder.build()
 
 
-def letters_in(chunk: bytes, dead: DeadRecords, origin: Origin) -> Iterator[Letter]:
+def letters_in(chunk: bytes, dead: DeadLetterRange, origin: Origin) -> Iterator[Letter]:
     """Yield the letters of dead records that whole batches hold; records that cannot be read have letters without a copy."""
     for position, header in iterate_headers(chunk):
         first, last = max(header.base_offset, dead.first_offset), min(header.last_offset, dead.last_offset)
@@ -95,11 +95,11 @@ def letters_in(chunk: bytes, dead: DeadRecords, origin: Origin) -> Iterator[Lett
             records: Iterable[Record] = list(iterate_records(chunk, position))
         except KafkaError:
             for offset in range(first, last + 1):
-                yield Letter(origin=origin, offset=offset, delivery_count=dead.delivery_count, death=dead.death, record=None)
+                yield Letter(origin=origin, offset=offset, delivery_count=dead.delivery_count, reason=dead.reason, record=None)
             continue
         for record in records:
             if first <= record.offset <= last:
-                yield Letter(origin=origin, offset=record.offset, delivery_count=dead.delivery_count, death=dead.death, record=record)
+                yield Letter(origin=origin, offset=record.offset, delivery_count=dead.delivery_count, reason=dead.reason, record=record)
 
 
 def grouped(letters: Iterable[Letter]) -> Iterator[list[Letter]]:

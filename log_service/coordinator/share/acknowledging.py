@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.share.acquiring import ShareSettings
-from log_service.coordinator.share.in_flight import BatchState, DeadRecords, Delivery, InFlightBatch, Run
-from log_service.coordinator.share.record_states import STATE_AFTER, AcknowledgeType, Death, RecordState
+from log_service.coordinator.share.in_flight import BatchState, DeadLetterRange, Delivery, InFlightBatch, Run
+from log_service.coordinator.share.record_states import STATE_AFTER, AcknowledgeType, ArchiveReason, RecordState
 from log_service.coordinator.share.window import DeliveryWindow
 
-_DEATHS = {AcknowledgeType.REJECT: Death.REJECTED, AcknowledgeType.RELEASE: Death.DELIVERED_TOO_OFTEN}
+_ARCHIVE_REASONS = {AcknowledgeType.REJECT: ArchiveReason.REJECTED, AcknowledgeType.RELEASE: ArchiveReason.DELIVERED_TOO_OFTEN}
 KNOWN_TYPES = frozenset(each.value for each in AcknowledgeType)
 
 
@@ -37,14 +37,14 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledging:
-    """One request of one member. ``write_id`` names the write that stores what it changes; ``dead`` is what it gives up."""
+    """One request of one member. ``write_id`` names the write that stores what it changes; ``dead_letters`` is what it gives up."""
 
     window: DeliveryWindow
     settings: ShareSettings
     member_id: str
     now_ms: int
     write_id: int
-    dead: list[DeadRecords] = field(default_factory=list)
+    dead_letters: list[DeadLetterRange] = field(default_factory=list)
 
     def run(self, ranges: Sequence[AcknowledgedRange]) -> list[Run]:
         """Change the records that are acknowledged, tentatively, and return the runs that have to be stored.
@@ -74,13 +74,15 @@ class Acknowledging:
                     self._change(batch, first, last, part.type)
                     changed = [] if part.type is AcknowledgeType.RENEW else batch.runs_in(first, last)
                     to_store += changed
-                    self._note_dead(part.type, changed)
+                    self._note_dead_letters(part.type, changed)
         return to_store
 
-    def _note_dead(self, of_type: AcknowledgeType, changed: Sequence[Run]) -> None:
+    def _note_dead_letters(self, of_type: AcknowledgeType, changed: Sequence[Run]) -> None:
         """Take note of records that nobody will work on: those of a gap are none."""
-        if self.settings.has_dead_letters and of_type in _DEATHS:
-            self.dead.extend(dead_records(run, _DEATHS[of_type]) for run in changed if run.delivery.state is RecordState.ARCHIVED)
+        if self.settings.has_dead_letters and of_type in _ARCHIVE_REASONS:
+            self.dead_letters.extend(
+                dead_letter_range(run, _ARCHIVE_REASONS[of_type]) for run in changed if run.delivery.state is RecordState.ARCHIVED
+            )
 
     def _batches_of(self, each: AcknowledgedRange) -> list[InFlightBatch]:
         """Return the batches that a range lies in; it may not begin or end behind them."""
@@ -128,9 +130,9 @@ def given_back(delivery: Delivery, delivery_count_limit: int) -> Delivery:
     return delivery.followed_by(RecordState.ARCHIVED if is_used_up else RecordState.AVAILABLE, delivery.delivery_count)
 
 
-def dead_records(run: Run, death: Death) -> DeadRecords:
+def dead_letter_range(run: Run, reason: ArchiveReason) -> DeadLetterRange:
     """Return the records of a run that is given up."""
-    return DeadRecords(first_offset=run.first, last_offset=run.last, delivery_count=run.delivery.delivery_count, death=death)
+    return DeadLetterRange(first_offset=run.first, last_offset=run.last, delivery_count=run.delivery.delivery_count, reason=reason)
 
 
 def _parts(each: AcknowledgedRange) -> Iterator[_Part]:

@@ -64,7 +64,7 @@ class FetchedRecords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Appetite:
+class AcquireRequest:
     """Who acquires, and how much: ``batch_size`` is how many records are to be tracked together."""
 
     member_id: str
@@ -87,7 +87,7 @@ class Acquisition:
 
     window: DeliveryWindow
     settings: ShareSettings
-    appetite: Appetite
+    request: AcquireRequest
     fetched: FetchedRecords
     lock_deadline_ms: int
     acquired: list[AcquiredRange] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Acquisition:
 
     def run(self) -> list[AcquiredRange]:
         """Acquire what there is, and return it in the order of the offsets."""
-        if self.appetite.max_records <= 0 or not self.fetched.batches:
+        if self.request.max_records <= 0 or not self.fetched.batches:
             return []
         bounds = self._bounds()
         if bounds.remaining <= 0:
@@ -113,7 +113,7 @@ class Acquisition:
 
     def _bounds(self) -> _Bounds:
         """Keep to the records that may be in flight; where they are all in flight, acquire only what is available among them."""
-        window, wanted = self.window, self.appetite.max_records
+        window, wanted = self.window, self.request.max_records
         last = self.fetched.batches[-1][1]
         remaining = min(wanted, self.settings.max_record_locks - window.record_count)
         if remaining <= 0 and self.fetched.fetch_offset < window.end_offset:
@@ -149,7 +149,7 @@ class Acquisition:
         if is_throttled and self._count:
             return False
         remaining = bounds.remaining - self._count
-        is_strict = self.appetite.mode is AcquireMode.RECORD_LIMIT
+        is_strict = self.request.mode is AcquireMode.RECORD_LIMIT
         is_whole = batch.is_within(base, bounds.last) and batch.first >= self.window.start_offset and not batch.is_tracked_by_offset
         if is_whole and not is_throttled and not (is_strict and batch.count > remaining):
             delivery = self._take(batch, batch.first, batch.last, acquirable[0])
@@ -199,7 +199,7 @@ class Acquisition:
             last = min(last, self._end_of_batch_with(first + remaining - 1))
         if first > last:
             return
-        if self.appetite.mode is AcquireMode.RECORD_LIMIT:
+        if self.request.mode is AcquireMode.RECORD_LIMIT:
             acquired_last = self._add_strictly(first, last, remaining)
         else:
             acquired_last = self._add_in_batches(first, last)
@@ -212,7 +212,7 @@ class Acquisition:
 
     def _add_in_batches(self, first: int, last: int) -> int:
         """Track together as many records as the consumer wants to, and end where a batch of the log begins."""
-        size = self.appetite.batch_size
+        size = self.request.batch_size
         for base, _ in self.fetched.batches if last - first + 1 > size else ():
             if base > last:
                 break
@@ -240,7 +240,7 @@ class Acquisition:
         return Delivery(
             state=RecordState.ACQUIRED,
             delivery_count=delivery_count,
-            member_id=self.appetite.member_id,
+            member_id=self.request.member_id,
             lock_deadline_ms=self.lock_deadline_ms,
         )
 

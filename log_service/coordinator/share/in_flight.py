@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from log_service.coordinator.share.record_states import FINAL_STATES, NEXT_STATES, Death, RecordState
+from log_service.coordinator.share.record_states import FINAL_STATES, NEXT_STATES, ArchiveReason, RecordState
 
 NO_MEMBER = ""
 _FIRST = attrgetter("first")
@@ -86,13 +86,13 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadRecords:
+class DeadLetterRange:
     """Records from ``first_offset`` to ``last_offset`` (inclusive) that are given up: how often they were delivered, and why no more."""
 
     first_offset: int
     last_offset: int
     delivery_count: int
-    death: Death
+    reason: ArchiveReason
 
 
 BatchState = tuple["InFlightBatch", tuple[Run, ...], bool]

@@ -32,8 +32,8 @@ class AcquireMode(IntEnum):
     RECORD_LIMIT = 1
 
 
-class Death(IntEnum):
-    """Why a record is given up."""
+class ArchiveReason(IntEnum):
+    """Why a record is archived that somebody could have worked on."""
 
     REJECTED = 1
     DELIVERED_TOO_OFTEN = 2

@@ -7,8 +7,9 @@ needs the time is given it.
 A change that a member asks for is tentative until it is stored: ``complete_write`` ends it, for good or by taking it back. A lock that has
 expired is gone whether that could be stored or not. Acquiring stores nothing: a new leader delivers again what was not acknowledged.
 
-Where a group has dead letters, a record that is given up has to be written elsewhere before it is final: ``StateWrite.dead`` says which
-ones. A record whose last lock has expired stays with its member, for ``bury`` to give up; if that fails, it is tried again.
+Where a group has dead letters, a record that is given up has to be written elsewhere before it is final: ``StateWrite.dead_letters``
+says which ones. A record whose last lock has expired stays with its member, for ``archive_expired`` to give up; if that fails, it is
+tried again.
 
 Invariants: a record is held by one member at most; a final record is never delivered again; a delivery count grows with an acquisition
 alone, and never beyond the limit; the start offset never goes back; a write is complete once.
@@ -19,10 +20,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 
-from log_service.coordinator.share.acknowledging import AcknowledgedRange, Acknowledging, dead_records, given_back
-from log_service.coordinator.share.acquiring import AcquiredRange, Acquisition, Appetite, FetchedRecords, ShareSettings
-from log_service.coordinator.share.in_flight import DeadRecords, Delivery, Run
-from log_service.coordinator.share.record_states import Death, RecordState
+from log_service.coordinator.share.acknowledging import AcknowledgedRange, Acknowledging, dead_letter_range, given_back
+from log_service.coordinator.share.acquiring import AcquiredRange, AcquireRequest, Acquisition, FetchedRecords, ShareSettings
+from log_service.coordinator.share.in_flight import DeadLetterRange, Delivery, Run
+from log_service.coordinator.share.record_states import ArchiveReason, RecordState
 from log_service.coordinator.share.window import DeliveryWindow, StateBatch, WindowState
 
 _EXPIRED_MS = -1
@@ -33,14 +34,14 @@ _EXPIRED_MS = -1
 class StateWrite:
     """What the share coordinator has to store; ``complete_write`` it once that is done, or given up.
 
-    ``dead`` are the records that have to be written elsewhere before, in groups that have dead letters.
+    ``dead_letters`` are the records that have to be written elsewhere before, in groups that have dead letters.
     """
 
     write_id: int
     start_offset: int
     delivery_complete_count: int
     batches: tuple[StateBatch, ...]
-    dead: tuple[DeadRecords, ...] = ()
+    dead_letters: tuple[DeadLetterRange, ...] = ()
 
 
 class SharePartition:
@@ -115,10 +116,10 @@ class SharePartition:
         """Be as before the last acquisition: no member was told of it, so that it was no delivery. Nothing else may have happened since."""
         self._window.restore(state)
 
-    def acquire(self, appetite: Appetite, fetched: FetchedRecords, now_ms: int) -> list[AcquiredRange]:
+    def acquire(self, request: AcquireRequest, fetched: FetchedRecords, now_ms: int) -> list[AcquiredRange]:
         """Have a member acquire what it may of the records that were read, in the order of their offsets."""
         deadline_ms = now_ms + self.settings.record_lock_duration_ms
-        return Acquisition(self._window, self.settings, appetite, fetched, deadline_ms).run()
+        return Acquisition(self._window, self.settings, request, fetched, deadline_ms).run()
 
     def acknowledge(self, member_id: str, ranges: Sequence[AcknowledgedRange], now_ms: int) -> StateWrite | None:
         """Take note of what became of records that a member holds; None if nothing has to be stored.
@@ -128,39 +129,39 @@ class SharePartition:
         """
         write_id = self._last_write_id + 1
         acknowledging = Acknowledging(window=self._window, settings=self.settings, member_id=member_id, now_ms=now_ms, write_id=write_id)
-        return self._write(acknowledging.run(ranges), acknowledging.dead)
+        return self._write(acknowledging.run(ranges), acknowledging.dead_letters)
 
     def release(self, member_id: str) -> StateWrite | None:
         """Take back all that a member holds, because its session has ended; None if nothing has to be stored.
 
-        The locks of records that ``bury`` has to give up expire at once.
+        The locks of records that ``archive_expired`` has to give up expire at once.
         """
         write_id = self._last_write_id + 1
         held = [run for run in self.runs() if run.delivery.state is RecordState.ACQUIRED and run.delivery.member_id == member_id]
         for run in held:
-            if self._is_dying(run):
+            if self._needs_dead_letter(run):
                 self._window.batches.change(run.first, run.last, _unlocked)
-        living = [run for run in held if not self._is_dying(run)]
-        return self._write(self._give_back(living, partial(Run.tentatively, write_id=write_id)))
+        others = [run for run in held if not self._needs_dead_letter(run)]
+        return self._write(self._give_back(others, partial(Run.tentatively, write_id=write_id)))
 
     # What time and the log bring
 
     def expire_locks(self, now_ms: int) -> StateWrite | None:
         """Take back what was held for too long; None if nothing has to be stored."""
-        return self._write(self._give_back([run for run in self._expired(now_ms) if not self._is_dying(run)], Run.changed))
+        return self._write(self._give_back([run for run in self._expired(now_ms) if not self._needs_dead_letter(run)], Run.changed))
 
-    def bury(self, now_ms: int) -> StateWrite | None:
+    def archive_expired(self, now_ms: int) -> StateWrite | None:
         """Give up what was held for too long by the last member that could have it, tentatively; only where there are dead letters."""
         write_id = self._last_write_id + 1
-        dying = [run for run in self._expired(now_ms) if self._is_dying(run)]
-        buried = self._give_back(dying, partial(Run.tentatively, write_id=write_id))
+        last_held = [run for run in self._expired(now_ms) if self._needs_dead_letter(run)]
+        archived = self._give_back(last_held, partial(Run.tentatively, write_id=write_id))
         start = self._window.start_offset
-        return self._write(buried, [dead_records(run, Death.DELIVERED_TOO_OFTEN) for run in buried if run.first >= start])
+        return self._write(archived, [dead_letter_range(run, ArchiveReason.DELIVERED_TOO_OFTEN) for run in archived if run.first >= start])
 
     def _expired(self, now_ms: int) -> list[Run]:
         return [run for run in self.runs() if run.delivery.state is RecordState.ACQUIRED and run.delivery.lock_deadline_ms <= now_ms]
 
-    def _is_dying(self, run: Run) -> bool:
+    def _needs_dead_letter(self, run: Run) -> bool:
         """Whether the record becomes a dead letter when its member gives it back."""
         settings = self.settings
         return settings.has_dead_letters and run.delivery.delivery_count >= settings.delivery_count_limit
@@ -196,7 +197,7 @@ class SharePartition:
             self._window.batches.change(new.first, new.last, partial(_applied, change=change, delivery=new.delivery))
         return to_store
 
-    def _write(self, runs: Sequence[Run], dead: Sequence[DeadRecords] = ()) -> StateWrite | None:
+    def _write(self, runs: Sequence[Run], dead_letters: Sequence[DeadLetterRange] = ()) -> StateWrite | None:
         if not runs:
             return None
         self._last_write_id += 1
@@ -206,7 +207,7 @@ class SharePartition:
             start_offset=self._window.start_offset,
             delivery_complete_count=self._window.delivery_complete_count,
             batches=tuple(_state_batches(runs)),
-            dead=tuple(dead),
+            dead_letters=tuple(dead_letters),
         )
 
 

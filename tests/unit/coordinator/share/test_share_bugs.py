@@ -104,12 +104,12 @@ def release_one_record_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def give_up_before_the_letter(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record whose last lock expires is given up at once, where its dead letter should be written before."""
-    monkeypatch.setattr(SharePartition, "_is_dying", lambda *_: False)
+    monkeypatch.setattr(SharePartition, "_needs_dead_letter", lambda *_: False)
 
 
 def send_rejected_records_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that is rejected has no dead letter."""
-    monkeypatch.setattr(Acknowledging, "_note_dead", lambda *_: None)
+    monkeypatch.setattr(Acknowledging, "_note_dead_letters", lambda *_: None)
 
 
 def begin_behind_what_was_acquired(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.share.acknowledging import AcknowledgedRange
-from log_service.coordinator.share.acquiring import AcquiredRange, Appetite, FetchedRecords, ShareSettings
+from log_service.coordinator.share.acquiring import AcquiredRange, AcquireRequest, FetchedRecords, ShareSettings
 from log_service.coordinator.share.in_flight import Delivery
 from log_service.coordinator.share.record_states import NEXT_STATES, AcknowledgeType, AcquireMode, RecordState
 from log_service.coordinator.share.share_partition import SharePartition, StateWrite
@@ -51,9 +51,9 @@ class Story:
         """Acquire what the log holds from the next fetch offset on; ``until`` cuts the log."""
         offset = self.partition.next_fetch_offset
         read = [(first, last) for first, last in self.log if last >= offset and (until is None or first <= until)]
-        appetite = Appetite(member_id=member, max_records=most, batch_size=size, mode=mode)
+        request = AcquireRequest(member_id=member, max_records=most, batch_size=size, mode=mode)
         fetched = FetchedRecords(fetch_offset=offset, batches=read, aborted=aborted)
-        return [told(each) for each in self.partition.acquire(appetite, fetched, self.now_ms)]
+        return [told(each) for each in self.partition.acquire(request, fetched, self.now_ms)]
 
     def acknowledge(self, first: int, last: int, *types: AcknowledgeType, member: str = "a") -> StateWrite | None:
         each = AcknowledgedRange(first_offset=first, last_offset=last, types=types)

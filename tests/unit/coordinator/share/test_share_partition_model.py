@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.share.acknowledging import AcknowledgedRange
-from log_service.coordinator.share.acquiring import MIN_THROTTLED_COUNT, Appetite, FetchedRecords, ShareSettings
-from log_service.coordinator.share.in_flight import DeadRecords
+from log_service.coordinator.share.acquiring import MIN_THROTTLED_COUNT, AcquireRequest, FetchedRecords, ShareSettings
+from log_service.coordinator.share.in_flight import DeadLetterRange
 from log_service.coordinator.share.record_states import AcknowledgeType, AcquireMode, RecordState
 from log_service.coordinator.share.share_partition import SharePartition, StateWrite
 from log_service.coordinator.share.window import StateBatch
@@ -86,8 +86,8 @@ class ShareGroupModel(RuleBasedStateMachine):
     def acquire(self, member: str, most: int, size: int, mode: AcquireMode, batch_count: int) -> None:
         offset = self.partition.next_fetch_offset
         read = [each for each in self.log if each[1] >= offset][:batch_count]
-        appetite = Appetite(member_id=member, max_records=most, batch_size=size, mode=mode)
-        acquired = self.partition.acquire(appetite, FetchedRecords(fetch_offset=offset, batches=read), self.now_ms)
+        request = AcquireRequest(member_id=member, max_records=most, batch_size=size, mode=mode)
+        acquired = self.partition.acquire(request, FetchedRecords(fetch_offset=offset, batches=read), self.now_ms)
         count = 0
         for each in acquired:
             for number in range(each.first_offset, each.last_offset + 1):
@@ -136,7 +136,7 @@ class ShareGroupModel(RuleBasedStateMachine):
             for number in taken
             if said[number] is AcknowledgeType.REJECT or (said[number] is AcknowledgeType.RELEASE and self.counts[number] >= self.limit)
         }
-        assert numbers_of(write.dead) == (given_up if self.settings.has_dead_letters else set())
+        assert numbers_of(write.dead_letters) == (given_up if self.settings.has_dead_letters else set())
         self._note_write(write, taken)
 
     @precondition(lambda self: self.held)
@@ -197,10 +197,10 @@ class ShareGroupModel(RuleBasedStateMachine):
     @rule(member=st.sampled_from(MEMBERS))
     def release(self, member: str) -> None:
         mine = {number: held for number, held in self.held.items() if held.member_id == member}
-        dying = {number for number in mine if self._is_dying(number)}
-        for number in dying:
+        last_held = {number for number in mine if self._needs_dead_letter(number)}
+        for number in last_held:
             self.held[number].deadline_ms = -1
-        mine = {number: held for number, held in mine.items() if number not in dying}
+        mine = {number: held for number, held in mine.items() if number not in last_held}
         write = self.partition.release(member)
         assert (write is None) == (not mine)
         if write is not None:
@@ -285,7 +285,7 @@ class ShareGroupModel(RuleBasedStateMachine):
         assert self.partition.start_offset > self.log[-1][1], "the window stands still"
         self.nothing_below_the_start_is_open()
 
-    def _is_dying(self, number: int) -> bool:
+    def _needs_dead_letter(self, number: int) -> bool:
         return self.settings.has_dead_letters and self.counts[number] >= self.limit
 
     def _note_write(self, write: StateWrite, taken: dict[int, Held]) -> None:
@@ -298,7 +298,7 @@ class ShareGroupModel(RuleBasedStateMachine):
         write, taken = self.writes.pop(index)
         accepting = self.accepting.pop(write.write_id, set())
         if is_written:
-            self.letters |= numbers_of(write.dead)
+            self.letters |= numbers_of(write.dead_letters)
         self.partition.complete_write(write.write_id, is_written=is_written)
         if is_written:
             assert not accepting & self.accepted, "a record is acknowledged twice"
@@ -324,27 +324,27 @@ class ShareGroupModel(RuleBasedStateMachine):
 
     def _expire(self) -> None:
         late = {number: held for number, held in self.held.items() if held.deadline_ms <= self.now_ms}
-        dying = {number: held for number, held in late.items() if self._is_dying(number)}
-        living = late.keys() - dying.keys()
+        last_held = {number: held for number, held in late.items() if self._needs_dead_letter(number)}
+        others = late.keys() - last_held.keys()
         write = self.partition.expire_locks(self.now_ms)
-        assert (write is None) == (not living), "a lock did not expire in its time"
+        assert (write is None) == (not others), "a lock did not expire in its time"
         if write is not None:
-            for number in living:
+            for number in others:
                 del self.held[number]
             for each in write.batches:
                 if each.delivery_state in FINAL:
                     for number in range(each.first_offset, each.last_offset + 1):
                         self._end(number, RecordState(each.delivery_state))
             self._note_write(write, {})
-        buried = self.partition.bury(self.now_ms)
-        assert (buried is None) == (not dying), "a record that is given up did not expire in its time"
-        if buried is not None:
-            for number in dying:
+        archived = self.partition.archive_expired(self.now_ms)
+        assert (archived is None) == (not last_held), "a record that is given up did not expire in its time"
+        if archived is not None:
+            for number in last_held:
                 del self.held[number]
-            self._note_write(buried, dying)
+            self._note_write(archived, last_held)
 
 
-def numbers_of(dead: Sequence[DeadRecords]) -> set[int]:
+def numbers_of(dead: Sequence[DeadLetterRange]) -> set[int]:
     return {number for each in dead for number in range(each.first_offset, each.last_offset + 1)}
 
 
