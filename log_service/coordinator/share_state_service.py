@@ -9,9 +9,9 @@ group, no topic, or a topic without partitions gets an empty response, as from A
 """
 
 import logging
-from collections.abc import Callable, Hashable, Sequence
-from functools import partial
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
 
 import trio
 
@@ -19,20 +19,15 @@ from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.timers import TimerQueue
 from log_service.config.views import ShareStateConfig
+from log_service.coordinator.gathering import Gathering
 from log_service.coordinator.java_hashing import hashed_partition
 from log_service.coordinator.refusals import api_error
 from log_service.coordinator.shards import CoordinatorLog, Shards
 from log_service.coordinator.share import state_records
-from log_service.coordinator.share.share_coordinator import (
-    IsThere,
-    NeedlessRecords,
-    ShareCoordinatorShard,
-    ShareStateWrite,
-    StateRefusal,
-)
-from log_service.coordinator.share.share_state import UNKNOWN_COUNT, UNKNOWN_START_OFFSET, ShareKey, ShareState
+from log_service.coordinator.share.share_coordinator import IsThere, NeedlessRecords, ShareCoordinatorShard, StateRefusal
+from log_service.coordinator.share.share_state import ShareKey
+from log_service.coordinator.share.state_messages import read_result, requested_write, summary_result
 from log_service.coordinator.share.state_records import ShareRecord
-from log_service.coordinator.share.window import StateBatch
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages import delete_share_group_state as deleting
@@ -47,15 +42,7 @@ from log_service.storage.partition_metadata import format_uuid, parse_uuid
 Decide = Callable[[ShareCoordinatorShard, Decision[ShareRecord], Hashable], None]
 
 
-class _PartitionResult(Protocol):
-    """What the results of all these APIs have in common."""
-
-    error_code: int
-    error_message: str | None
-
-
 DEFAULTS = ShareStateConfig()
-T = TypeVar("T", bound=_PartitionResult)
 
 logger = logging.getLogger(__name__)
 
@@ -119,14 +106,7 @@ class ShareStateService:
         def decide(key: ShareKey, asked: initializing.PartitionData) -> Decide:
             return lambda shard, decision, token: shard.handle_initialize(key, asked.state_epoch, asked.start_offset, token, decision)
 
-        def result(asked: initializing.PartitionData, reply: Any) -> initializing.PartitionResult:
-            return _failed(initializing.PartitionResult(partition=asked.partition), reply)
-
-        def respond(parts: Sequence[tuple[Any, list[initializing.PartitionResult]]]) -> None:
-            results = [initializing.InitializeStateResult(topic_id=topic.topic_id, partitions=partitions) for topic, partitions in parts]
-            on_reply(initializing.InitializeShareGroupStateResponse(results=results))
-
-        self._ask_each(request.group_id, request.topics, decide, result, respond)
+        self._ask_each(_INITIALIZE, request, decide, on_reply)
 
     def read(self, request: reading.ReadShareGroupStateRequest, on_reply: OnReply) -> None:
         """Respond with ReadShareGroupStateResponse."""
@@ -134,26 +114,15 @@ class ShareStateService:
         def decide(key: ShareKey, asked: reading.PartitionData) -> Decide:
             return lambda shard, decision, token: shard.handle_read(key, asked.leader_epoch, token, decision)
 
-        def respond(parts: Sequence[tuple[Any, list[reading.PartitionResult]]]) -> None:
-            results = [reading.ReadStateResult(topic_id=topic.topic_id, partitions=partitions) for topic, partitions in parts]
-            on_reply(reading.ReadShareGroupStateResponse(results=results))
-
-        self._ask_each(request.group_id, request.topics, decide, _read_result, respond)
+        self._ask_each(_READ, request, decide, on_reply)
 
     def write(self, request: writing.WriteShareGroupStateRequest, on_reply: OnReply) -> None:
         """Respond with WriteShareGroupStateResponse."""
 
         def decide(key: ShareKey, asked: writing.PartitionData) -> Decide:
-            return lambda shard, decision, token: shard.handle_write(key, _write_of(asked), token, decision)
+            return lambda shard, decision, token: shard.handle_write(key, requested_write(asked), token, decision)
 
-        def result(asked: writing.PartitionData, reply: Any) -> writing.PartitionResult:
-            return _failed(writing.PartitionResult(partition=asked.partition), reply)
-
-        def respond(parts: Sequence[tuple[Any, list[writing.PartitionResult]]]) -> None:
-            results = [writing.WriteStateResult(topic_id=topic.topic_id, partitions=partitions) for topic, partitions in parts]
-            on_reply(writing.WriteShareGroupStateResponse(results=results))
-
-        self._ask_each(request.group_id, request.topics, decide, result, respond)
+        self._ask_each(_WRITE, request, decide, on_reply)
 
     def delete(self, request: deleting.DeleteShareGroupStateRequest, on_reply: OnReply) -> None:
         """Respond with DeleteShareGroupStateResponse."""
@@ -161,14 +130,7 @@ class ShareStateService:
         def decide(key: ShareKey, _asked: deleting.PartitionData) -> Decide:
             return lambda shard, decision, token: shard.handle_delete(key, token, decision)
 
-        def result(asked: deleting.PartitionData, reply: Any) -> deleting.PartitionResult:
-            return _failed(deleting.PartitionResult(partition=asked.partition), reply)
-
-        def respond(parts: Sequence[tuple[Any, list[deleting.PartitionResult]]]) -> None:
-            results = [deleting.DeleteStateResult(topic_id=topic.topic_id, partitions=partitions) for topic, partitions in parts]
-            on_reply(deleting.DeleteShareGroupStateResponse(results=results))
-
-        self._ask_each(request.group_id, request.topics, decide, result, respond)
+        self._ask_each(_DELETE, request, decide, on_reply)
 
     def read_summary(self, request: summarizing.ReadShareGroupStateSummaryRequest, on_reply: OnReply) -> None:
         """Respond with ReadShareGroupStateSummaryResponse."""
@@ -176,36 +138,27 @@ class ShareStateService:
         def decide(key: ShareKey, _asked: summarizing.PartitionData) -> Decide:
             return lambda shard, decision, token: shard.handle_read_summary(key, token, decision)
 
-        def respond(parts: Sequence[tuple[Any, list[summarizing.PartitionResult]]]) -> None:
-            results = [summarizing.ReadStateSummaryResult(topic_id=topic.topic_id, partitions=partitions) for topic, partitions in parts]
-            on_reply(summarizing.ReadShareGroupStateSummaryResponse(results=results))
+        self._ask_each(_READ_SUMMARY, request, decide, on_reply)
 
-        self._ask_each(request.group_id, request.topics, decide, _summary_result, respond)
-
-    def _ask_each(
-        self,
-        group_id: str,
-        topics: Sequence[Any],
-        decide: Callable[[ShareKey, Any], Decide],
-        result: Callable[[Any, Any], T],
-        respond: Callable[[Sequence[tuple[Any, list[T]]]], None],
-    ) -> None:
+    def _ask_each(self, api: "_Api", request: Any, decide: Callable[[ShareKey, Any], Decide], on_reply: OnReply) -> None:
         """Ask the shard of each partition, and respond once all have replied, in the order of the request."""
-        if not group_id or not topics or not all(topic.partitions for topic in topics):
-            respond([])
+        topics = request.topics
+        if not request.group_id or not topics or not all(topic.partitions for topic in topics):
+            on_reply(api.response(results=[]))
             return
-        asked = [(topic, partition) for topic in topics for partition in topic.partitions]
-        replies: dict[int, Any] = {}
+        asked = [(topic.topic_id, partition) for topic in topics for partition in topic.partitions]
 
-        def on_part(index: int, reply: Any) -> None:
-            replies[index] = reply
-            if len(replies) == len(asked):
-                results = iter([result(partition, replies[place]) for place, (_, partition) in enumerate(asked)])
-                respond([(topic, [next(results) for _ in topic.partitions]) for topic in topics])
+        def on_all(replies: list[Any]) -> None:
+            results = iter([api.result(partition.partition, reply) for (_, partition), reply in zip(asked, replies, strict=True)])
+            of_topics = [
+                api.topic_result(topic_id=topic.topic_id, partitions=[next(results) for _ in topic.partitions]) for topic in topics
+            ]
+            on_reply(api.response(results=of_topics))
 
-        for index, (topic, partition) in enumerate(asked):
-            key = ShareKey(group_id=group_id, topic_id=topic.topic_id, partition=partition.partition)
-            self._shards.ask(self.partition_for(key), decide(key, partition), partial(on_part, index), _refused)
+        gather = Gathering(len(asked), on_all)
+        for index, (topic_id, partition) in enumerate(asked):
+            key = ShareKey(group_id=request.group_id, topic_id=topic_id, partition=partition.partition)
+            self._shards.ask(self.partition_for(key), decide(key, partition), gather.part(index), _refused)
 
 
 def coordinator_key(key: ShareKey) -> str:
@@ -241,58 +194,26 @@ def _refused(error: KafkaError) -> StateRefusal:
     return StateRefusal(error_code=api_error(error), error_message=str(error))
 
 
-def _failed(result: T, reply: Any) -> T:
-    """Return a result with what the shard refused it for, if it did."""
-    if isinstance(reply, StateRefusal):
-        result.error_code, result.error_message = reply.error_code, reply.error_message
-    return result
+@dataclass(frozen=True, slots=True, eq=False)
+class _Api:
+    """How one of these APIs responds: ``done`` makes the result of a partition from a reply that refuses nothing."""
+
+    partition_result: Callable[..., Any]
+    topic_result: Callable[..., Any]
+    response: Callable[..., Any]
+    done: Callable[[int, Any], Any] | None = None
+
+    def result(self, partition: int, reply: Any) -> Any:
+        """Return the result of one partition."""
+        if isinstance(reply, StateRefusal):
+            return self.partition_result(partition=partition, error_code=reply.error_code, error_message=reply.error_message)
+        return self.partition_result(partition=partition) if self.done is None else self.done(partition, reply)
 
 
-def _read_result(asked: reading.PartitionData, reply: Any) -> reading.PartitionResult:
-    result = _failed(reading.PartitionResult(partition=asked.partition), reply)
-    if isinstance(reply, ShareState):
-        result.state_epoch, result.start_offset = reply.state_epoch, reply.start_offset
-        result.state_batches = [
-            reading.StateBatch(
-                first_offset=batch.first_offset,
-                last_offset=batch.last_offset,
-                delivery_state=batch.delivery_state,
-                delivery_count=batch.delivery_count,
-            )
-            for batch in reply.batches
-        ]
-    return result
-
-
-def _summary_result(asked: summarizing.PartitionData, reply: Any) -> summarizing.PartitionResult:
-    if isinstance(reply, ShareState):
-        return summarizing.PartitionResult(
-            partition=asked.partition,
-            state_epoch=reply.state_epoch,
-            leader_epoch=reply.leader_epoch,
-            start_offset=reply.start_offset,
-            delivery_complete_count=reply.delivery_complete_count,
-        )
-    if reply is None:
-        return summarizing.PartitionResult(
-            partition=asked.partition, start_offset=UNKNOWN_START_OFFSET, delivery_complete_count=UNKNOWN_COUNT
-        )
-    return _failed(summarizing.PartitionResult(partition=asked.partition), reply)
-
-
-def _write_of(asked: writing.PartitionData) -> ShareStateWrite:
-    return ShareStateWrite(
-        state_epoch=asked.state_epoch,
-        leader_epoch=asked.leader_epoch,
-        start_offset=asked.start_offset,
-        delivery_complete_count=asked.delivery_complete_count,
-        batches=tuple(
-            StateBatch(
-                first_offset=batch.first_offset,
-                last_offset=batch.last_offset,
-                delivery_state=batch.delivery_state,
-                delivery_count=batch.delivery_count,
-            )
-            for batch in asked.state_batches
-        ),
-    )
+_INITIALIZE = _Api(initializing.PartitionResult, initializing.InitializeStateResult, initializing.InitializeShareGroupStateResponse)
+_READ = _Api(reading.PartitionResult, reading.ReadStateResult, reading.ReadShareGroupStateResponse, read_result)
+_WRITE = _Api(writing.PartitionResult, writing.WriteStateResult, writing.WriteShareGroupStateResponse)
+_DELETE = _Api(deleting.PartitionResult, deleting.DeleteStateResult, deleting.DeleteShareGroupStateResponse)
+_READ_SUMMARY = _Api(
+    summarizing.PartitionResult, summarizing.ReadStateSummaryResult, summarizing.ReadShareGroupStateSummaryResponse, summary_result
+)

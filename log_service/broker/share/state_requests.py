@@ -26,8 +26,8 @@ from log_service.common.timers import TimerQueue
 from log_service.common.types import SHARE_GROUP_STATE_TOPIC, NodeId
 from log_service.coordinator.java_hashing import hashed_partition
 from log_service.coordinator.share.share_coordinator import ShareStateWrite
-from log_service.coordinator.share.share_state import ShareKey, ShareState
-from log_service.coordinator.share.window import StateBatch
+from log_service.coordinator.share.share_state import ShareKey
+from log_service.coordinator.share.state_messages import state_read, state_summarized, write_request
 from log_service.coordinator.share_state_service import ShareStateService, coordinator_key
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages import delete_share_group_state as deleting
@@ -134,15 +134,7 @@ class ShareStateRequests:
 
     def write(self, key: ShareKey, write: ShareStateWrite, *, on_done: OnDone) -> None:
         """See ``SharePersister``."""
-        asked = writing.PartitionData(
-            partition=key.partition,
-            state_epoch=write.state_epoch,
-            leader_epoch=write.leader_epoch,
-            start_offset=write.start_offset,
-            delivery_complete_count=write.delivery_complete_count,
-            state_batches=[_asked_batch(batch) for batch in write.batches],
-        )
-        self._ask(_Question(WRITE, key, asked, on_done))
+        self._ask(_Question(WRITE, key, write_request(key.partition, write), on_done))
 
     def delete(self, key: ShareKey, *, on_done: OnDone) -> None:
         """See ``SharePersister``."""
@@ -276,40 +268,8 @@ def _request(questions: Sequence[_Question]) -> Any:
     return kind.request(questions[0].key.group_id, [kind.topic(topic_id=topic_id, partitions=asked) for topic_id, asked in topics.items()])
 
 
-def _asked_batch(batch: StateBatch) -> writing.StateBatch:
-    return writing.StateBatch(
-        first_offset=batch.first_offset,
-        last_offset=batch.last_offset,
-        delivery_state=batch.delivery_state,
-        delivery_count=batch.delivery_count,
-    )
-
-
 def _nothing(_result: Any) -> None:
     """Tell nothing but that it is done."""
-
-
-def _read_state(result: reading.PartitionResult) -> ShareState:
-    batches = tuple(
-        StateBatch(
-            first_offset=batch.first_offset,
-            last_offset=batch.last_offset,
-            delivery_state=batch.delivery_state,
-            delivery_count=batch.delivery_count,
-        )
-        for batch in result.state_batches
-    )
-    return ShareState(snapshot_epoch=0, state_epoch=result.state_epoch, leader_epoch=0, start_offset=result.start_offset, batches=batches)
-
-
-def _summary(result: summarizing.PartitionResult) -> ShareState:
-    return ShareState(
-        snapshot_epoch=0,
-        state_epoch=result.state_epoch,
-        leader_epoch=result.leader_epoch,
-        start_offset=result.start_offset,
-        delivery_complete_count=result.delivery_complete_count,
-    )
 
 
 INITIALIZE = _Kind(
@@ -324,7 +284,7 @@ READ = _Kind(
     reading.ReadStateData,
     reading.ReadShareGroupStateResponse,
     ShareStateService.read,
-    _read_state,
+    state_read,
 )
 WRITE = _Kind(
     lambda group_id, topics: writing.WriteShareGroupStateRequest(group_id=group_id, topics=topics),
@@ -345,5 +305,5 @@ SUMMARIZE = _Kind(
     summarizing.ReadStateSummaryData,
     summarizing.ReadShareGroupStateSummaryResponse,
     ShareStateService.read_summary,
-    _summary,
+    state_summarized,
 )

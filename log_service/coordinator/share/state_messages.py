@@ -1,0 +1,111 @@
+"""Share states in the requests and responses of the share state APIs (KIP-932): each is written here and read here.
+
+Decides nothing: the share coordinator answers what was read of a request, and a broker that asked reads the response.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+from log_service.coordinator.share.share_coordinator import ShareStateWrite
+from log_service.coordinator.share.share_state import UNKNOWN_COUNT, UNKNOWN_START_OFFSET, ShareState
+from log_service.coordinator.share.window import StateBatch
+from log_service.protocol.messages import read_share_group_state as reading
+from log_service.protocol.messages import read_share_group_state_summary as summarizing
+from log_service.protocol.messages import write_share_group_state as writing
+
+B = TypeVar("B")
+
+
+class _Batch(Protocol):
+    """What batches of states have in common, in messages and here."""
+
+    @property
+    def first_offset(self) -> int:
+        """The first offset."""
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset (inclusive)."""
+
+    @property
+    def delivery_state(self) -> int:
+        """The state, as a number that is stored."""
+
+    @property
+    def delivery_count(self) -> int:
+        """How often the records were delivered."""
+
+
+def _copied(batches: Iterable[_Batch], new: Callable[..., B]) -> list[B]:
+    return [
+        new(
+            first_offset=batch.first_offset,
+            last_offset=batch.last_offset,
+            delivery_state=batch.delivery_state,
+            delivery_count=batch.delivery_count,
+        )
+        for batch in batches
+    ]
+
+
+def write_request(partition: int, write: ShareStateWrite) -> writing.PartitionData:
+    """Return a write of one partition as a request has it."""
+    return writing.PartitionData(
+        partition=partition,
+        state_epoch=write.state_epoch,
+        leader_epoch=write.leader_epoch,
+        start_offset=write.start_offset,
+        delivery_complete_count=write.delivery_complete_count,
+        state_batches=_copied(write.batches, writing.StateBatch),
+    )
+
+
+def requested_write(asked: writing.PartitionData) -> ShareStateWrite:
+    """Return the write that a request asks for."""
+    return ShareStateWrite(
+        state_epoch=asked.state_epoch,
+        leader_epoch=asked.leader_epoch,
+        start_offset=asked.start_offset,
+        delivery_complete_count=asked.delivery_complete_count,
+        batches=tuple(_copied(asked.state_batches, StateBatch)),
+    )
+
+
+def read_result(partition: int, state: ShareState) -> reading.PartitionResult:
+    """Return a state as the response to a read has it."""
+    return reading.PartitionResult(
+        partition=partition,
+        state_epoch=state.state_epoch,
+        start_offset=state.start_offset,
+        state_batches=_copied(state.batches, reading.StateBatch),
+    )
+
+
+def state_read(result: reading.PartitionResult) -> ShareState:
+    """Return the state in the response to a read, which does not tell all of it."""
+    batches = tuple(_copied(result.state_batches, StateBatch))
+    return ShareState(snapshot_epoch=0, state_epoch=result.state_epoch, leader_epoch=0, start_offset=result.start_offset, batches=batches)
+
+
+def summary_result(partition: int, state: ShareState | None) -> summarizing.PartitionResult:
+    """Return a state as a summary has it; that of a state which does not exist says that nothing is known."""
+    if state is None:
+        return summarizing.PartitionResult(partition=partition, start_offset=UNKNOWN_START_OFFSET, delivery_complete_count=UNKNOWN_COUNT)
+    return summarizing.PartitionResult(
+        partition=partition,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.delivery_complete_count,
+    )
+
+
+def state_summarized(result: summarizing.PartitionResult) -> ShareState:
+    """Return the state in a summary, which has no batches."""
+    return ShareState(
+        snapshot_epoch=0,
+        state_epoch=result.state_epoch,
+        leader_epoch=result.leader_epoch,
+        start_offset=result.start_offset,
+        delivery_complete_count=result.delivery_complete_count,
+    )
