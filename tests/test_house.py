@@ -134,6 +134,15 @@ def test_a_map_of_rooms_is_whole() -> None:
     assert wrong == []
 
 
+def test_tests_import_from_modules_that_are_no_tests() -> None:
+    """What two test files need has a module of its own, with a name that says what it is."""
+    taken = re.compile(
+        r"^from tests(\.\w+)*\.test_\w+ import|^import tests(\.\w+)*\.test_\w+|^from tests(\.\w+)* import test_\w+", re.MULTILINE
+    )
+    borrowing = [named(path) for path in sources("tests", "benchmarks", "tools") if taken.search(written(path))]
+    assert borrowing == []
+
+
 def test_nothing_is_left_unfinished() -> None:
     found = [
         f"{named(path)}: {line}"

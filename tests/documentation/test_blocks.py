@@ -1,7 +1,5 @@
 """What the documents show runs: Python as it is printed, and what a reader types, against a broker of the test's own."""
 
-import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -13,11 +11,11 @@ import pytest
 
 from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
 from orchestration.services import CODE, DAEMON, SPARK, WEB
+from tests.documentation.running import environment, run_python, words
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.documents import ROOT, Block, blocks
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
-ADDRESS = "127.0.0.1:9092"
 PATIENCE_S = 60.0
 
 PAGES_ELSEWHERE: Mapping[str, str] = {
@@ -64,10 +62,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield running
 
 
-def environment(bootstrap: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_BOOTSTRAP_SERVERS": bootstrap, "COLUMNS": "120"}
-
-
 def blocks_here(language: str) -> list[Block]:
     """The blocks that are run here; the pages on pipelines are followed by ``tests/platform/test_pages.py``."""
     return [block for block in blocks(language) if block.document.parent.name != "pipelines" and block.document.name not in PAGES_ELSEWHERE]
@@ -76,17 +70,6 @@ def blocks_here(language: str) -> list[Block]:
 @pytest.mark.parametrize("block", blocks_here("python"), ids=str)
 def test_python_runs_as_it_is_printed(block: Block, broker: BrokerProcess, tmp_path: Path) -> None:
     run_python(block, broker.bootstrap, tmp_path)
-
-
-def run_python(block: Block, bootstrap: str, directory: Path) -> None:
-    """Run a block against a cluster, and hold it to what it says that it prints."""
-    script = directory / "as_printed.py"
-    script.write_text(block.text.replace(ADDRESS, bootstrap))
-    ran = subprocess.run([sys.executable, script], cwd=directory, env=environment(bootstrap), capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    shown = [line.partition("# ")[2] for line in block.text.splitlines() if "print(" in line and "# " in line]
-    for line, printed in zip(shown, ran.stdout.splitlines(), strict=True):
-        assert printed.startswith(line.partition("...")[0]), f"{block} shows {line}, and this was printed: {printed}"
 
 
 @pytest.mark.parametrize("block", blocks_here("console"), ids=str)
@@ -120,12 +103,6 @@ def test_what_runs_elsewhere_is_still_shown() -> None:
     assert {".venv/bin/tidelog up --data .tidelog-demo"} <= shown
     for test in (*RUNS_ELSEWHERE.values(), *PAGES_ELSEWHERE.values()):
         assert (ROOT / test).exists()
-
-
-def words(command: str) -> list[str]:
-    program, *arguments = shlex.split(command)
-    assert program == "tidelog", f"no test knows how to run {command}"
-    return [sys.executable, "-m", "log_service.cli.main", *arguments]
 
 
 def prepare(broker: BrokerProcess) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documentation.test_blocks import environment, run_python, words
+from tests.documentation.running import environment, run_python, words
 from tests.helpers.documents import ROOT, Block, blocks
 from tests.integration.client_clusters import CLUSTERS, cluster
 

@@ -1,10 +1,12 @@
 """The ``tidelog`` command: in this process where only its output matters, in one of its own where signals and pipes do."""
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from click.testing import CliRunner
 
@@ -50,3 +52,8 @@ def start(arguments: Sequence[str], *, bootstrap: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def as_json(finished: Finished) -> Any:
+    assert finished.exit_code == 0, finished.errors
+    return json.loads(finished.output)

@@ -4,13 +4,12 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from log_service.client import BlockingProducer
 from tests.helpers.broker_process import BrokerProcess
-from tests.integration.command_line import Finished, run, start
+from tests.integration.command_line import Finished, as_json, run, start
 from tests.integration.confluent import consumer, create_topic, produce, take
 
 Command = Callable[..., Finished]
@@ -25,11 +24,6 @@ def tidelog(bootstrap: str) -> Command:
         return run(arguments, bootstrap=bootstrap, given=given)
 
     return call
-
-
-def as_json(finished: Finished) -> Any:
-    assert finished.exit_code == 0, finished.errors
-    return json.loads(finished.output)
 
 
 def test_a_topic_from_birth_to_death(tidelog: Command, name: str) -> None:

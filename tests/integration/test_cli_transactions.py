@@ -7,8 +7,7 @@ import pytest
 
 from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
 from tests.integration.client_clusters import CLUSTERS, cluster
-from tests.integration.command_line import Finished, run
-from tests.integration.test_cli_admin import as_json
+from tests.integration.command_line import Finished, as_json, run
 from tests.integration.transactional_writer import leave_hanging
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]

@@ -5,7 +5,6 @@ writes to its log, record by record.
 """
 
 import dataclasses
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
@@ -25,28 +24,16 @@ from log_service.protocol.messages import initialize_share_group_state as initia
 from log_service.protocol.messages import read_share_group_state as reading
 from log_service.protocol.messages import read_share_group_state_summary as summarizing
 from log_service.protocol.messages import write_share_group_state as writing
-from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.records.batch import iterate_headers, iterate_records
 from log_service.records.record import Record
-from log_service.storage.partition_metadata import format_uuid
 from tests.integration.kafka_node import KafkaNode, skip_unless_kafka_is_there
+from tests.integration.share_cores import SETTINGS, await_share_coordinator, create_topic
 from tests.integration.wire import Wire
-from tests.unit.coordinator.test_runtime import MemoryLog, StoppedClock, run_inline
+from tests.unit.coordinator.memory_log import MemoryLog, StoppedClock, run_inline
 
 GROUP = "g"
-SETTINGS = {
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
-    "share.coordinator.state.topic.num.partitions": "1",
-    "share.coordinator.snapshot.update.records.per.snapshot": "4",
-    "group.share.delivery.count.limit": "4",
-    "group.share.record.lock.duration.ms": "60000",
-    "group.share.max.record.lock.duration.ms": "60000",
-}
 STATE_TOPIC = "__share_group_state"
-READY_SECONDS = 30.0
 FETCH_BYTES = 1 << 20
 
 
@@ -55,28 +42,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
     skip_unless_kafka_is_there()
     with KafkaNode(tmp_path_factory.mktemp("kafka"), properties=SETTINGS) as node:
         yield node
-
-
-def create_topic(wire: Wire, name: str, partition_count: int) -> UUID:
-    topic = CreatableTopic(name=name, num_partitions=partition_count, replication_factor=1)
-    (created,) = wire.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics
-    assert created.error_code == 0, created.error_message
-    topic_id: UUID = created.topic_id
-    return topic_id
-
-
-def await_share_coordinator(wire: Wire, group_id: str, topic_id: UUID) -> None:
-    """Have the topic of share states created, and wait until its only partition is led."""
-    key = f"{group_id}:{format_uuid(topic_id)}:0"
-    asked = summarizing.ReadStateSummaryData(topic_id=topic_id, partitions=[summarizing.PartitionData(partition=0)])
-    request = summarizing.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=[asked])
-    deadline = time.monotonic() + READY_SECONDS
-    while time.monotonic() < deadline:
-        wire.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=[key]), 6)
-        if wire.ask(request, 0).results[0].partitions[0].error_code == 0:
-            return
-        time.sleep(0.2)
-    raise TimeoutError
 
 
 # The share coordinator

@@ -30,7 +30,7 @@ from log_service.protocol.messages import share_fetch as fetching
 from log_service.storage.partition_metadata import format_uuid
 from tests.integration.kafka_node import KafkaNode, skip_unless_kafka_is_there
 from tests.integration.record_requests import THEN, batch, produce_request
-from tests.integration.test_differential_share_cores import SETTINGS, await_share_coordinator, create_topic
+from tests.integration.share_cores import SETTINGS, await_share_coordinator, create_topic
 from tests.integration.wire import Wire
 
 DELIVERY_COUNT_LIMIT = 4

@@ -24,9 +24,9 @@ from tests.helpers.broker_process import BrokerProcess
 from tests.integration.confluent import consumer
 from tests.integration.differential import RECORD, Cluster
 from tests.integration.kafka_node import KafkaNode, skip_unless_kafka_is_there
+from tests.integration.moved_nodes import PROPERTIES, Node, await_leader, create, data_of, move, produce
 from tests.integration.record_requests import configs_request, wanted
-from tests.integration.test_differential_compaction import CLEAN_SECONDS, batches_of, shown
-from tests.integration.test_moved_files import PROPERTIES, Node, await_leader, create, data_of, move, produce
+from tests.integration.shown_batches import CLEAN_SECONDS, batches_of, shown
 from tests.integration.transactional_writer import Pair, TransactionalWriter
 from tests.integration.wire import Wire
 

@@ -7,7 +7,7 @@ import pytest
 from log_service.client import BlockingAdmin, BlockingConsumer, NewTopic
 from tests.integration.client_clusters import TIDELOG
 from tests.integration.cluster_nodes import ClusterNodes
-from tests.integration.test_groups_consumer_protocol import Reader, poll_until, send
+from tests.integration.group_readers import Reader, poll_until, send
 
 pytestmark = [
     pytest.mark.integration,

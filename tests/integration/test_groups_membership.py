@@ -7,50 +7,12 @@ from contextlib import contextmanager
 
 import confluent_kafka
 import pytest
-from confluent_kafka import TopicPartition
 
 from tests.integration.confluent import WAIT_SECONDS, NewPartitions, Sent, admin, consumer, produce, take, wait_until
+from tests.integration.librdkafka_member import Member
 
 NewTopic = Callable[..., str]
 ASSIGNORS = ["range", "roundrobin", "cooperative-sticky"]
-
-
-class Member:
-    """A consumer that is polled by a thread of its own and remembers what happened to it."""
-
-    def __init__(self, bootstrap: str, group: str, topics: Sequence[str], **more: object) -> None:
-        self.received: list[tuple[int, int]] = []
-        self.assigned: set[int] = set()
-        self.rebalance_count = 0
-        self.errors: list[confluent_kafka.KafkaError] = []
-        self._is_cooperative = more.get("partition_assignment_strategy") == "cooperative-sticky"
-        self._consumer = consumer(bootstrap, group, session_timeout_ms=6_000, heartbeat_interval_ms=300, **more)
-        self._consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
-        self._is_running = True
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _on_assign(self, _consumer: object, partitions: list[TopicPartition]) -> None:
-        self.rebalance_count += 1
-        self.assigned |= {one.partition for one in partitions}
-
-    def _on_revoke(self, _consumer: object, partitions: list[TopicPartition]) -> None:
-        self.assigned -= {one.partition for one in partitions}
-
-    def _run(self) -> None:
-        while self._is_running:
-            for record in self._consumer.consume(100, 0.05):
-                if record.error():
-                    self.errors.append(record.error())
-                else:
-                    self.received.append((record.partition(), record.offset()))
-
-    def stop(self) -> None:
-        """Stop polling and leave the group."""
-        if self._is_running:
-            self._is_running = False
-            self._thread.join(WAIT_SECONDS)
-            self._consumer.close()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from log_service.client import BlockingConsumer
 from tests.integration.confluent import WAIT_SECONDS, produce, take, wait_until
 from tests.integration.confluent import consumer as confluent_consumer
 from tests.integration.kafka_node import java_command, skip_unless_kafka_is_there
-from tests.integration.test_groups_membership import Member as Librdkafka
+from tests.integration.librdkafka_member import Member as Librdkafka
 
 NewTopic = Callable[..., str]
 PARTITIONS = 12

@@ -11,9 +11,6 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from log_service.client import BlockingAdmin, BlockingConsumer, TopicPartition
-from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from log_service.protocol.messages.fetch import FetchRequest, FetchTopic
-from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from log_service.records.batch import iterate_headers, iterate_records
 from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
@@ -21,26 +18,18 @@ from log_service.records.record import Record
 from tests.helpers.broker_process import BrokerProcess
 from tests.integration.confluent import read_all, settings
 from tests.integration.kafka_node import KafkaNode, dump, skip_unless_kafka_is_there
-from tests.integration.record_requests import produce_request, wanted
+from tests.integration.moved_nodes import PROPERTIES, Node, await_leader, create, data_of, fetch, move, produce
 from tests.integration.wire import Wire
 
 PLAIN, CLEANED, FOREIGN = "plain", "cleaned", "foreign"
 PRODUCER = 4242
 STARTED_MS = int(time.time() * 1000)
 """Kafka forgets producers whose batches are older than a day."""
-PROPERTIES = {"log.cleaner.backoff.ms": "100", "log.cleaner.dedupe.buffer.size": "2097152", "log.retention.ms": "-1"}
-CHECKPOINTS = (
-    "recovery-point-offset-checkpoint",
-    "replication-offset-checkpoint",
-    "log-start-offset-checkpoint",
-    "cleaner-offset-checkpoint",
-)
 CONFIGS = {
     PLAIN: {"segment.ms": "200"},
     CLEANED: {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0"},
     FOREIGN: {},
 }
-Node = KafkaNode | BrokerProcess
 
 
 @pytest.fixture(params=["from Kafka to tidelog", "from tidelog to Kafka"])
@@ -54,10 +43,6 @@ def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Node
         node.__exit__(None, None, None)
 
 
-def data_of(node: Node) -> Path:
-    return node.directory / "data"
-
-
 @contextmanager
 def running(node: Node) -> Iterator[Wire]:
     """Start a node, speak with it, and stop it in order."""
@@ -65,40 +50,6 @@ def running(node: Node) -> Iterator[Wire]:
     with Wire(node.bootstrap) as wire:
         yield wire
     node.stop()
-
-
-def create(wire: Wire, topic: str, configs: dict[str, str]) -> None:
-    named = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-    wanted_topic = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=named)
-    created = wire.ask(CreateTopicsRequest(topics=[wanted_topic], timeout_ms=10_000), 7).topics[0]
-    assert created.error_code == 0, created
-    await_leader(wire, topic)
-
-
-def await_leader(wire: Wire, topic: str) -> int:
-    """Wait until the partition is led, and return its leader epoch."""
-    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-    deadline = time.monotonic() + 20
-    while True:
-        partitions = wire.ask(request, 9).topics[0].partitions
-        if partitions and partitions[0].leader_id >= 0 and wire.ask(fetch(topic, 0), 11).responses[0].partitions[0].error_code == 0:
-            epoch: int = partitions[0].leader_epoch
-            return epoch
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
-def fetch(topic: str, offset: int) -> FetchRequest:
-    topics = [FetchTopic(topic=topic, partitions=[wanted(0, offset)])]
-    return FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics)
-
-
-def produce(wire: Wire, topic: str, content: bytes) -> int:
-    """Append a batch and return its base offset."""
-    answer = wire.ask(produce_request(topic, content), 9).responses[0].partition_responses[0]
-    assert answer.error_code == 0, answer
-    base_offset: int = answer.base_offset
-    return base_offset
 
 
 def rows_of(wire: Wire, topic: str) -> list[Record]:
@@ -119,23 +70,6 @@ def fill(wire: Wire, topic: str, first: int, count: int) -> None:
         rows = [(STARTED_MS + 10 * number, b"%d" % (index % 3), b"value %d %d " % (number, index) * 5) for index in range(5)]
         content = build_batch(rows, codec=Codec(number % 5), producer_id=PRODUCER, producer_epoch=0, base_sequence=5 * number)
         produce(wire, topic, content)
-
-
-def move(source: Node, target: Node, topic: str) -> None:
-    """Replace the partition's files, but for the one with the topic's id, and drop what the checkpoints say of it."""
-    into = data_of(target) / f"{topic}-0"
-    for path in into.iterdir():
-        if path.name != "partition.metadata":
-            path.unlink()
-    for path in (data_of(source) / f"{topic}-0").iterdir():
-        if path.name != "partition.metadata":
-            shutil.copy2(path, into / path.name)
-    for name in CHECKPOINTS:
-        path = data_of(target) / name
-        if path.exists() and path.read_text():
-            version, _, *lines = path.read_text().splitlines()
-            kept = [line for line in lines if line.rpartition(" ")[0] != f"{topic} 0"]
-            path.write_text("\n".join([version, str(len(kept)), *kept, ""]))
 
 
 def consume(node: Node, topic: str, count: int) -> list[bytes]:

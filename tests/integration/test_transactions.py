@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from log_service.common.errors import ErrorCode
 from tests.helpers.broker_process import BrokerProcess
 from tests.integration import confluent
+from tests.integration.transaction_clients import SECONDS, producer_of, seen, write
 
-SECONDS = 20.0
 FENCED = {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
 
 
@@ -33,54 +33,11 @@ def topic(node: BrokerProcess, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def producer_of(bootstrap: str, transactional_id: str, **properties: str | int) -> Producer:
-    """Return a transactional producer that is ready to begin."""
-    configured = {name.replace("_", "."): value for name, value in properties.items()}
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id, **configured})
-    producer.init_transactions(SECONDS)
-    return producer
-
-
-def seen(bootstrap: str, topic: str, *, level: str = "read_committed", partitions: int = 2) -> list[bytes]:
-    """Return all values that a reader of that isolation level sees, up to the end of what it may see."""
-    reader = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "readers",
-            "isolation.level": level,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-        }
-    )
-    reader.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-    values: list[bytes] = []
-    ended = 0
-    deadline = time.monotonic() + SECONDS
-    while ended < partitions:
-        assert time.monotonic() < deadline, values
-        message = reader.poll(0.2)
-        if message is None:
-            continue
-        if message.error():
-            ended += 1
-        else:
-            values.append(message.value() or b"")
-    reader.close()
-    return sorted(values)
-
-
 def until(is_so: Callable[[], bool]) -> None:
     deadline = time.monotonic() + SECONDS
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def write(producer: Producer, topic: str, *values: str) -> None:
-    producer.begin_transaction()
-    for index, value in enumerate(values):
-        producer.produce(topic, value.encode(), partition=index % 2)
-    producer.flush(SECONDS)
 
 
 def test_only_committed_records_are_read_by_those_who_ask_for_them(node: BrokerProcess, topic: str) -> None:

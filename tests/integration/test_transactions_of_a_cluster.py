@@ -12,7 +12,7 @@ from log_service.coordinator.java_hashing import java_abs, java_hash
 from tests.integration import confluent
 from tests.integration.client_clusters import TIDELOG
 from tests.integration.cluster_nodes import ClusterNodes
-from tests.integration.test_transactions import SECONDS, producer_of, seen, write
+from tests.integration.transaction_clients import SECONDS, producer_of, seen, write
 
 STATE_PARTITIONS = 3
 TOPIC_PARTITIONS = 2

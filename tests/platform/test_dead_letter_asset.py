@@ -10,8 +10,8 @@ import pytest
 from orchestration.dead_letter_asset import DEAD_LETTERS_KEY, dead_letters_asset
 from orchestration.dead_letters import DeadLetters
 from tests.platform.assets_world import World, clean_orders, failure_of, orders_topic
+from tests.platform.history_jobs import output_of, run_job
 from tests.platform.pipeline import order
-from tests.platform.test_history import output_of, run_job
 
 pytestmark = pytest.mark.platform
 LETTERS = dead_letters_asset(["clean_orders"])

@@ -9,14 +9,14 @@ import pytest
 
 from orchestration.resources import default_resources
 from orchestration.transforms import table_key
-from orchestration.transforms.history import NODE, history_definitions, replay_job
+from orchestration.transforms.history import NODE, replay_job
 from tests.platform.assets_world import ASSETS, World, clean_orders, failure_of, orders_topic
+from tests.platform.history_jobs import HISTORY, JOB, output_of, run_job
 from tests.platform.pipeline import order, orders_table
 
 pytestmark = pytest.mark.platform
 DAY_MS = 86_400_000
 NEW_YEAR_MS = 1_767_225_600_000
-(HISTORY,), (JOB,) = history_definitions(ASSETS)
 
 
 @pytest.fixture
@@ -48,16 +48,6 @@ def backfill(world: World, first: str, last: str) -> dg.ExecuteInProcessResult:
         tags={"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last},
         raise_on_error=False,
     )
-
-
-def run_job(world: World, config: dict[str, Any]) -> dg.ExecuteInProcessResult:
-    resolved = dg.Definitions(jobs=[JOB], resources=world.resources, executor=dg.in_process_executor).resolve_job_def(JOB.name)
-    return resolved.execute_in_process({"ops": {NODE: {"config": config}}}, instance=world.instance, raise_on_error=False)
-
-
-def output_of(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
-    (event,) = [event for event in result.all_events if event.event_type_value == "STEP_OUTPUT"]
-    return {label: one.value for label, one in event.step_output_data.metadata.items()}
 
 
 def test_days_are_partitions_and_a_backfill_of_some_replays_just_their_records(world: World) -> None:

@@ -23,7 +23,7 @@ from orchestration.log_client import LogServiceError
 from orchestration.resources import LakeResource
 from orchestration.sensing.run_failures import Alert
 from orchestration.sensing.watchdog import watchdog_sensor
-from tests.platform.test_sensor import World, append, told
+from tests.platform.sensor_world import World, append, told
 
 pytestmark = pytest.mark.platform
 

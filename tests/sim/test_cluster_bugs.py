@@ -7,7 +7,7 @@ import pytest
 
 from tests.sim.bug_hunts import ClusterBug, first_noticed
 from tests.sim.cluster_bugs import BUGS, main
-from tests.sim.test_cluster_seeds import AIMED_SEEDS, SEEDS
+from tests.sim.cluster_seeds import AIMED_SEEDS, SEEDS
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=str)

@@ -10,25 +10,12 @@ from functools import cache
 
 import pytest
 
+from tests.helpers.documents import ROOT
 from tests.sim.cluster_aims import AIMS
 from tests.sim.cluster_plan import Aim
 from tests.sim.cluster_runs import play
-from tests.sim.test_node_seeds import ROOT
+from tests.sim.cluster_seeds import AIMED_SEEDS, SEEDS
 
-SEEDS = (1, 3, 5)
-AIMED_SEEDS = {
-    "copy loop": (2,),
-    "ending coordinators": (1,),
-    "zombies": (2,),
-    "late transactions": (1,),
-    "moving coordinators": (0,),
-    "refused controllers": (0,),
-    "changing voters": (1,),
-    "slow followers": (0, 1),
-    "late changes": (2,),
-    "short snapshots": (1,),
-}
-"""Of each scenario. These and ``SEEDS`` show the planted bugs: without a bug they show nothing."""
 SEEDS_ALONE = (0,)
 
 play_once = cache(play)

@@ -7,8 +7,8 @@ import pytest
 
 from tests.sim.bug_hunts import ClusterBug, first_noticed
 from tests.sim.cluster_aims import TRANSACTIONAL_AIMS
+from tests.sim.cluster_seeds import AIMED_SEEDS
 from tests.sim.copy_bugs import BUGS, main
-from tests.sim.test_cluster_seeds import AIMED_SEEDS
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=str)

@@ -13,33 +13,16 @@ from log_service.config.views import QuotaWindows
 from log_service.metrics.exposition import rendered
 from log_service.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, RequestEntityData, RequestEntryData
 from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.protocol.messages.fetch import FetchRequest
 from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.quota.entities import QuotaKey
 from tests.sim import VirtualClock
-from tests.unit.broker.context import HOST, PORT, Story, batch, fetch_request, produce_request, tell, values_of
+from tests.unit.broker.context import HOST, PORT, Story, fetch_request, produce_request, tell, values_of
+from tests.unit.broker.quota_story import STORY, large_batch, new_topic, set_quotas
 
 ANYBODY: Mapping[str, str | None] = {"user": None}
 """The client of the stories is user ANONYMOUS with the client id "story"."""
-STORY: Mapping[str, str | None] = {"client-id": "story"}
-
-
-async def set_quotas(node: Story, entity: Mapping[str, str | None], **values: float | None) -> None:
-    """Set quotas as another client, which none of them is for."""
-    entry = RequestEntryData(
-        entity=[RequestEntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
-        ops=[OpData(key=key, value=value or 0.0, remove=value is None) for key, value in values.items()],
-    )
-    client = await node.connect()
-    response = await client.ask(AlterClientQuotasRequest(entries=[entry]), 1)
-    assert [each.error_code for each in response.entries] == [0], response
-    client.close()
-
-
-def large_batch(size_bytes: int) -> bytes:
-    return batch(bytes(size_bytes))
 
 
 async def now_and_pause(node: Story, request: Any, version: int) -> tuple[Any, float]:
@@ -51,7 +34,7 @@ async def now_and_pause(node: Story, request: Any, version: int) -> tuple[Any, f
 
 
 def test_a_burst_of_a_producer_is_answered_and_then_paused_for() -> None:
-    """Trap 31: a response that is held back instead makes clients time out and try again."""
+    """A response that is held back instead makes clients time out and try again."""
 
     async def story(node: Story) -> None:
         await node.create_topic("a")
@@ -93,7 +76,7 @@ def test_a_produce_without_a_response_pauses_too() -> None:
 
 @pytest.mark.parametrize("is_session", [False, True])
 def test_a_throttled_fetch_is_empty_and_is_not_counted(is_session: bool) -> None:
-    """Trap 32: a client that is told to pause and gets its records all the same never comes below its rate."""
+    """A client that is told to pause and gets its records all the same never comes below its rate."""
 
     async def story(node: Story) -> None:
         await node.create_topic("a")
@@ -215,12 +198,8 @@ def test_request_time_pauses_for_a_window_at_most() -> None:
     tell(story)
 
 
-def new_topic(name: str, partitions: int = 1) -> CreateTopicsRequest:
-    return CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)], timeout_ms=10_000)
-
-
 def test_partitions_are_charged_when_they_are_created_added_and_deleted() -> None:
-    """Trap 33: each partition costs a token, a change of any size passes while there are tokens, and below 0 all wait."""
+    """Each partition costs a token, a change of any size passes while there are tokens, and below 0 all wait."""
 
     async def story(node: Story) -> None:
         await node.create_topic("old", 3)

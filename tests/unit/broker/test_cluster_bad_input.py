@@ -28,7 +28,7 @@ from log_service.protocol.messages.update_features import FeatureUpdateKey, Upda
 from log_service.raft.format import FormatPlan, format_directories
 from tests.helpers.cluster import BROKER_PORT, CLUSTER_ID, CONTROLLER_PORT, Cluster, host_of, node_properties, tell_cluster
 from tests.unit.broker.context import RawClient
-from tests.unit.broker.test_cluster_quorum import dynamic, voter
+from tests.unit.broker.quorum_requests import dynamic, voter
 
 OTHER_CLUSTER = "another-cluster-of-kafka"
 METADATA_ID = UUID(int=1)

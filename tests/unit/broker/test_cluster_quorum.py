@@ -4,7 +4,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
-from uuid import UUID
 
 import pytest
 import trio
@@ -14,40 +13,10 @@ from log_service.protocol.messages import begin_quorum_epoch as begin
 from log_service.protocol.messages import end_quorum_epoch as end
 from log_service.protocol.messages import fetch_snapshot, vote
 from log_service.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
-from log_service.protocol.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    RequestPartitionData,
-    RequestTopicData,
-    ResponsePartitionData,
-)
 from log_service.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from log_service.raft.voters import Voter, VoterEndpoint
 from tests.helpers.cluster import CONTROLLER_PORT, Cluster, host_of, node_properties, tell_cluster
 from tests.unit.broker.context import RawClient, Story, tell
-
-DESCRIBE = DescribeQuorumRequest(
-    topics=[RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])]
-)
-IDS = {each: UUID(int=1_000 + each) for each in range(1, 9)}
-
-
-async def described(cluster: Cluster, node_id: int, port: int = 9092) -> ResponsePartitionData:
-    client = RawClient(await cluster.world.client_env().network.connect(host_of(node_id), port))
-    response: DescribeQuorumResponse = await client.ask(DESCRIBE, 2)
-    (partition,) = response.topics[0].partitions
-    return partition
-
-
-def voter(node_id: int) -> Voter:
-    return Voter(node_id=node_id, directory_id=IDS[node_id], endpoints=(VoterEndpoint("CONTROLLER", host_of(node_id), CONTROLLER_PORT),))  # type: ignore[arg-type]
-
-
-def dynamic(node_id: int, roles: str = "broker,controller", **properties: str) -> dict[str, str]:
-    """The file of a node whose voters are records."""
-    servers = ",".join(f"{host_of(each)}:{CONTROLLER_PORT}" for each in (1, 2, 3))
-    texts = node_properties(node_id, (), roles, controller_quorum_bootstrap_servers=servers, **properties)
-    return {name: text for name, text in texts.items() if name != "controller.quorum.voters"}
+from tests.unit.broker.quorum_requests import described, dynamic, voter
 
 
 def of_the_log(request_class: Callable[..., Any], topic_class: Callable[..., Any], partition: Any, **fields: Any) -> Any:

@@ -20,7 +20,7 @@ from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequ
 from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.helpers.cluster import BROKER_PORT, CLUSTER_ID, CONTROLLER_PORT, Cluster, host_of, node_properties, tell_cluster
 from tests.unit.broker.context import RawClient
-from tests.unit.broker.test_cluster_quorum import described, dynamic, voter
+from tests.unit.broker.quorum_requests import described, dynamic, voter
 
 TOLD_S = 4
 """A voter tells a new leader of itself two seconds after it has begun to follow."""

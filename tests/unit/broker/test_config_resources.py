@@ -20,7 +20,7 @@ from log_service.protocol.messages.incremental_alter_configs import (
 from log_service.protocol.stored.metadata_records import ConfigRecord
 from tests.sim import World, sim_run
 from tests.unit.broker.context import Story, batch, running, tell
-from tests.unit.broker.test_effects_on_logs import log_of, set_dynamically
+from tests.unit.broker.effects_on_logs import log_of, set_dynamically
 
 TOPIC, BROKER, LOGGERS, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND = 0, 1, 2

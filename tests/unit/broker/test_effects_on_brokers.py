@@ -1,6 +1,5 @@
 """Keys about the node, its limits, its groups and its directories do what they say: set to two values, the difference is seen."""
 
-from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,21 +24,11 @@ from log_service.protocol.messages.offset_commit import (
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from log_service.records.batch import iterate_headers
 from tests.sim import World, sim_run
+from tests.unit.broker.configured_brokers import configured
 from tests.unit.broker.context import DATA, HOST, PORT, Story, batch, running, tell
-from tests.unit.broker.test_effects_on_logs import BROKER, log_of, set_dynamically
+from tests.unit.broker.effects_on_logs import BROKER, log_of, set_dynamically
 
 OFFSETS = "__consumer_offsets"
-
-
-def configured(story: Callable[[Story], Awaitable[None]], properties: Mapping[str, str]) -> None:
-    """Tell a story of a node with these properties, named with dots."""
-
-    async def main(world: World) -> None:
-        async with running(world, **properties) as node:
-            await story(node)
-
-    with one_error():
-        sim_run(1, main)
 
 
 async def is_served(node: Story) -> bool:

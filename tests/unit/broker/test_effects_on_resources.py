@@ -19,9 +19,9 @@ from log_service.storage.directory_loader import DirectoryLoader
 from log_service.storage.recovery import OpenedFrom
 from tests.helpers.metrics_page import fetch
 from tests.sim import World, sim_run
+from tests.unit.broker.configured_brokers import configured
 from tests.unit.broker.context import DATA, HOST, Story, batch, produce_request, running, values_of
-from tests.unit.broker.test_effects_on_brokers import configured
-from tests.unit.broker.test_effects_on_logs import BROKER, log_of, set_dynamically
+from tests.unit.broker.effects_on_logs import BROKER, log_of, set_dynamically
 
 CLEANER = {"log.initial.task.delay.ms": "0", "log.cleaner.backoff.ms": "2000", "log.cleanup.policy": "compact"}
 

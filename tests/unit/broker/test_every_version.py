@@ -1,33 +1,18 @@
 """Every version of every API is answered, whatever little it asks for, and the node is none the worse for it."""
 
-from typing import Any
-
 import pytest
 
 from log_service.broker.call import Side
-from log_service.broker.registry import REGISTRY
-from log_service.protocol.api_versions import ApiKey, request_class
+from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.metadata import MetadataRequest
-from log_service.protocol.messages.produce import ProduceRequest
 from tests.unit.broker.context import HOST, PORT, Story, batch, tell
-from tests.unit.broker.test_group_apis import coordinated
+from tests.unit.broker.group_requests import coordinated
+from tests.unit.broker.least_requests import VERSIONS, least_request, versions_of
 
 CONTROLLER_PORT = 9093
 
 
-def versions_of(side: Side) -> list[tuple[ApiKey, int]]:
-    """Every API that listeners of that side take, in each of its versions."""
-    specs = [api.spec for api in REGISTRY.values() if side in api.sides]
-    return [(spec.key, version) for spec in specs for version in range(spec.min_version, spec.max_version + 1)]
-
-
-VERSIONS = versions_of(Side.BROKER)
 CONTROLLER_VERSIONS = versions_of(Side.CONTROLLER)
-
-
-def least_request(key: ApiKey) -> Any:
-    """What a client sends that fills in nothing."""
-    return ProduceRequest(acks=-1) if key is ApiKey.PRODUCE else request_class(key)()
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS, ids=[f"{key.name}-{version}" for key, version in VERSIONS])

@@ -1,6 +1,5 @@
 """The group APIs through a broker: what the handlers add to the coordinator's decisions."""
 
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -10,17 +9,10 @@ from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from log_service.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from log_service.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
 from log_service.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -30,34 +22,7 @@ from log_service.protocol.messages.offset_fetch import (
 )
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from tests.unit.broker.context import Story, tell, values_of
-
-READY_SECONDS = 30
-
-
-async def coordinated(node: Story) -> None:
-    """Have the offsets topic created, and its shards loaded."""
-    await node.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 6)
-    with trio.fail_after(READY_SECONDS):
-        while (await node.ask(ListGroupsRequest(), 5)).error_code:  # noqa: ASYNC110 - over the wire there is no event
-            await trio.sleep(0.01)
-
-
-async def commit(node: Story, *offsets: tuple[str, int, int], version: int = 9, topic_id: UUID | None = None, **member: Any) -> Any:
-    topics = [
-        OffsetCommitRequestTopic(
-            name=topic if version < 10 else "",
-            topic_id=topic_id or UUID(int=0),
-            partitions=[OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata="note")],
-        )
-        for topic, index, offset in offsets
-    ]
-    response: OffsetCommitResponse = await node.ask(OffsetCommitRequest(group_id="g", topics=topics, **member), version)
-    return [(topic.name, one.partition_index, one.error_code) for topic in response.topics for one in topic.partitions]
-
-
-def positions(response: OffsetFetchResponse) -> list[tuple[str, int, int, int]]:
-    topics: list[Any] = list(response.groups[0].topics if response.groups else response.topics)
-    return [(topic.name, one.partition_index, one.committed_offset, one.error_code) for topic in topics for one in topic.partitions]
+from tests.unit.broker.group_requests import commit, coordinated, positions
 
 
 @pytest.mark.parametrize("version", range(2, 10))

@@ -15,13 +15,13 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.network.responses import PendingResponse
 from log_service.quota.tokens import MutationCharge
 from tests.unit.broker.context import Story, fetch_request, produce_request, tell
-from tests.unit.broker.test_client_quotas import STORY, large_batch, new_topic, set_quotas
+from tests.unit.broker.quota_story import STORY, large_batch, new_topic, set_quotas
 
 Told = Callable[[Story], Awaitable[None]]
 
 
 async def answered_at_once(node: Story) -> None:
-    """Trap 31: the response comes before the pause, not after it."""
+    """The response comes before the pause, not after it."""
     await node.create_topic("a")
     await set_quotas(node, STORY, producer_byte_rate=1_000)
     began = trio.current_time()
@@ -31,7 +31,7 @@ async def answered_at_once(node: Story) -> None:
 
 
 async def throttled_fetches_are_empty(node: Story) -> None:
-    """Trap 32: a consumer that has to pause gets no records, and comes back to a rate that falls."""
+    """A consumer that has to pause gets no records, and comes back to a rate that falls."""
     await node.create_topic("a")
     for _ in range(4):
         await node.produce("a", large_batch(9_000))
@@ -46,7 +46,7 @@ async def throttled_fetches_are_empty(node: Story) -> None:
 
 
 async def partitions_are_counted(node: Story) -> None:
-    """Trap 33: each partition is charged, and a topic that is larger than what is left passes."""
+    """Each partition is charged, and a topic that is larger than what is left passes."""
     await set_quotas(node, STORY, controller_mutation_rate=1)
     assert (await node.ask(new_topic("large", 30), 7)).topics[0].error_code == 0
     assert (await node.ask(new_topic("small"), 7)).topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED

@@ -8,9 +8,9 @@ import trio
 
 from log_service.client import Consumer, KafkaError, Producer, TopicPartition
 from tests.sim.world import World, sim_run
+from tests.unit.client.coordinating_broker import Coordinating
 from tests.unit.client.scripted_broker import ScriptedBroker
 from tests.unit.client.scripted_leader import Leader
-from tests.unit.client.test_hostile_responses import Coordinating
 
 MINUTES = 10
 

@@ -11,8 +11,8 @@ from log_service.broker.broker import Broker
 from log_service.client import Admin, ConfigError, Consumer, KafkaError, NewTopic, OffsetAndMetadata, Producer, TopicPartition, read_range
 from log_service.config.server import parse_server_properties
 from tests.sim import World, sim_run
-from tests.unit.client.consumer.test_consumer_stories import PROPERTIES, SERVERS
-from tests.unit.client.producer.test_producer_stories import tell as tell_producer
+from tests.unit.client.consumer.scripted_settings import PROPERTIES, SERVERS
+from tests.unit.client.producer.producer_story import tell as tell_producer
 from tests.unit.client.scripted_broker import ScriptedBroker
 
 T0 = TopicPartition("t", 0)

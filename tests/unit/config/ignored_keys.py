@@ -23,8 +23,8 @@ from log_service.config import server
 from log_service.config.definition import ConfigKey, Value
 from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 from log_service.metadata.image import ConfigsImage, ResourceType
-from tests.unit.broker.test_effects_on_logs import EFFECTS, EFFECTS_OF_UNITS
-from tests.unit.config.test_proofs import LOGS, PROOFS, PROOFS_OF_TOPIC_KEYS, TESTS
+from tests.unit.broker.effects_on_logs import EFFECTS, EFFECTS_OF_UNITS
+from tests.unit.config.proofs import LOGS, PROOFS, PROOFS_OF_TOPIC_KEYS, TESTS
 
 EVERY_NTH = 32
 """One key of so many is in the sample."""

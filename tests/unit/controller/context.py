@@ -233,3 +233,12 @@ class ControllerContext:
             if isinstance(timer, SetTimer):
                 self.timers[timer.key] = timer.deadline_ms
         return decision.replies[0].response if decision.replies else None
+
+
+def epoch_of(context: ControllerContext, node_id: int) -> int:
+    return context.controller.image.cluster.brokers[NodeId(node_id)].epoch
+
+
+def sets(context: ControllerContext) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    partition = context.partition("a")
+    return partition.leader, partition.isr, partition.eligible_leader_replicas

@@ -111,7 +111,7 @@ def asked_by(context: ControllerContext, request: Any, version: int) -> Any:
 
 
 def test_one_request_may_go_below_zero_once(context: ControllerContext) -> None:
-    """Trap 33: topics of one request are charged one by one; once there is less than nothing, the rest is refused."""
+    """Topics of one request are charged one by one; once there is less than nothing, the rest is refused."""
     alter(context, entry((("user", None),), controller_mutation_rate=0.1))
     topics = [new_topic(name, 2, 1) for name in ("a", "b", "c")]
     response = asked_by(context, CreateTopicsRequest(topics=topics, timeout_ms=1_000), 7)

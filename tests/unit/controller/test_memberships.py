@@ -26,7 +26,7 @@ from log_service.protocol.stored.metadata_records import (
     PartitionChangeRecord,
     RegisterBrokerRecord,
 )
-from tests.unit.controller.context import SET, ControllerContext, new_topic
+from tests.unit.controller.context import SET, ControllerContext, epoch_of, new_topic, sets
 
 SESSION_MS = 9_000
 BROKER = 4
@@ -43,15 +43,6 @@ def cluster(*replicas: int, elr: bool = False, brokers: tuple[int, ...] = (1, 2,
     (result,) = context.create(new_topic("a", assignments={0: replicas or (1, 2, 3)}, configs=named))
     assert result.error_code == ErrorCode.NONE, result
     return context
-
-
-def epoch_of(context: ControllerContext, node_id: int) -> int:
-    return context.controller.image.cluster.brokers[NodeId(node_id)].epoch
-
-
-def sets(context: ControllerContext) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    partition = context.partition("a")
-    return partition.leader, partition.isr, partition.eligible_leader_replicas
 
 
 def refusal(context: ControllerContext, **fields: Any) -> ErrorCode:

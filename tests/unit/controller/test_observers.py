@@ -12,8 +12,7 @@ from log_service.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.unit.controller.context import SET, ControllerContext, new_topic
-from tests.unit.controller.test_memberships import epoch_of, sets
+from tests.unit.controller.context import SET, ControllerContext, epoch_of, new_topic, sets
 
 BROKERS = 4
 FEATURE = "tidelog.observers"

@@ -9,6 +9,7 @@ from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch, TopicI
 from log_service.config.views import ConsumerGroupConfig, GroupConfig
 from log_service.coordinator.group.consumer_group import ConsumerGroup
 from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import ResourceType
 from log_service.metadata.partition import PartitionRegistration, partition_record
 from log_service.protocol.messages.consumer_group_describe import DescribedGroup
 from log_service.protocol.messages.consumer_group_heartbeat import (
@@ -16,7 +17,7 @@ from log_service.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     RequestTopicPartitions,
 )
-from log_service.protocol.stored.metadata_records import RemoveTopicRecord, TopicRecord
+from log_service.protocol.stored.metadata_records import ConfigRecord, RemoveTopicRecord, TopicRecord
 from tests.unit.coordinator.group_story import GROUP, GroupStory
 
 ORDERS, BILLS = UUID(int=1), UUID(int=2)
@@ -131,3 +132,9 @@ def assigned(response: ConsumerGroupHeartbeatResponse) -> dict[UUID, tuple[int, 
     if response.assignment is None:
         return None
     return {topic.topic_id: tuple(topic.partitions) for topic in response.assignment.topic_partitions}
+
+
+def configure(story: ConsumerStory, resource: ResourceType, resource_name: str, name: str, value: str) -> None:
+    delta = MetadataDelta(story.image)
+    delta.replay(ConfigRecord(resource_type=resource, resource_name=resource_name, name=name, value=value))
+    story.image = delta.build(offset=story.image.offset + 1, epoch=1)

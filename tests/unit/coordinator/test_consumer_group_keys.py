@@ -6,22 +6,14 @@ import pytest
 
 from log_service.common.errors import ConfigError, ErrorCode
 from log_service.config.server import parse_server_properties
-from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import ResourceType
-from log_service.protocol.stored.metadata_records import ConfigRecord
-from tests.unit.coordinator.consumer_story import ConsumerStory, assigned
+from tests.unit.coordinator.consumer_story import ConsumerStory, assigned, configure
 from tests.unit.coordinator.group_story import GROUP
 
 
 def story_of(properties: Mapping[str, str]) -> ConsumerStory:
     config, _ = parse_server_properties({"node.id": "1", **{f"group.consumer.{name}": value for name, value in properties.items()}})
     return ConsumerStory(config.groups)
-
-
-def configure(story: ConsumerStory, resource: ResourceType, resource_name: str, name: str, value: str) -> None:
-    delta = MetadataDelta(story.image)
-    delta.replay(ConfigRecord(resource_type=resource, resource_name=resource_name, name=name, value=value))
-    story.image = delta.build(offset=story.image.offset + 1, epoch=1)
 
 
 def session_ms(story: ConsumerStory) -> int:

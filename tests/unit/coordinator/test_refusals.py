@@ -28,7 +28,7 @@ from log_service.protocol.messages.leave_group import LeaveGroupRequest, MemberI
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from log_service.state_machine.runtime import RETRY_MS, Runtime
-from tests.unit.coordinator.test_runtime import CLIENT, MemoryLog, commit, commit_error, fetch, with_leader
+from tests.unit.coordinator.memory_log import CLIENT, MemoryLog, commit, commit_error, fetch, with_leader
 
 UNDER_MIN_ISR = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few replicas are in sync")
 SESSION_MS = 10_000

@@ -39,10 +39,9 @@ from log_service.protocol.messages.delete_share_group_offsets import DeleteShare
 from log_service.protocol.messages.list_groups import ListGroupsRequest
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from log_service.state_machine.decision import Decision
-from tests.unit.coordinator.consumer_story import BILLS, ORDERS
+from tests.unit.coordinator.consumer_story import BILLS, ORDERS, configure
 from tests.unit.coordinator.group_story import GROUP
 from tests.unit.coordinator.share_story import ShareStory, assigned
-from tests.unit.coordinator.test_consumer_group_keys import configure
 
 ALL = {ORDERS: [0, 1, 2, 3]}
 

@@ -19,7 +19,7 @@ from log_service.records.control import EndOfTransaction
 from log_service.state_machine.decision import InTransaction, ReplayContext
 from log_service.storage.verifications import UNCHECKED
 from tests.unit.coordinator.group_story import GROUP, GroupStory
-from tests.unit.coordinator.test_runtime import CLIENT, MemoryLog, commit, with_leader
+from tests.unit.coordinator.memory_log import CLIENT, MemoryLog, commit, with_leader
 
 PRODUCER = 7
 UNSTABLE = (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)

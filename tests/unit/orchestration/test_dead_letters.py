@@ -1,49 +1,14 @@
 """Dead letters: what is pending and what counts, rivals, replays."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from orchestration.checkpoints import Checkpoint
-from orchestration.dead_letters import ADDED_LATER, ENVELOPE, DeadLetters, Origin, Rejection, envelopes, naming
-from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.dead_letters import ADDED_LATER, ENVELOPE, DeadLetters, Rejection, envelopes, naming
 from orchestration.tables import CommitConflictError, Lake, append_with_offsets, overwrite_ranges, overwrite_where
-
-NOW = datetime(2026, 1, 2, tzinfo=UTC)
-RECORDS = pa.schema(
-    [
-        ("_partition", pa.int32()),
-        ("_offset", pa.int64()),
-        ("_timestamp", pa.timestamp("us", tz="UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-    ]
-)
-TARGET_SCHEMA = pa.schema([("_topic_id", pa.string()), ("_partition", pa.int32()), ("_offset", pa.int64())])
-
-
-def origin(target: str = "clean") -> Origin:
-    return Origin(target=target, topic="t", topic_id="T", run_id="r")
-
-
-def letters_for(*places: tuple[int, int], target: str = "clean", reason: str = "bad") -> pa.Table:
-    rejections = [Rejection(partition=partition, offset=offset, reason=reason, rule="rule") for partition, offset in places]
-    values = [[one[0] for one in places], [one[1] for one in places], [NOW] * len(places), [b"k"] * len(places), [None] * len(places)]
-    return envelopes(origin(target), rejections, pa.table(values, schema=RECORDS), NOW)
-
-
-def ranges(*bounds: tuple[int, int, int]) -> OffsetRanges:
-    return OffsetRanges(topic="t", topic_id="T", ranges=tuple(OffsetRange(partition=one[0], start=one[1], end=one[2]) for one in bounds))
-
-
-def commit_target(lake: Lake, *bounds: tuple[int, int, int], attempt: int | None, target: str = "clean") -> None:
-    """Commit what a run commits: the rows, which do not matter here, checkpoints, and the attempt of its dead letters."""
-    snapshot = lake.snapshot(target) or lake.create(target, TARGET_SCHEMA)
-    covered = ranges(*bounds)
-    expected = snapshot.checkpoints("T", covered.ends())
-    append_with_offsets(snapshot, TARGET_SCHEMA.empty_table(), covered, {}, expected=expected, transactions=naming("T", attempt))
+from tests.unit.orchestration.dead_letter_parts import NOW, RECORDS, TARGET_SCHEMA, commit_target, letters_for, origin, ranges
 
 
 def commit_replay(lake: Lake, *bounds: tuple[int, int, int], attempt: int | None) -> None:

@@ -9,8 +9,8 @@ from orchestration.dead_letters import DeadLetters
 from orchestration.fixes import Fix, FixedReader, FixError, Fixes, fix_of, repaired, replay_ranges
 from orchestration.offsets import OffsetRange
 from orchestration.tables import Lake
+from tests.unit.orchestration.dead_letter_parts import commit_target, letters_for, origin, ranges
 from tests.unit.orchestration.memory_log import MemoryLog
-from tests.unit.orchestration.test_dead_letters import commit_target, letters_for, origin, ranges
 
 
 def fix(offset: int, value: bytes | None, topic_id: str = "T") -> Fix:

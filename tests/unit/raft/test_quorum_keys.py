@@ -14,7 +14,7 @@ from log_service.protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from log_service.raft import wire
 from log_service.raft.messages import EndQuorumEpochRequest
 from tests.sim.world import World, sim_run
-from tests.unit.raft.test_three_drivers import LISTENER, Quorum, append, config, three_nodes, until, voters
+from tests.unit.raft.three_drivers import LISTENER, Quorum, append, config, three_nodes, until, voters
 
 VALUES = [f"{number} " + "x" * 100 for number in range(40)]
 

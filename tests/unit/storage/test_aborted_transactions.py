@@ -14,7 +14,7 @@ from log_service.storage.log import Log
 from log_service.storage.segment import Segment
 from tests.sim.files import MemoryFiles
 from tests.unit.storage.context import NOW_MS, LogContext, batch
-from tests.unit.storage.test_future_logs import filled, moved
+from tests.unit.storage.moving_logs import filled, moved
 
 FIRST, SECOND = 7, 8
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT

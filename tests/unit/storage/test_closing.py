@@ -13,7 +13,7 @@ from log_service.storage import file_system_sync
 from log_service.storage.files import RealFiles
 from log_service.storage.log_manager import LEAST_TOGETHER
 from tests.sim.files import MemoryDirectoryLock, MemoryFiles
-from tests.unit.storage.test_log_manager import FIRST, ID_A, SECOND, Node, run
+from tests.unit.storage.managed_logs import FIRST, ID_A, SECOND, Node, run
 
 COUNT = LEAST_TOGETHER + 6
 MARKER = ".kafka_cleanshutdown"

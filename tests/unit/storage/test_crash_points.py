@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 from itertools import product
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -11,18 +10,7 @@ import trio
 from tests.sim.disk import Crashed, Disk
 from tests.sim.files import MemoryFiles
 from tests.unit.storage.context import NOW_MS, LogContext, SettableClock, batch, idempotent
-
-
-class CrashingFiles(MemoryFiles):
-    """A mount that dies before its ``countdown``-th operation."""
-
-    countdown = 0
-
-    def check(self, operation: str, path: Path) -> None:
-        self.countdown -= 1
-        if self.countdown == 0:
-            self.disk.crash(self.rng)
-        super().check(operation, path)
+from tests.unit.storage.crashing_files import CrashingFiles
 
 
 class History:

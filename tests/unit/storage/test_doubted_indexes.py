@@ -10,7 +10,7 @@ from log_service.config.views import LogConfig
 from log_service.storage import segment as segment_module
 from log_service.storage.log_reader import NOTHING, LogSlice
 from tests.unit.storage.context import NOW_MS, LogContext, batch
-from tests.unit.storage.test_upkeep import SIZE, Story, play
+from tests.unit.storage.upkeep_story import SIZE, Story, play
 
 CONFIG = LogConfig(segment_bytes=6 * SIZE, index_interval_bytes=1)
 

@@ -11,45 +11,13 @@ import trio
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.storage import future_logs
 from log_service.storage.log import Log
-from log_service.storage.log_directory import LogDirectory
 from tests.sim.disk import Crashed, Disk
 from tests.sim.files import MemoryFiles
 from tests.sim.node_boundaries import Least
 from tests.unit.storage.context import NOW_MS, SettableClock, batch, idempotent, validated
-from tests.unit.storage.test_crash_points import CrashingFiles
-from tests.unit.storage.test_log_manager import FIRST, ID_A, ID_B, SECOND, A, Node, run
-
-BOTH = (FIRST, SECOND)
-
-
-def filled(files: MemoryFiles | None = None, count: int = 7) -> Node:
-    """A node with two directories and one log, in the first."""
-    node = Node(files, dirs=BOTH)
-    run(node.manager.load)
-    node.manager.create_log(A, ID_A, node.config)
-    for sequence in range(count):
-        write(node.manager.logs[A], sequence)
-    return node
-
-
-def write(log: Log, sequence: int) -> None:
-    log.append_as_leader(validated(idempotent(7, sequence, value=b"%d" % sequence)), leader_epoch=0, now_ms=NOW_MS)
-
-
-def second(node: Node) -> LogDirectory:
-    return node.manager.find_directory(str(SECOND))
-
-
-def moved(node: Node) -> list[Log]:
-    """Move the log to the second directory; the logs that were put in its place."""
-    replaced: list[Log] = []
-    log = node.manager.logs[A]
-
-    async def main() -> None:
-        await node.manager.futures.move(log, second(node), replaced.append)
-
-    run(main)
-    return replaced
+from tests.unit.storage.crashing_files import CrashingFiles
+from tests.unit.storage.managed_logs import FIRST, ID_A, ID_B, SECOND, A, Node, run
+from tests.unit.storage.moving_logs import BOTH, filled, moved, second, write
 
 
 def content(log: Log) -> bytes:

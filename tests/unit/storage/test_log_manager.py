@@ -1,53 +1,23 @@
 """The logs of a node: start, new logs, deletion, foreign directories, end."""
 
 import errno
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
-from uuid import UUID
 
 import pytest
 import trio
 
-from log_service.common.env import NodeEnv
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
-from log_service.common.types import TopicId, TopicPartition
-from log_service.config.views import LogConfig, LogManagerConfig
+from log_service.common.types import TopicPartition
+from log_service.config.views import LogConfig
 from log_service.storage.checkpoints import read_offsets
-from log_service.storage.log_manager import LogManager
 from log_service.storage.partition_metadata import read_topic_id
 from tests.sim.files import MemoryFiles
-from tests.sim.network import MemoryNetwork
-from tests.unit.storage.context import NOW_MS, SettableClock, batch, validated
-
-A, B = TopicPartition("a", 0), TopicPartition("b", 1)
-ID_A, ID_B = TopicId(UUID(int=1)), TopicId(UUID(int=2))
-FIRST, SECOND = Path("/first"), Path("/second")
-SIZE = len(batch(1))
-
-
-class Node:
-    """A log manager over a memory disk, started and stopped by a test."""
-
-    def __init__(
-        self, files: MemoryFiles | None = None, *, dirs: tuple[Path, ...] = (FIRST,), node_id: int = 1, cluster_id: str = "c"
-    ) -> None:
-        self.clock = SettableClock()
-        self.files = files or MemoryFiles(rng=Random(3), clock=self.clock)
-        env = NodeEnv(clock=self.clock, rng=Random(5), network=MemoryNetwork(Random(4)).host("node"), files=self.files)
-        config = LogManagerConfig(log_dirs=dirs)
-        self.config = LogConfig(segment_bytes=2 * SIZE)
-        self.manager = LogManager(env, config, self.config, node_id=node_id, cluster_id=cluster_id)
-
-    def append(self, topic_partition: TopicPartition, count: int = 1) -> None:
-        for _ in range(count):
-            self.manager.logs[topic_partition].append_as_leader(validated(batch(1)), leader_epoch=0, now_ms=NOW_MS)
-
-
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    trio.run(main)
+from tests.unit.storage.context import NOW_MS
+from tests.unit.storage.managed_logs import FIRST, ID_A, ID_B, SECOND, SIZE, A, B, Node, run
 
 
 def started(*topics: TopicPartition, dirs: tuple[Path, ...] = (FIRST,), count: int = 1) -> Node:

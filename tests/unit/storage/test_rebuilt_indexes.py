@@ -11,8 +11,8 @@ from log_service.common.types import TopicPartition
 from log_service.storage.segment_indexes import LEAST_TOGETHER
 from tests.sim.disk import Crashed
 from tests.sim.files import MemoryDirectoryLock, MemoryFiles
-from tests.unit.storage.test_crash_points import CrashingFiles
-from tests.unit.storage.test_log_manager import FIRST, ID_A, SIZE, Node, run
+from tests.unit.storage.crashing_files import CrashingFiles
+from tests.unit.storage.managed_logs import FIRST, ID_A, SIZE, Node, run
 
 COUNT = LEAST_TOGETHER // 2 + 3
 """Logs of two segments or more, with two indexes each."""

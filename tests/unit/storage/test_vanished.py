@@ -11,7 +11,7 @@ from log_service.storage.files import RealFiles
 from log_service.storage.log import Log
 from log_service.storage.vanished import restore_vanished
 from tests.unit.storage.context import LogContext, batch
-from tests.unit.storage.test_upkeep import Story, play
+from tests.unit.storage.upkeep_story import Story, play
 
 SIZE = len(batch(1))
 

@@ -18,40 +18,12 @@ from log_service.cli.status import status
 from log_service.common.errors import StorageError
 from log_service.supervisor import readiness, state
 from log_service.supervisor import supervisor as supervisor_module
-from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, ServiceContext, UptimeReadiness
+from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, UptimeReadiness
 from log_service.supervisor.supervisor import StartFailed, Supervisor, leaf
 from tests.helpers.ports import free_port
+from tests.unit.supervisor.installations import installation, listener
 
-LISTENER = """
-import signal, socket, subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "tidelog-test-grandchild", sys.argv[2]])
-server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-while True:
-    with server.accept()[0] as asking:
-        asking.recv(1_000)
-        asking.sendall(b"HTTP/1.1 200 OK\\r\\n\\r\\n")
-"""
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('here', flush=True); time.sleep(600)"
-
-
-def listener(name: str, directory: Path, *after: str, port: int | None = None) -> Component:
-    port = port or free_port()
-    return Component(
-        name=name,
-        argv=(sys.executable, "-c", LISTENER, str(port), str(directory)),
-        readiness=HttpReadiness(url=f"http://127.0.0.1:{port}/"),
-        address=f"127.0.0.1:{port}",
-        after=after,
-        stop_deadline_s=10,
-    )
-
-
-def installation(directory: Path, *components: Component) -> InstallationSpec:
-    context = ServiceContext(
-        data_directory=directory, project_directory=directory, host="127.0.0.1", bootstrap_servers="", ui_port=0, spark_port=0
-    )
-    return InstallationSpec(context=context, components=components)
 
 
 def left_behind(directory: Path) -> list[psutil.Process]:
@@ -175,7 +147,7 @@ def test_component_that_ignores_the_request_to_end_is_killed(tmp_path: Path) -> 
 SUPERVISOR_PROCESS = """
 import sys, trio
 from pathlib import Path
-from tests.unit.supervisor.test_supervisor import installation, listener
+from tests.unit.supervisor.installations import installation, listener
 from log_service.supervisor.supervisor import Supervisor
 directory = Path(sys.argv[1])
 trio.run(Supervisor(installation(directory, listener("one", directory)), lambda line: print(line, flush=True)).run)

@@ -14,15 +14,8 @@ from log_service.client.consumer.commits import GROUP_WENT_ON
 from log_service.common.errors import KafkaError
 from log_service.config.server import parse_server_properties
 from tests.sim import World, sim_run
+from tests.unit.client.consumer.scripted_settings import PROPERTIES, SERVERS
 
-SERVERS = "broker:9092"
-PROPERTIES = {
-    "node.id": "1",
-    "listeners": f"PLAINTEXT://{SERVERS}",
-    "log.dirs": "/data/kafka",
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.num.partitions": "2",
-}
 SETTINGS: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "earliest", "heartbeat_interval_ms": 1_000, "session_timeout_ms": 10_000}
 
 Story = Callable[[World], Awaitable[None]]

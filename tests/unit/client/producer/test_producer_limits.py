@@ -12,7 +12,7 @@ from log_service.client import ConfigError, ErrorCode, KafkaError, Producer, Pro
 from log_service.client.producer.partitioning import StickyPlacement
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.produce import ProduceResponse
-from tests.unit.client.producer.test_producer_stories import send_many, tell
+from tests.unit.client.producer.producer_story import send_many, tell
 from tests.unit.client.scripted_broker import ScriptedBroker
 
 

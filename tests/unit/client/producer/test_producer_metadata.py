@@ -7,7 +7,7 @@ import trio
 
 from log_service.client import ErrorCode, KafkaError, Producer
 from log_service.protocol.api_versions import ApiKey
-from tests.unit.client.producer.test_producer_stories import tell
+from tests.unit.client.producer.producer_story import tell
 from tests.unit.client.scripted_broker import ScriptedBroker
 
 SETTINGS: dict[str, Any] = {"metadata_max_age_ms": 10_000, "metadata_max_idle_ms": 30_000}

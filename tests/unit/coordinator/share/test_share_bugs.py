@@ -15,7 +15,7 @@ from log_service.coordinator.share.in_flight import Delivery, InFlightBatch, Run
 from log_service.coordinator.share.record_states import RecordState
 from log_service.coordinator.share.share_partition import SharePartition
 from log_service.coordinator.share.window import DeliveryWindow
-from tests.unit.coordinator.share.test_share_partition_model import ShareGroupModel
+from tests.unit.coordinator.share.share_group_model import ShareGroupModel
 
 MAX_EXAMPLES = 3_000
 """How many stories the model may take to find a bug."""
@@ -40,7 +40,7 @@ def forget_to_count(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def count_when_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trap 25: the count is raised on release, so that records are given up after half the attempts."""
+    """The count is raised on release too, so that records are given up after half the attempts."""
     given_back = acknowledging.given_back
 
     def raised(delivery: Delivery, limit: int) -> Delivery:
@@ -130,7 +130,7 @@ def take_too_many_by_the_limit_of_records(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def throttle_nothing_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trap 27: a record that fails again and again takes its neighbours down with it."""
+    """A record that fails again and again takes its neighbours down with it."""
     monkeypatch.setattr(ShareSettings, "throttled_from_count", property(lambda _settings: 1_000))
 
 

@@ -19,7 +19,7 @@ from log_service.protocol.messages import initialize_share_group_state as initia
 from log_service.protocol.messages import read_share_group_state as reading
 from log_service.protocol.messages import read_share_group_state_summary as summarizing
 from log_service.protocol.messages import write_share_group_state as writing
-from tests.unit.coordinator.test_runtime import MemoryLog, StoppedClock, run_inline
+from tests.unit.coordinator.memory_log import MemoryLog, StoppedClock, run_inline
 
 TOPIC = UUID(int=7)
 

@@ -25,7 +25,7 @@ from log_service.protocol.messages.describe_transactions import DescribeTransact
 from log_service.protocol.messages.end_txn import EndTxnRequest
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
 from log_service.protocol.messages.list_transactions import ListTransactionsRequest
-from tests.unit.coordinator.test_runtime import MemoryLog, run_inline
+from tests.unit.coordinator.memory_log import MemoryLog, run_inline
 
 TXN = "payments"
 ORDERS, OFFSETS = TopicPartition("orders", 0), TopicPartition("__consumer_offsets", 4)

@@ -1,0 +1,20 @@
+"""The job that replays, over the assets of ``assets_world``: how a test runs it, and what its asset says then."""
+
+from typing import Any
+
+import dagster as dg
+
+from orchestration.transforms.history import NODE, history_definitions
+from tests.platform.assets_world import ASSETS, World
+
+(HISTORY,), (JOB,) = history_definitions(ASSETS)
+
+
+def run_job(world: World, config: dict[str, Any]) -> dg.ExecuteInProcessResult:
+    resolved = dg.Definitions(jobs=[JOB], resources=world.resources, executor=dg.in_process_executor).resolve_job_def(JOB.name)
+    return resolved.execute_in_process({"ops": {NODE: {"config": config}}}, instance=world.instance, raise_on_error=False)
+
+
+def output_of(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    (event,) = [event for event in result.all_events if event.event_type_value == "STEP_OUTPUT"]
+    return {label: one.value for label, one in event.step_output_data.metadata.items()}

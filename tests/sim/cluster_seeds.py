@@ -1,0 +1,16 @@
+"""Which seeds the simulations run with."""
+
+SEEDS = (1, 3, 5)
+AIMED_SEEDS = {
+    "copy loop": (2,),
+    "ending coordinators": (1,),
+    "zombies": (2,),
+    "late transactions": (1,),
+    "moving coordinators": (0,),
+    "refused controllers": (0,),
+    "changing voters": (1,),
+    "slow followers": (0, 1),
+    "late changes": (2,),
+    "short snapshots": (1,),
+}
+"""Of each scenario. These and ``SEEDS`` show the planted bugs: without a bug they show nothing."""
