@@ -20,7 +20,7 @@ from orchestration.checkpoints import Checkpoint
 from orchestration.dead_letters import named_attempt, naming
 from orchestration.schemas import SchemaConflictError
 from orchestration.tables import CommitConflictError, Lake, TableSnapshot, after_commit, commit_properties, conflicts_translated
-from orchestration.transforms.to_topic.progress import Ends, Progress
+from orchestration.transforms.to_topic.progress import Progress, Route
 
 LEDGER = pa.schema(
     [
@@ -76,25 +76,25 @@ def is_reminder_due(snapshot: TableSnapshot, now: datetime) -> bool:
     return now.timestamp() - (snapshot.transaction_version(COMMITTED_AT) or 0) >= REMIND_AFTER_S
 
 
-def write(snapshot: TableSnapshot, ends: Ends, progress: Progress, entry: Entry) -> TableSnapshot:
+def write(snapshot: TableSnapshot, route: Route, progress: Progress, entry: Entry) -> TableSnapshot:
     """Let the ledger say what ``progress`` says.
 
     :raises CommitConflictError: another writer was faster.
     """
     is_just_committed = entry.records is not None or snapshot.transaction_version(COMMITTED_AT) is None
     transactions = {
-        **naming(ends.source.topic_id, progress.letters),
-        **{f"{ends.source.topic_id}/{partition}": one.next_offset for partition, one in progress.checkpoints.items()},
+        **naming(route.source.topic_id, progress.letters),
+        **{f"{route.source.topic_id}/{partition}": one.next_offset for partition, one in progress.checkpoints.items()},
         **({COMMITTED_AT: int(entry.at.timestamp())} if is_just_committed else {}),
     }
-    properties = commit_properties({"topic": ends.source.topic, "target": ends.target.topic, "run_id": entry.run_id}, transactions)
+    properties = commit_properties({"topic": route.source.topic, "target": route.target.topic, "run_id": entry.run_id}, transactions)
     with conflicts_translated(snapshot.name):
-        write_deltalake(snapshot.delta, _rows(ends, progress, entry), mode="append", commit_properties=properties)
+        write_deltalake(snapshot.delta, _rows(route, progress, entry), mode="append", commit_properties=properties)
     return after_commit(snapshot)
 
 
 def follow_group(
-    load: Callable[[], TableSnapshot], ends: Ends, partitions: Iterable[int], read: Callable[[TableSnapshot], Progress], now: datetime
+    load: Callable[[], TableSnapshot], route: Route, partitions: Iterable[int], read: Callable[[TableSnapshot], Progress], now: datetime
 ) -> tuple[TableSnapshot, Progress]:
     """Bring the ledger up to what the group holds, where it differs; returns both.
 
@@ -104,31 +104,31 @@ def follow_group(
     for _ in range(ATTEMPTS):
         snapshot = load()
         progress = read(snapshot)
-        before = snapshot.checkpoints(ends.source.topic_id, known)
-        if not progress.checkpoints or _says(snapshot, ends, before, progress):
+        before = snapshot.checkpoints(route.source.topic_id, known)
+        if not progress.checkpoints or _says(snapshot, route, before, progress):
             return snapshot, progress
         try:
-            return write(snapshot, ends, progress, Entry(before=before, records=None, run_id=progress.run_id, at=now)), progress
+            return write(snapshot, route, progress, Entry(before=before, records=None, run_id=progress.run_id, at=now)), progress
         except CommitConflictError:
             continue
     raise CommitConflictError(f"other writers were always faster to write the ledger {snapshot.name}")
 
 
-def _says(snapshot: TableSnapshot, ends: Ends, before: Mapping[int, Checkpoint], progress: Progress) -> bool:
+def _says(snapshot: TableSnapshot, route: Route, before: Mapping[int, Checkpoint], progress: Progress) -> bool:
     """Whether the ledger says what ``progress`` says. Leader epochs are the group's alone."""
     offsets = {partition: one.next_offset for partition, one in before.items()}
-    is_named = progress.letters is None or named_attempt(snapshot, ends.source.topic_id) >= progress.letters
+    is_named = progress.letters is None or named_attempt(snapshot, route.source.topic_id) >= progress.letters
     return is_named and offsets == {partition: one.next_offset for partition, one in progress.checkpoints.items()}
 
 
-def _rows(ends: Ends, progress: Progress, entry: Entry) -> pa.Table:
+def _rows(route: Route, progress: Progress, entry: Entry) -> pa.Table:
     rows = []
     for partition, one in sorted(progress.checkpoints.items()):
         start = entry.before[partition].next_offset if partition in entry.before else None
         if start == one.next_offset:
             continue
         sent = None if entry.records is None else entry.records.get(partition, 0)
-        names = (ends.source.topic, ends.target.topic, ends.target.topic_id)
-        rows.append((ends.source.topic_id, partition, start, one.next_offset, sent, *names, entry.run_id, entry.at))
+        names = (route.source.topic, route.target.topic, route.target.topic_id)
+        rows.append((route.source.topic_id, partition, start, one.next_offset, sent, *names, entry.run_id, entry.at))
     columns = zip(*rows, strict=True) if rows else [[] for _ in LEDGER]
     return pa.table([pa.array(column, field.type) for column, field in zip(columns, LEDGER, strict=True)], schema=LEDGER)

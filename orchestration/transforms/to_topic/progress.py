@@ -64,8 +64,8 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ends:
-    """The two ends of a transform, as they are now, and the group that holds its offsets."""
+class Route:
+    """Source and target of a transform, as they are now, and the group that holds its offsets."""
 
     source: TopicDescription
     target: TopicDescription
@@ -73,26 +73,26 @@ class Ends:
 
 
 def decide_progress(
-    ends: Ends, committed: Mapping[int, CommittedOffset], remembered: Mapping[int, Checkpoint], *, is_memory_trusted: bool = False
+    route: Route, committed: Mapping[int, CommittedOffset], remembered: Mapping[int, Checkpoint], *, is_memory_trusted: bool = False
 ) -> Progress:
     """Return where to go on. ``remembered`` are the checkpoints of the source's topic id that the lake's ledger holds.
 
     :raises ProgressError: the offsets are another transform's, or have gone.
     """
     notes = {partition: read_note(one.note) for partition, one in committed.items()}
-    foreign = sorted({one.target for one in notes.values() if one is not None and one.target != ends.target.topic})
+    foreign = sorted({one.target for one in notes.values() if one is not None and one.target != route.target.topic})
     if foreign:
         raise ProgressError(
-            f"the group {ends.group_id} holds the offsets of a transform that sends to {', '.join(foreign)}, and this one sends to "
-            f"{ends.target.topic}. Nothing was read or sent. Give this transform another name, or the deployment (TIDELOG_DEPLOYMENT)"
+            f"the group {route.group_id} holds the offsets of a transform that sends to {', '.join(foreign)}, and this one sends to "
+            f"{route.target.topic}. Nothing was read or sent. Give this transform another name, or the deployment (TIDELOG_DEPLOYMENT)"
         )
     known = [one for one in notes.values() if one is not None]
-    told = _recreated(ends, known)
-    counted = {partition: one for partition, one in committed.items() if (note := notes[partition]) is None or _is_of(note, ends)}
+    told = _recreated(route, known)
+    counted = {partition: one for partition, one in committed.items() if (note := notes[partition]) is None or _is_of(note, route)}
     lost = {partition: one for partition, one in remembered.items() if partition not in committed}
     if lost and not is_memory_trusted:
-        raise ProgressError(_lost_text(ends, lost))
-    own = [one for one in known if _is_of(one, ends)]
+        raise ProgressError(_lost_text(route, lost))
+    own = [one for one in known if _is_of(one, route)]
     return Progress(
         checkpoints={
             **(lost if is_memory_trusted else {}),
@@ -127,26 +127,32 @@ def advanced(
     return {**checkpoints, **moved}
 
 
-def _is_of(note: Note, ends: Ends) -> bool:
-    return note.source_id == ends.source.topic_id and note.target_id == ends.target.topic_id
+def note_of(route: Route, letters: int | None, run_id: str) -> Note:
+    """Return the note of a run: ``letters`` is the attempt of dead letters that counts once the offsets do."""
+    source, target = route.source, route.target
+    return Note(source_id=source.topic_id, target=target.topic, target_id=target.topic_id, letters=letters, run_id=run_id)
 
 
-def _recreated(ends: Ends, notes: list[Note]) -> tuple[str, ...]:
+def _is_of(note: Note, route: Route) -> bool:
+    return note.source_id == route.source.topic_id and note.target_id == route.target.topic_id
+
+
+def _recreated(route: Route, notes: list[Note]) -> tuple[str, ...]:
     told = []
-    for description, found in ((ends.source, {one.source_id for one in notes}), (ends.target, {one.target_id for one in notes})):
+    for description, found in ((route.source, {one.source_id for one in notes}), (route.target, {one.target_id for one in notes})):
         others = sorted(found - {description.topic_id})
         if others:
             told.append(
                 f"topic {description.topic} was recreated: its id is now {description.topic_id} (it was {', '.join(others)}); "
-                f"{ends.source.topic} is read from its log start"
+                f"{route.source.topic} is read from its log start"
             )
     return tuple(told)
 
 
-def _lost_text(ends: Ends, lost: Mapping[int, Checkpoint]) -> str:
+def _lost_text(route: Route, lost: Mapping[int, Checkpoint]) -> str:
     places = " ".join(f"{partition}:{one.next_offset}" for partition, one in sorted(lost.items()))
     return (
-        f"the group {ends.group_id} has no offsets of the topic {ends.source.topic} any more: the cluster forgot them "
+        f"the group {route.group_id} has no offsets of the topic {route.source.topic} any more: the cluster forgot them "
         "(offsets.retention.minutes), or they were deleted. Nothing was read or sent. The lake remembers that everything before "
         f"{places} was sent: to go on from there run once with the config accept_remembered_offsets: true. Where a run was killed "
         "as the last thing before, look first whether its records are in the topic"

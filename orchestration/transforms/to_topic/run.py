@@ -21,13 +21,13 @@ from orchestration.log_client import LogServiceError, Sender
 from orchestration.offsets import OffsetRanges
 from orchestration.tables import CommitConflictError, TableSnapshot
 from orchestration.topics import reconcile
-from orchestration.transforms.batch import Batch, compute_batch, without_rejected
+from orchestration.transforms.batch import Batch, ComputedBatch, compute_batch, without_rejected
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.deletions import is_tombstone
 from orchestration.transforms.errors import NotReadyError
 from orchestration.transforms.to_topic import ledger, outgoing
 from orchestration.transforms.to_topic.declarations import TopicTransform
-from orchestration.transforms.to_topic.progress import Ends, Note, Progress, advanced, decide_progress, offsets_to_commit
+from orchestration.transforms.to_topic.progress import Progress, Route, advanced, decide_progress, note_of, offsets_to_commit
 from orchestration.transforms.topic_run import (
     RunContext,
     TopicRunResult,
@@ -67,40 +67,35 @@ class Sending:
 def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunResult:
     letters = DeadLetters(context.lake)
     letters_snapshot = letters.snapshot()
-    ends = _ends(work, context)
-    log = context.log.partition_offsets(ends.source.topic)
+    route = _route(work, context)
+    log = context.log.partition_offsets(route.source.topic)
     partitions = [one.partition for one in log]
-    account, progress = _follow(work, context, ends, partitions)
+    account, progress = _follow(work, context, route, partitions)
     for note in progress.notes:
         context.reporter.note(note)
-    state = TopicState(topic_id=ends.source.topic_id, log=log, snapshot=account, committed=progress.checkpoints)
+    state = TopicState(topic_id=route.source.topic_id, log=log, snapshot=account, committed=progress.checkpoints)
     plan = plan_next(table, context, state)
     for note in plan.notes:
         context.reporter.note(note)
     if plan.is_empty:
-        _remind(work, context, ends, account, progress)
+        _remind(work, context, route, account, progress)
         return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
     context.reporter.pin("batch", plan.ranges)
     source = read_planned(table, context, state, plan)
     try:
-        computed = compute_batch(context.session(), table, source, None)
-        rows, out = outgoing.split(computed.rows)
-        large = outgoing.too_large(out)
-        rows, out = without_rejected(rows, large), without_rejected(out, large)
-        others, rejections = _forwarded(work.transform, source, (*computed.rejections, *large))
-        computed = replace(computed, rows=rows, rejections=rejections)
+        computed, rows = _computed(work, table, context, source)
         result = judged_batch(table, context, source, state, computed)
         if result.failures:
             return result
-        origin = Origin(target=table.name, topic=ends.source.topic, topic_id=state.topic_id, run_id=context.run_id)
-        rejected = dead_letter_rows(origin, source, rejections, context.now())
+        origin = Origin(target=table.name, topic=route.source.topic, topic_id=state.topic_id, run_id=context.run_id)
+        rejected = dead_letter_rows(origin, source, computed.rejections, context.now())
     finally:
         source.release()
-    _validate_unmoved(work, context, ends, partitions, progress)
+    _validate_unmoved(work, context, route, partitions, progress)
     letters_snapshot = letters.cleaned(letters_snapshot, origin, account)
     attempt = letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
-    batch = _Batch(plan=plan, rows=outgoing.in_order(out, others), leader_epochs=source.statistics.epochs_at(plan.ranges.ends()))
-    account, transactions = _send(work, context, ends, progress if attempt is None else replace(progress, letters=attempt), batch)
+    batch = _Batch(plan=plan, rows=rows, leader_epochs=source.statistics.epochs_at(plan.ranges.ends()))
+    account, transactions = _send(work, context, route, progress if attempt is None else replace(progress, letters=attempt), batch)
     return replace(
         result,
         version=account.version,
@@ -110,9 +105,19 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunR
             "records_sent": batch.rows.num_rows,
             "tombstones": batch.rows["value"].null_count,
             "transactions": transactions,
-            "target": ends.target.topic,
+            "target": route.target.topic,
         },
     )
+
+
+def _computed(work: Sending, table: TopicTable, context: RunContext, source: Batch) -> tuple[ComputedBatch, pa.Table]:
+    """Return what the function makes of the records, and the rows to be sent, in order: its own, and tombstones that are forwarded."""
+    computed = compute_batch(context.session(), table, source, None)
+    rows, own = outgoing.split(computed.rows)
+    large = outgoing.too_large(own)
+    forwarded, rejections = _forwarded(work.transform, source, (*computed.rejections, *large))
+    sent = outgoing.in_order(without_rejected(own, large), forwarded)
+    return replace(computed, rows=without_rejected(rows, large), rejections=rejections), sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +133,7 @@ class _Batch:
         return self.plan.ranges
 
 
-def _ends(work: Sending, context: RunContext) -> Ends:
+def _route(work: Sending, context: RunContext) -> Route:
     """Describe both topics; the target is created where there is none, because a producer would create another than was declared."""
     transform = work.transform
     source = context.log.describe_topic(transform.source.name)
@@ -140,80 +145,68 @@ def _ends(work: Sending, context: RunContext) -> Ends:
         target = context.log.describe_topic(transform.target.name)
     if target is None:
         raise LogServiceError(f"the topic {transform.target.name} was created and is not there yet")
-    return Ends(source=source, target=target, group_id=work.group_id)
+    return Route(source=source, target=target, group_id=work.group_id)
 
 
-def _follow(work: Sending, context: RunContext, ends: Ends, partitions: Sequence[int]) -> tuple[TableSnapshot, Progress]:
+def _follow(work: Sending, context: RunContext, route: Route, partitions: Sequence[int]) -> tuple[TableSnapshot, Progress]:
     """Return the ledger and the group's progress, the ledger brought up to it."""
 
     def load() -> TableSnapshot:
-        text = f"What {work.transform.name} sent to the topic {ends.target.topic}: a row per partition and transaction"
+        text = f"What {work.transform.name} sent to the topic {route.target.topic}: a row per partition and transaction"
         return ledger.open_ledger(context.lake, work.transform.name, text)
 
-    return ledger.follow_group(load, ends, partitions, partial(_read_progress, work, context, ends, partitions), context.now())
+    return ledger.follow_group(load, route, partitions, partial(_read_progress, work, context, route, partitions), context.now())
 
 
-def _read_progress(work: Sending, context: RunContext, ends: Ends, partitions: Sequence[int], account: TableSnapshot) -> Progress:
-    committed = context.log.committed_offsets(ends.group_id, ends.source.topic, partitions)
-    remembered = account.checkpoints(ends.source.topic_id, partitions)
-    return decide_progress(ends, committed, remembered, is_memory_trusted=work.is_memory_trusted)
+def _read_progress(work: Sending, context: RunContext, route: Route, partitions: Sequence[int], account: TableSnapshot) -> Progress:
+    committed = context.log.committed_offsets(route.group_id, route.source.topic, partitions)
+    remembered = account.checkpoints(route.source.topic_id, partitions)
+    return decide_progress(route, committed, remembered, is_memory_trusted=work.is_memory_trusted)
 
 
-def _validate_unmoved(work: Sending, context: RunContext, ends: Ends, partitions: Sequence[int], progress: Progress) -> None:
+def _validate_unmoved(work: Sending, context: RunContext, route: Route, partitions: Sequence[int], progress: Progress) -> None:
     """Look once more before anything is written: a person may have set the group's offsets meanwhile."""
-    now = _read_progress(work, context, ends, partitions, ledger.open_ledger(context.lake, work.transform.name, ""))
+    now = _read_progress(work, context, route, partitions, ledger.open_ledger(context.lake, work.transform.name, ""))
     if now.checkpoints != progress.checkpoints:
-        raise CommitConflictError(f"somebody moved the offsets of the group {ends.group_id}")
+        raise CommitConflictError(f"somebody moved the offsets of the group {route.group_id}")
 
 
-def _send(work: Sending, context: RunContext, ends: Ends, progress: Progress, batch: _Batch) -> tuple[TableSnapshot, int]:
+def _send(work: Sending, context: RunContext, route: Route, progress: Progress, batch: _Batch) -> tuple[TableSnapshot, int]:
     """Send ``batch`` in as many transactions as its size asks for; returns the ledger afterwards, and their number."""
     parts = outgoing.cut(batch.rows, batch.ranges, work.transaction_bytes)
-    note = Note(
-        source_id=ends.source.topic_id,
-        target=ends.target.topic,
-        target_id=ends.target.topic_id,
-        letters=progress.letters,
-        run_id=context.run_id,
-    )
+    note = note_of(route, progress.letters, context.run_id)
     whole = batch.ranges.ends()
     for part in parts:
         rows = batch.rows.slice(part.start, part.end - part.start)
         after = replace(progress, checkpoints=advanced(progress.checkpoints, part.ends, whole, batch.leader_epochs))
         account = ledger.open_ledger(context.lake, work.transform.name, "")
         work.sender.send(
-            ends.target.topic,
+            route.target.topic,
             outgoing.outgoing_records(rows),
-            group_id=ends.group_id,
-            source=ends.source.topic,
+            group_id=route.group_id,
+            source=route.source.topic,
             offsets=offsets_to_commit(after.checkpoints, note),
         )
         counts = Counter(rows["_partition"].to_pylist())
         entry = ledger.Entry(before=progress.checkpoints, records=counts, run_id=context.run_id, at=context.now())
         try:
-            account = ledger.write(account, ends, after, entry)
+            account = ledger.write(account, route, after, entry)
         except CommitConflictError:  # a maintenance's commit, or that of an older run which is about to hear that it is fenced
-            account, _ = _follow(work, context, ends, list(after.checkpoints))
+            account, _ = _follow(work, context, route, list(after.checkpoints))
         progress = after
     return account, len(parts)
 
 
-def _remind(work: Sending, context: RunContext, ends: Ends, account: TableSnapshot, progress: Progress) -> None:
+def _remind(work: Sending, context: RunContext, route: Route, account: TableSnapshot, progress: Progress) -> None:
     """Commit the offsets again where that was long ago, in a transaction of its own: the cluster forgets what nobody commits."""
     if not progress.checkpoints or not ledger.is_reminder_due(account, context.now()):
         return
-    note = Note(
-        source_id=ends.source.topic_id,
-        target=ends.target.topic,
-        target_id=ends.target.topic_id,
-        letters=progress.letters,
-        run_id=context.run_id,
-    )
+    note = note_of(route, progress.letters, context.run_id)
     offsets = offsets_to_commit(progress.checkpoints, note)
-    work.sender.send(ends.target.topic, (), group_id=ends.group_id, source=ends.source.topic, offsets=offsets)
+    work.sender.send(route.target.topic, (), group_id=route.group_id, source=route.source.topic, offsets=offsets)
     entry = ledger.Entry(before=progress.checkpoints, records={}, run_id=context.run_id, at=context.now())
-    ledger.write(account, ends, progress, entry)
-    context.reporter.note(f"reminded the group {ends.group_id} of its offsets, which the cluster would forget otherwise")
+    ledger.write(account, route, progress, entry)
+    context.reporter.note(f"reminded the group {route.group_id} of its offsets, which the cluster would forget otherwise")
 
 
 def _forwarded(transform: TopicTransform, source: Batch, rejections: Sequence[Rejection]) -> tuple[pa.Table, tuple[Rejection, ...]]:

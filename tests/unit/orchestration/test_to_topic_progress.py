@@ -6,14 +6,14 @@ import pytest
 
 from orchestration.checkpoints import Checkpoint, ProgressError
 from orchestration.log_client import CommittedOffset, TopicDescription
-from orchestration.transforms.to_topic.progress import Ends, Note, Progress, advanced, decide_progress, offsets_to_commit, read_note
+from orchestration.transforms.to_topic.progress import Note, Progress, Route, advanced, decide_progress, offsets_to_commit, read_note
 
 
 def described(topic: str, topic_id: str) -> TopicDescription:
     return TopicDescription(topic=topic, topic_id=topic_id, partitions=2, replication_factor=1)
 
 
-ENDS = Ends(source=described("orders", "S"), target=described("good_orders", "T"), group_id="tidelog-topic.x")
+ROUTE = Route(source=described("orders", "S"), target=described("good_orders", "T"), group_id="tidelog-topic.x")
 
 
 def note(**changes: Any) -> Note:
@@ -38,23 +38,23 @@ def test_a_note_fits_into_what_a_group_keeps() -> None:
 
 
 def test_a_run_goes_on_where_the_group_is() -> None:
-    assert decide_progress(ENDS, committed(), {0: Checkpoint(next_offset=5)}) == Progress(
+    assert decide_progress(ROUTE, committed(), {0: Checkpoint(next_offset=5)}) == Progress(
         checkpoints={0: Checkpoint(next_offset=7, leader_epoch=2), 1: Checkpoint(next_offset=9)}, letters=3, run_id="r"
     )
 
 
 def test_nothing_committed_and_nothing_remembered_is_the_beginning() -> None:
-    assert decide_progress(ENDS, {}, {}) == Progress(checkpoints={}, letters=None)
+    assert decide_progress(ROUTE, {}, {}) == Progress(checkpoints={}, letters=None)
 
 
 def test_offsets_that_a_person_set_count_as_they_are() -> None:
-    found = decide_progress(ENDS, {0: CommittedOffset(next_offset=2)}, {0: Checkpoint(next_offset=7)})
+    found = decide_progress(ROUTE, {0: CommittedOffset(next_offset=2)}, {0: Checkpoint(next_offset=7)})
     assert found.checkpoints == {0: Checkpoint(next_offset=2)}
 
 
 @pytest.mark.parametrize(("changes", "topic"), [({"source_id": "older"}, "orders"), ({"target_id": "older"}, "good_orders")])
 def test_a_topic_that_was_made_anew_is_begun_anew_and_that_is_told(changes: dict[str, str], topic: str) -> None:
-    found = decide_progress(ENDS, committed(**changes), {})
+    found = decide_progress(ROUTE, committed(**changes), {})
     assert found.checkpoints == {}
     assert found.letters is None
     assert [text.split(":")[0] for text in found.notes] == [f"topic {topic} was recreated"]
@@ -63,20 +63,20 @@ def test_a_topic_that_was_made_anew_is_begun_anew_and_that_is_told(changes: dict
 
 def test_the_offsets_of_another_transform_are_refused() -> None:
     with pytest.raises(ProgressError, match=r"holds the offsets of a transform that sends to others, and this one sends to good_orders"):
-        decide_progress(ENDS, committed(target="others"), {})
+        decide_progress(ROUTE, committed(target="others"), {})
 
 
 def test_offsets_that_the_cluster_forgot_are_refused_until_a_person_trusts_the_ledger() -> None:
     remembered = {0: Checkpoint(next_offset=7), 1: Checkpoint(next_offset=9)}
     with pytest.raises(ProgressError, match=r"everything before 0:7 1:9 was sent.*accept_remembered_offsets: true"):
-        decide_progress(ENDS, {}, remembered)
-    assert decide_progress(ENDS, {}, remembered, is_memory_trusted=True).checkpoints == remembered
+        decide_progress(ROUTE, {}, remembered)
+    assert decide_progress(ROUTE, {}, remembered, is_memory_trusted=True).checkpoints == remembered
     with pytest.raises(ProgressError, match=r"everything before 1:9 was sent"):
-        decide_progress(ENDS, {0: committed()[0]}, remembered)
+        decide_progress(ROUTE, {0: committed()[0]}, remembered)
 
 
 def test_a_partition_that_was_added_has_no_checkpoint_and_needs_none() -> None:
-    assert set(decide_progress(ENDS, {0: committed()[0]}, {0: Checkpoint(next_offset=7)}).checkpoints) == {0}
+    assert set(decide_progress(ROUTE, {0: committed()[0]}, {0: Checkpoint(next_offset=7)}).checkpoints) == {0}
 
 
 def test_every_commit_holds_all_partitions_under_one_note() -> None:
