@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,15 +12,14 @@ import pytest
 from log_service.client import BlockingAdmin, BlockingProducer
 from log_service.supervisor import state
 from orchestration.new_project import write_project
-from orchestration.services import SPARK, free_port
-from orchestration.settings import load_settings
-from orchestration.spark.server import SparkServer
+from orchestration.services import SPARK
 from orchestration.tables import Lake
 from orchestration.warehouse import Warehouse
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.java_archives import KAFKA_LIBS
 from tests.integration.client_clusters import apache_kafka
 from tests.platform.installation import Installation, running, wait_until
+from tests.platform.spark_server import warm_server
 
 pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(600)]
 PATIENCE_S = 180.0
@@ -97,26 +95,10 @@ def somebody_s_kafka(directory: Path) -> Iterator[str]:
             yield broker.bootstrap
 
 
-@contextmanager
-def somebody_s_spark(directory: Path) -> Iterator[str]:
-    settings = load_settings({"TIDELOG_DATA": str(directory), "TIDELOG_SPARK_MASTER": "local[2]", "TIDELOG_SPARK_DRIVER_MEMORY": "1g"})
-    server = SparkServer(settings=settings, port=free_port())
-    with (directory / "spark.log").open("wb") as output:
-        process = subprocess.Popen(
-            server.argv(), env=server.environment(os.environ), stdout=output, stderr=output, cwd=directory, start_new_session=True
-        )
-        try:
-            yield server.url
-            assert process.poll() is None, "it was stopped by somebody else"
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
 def test_a_cluster_and_a_spark_of_the_user_s_own_are_used_and_left_alone(tmp_path: Path, project: Path) -> None:
     (tmp_path / "kafka").mkdir()
     (tmp_path / "spark").mkdir()
-    with somebody_s_kafka(tmp_path / "kafka") as bootstrap, somebody_s_spark(tmp_path / "spark") as remote:
+    with somebody_s_kafka(tmp_path / "kafka") as bootstrap, warm_server(tmp_path / "spark") as (remote, server):
         settings = {"TIDELOG_BOOTSTRAP_SERVERS": bootstrap, "TIDELOG_SPARK_REMOTE": remote}
         with running(tmp_path / "data", project, **settings) as installation:
             owners = {one.name: (one.external_setting, one.pid) for one in state.read(installation.data)}
@@ -126,3 +108,4 @@ def test_a_cluster_and_a_spark_of_the_user_s_own_are_used_and_left_alone(tmp_pat
             produce(bootstrap, 0, 10)
             wait_until(lambda: revenue(installation) == [25.0], PATIENCE_S, installation.explain)
         produce(bootstrap, 10, 1)  # the cluster goes on without us
+        assert server.poll() is None, "it was stopped by somebody else"
