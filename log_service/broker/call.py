@@ -17,7 +17,7 @@ from typing import Any, Protocol, final
 from log_service.common.access import Permission
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.controller.caller import Caller
-from log_service.coordinator.group_service import RequestClient
+from log_service.coordinator.request_context import RequestClient
 from log_service.metrics.request_meter import RequestMeter
 from log_service.network.server import Chunk, ConnectionContext, PendingResponse
 from log_service.protocol.api_versions import KNOWN, ApiKey, ApiSpec

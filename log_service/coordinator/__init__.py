@@ -8,9 +8,9 @@ The decisions, each over one internal topic:
 
 What a node serves of them: which shard a request belongs to, and what it hears where there is none:
 
-- ``group_service``, ``share_group_service``: the APIs of groups, and those of share groups, which share coordinators have a part in.
+- ``group_service``, ``share_group_service``: the APIs of groups; those of share groups, which ask share coordinators, too.
 - ``transaction_service``, ``share_state_service``: the APIs of transactions, and those of share states.
-- ``shards``: when a shard loads, serves and is dropped.
+- ``sharded_service``: what these services have in common. ``shards``: when a shard loads, serves and is dropped.
 - ``gathering``: responses of several shards as one response.
 - ``refusals``: what a client hears when a shard's log refuses.
 - ``request_context``, ``java_hashing``: the client of a request; Java's string hash, which names the partition of a group.

@@ -6,13 +6,10 @@ later.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import TypeVar
 from uuid import UUID
-
-import trio
 
 from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError
@@ -24,9 +21,9 @@ from log_service.coordinator.group.group_coordinator import GroupCoordinatorShar
 from log_service.coordinator.group.joining import refused
 from log_service.coordinator.group.records import GroupRecord
 from log_service.coordinator.group.share_heartbeats import StatesToInitialize
-from log_service.coordinator.java_hashing import hashed_partition
 from log_service.coordinator.refusals import api_error
-from log_service.coordinator.request_context import RequestContext
+from log_service.coordinator.request_context import RequestClient, RequestContext
+from log_service.coordinator.sharded_service import ShardedService
 from log_service.coordinator.shards import CoordinatorLog, Shards
 from log_service.coordinator.share_group_service import NoShareStates, ShareGroupService, ShareStates
 from log_service.metadata.delta import MetadataDelta
@@ -60,25 +57,11 @@ MAX_MEMBER_ID_PREFIX_BYTES = 32_767 - len("-00000000-0000-0000-0000-000000000000
 """A member id names its client, as far as the longest string of the protocol has room beside the id's own part."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestClient:
-    """Who sent a request, and in which version."""
-
-    api_version: int
-    client_id: str
-    client_host: str
-
-    def context(self, reply_to: Hashable) -> RequestContext:
-        """Return what a shard is told."""
-        return RequestContext(api_version=self.api_version, client_id=self.client_id, client_host=self.client_host, reply_to=reply_to)
-
-
-class GroupService:
+class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
     """The groups that this node coordinates.
 
-    ``is_there`` says whether a partition with that topic id (zero: any) exists, ``partition_count`` how many partitions the topic of groups
-    has, 0 while there is none: another node may have created it with another count than this one's configuration names. ``image`` is the
-    newest metadata, ``share_states`` what asks share coordinators.
+    ``is_there`` says whether a partition with that topic id (zero: any) exists, ``image`` is the newest metadata, ``share_states`` asks
+    share coordinators.
     """
 
     def __init__(
@@ -94,10 +77,8 @@ class GroupService:
         image: Callable[[], MetadataImage] = no_topics,
         share_states: ShareStates = NO_SHARE_STATES,
     ) -> None:
-        self._config = config
-        self._partition_count = partition_count
         self._rng = rng
-        self._shards: Shards[GroupCoordinatorShard, GroupRecord] = Shards(
+        shards: Shards[GroupCoordinatorShard, GroupRecord] = Shards(
             clock=clock,
             timers=timers,
             run_in_pool=run_in_pool,
@@ -107,6 +88,7 @@ class GroupService:
             reply_timeout_ms=config.offsets_commit_timeout_ms,
             on_announcement=self._on_announcement,
         )
+        super().__init__(shards, partition_count, config.offsets_topic_partitions)
         self.share = ShareGroupService(self._ask, share_states, image)
         """The share groups among them."""
 
@@ -117,21 +99,9 @@ class GroupService:
         kept = prefix.encode()[:MAX_MEMBER_ID_PREFIX_BYTES].decode(errors="ignore")
         return f"{kept}-{UUID(bytes=self._rng.randbytes(16), version=4)}"
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold the tasks that load shards; runs until cancelled."""
-        await self._shards.run(task_status=task_status)
-
-    def lead(self, coordinator_log: CoordinatorLog) -> None:
-        """Serve the groups of a partition once they are loaded."""
-        self._shards.lead(coordinator_log)
-
-    def resign(self, partition: int) -> None:
-        """Stop serving the groups of a partition."""
-        self._shards.resign(partition)
-
     def partition_for(self, group_id: str) -> int:
-        """Return the partition of a group: Java's string hash, made positive, over the partition count."""
-        return hashed_partition(group_id, self._partition_count() or self._config.offsets_topic_partitions)
+        """Return the partition of ``__consumer_offsets`` that a group belongs to."""
+        return self._partition_of(group_id)
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Forget committed offsets of partitions that are gone, and have consumer groups look at what has changed."""

@@ -13,15 +13,13 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
-import trio
-
 from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.timers import TimerQueue
 from log_service.config.views import ShareStateConfig
 from log_service.coordinator.gathering import Gathering
-from log_service.coordinator.java_hashing import hashed_partition
 from log_service.coordinator.refusals import api_error
+from log_service.coordinator.sharded_service import ShardedService
 from log_service.coordinator.shards import CoordinatorLog, Shards
 from log_service.coordinator.share import state_records
 from log_service.coordinator.share.share_coordinator import IsThere, NeedlessRecords, ShareCoordinatorShard, StateRefusal
@@ -47,12 +45,8 @@ DEFAULTS = ShareStateConfig()
 logger = logging.getLogger(__name__)
 
 
-class ShareStateService:
-    """The share states that this node coordinates.
-
-    ``is_there`` says whether a partition exists, ``partition_count`` how many partitions the topic of the states has, 0 while there is
-    none.
-    """
+class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
+    """The share states that this node coordinates. ``is_there`` says whether a partition exists."""
 
     def __init__(
         self,
@@ -64,9 +58,7 @@ class ShareStateService:
         config: ShareStateConfig = DEFAULTS,
         partition_count: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._partition_count = partition_count
-        self._config = config
-        self._shards: Shards[ShareCoordinatorShard, ShareRecord] = Shards(
+        shards: Shards[ShareCoordinatorShard, ShareRecord] = Shards(
             clock=clock,
             timers=timers,
             run_in_pool=run_in_pool,
@@ -76,18 +68,7 @@ class ShareStateService:
             reply_timeout_ms=config.write_timeout_ms,
             on_announcement=_delete_needless,
         )
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold the tasks that load shards; runs until cancelled."""
-        await self._shards.run(task_status=task_status)
-
-    def lead(self, coordinator_log: CoordinatorLog) -> None:
-        """Serve the states of a partition once they are loaded."""
-        self._shards.lead(coordinator_log)
-
-    def resign(self, partition: int) -> None:
-        """Stop serving the states of a partition."""
-        self._shards.resign(partition)
+        super().__init__(shards, partition_count, config.topic_partitions)
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Delete the states of topics that are gone."""
@@ -96,7 +77,7 @@ class ShareStateService:
 
     def partition_for(self, key: ShareKey) -> int:
         """Return the partition of a share partition: that of its name."""
-        return hashed_partition(coordinator_key(key), self._partition_count() or self._config.topic_partitions)
+        return self._partition_of(coordinator_key(key))
 
     # The APIs
 

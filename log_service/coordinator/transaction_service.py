@@ -9,18 +9,15 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-import trio
-
 from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
 from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from log_service.config.views import TransactionConfig
 from log_service.coordinator.gathering import Gathering
-from log_service.coordinator.group_service import RequestClient
-from log_service.coordinator.java_hashing import hashed_partition
 from log_service.coordinator.refusals import api_error
-from log_service.coordinator.request_context import RequestContext
+from log_service.coordinator.request_context import RequestClient, RequestContext
+from log_service.coordinator.sharded_service import ShardedService
 from log_service.coordinator.shards import CoordinatorLog, Shards
 from log_service.coordinator.transaction import listing, records
 from log_service.coordinator.transaction.markers import DueMarkers, Owner, SentMarkers
@@ -68,12 +65,12 @@ _ANY_CLIENT = RequestClient(api_version=0, client_id="", client_host="")
 """Who asks does not matter to most requests of transactions."""
 
 
-class TransactionService:
+class TransactionService(ShardedService[TransactionCoordinatorShard, TransactionRecord]):
     """The transactional ids that this node coordinates.
 
     ``next_producer_id`` returns an id that no producer has, None while there is none at hand; ``server_version`` is the level of
-    transaction.version; ``partition_count`` says how many partitions the topic of transactions has, 0 while there is none. ``on_due`` is
-    called with markers whose outcome is safe, ``on_dropped`` with a partition of that topic that this node leads no more.
+    transaction.version. ``on_due`` is called with markers whose outcome is safe, ``on_dropped`` with a partition of ``__transaction_state``
+    that this node leads no more.
     """
 
     def __init__(
@@ -91,11 +88,10 @@ class TransactionService:
     ) -> None:
         self._clock = clock
         self._config = config
-        self._partition_count = partition_count
         self._on_due = on_due
         self._on_dropped = on_dropped
         self._epochs: dict[int, int] = {}
-        self._shards: Shards[TransactionCoordinatorShard, TransactionRecord] = Shards(
+        shards: Shards[TransactionCoordinatorShard, TransactionRecord] = Shards(
             clock=clock,
             timers=timers,
             run_in_pool=run_in_pool,
@@ -105,26 +101,23 @@ class TransactionService:
             reply_timeout_ms=STORE_TIMEOUT_MS,
             on_announcement=self._on_announcement,
         )
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold the tasks that load shards; runs until cancelled."""
-        await self._shards.run(task_status=task_status)
+        super().__init__(shards, partition_count, config.state_log_partitions)
 
     def lead(self, coordinator_log: CoordinatorLog) -> None:
         """Serve the transactional ids of a partition once they are loaded."""
         self._on_dropped(coordinator_log.partition)
         self._epochs[coordinator_log.partition] = coordinator_log.leader_epoch
-        self._shards.lead(coordinator_log)
+        super().lead(coordinator_log)
 
     def resign(self, partition: int) -> None:
         """Stop serving the transactional ids of a partition; its markers are the next coordinator's to send."""
         self._epochs.pop(partition, None)
-        self._shards.resign(partition)
+        super().resign(partition)
         self._on_dropped(partition)
 
     def partition_for(self, transactional_id: str) -> int:
-        """Return the partition of a transactional id: Java's string hash, made positive, over the partition count."""
-        return hashed_partition(transactional_id, self._partition_count() or self._config.state_log_partitions)
+        """Return the partition of ``__transaction_state`` that a transactional id belongs to."""
+        return self._partition_of(transactional_id)
 
     # Markers
 

@@ -20,7 +20,8 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, NodeId
 from log_service.config.server import parse_server_properties
 from log_service.config.views import GroupConfig
-from log_service.coordinator.group_service import GroupService, RequestClient
+from log_service.coordinator.group_service import GroupService
+from log_service.coordinator.request_context import RequestClient
 from log_service.protocol.messages.heartbeat import HeartbeatRequest
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup

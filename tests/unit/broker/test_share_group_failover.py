@@ -9,7 +9,7 @@ import trio.lowlevel
 
 from log_service.common.errors import KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC
-from log_service.coordinator.group_service import RequestClient
+from log_service.coordinator.request_context import RequestClient
 from log_service.coordinator.share.share_coordinator import ShareStateWrite
 from log_service.coordinator.share.share_state import ShareKey, ShareState
 from log_service.coordinator.share.window import StateBatch

@@ -11,7 +11,8 @@ import trio.testing
 from log_service.common.errors import KafkaError
 from log_service.common.timers import TimerQueue
 from log_service.config.views import GroupConfig
-from log_service.coordinator.group_service import GroupService, RequestClient
+from log_service.coordinator.group_service import GroupService
+from log_service.coordinator.request_context import RequestClient
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from log_service.records.builder import build_batch

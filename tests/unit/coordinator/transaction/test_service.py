@@ -12,7 +12,7 @@ from log_service.common.timers import TimerQueue
 from log_service.common.types import TopicPartition
 from log_service.config.server import parse_server_properties
 from log_service.config.views import TransactionConfig
-from log_service.coordinator.group_service import RequestClient
+from log_service.coordinator.request_context import RequestClient
 from log_service.coordinator.transaction.markers import DueMarkers, Owner, SentMarkers
 from log_service.coordinator.transaction_service import TransactionService
 from log_service.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
