@@ -15,6 +15,8 @@ from tests.helpers.documents import ROOT, Block, anchors, blocks, blocks_of, doc
 
 LANGUAGES = {"python", "console", "yaml", "text", "properties", "sh"}
 MAKE = re.compile(r"make ([a-z-]+)")
+TEST_FILE = re.compile(r"\b(?:tests|tools|benchmarks|examples)/[\w/.-]+\.py\b")
+SELECTED_TESTS = re.compile(r"pytest (tests/[\w/.-]+\.py) -k (\w+|\"[\w ]+\")")
 
 
 def named(path: Path) -> str:
@@ -42,6 +44,18 @@ def test_blocks_say_what_they_are(document: Path) -> None:
 @pytest.mark.parametrize("block", blocks("yaml"), ids=str)
 def test_yaml_is_yaml(block: Block) -> None:
     assert yaml.safe_load(block.text)
+
+
+@pytest.mark.parametrize("document", documents(), ids=named)
+def test_tests_in_the_text_exist(document: Path) -> None:
+    """The pages on pipelines name tests of the reader's own project."""
+    for code in inline_code(document) if document.parent.name != "pipelines" else ():
+        for name in TEST_FILE.findall(code):
+            assert (ROOT / name).exists(), f"{document}: {code}"
+        selected = SELECTED_TESTS.fullmatch(code)
+        if selected is not None:
+            text = (ROOT / selected[1]).read_text()
+            assert all(word in text for word in selected[2].strip('"').split(" or ")), f"{document}: {code}"
 
 
 @pytest.mark.parametrize("document", documents(), ids=named)
