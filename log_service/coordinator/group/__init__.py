@@ -2,7 +2,7 @@
 
 - ``group_coordinator``: one shard, with all its groups. ``records``: what the log holds of offsets and classic groups.
 - ``listing``: how groups are shown. ``group_settings``: the settings of one group, within the broker's bounds.
-- ``offsets``: committed offsets; ``pending_offsets``: those of open transactions.
+- ``offsets``: committed offsets; ``pending_offsets``: those of open transactions; ``offset_removals``: those that go.
 
 Classic groups: ``classic_group`` is one group with the table of its states; ``joining`` and ``membership`` decide on its members.
 

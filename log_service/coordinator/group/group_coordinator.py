@@ -12,17 +12,15 @@ take it back. The shard does not know which requests wait on which connection, n
 Source: classic group protocol and offsets of Kafka 4.3; KIP-211 (expiry), KIP-1043 (errors of DescribeGroups).
 """
 
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
-from typing import TypeGuard
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, NO_TOPIC_ID, TopicPartition
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group import listing
-from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMember, GroupState
+from log_service.coordinator.group.classic_group import ClassicGroup, GroupState
 from log_service.coordinator.group.classic_members import ClassicMembers
 from log_service.coordinator.group.consumer_group import ConsumerGroup, tombstones
 from log_service.coordinator.group.consumer_heartbeats import ConsumerHeartbeats
@@ -41,6 +39,7 @@ from log_service.coordinator.group.group_migration import GroupMigration
 from log_service.coordinator.group.group_settings import GroupSettings
 from log_service.coordinator.group.joining import GroupDecision, Joining, refused
 from log_service.coordinator.group.membership import Membership
+from log_service.coordinator.group.offset_removals import Group, OffsetRemovals, append_removal, is_empty, subscription_test
 from log_service.coordinator.group.offsets import OffsetStore
 from log_service.coordinator.group.records import (
     CommittedOffset,
@@ -48,7 +47,7 @@ from log_service.coordinator.group.records import (
     GroupRecord,
     OffsetRecord,
     StoredGeneration,
-    StoredMember,
+    restore_group,
     store_group,
 )
 from log_service.coordinator.group.share_group import ShareGroup
@@ -70,15 +69,7 @@ from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroup
 from log_service.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from log_service.state_machine.decision import InTransaction, ReplayContext
 
-EXPIRY_TIMER = ("expire-offsets",)
-ORPHAN_TIMER = ("forget-orphans",)
-GROUPS_PER_EXPIRY_STEP = 500
-MAX_ORPHANS_PER_BATCH = 1_000
-PAUSE_MS = 5
-"""The pause between two steps of work that no request waits for."""
-
 IsThere = Callable[[TopicPartition, UUID], bool]
-Group = ClassicGroup | ConsumerGroup
 
 FIRST_COMMIT_VERSION_WITH_NOT_FOUND = 9
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
@@ -113,9 +104,8 @@ class GroupCoordinatorShard:
         self._groups: dict[str, Group] = {}
         self._is_serving = False
         self._is_there = is_there
-        self._orphans: deque[tuple[str, TopicPartition, CommittedOffset | None]] = deque()
-        self._unchecked_groups: deque[str] = deque()
         self._offsets = OffsetStore(config)
+        self._offset_removals = OffsetRemovals(config, self._offsets, self._groups)
         self._joining = Joining(config, new_member_id)
         self._membership = Membership(config, self._joining)
         settings = GroupSettings(config, image)
@@ -183,7 +173,7 @@ class GroupCoordinatorShard:
         """Take a stored generation over while loading; a group that is being served is ahead of its record already."""
         self._migration.ahead_of_log.discard(group_id)
         if not self._is_serving or not isinstance(self._groups.get(group_id), ClassicGroup):
-            self._groups[group_id] = restored(group_id, stored)
+            self._groups[group_id] = restore_group(group_id, stored)
 
     def on_loaded(self, decision: GroupDecision) -> None:
         """Begin to serve: members get a whole session, positions in topics that went meanwhile go, expiry is checked from now on."""
@@ -194,8 +184,11 @@ class GroupCoordinatorShard:
             else:
                 self._membership.resume(group, decision)
         self.share_groups.resume(decision)
-        self._orphan(lambda where, known: not self._is_there(where, NO_TOPIC_ID if known is None else known.topic_id), decision)
-        decision.set_timer(EXPIRY_TIMER, decision.now_ms + self._config.offsets_retention_check_interval_ms)
+        self._offset_removals.resume(self._is_gone, decision)
+
+    def _is_gone(self, where: TopicPartition, committed: CommittedOffset | None) -> bool:
+        """Whether a position is in a partition that does not exist any more, or not in the topic whose id was kept with it."""
+        return not self._is_there(where, NO_TOPIC_ID if committed is None else committed.topic_id)
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, is_committed: bool) -> None:  # noqa: ARG002 - see ``Shard``
         """Have the positions of a producer's transaction count, or forget them."""
@@ -414,26 +407,7 @@ class GroupCoordinatorShard:
         deleted = (topic for topic in delta.deleted_topics.values() if topic.name != GROUP_METADATA_TOPIC)
         gone = frozenset(TopicPartition(topic.name, index) for topic in deleted for index in topic.partitions)
         if gone:
-            self._orphan(lambda where, _: where in gone, decision)
-
-    def _orphan(self, is_gone: Callable[[TopicPartition, CommittedOffset | None], bool], decision: GroupDecision) -> None:
-        """Have positions, None for a pending one, forgotten by a timer, which is tried again where the log refuses."""
-        for group_id in sorted(self._offsets.group_ids()):
-            committed = self._offsets.of(group_id)
-            positions = [(where, committed.get(where)) for where in self._offsets.partitions_of(group_id)]
-            self._orphans.extend((group_id, where, position) for where, position in positions if is_gone(where, position))
-        if self._orphans:
-            decision.set_timer(ORPHAN_TIMER, decision.now_ms)
-
-    def _forget_orphans(self, decision: GroupDecision) -> None:
-        """Take orphans back in bounded batches, unless a position was committed anew in the meantime."""
-        taken = [self._orphans.popleft() for _ in range(min(len(self._orphans), MAX_ORPHANS_PER_BATCH))]
-        decision.on_refused(lambda: self._orphans.extendleft(reversed(taken)))
-        for group_id, where, committed in taken:
-            if self._offsets.of(group_id).get(where) is committed:
-                self._offsets.forget(group_id, (where,), decision)
-        if self._orphans:
-            decision.set_timer(ORPHAN_TIMER, decision.now_ms + PAUSE_MS)
+            self._offset_removals.remove_those(lambda where, _: where in gone, decision)
 
     # Administration
 
@@ -467,7 +441,7 @@ class GroupCoordinatorShard:
             error = ErrorCode.NON_EMPTY_GROUP
         else:
             self._offsets.forget(group_id, self._offsets.partitions_of(group_id), decision)
-            _append_removal(group, decision)
+            append_removal(group, decision)
         decision.reply(context.reply_to, DeletableGroupResult(group_id=group_id, error_code=error))
 
     def handle_offset_delete(self, request: OffsetDeleteRequest, context: RequestContext, decision: GroupDecision) -> None:
@@ -481,7 +455,7 @@ class GroupCoordinatorShard:
         elif not is_empty(group) and isinstance(group, ClassicGroup) and not group.is_of_consumers:
             error = ErrorCode.NON_EMPTY_GROUP
         else:
-            decision.reply(context.reply_to, self._offsets.delete(request, _subscription_test(group), decision))
+            decision.reply(context.reply_to, self._offsets.delete(request, subscription_test(group), decision))
             return
         decision.reply(context.reply_to, OffsetDeleteResponse(error_code=error))
 
@@ -510,61 +484,9 @@ class GroupCoordinatorShard:
             case ("regex", str(group_id)):
                 self._steps.on_regex_timer(self._consumer(group_id), group_id, decision)
             case ("forget-orphans",):
-                self._forget_orphans(decision)
+                self._offset_removals.on_orphan_timer(decision)
             case ("expire-offsets",):
-                self._expire_some(decision)
-
-    def _expire_some(self, decision: GroupDecision) -> None:
-        """Check some groups, then give requests the turn: a pass over many groups holds no client up."""
-        if not self._unchecked_groups:
-            self._unchecked_groups.extend(sorted(self._groups))
-        taken = [self._unchecked_groups.popleft() for _ in range(min(len(self._unchecked_groups), GROUPS_PER_EXPIRY_STEP))]
-        decision.on_refused(lambda: self._unchecked_groups.extendleft(reversed(taken)))
-        for group_id in taken:
-            self._expire(group_id, decision)
-        pause_ms = PAUSE_MS if self._unchecked_groups else self._config.offsets_retention_check_interval_ms
-        decision.set_timer(EXPIRY_TIMER, decision.now_ms + pause_ms)
-
-    def _expire(self, group_id: str, decision: GroupDecision) -> None:
-        group = self._groups.get(group_id)
-        if group is None or not _may_expire(group):
-            return
-        since_ms = group.state_since_ms if _counts_from_its_end(group) else None
-        expired = self._offsets.expired(group_id, _subscription_test(group), wall_ms=decision.wall_ms, since_ms=since_ms)
-        self._offsets.forget(group_id, expired, decision)
-        is_unused = is_empty(group) and not (isinstance(group, ClassicGroup) and group.pending_join_members)
-        is_bare = len(expired) == len(self._offsets.of(group_id)) and not self._offsets.pending_of(group_id)
-        if is_unused and is_bare:
-            _append_removal(group, decision)
-
-
-def is_empty(group: Group) -> bool:
-    """Whether a group has no members."""
-    return not group.members if isinstance(group, ConsumerGroup) else group.is_in(GroupState.EMPTY)
-
-
-def _append_removal(group: Group, decision: GroupDecision) -> None:
-    if isinstance(group, ConsumerGroup):
-        decision.records.extend(tombstones(group))
-    else:
-        decision.append(GenerationRecord(group_id=group.group_id, generation=None))
-
-
-def _subscription_test(group: Group) -> Callable[[str], bool]:
-    """Return a test of topics: whether members read one, or may read it."""
-    return group.subscribed_topics.__contains__ if isinstance(group, ConsumerGroup) else group.subscription_test()
-
-
-def _may_expire(group: Group) -> bool:
-    """Whether it is known which positions of a group are still in use."""
-    if isinstance(group, ConsumerGroup) or group.is_in(GroupState.EMPTY):
-        return True
-    return group.is_in(GroupState.STABLE) and group.subscribed_topics is not None
-
-
-def _counts_from_its_end(group: Group) -> TypeGuard[ClassicGroup]:
-    """Whether positions are kept from when the group lost its last member, not from when each was committed (KIP-211)."""
-    return isinstance(group, ClassicGroup) and group.is_in(GroupState.EMPTY) and group.protocol_type is not None
+                self._offset_removals.on_expiry_timer(decision)
 
 
 def _member_without_group(group_id: str) -> ErrorCode:
@@ -575,36 +497,3 @@ def _member_without_group(group_id: str) -> ErrorCode:
 def _commit_without_group(context: RequestContext) -> ErrorCode:
     """Return the error of a member's commit to a group that is not there."""
     return ErrorCode.GROUP_ID_NOT_FOUND if context.api_version >= FIRST_COMMIT_VERSION_WITH_NOT_FOUND else ErrorCode.ILLEGAL_GENERATION
-
-
-def restored(group_id: str, stored: StoredGeneration) -> ClassicGroup:
-    """Build a group from its stored generation."""
-    group = ClassicGroup(
-        group_id,
-        state=GroupState.STABLE if stored.members else GroupState.EMPTY,
-        state_since_ms=stored.state_since_ms if stored.state_since_ms >= 0 else None,
-        generation_id=stored.generation_id,
-        protocol_name=stored.protocol_name,
-    )
-    for member in stored.members:
-        group.add(restored_member(member, stored))
-    group.protocol_type = stored.protocol_type or None
-    group.leader_id = stored.leader_id if stored.leader_id in group.members else group.leader_id
-    group.note_subscriptions()
-    return group
-
-
-def restored_member(member: StoredMember, stored: StoredGeneration) -> ClassicMember:
-    """Build a member from its stored form; of its protocols only the chosen one was kept."""
-    return ClassicMember(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        session_timeout_ms=member.session_timeout_ms,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        protocol_type=stored.protocol_type,
-        protocols=((stored.protocol_name or "", member.subscription),),
-        assignment=member.assignment,
-        is_new=False,
-    )

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, Buffer
-from log_service.coordinator.group.classic_group import ClassicGroup
+from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMember, GroupState
 from log_service.coordinator.group.consumer_records import CONSUMER_DECODERS, ConsumerGroupRecord, encode_consumer_record
 from log_service.coordinator.group.share_records import SHARE_DECODERS, SHARE_GROUP_RECORDS, ShareGroupRecord, encode_share_record
 from log_service.protocol.schema import Message
@@ -136,6 +136,39 @@ def validate_size(record: GroupRecord, max_bytes: int) -> None:
     if size_bytes > max_bytes:
         text = f"What the member says has {size_bytes} bytes, and one record of group {record.group_id} may have {max_bytes}."
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+
+
+def restore_group(group_id: str, stored: StoredGeneration) -> ClassicGroup:
+    """Build a group from its stored generation."""
+    group = ClassicGroup(
+        group_id,
+        state=GroupState.STABLE if stored.members else GroupState.EMPTY,
+        state_since_ms=stored.state_since_ms if stored.state_since_ms >= 0 else None,
+        generation_id=stored.generation_id,
+        protocol_name=stored.protocol_name,
+    )
+    for member in stored.members:
+        group.add(_restored_member(member, stored))
+    group.protocol_type = stored.protocol_type or None
+    group.leader_id = stored.leader_id if stored.leader_id in group.members else group.leader_id
+    group.note_subscriptions()
+    return group
+
+
+def _restored_member(member: StoredMember, stored: StoredGeneration) -> ClassicMember:
+    """Build a member from its stored form; of its protocols only the chosen one was kept."""
+    return ClassicMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        protocol_type=stored.protocol_type,
+        protocols=((stored.protocol_name or "", member.subscription),),
+        assignment=member.assignment,
+        is_new=False,
+    )
 
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:

@@ -6,7 +6,7 @@ from uuid import UUID
 from log_service.client.group_protocol import Subscription, encode_subscription
 from log_service.common.errors import ErrorCode
 from log_service.config.views import GroupConfig
-from log_service.coordinator.group.group_coordinator import GROUPS_PER_EXPIRY_STEP, MAX_ORPHANS_PER_BATCH
+from log_service.coordinator.group.offset_removals import GROUPS_PER_EXPIRY_STEP, MAX_ORPHANS_PER_BATCH
 from log_service.coordinator.group.records import CommittedOffset, OffsetRecord, decode, encode
 from log_service.protocol.messages.leave_group import MemberIdentity
 from log_service.state_machine.decision import ReplayContext
