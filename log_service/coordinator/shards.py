@@ -259,7 +259,7 @@ class Shards(Generic[S, R]):
         try:
             loaded = await self._run_in_pool(lambda: self._replay_log(led))
         except (OSError, TidelogError):
-            if not led.is_dropped:  # a follower may truncate the log under a load that nobody waits for any more
+            if not led.is_dropped:  # a follower may truncate the log under a load whose result is not wanted any more
                 logger.exception("coordinator shard %d could not be loaded: clients have to wait until it is led anew", partition)
                 self.resign(partition)
             return

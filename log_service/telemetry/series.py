@@ -1,4 +1,4 @@
-"""The newest values of what clients pushed (KIP-714), for whoever reads the metrics page.
+"""The newest values of what clients pushed (KIP-714), for the metrics page.
 
 Decides how many series are kept, and for how long after a client's last push. Growth is added up, so that a sum is a counter, whatever the
 client sends. A series that finds no room is counted and left out; those that are there stay.

@@ -152,7 +152,7 @@ class DeadLetterWriter:
         broker = next((each for each in self._image().cluster.brokers.values() if each.node_id == leader), None)
         endpoint = None if broker is None else broker.endpoints.get(self._listener_name)
         if endpoint is None:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "nobody leads the partition of the dead letters")
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the partition of the dead letters has no leader that can be reached")
         from log_service.rpc.connection import Destination  # noqa: PLC0415 - a node without dead letters asks no node
 
         return Destination(host=endpoint.host, port=endpoint.port, purpose="dead letters")

@@ -252,7 +252,7 @@ class LedSharePartition:
         self._timer = self._world.timers.schedule(deadline_ms, self._look_at_locks)
 
     def _look_at_locks(self) -> None:
-        """Take back what was held for too long, and give up what nobody else may have."""
+        """Take back what was held for too long, and give up what no other member may have."""
         if self._core is None or self.error is not None:
             return
         core = self._fresh_core()

@@ -102,7 +102,7 @@ class Shares(ReplicaListener):
             self._maybe_retire(led)
 
     def _maybe_retire(self, led: LedSharePartition) -> None:
-        """Forget a share partition whose group nobody here belongs to, once all is stored."""
+        """Forget a share partition whose group has no session here, once all is stored."""
         if led.is_idle and not self.sessions.has_group(led.key.group_id):
             self._lose(led, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the group has no member here"))
 

@@ -114,18 +114,18 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
     async def _call(self, function: Callable[[], Awaitable[T]], on_result: Callable[[T], object] | None = None) -> T:
         """Call it once the consumer knows what became of the records that came before."""
         self._bridge.require_loop()
-        word = self._held.take_word()
+        outcome = self._held.take_outcome()
 
         async def call() -> T:
-            word.tell(self._client)
+            outcome.tell(self._client)
             return await function()
 
         return await self._bridge.call(call, on_result)
 
     async def _tell(self) -> None:
         if self._bridge.is_usable:
-            word = self._held.take_word()
-            await self._bridge.call_sync(lambda: word.tell(self._client))
+            outcome = self._held.take_outcome()
+            await self._bridge.call_sync(lambda: outcome.tell(self._client))
 
     def _on_loop(self, callback: AcknowledgeCallback) -> AcknowledgeCallback:
         def report(where: TopicPartition, offsets: Sequence[int], error: KafkaError | None) -> None:

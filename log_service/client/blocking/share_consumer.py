@@ -120,11 +120,11 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         """Call it once the consumer knows what became of the records that came before."""
 
         async def call() -> T:
-            self._held.take_word().tell(self._client)
+            self._held.take_outcome().tell(self._client)
             return await function()
 
         return self._portal.call(call)
 
     def _tell(self) -> None:
         if self.is_open:
-            self._portal.call_sync(lambda: self._held.take_word().tell(self._client))
+            self._portal.call_sync(lambda: self._held.take_outcome().tell(self._client))

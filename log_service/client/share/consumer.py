@@ -255,13 +255,13 @@ class ShareConsumer:
         self.acknowledge(records, AcknowledgeType.RENEW)
 
     async def commit(self, timeout_ms: int | None = None) -> None:
-        """Send what was said, and wait for the leaders' word; with implicit acknowledgement all that ``poll`` returned is accepted.
+        """Send what was said, and wait for the leaders' responses; with implicit acknowledgement all that ``poll`` returned is accepted.
 
         Cancelled, or timed out, it is sent all the same.
 
         Raises:
             ItemsFailed: partitions refused (INVALID_RECORD_STATE: locks had run out); those records are delivered again.
-            KafkaError: REQUEST_TIMED_OUT, no word within ``timeout_ms`` (default ``default_api_timeout_ms``).
+            KafkaError: REQUEST_TIMED_OUT, a response is missing after ``timeout_ms`` (default ``default_api_timeout_ms``).
         """
         self._require_open()
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
@@ -351,7 +351,7 @@ class ShareConsumer:
             self._quiet.warning("expired", text, self.config.group_id, len(late), first)
 
     async def _finish(self, *, is_accepting: bool) -> None:
-        """Say the last word, end the sessions, leave the group."""
+        """Send the last acknowledgements, end the sessions, leave the group."""
         self._say(is_hurried=True, is_implied=is_accepting)
         await self._fetcher.close()
         with trio.move_on_after(LEAVE_S):

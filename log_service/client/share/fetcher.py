@@ -51,7 +51,7 @@ class _Reader(Protocol):
 
 
 class _Returned:
-    """Records that were handed out to nobody, to be read again."""
+    """Records that the application never got, to be read again."""
 
     def __init__(self, records: Iterable[ShareRecord]) -> None:
         self._records = deque(records)
@@ -188,7 +188,7 @@ class ShareFetcher:
         return taken
 
     def give_back(self, returned: Sequence[tuple[ShareRecord, Source, float]]) -> None:
-        """Take records that were handed out to nobody: they are ready again, in the same order."""
+        """Take records back that the application never got: they are ready again, in the same order."""
         for record, source, deadline_ms in reversed(returned):
             self._arrived.appendleft(_Arrived(source, record.topic_partition, _Returned([record]), deadline_ms))
 

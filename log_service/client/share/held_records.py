@@ -37,13 +37,13 @@ class HeldShareRecords(deque[ShareRecord]):
         self.clear()
         return taken
 
-    def take_word(self) -> "Word":
+    def take_outcome(self) -> "HeldOutcome":
         """Return what the consumer has to hear before it goes on, and hold nothing."""
         passed, self._passed = self._passed, []
-        return Word(passed, self.take_all())
+        return HeldOutcome(passed, self.take_all())
 
 
-class Word:
+class HeldOutcome:
     """What became of records in a face, told to the consumer in its own thread."""
 
     def __init__(self, passed: list[ShareRecord], unseen: list[ShareRecord]) -> None:

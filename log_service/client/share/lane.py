@@ -34,7 +34,7 @@ PURPOSE = "share"
 """A connection of its own: when it closes, the leader gives back what was acquired over it."""
 FIRST_VERSION_WITH_RENEWAL = 2
 RIDE_S = 0.1
-"""How long an acknowledgement that nobody waits for may wait for a fetch that carries it, or for others."""
+"""How long an acknowledgement whose caller does not wait may wait for a fetch that carries it, or for others."""
 SAID_AGAIN = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -78,7 +78,7 @@ class Acknowledging:
         return to_store
 
     def _note_dead_letters(self, of_type: AcknowledgeType, changed: Sequence[Run]) -> None:
-        """Take note of records that nobody will work on: those of a gap are none."""
+        """Take note of records that no member will work on; at the offsets of a gap there is no record."""
         if self.settings.has_dead_letters and of_type in _ARCHIVE_REASONS:
             self.dead_letters.extend(
                 dead_letter_range(run, _ARCHIVE_REASONS[of_type]) for run in changed if run.delivery.state is RecordState.ARCHIVED

@@ -184,7 +184,7 @@ class ShareCoordinatorShard:
             decision.set_timer(CLEAN_UP_TIMER, decision.now_ms)
 
     def on_timer(self, key: Hashable, decision: Decision[ShareRecord]) -> None:
-        """Store anew what nobody has written for long, have records deleted, or delete what belongs to deleted topics."""
+        """Store anew what no leader has written for long, have records deleted, or delete what belongs to deleted topics."""
         if key == COLD_TIMER:
             decision.set_timer(COLD_TIMER, decision.now_ms + self._config.cold_snapshot_interval_ms)
             self._store_cold_states(decision)

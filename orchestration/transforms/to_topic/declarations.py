@@ -68,7 +68,7 @@ def group_of(name: str, deployment: str | None) -> str:
 
 
 def implied_rules(transform: TopicTransform) -> tuple[Rule, ...]:
-    """Return the rules that nobody has to declare: a key that is there, and the fields that the target's schema requires.
+    """Return the rules that hold without being declared: a key that is there, and the fields that the target's schema requires.
 
     A record that breaks one is a dead letter. A rule of the same name that was declared takes the place of one.
     """

@@ -198,7 +198,7 @@ def _send(work: Sending, context: RunContext, route: Route, progress: Progress, 
 
 
 def _remind(work: Sending, context: RunContext, route: Route, account: TableSnapshot, progress: Progress) -> None:
-    """Commit the offsets again where that was long ago, in a transaction of its own: the cluster forgets what nobody commits."""
+    """Commit the offsets again where that was long ago, in a transaction of its own, or the cluster forgets them."""
     if not progress.checkpoints or not ledger.is_reminder_due(account, context.now()):
         return
     note = note_of(route, progress.letters, context.run_id)
