@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from log_service.broker.peers import destination_of
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId, TopicPartition
 from log_service.metadata.image import MetadataImage
@@ -61,7 +62,7 @@ class EndOffsets:
             if leader == self._node_id:
                 told[where] = self._own(where)
                 continue
-            destination = self._destination(leader)
+            destination = destination_of(self._image(), leader, self._listener_name, PURPOSE)
             if destination is None:
                 told[where] = ErrorCode.LEADER_NOT_AVAILABLE
             else:
@@ -81,15 +82,6 @@ class EndOffsets:
         except KafkaError as error:
             return error.code
         return partition.high_watermark if partition.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    def _destination(self, leader: int) -> "Destination | None":
-        broker = self._image().cluster.brokers.get(NodeId(leader))
-        endpoint = None if broker is None or broker.is_fenced else broker.endpoints.get(self._listener_name)
-        if endpoint is None:
-            return None
-        from log_service.rpc.connection import Destination  # noqa: PLC0415 - a node alone asks no other node
-
-        return Destination(host=endpoint.host, port=endpoint.port, purpose=PURPOSE)
 
     async def _ask(self, destination: "Destination", wanted: Collection[TopicPartition], told: dict[TopicPartition, EndOffset]) -> None:
         try:

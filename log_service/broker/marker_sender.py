@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from log_service.broker.peers import destination_of
 from log_service.common.errors import KafkaError
 from log_service.common.types import NO_NODE, NodeId, TopicPartition
 from log_service.coordinator.transaction.markers import GONE, DueMarkers, Gone, MarkerBatch, MarkerQueue, Owner, SentMarkers
@@ -19,12 +20,12 @@ from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
 
 if TYPE_CHECKING:
-    from log_service.rpc.connection import Destination
     from log_service.rpc.pool import ConnectionPool
 
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 100
+PURPOSE = "transaction markers"
 """The pause before markers that were refused, or that have no leader to go to, are tried again."""
 
 
@@ -91,7 +92,7 @@ class MarkerSender:
             self._is_changed.set()  # more may have come for this broker meanwhile
 
     async def _ask(self, batch: MarkerBatch) -> WriteTxnMarkersResponse | None:
-        destination = self._destination(batch.node_id)
+        destination = destination_of(self._image(), batch.node_id, self._listener_name, PURPOSE, with_fenced=True)
         if destination is None:
             return None
         try:
@@ -105,12 +106,3 @@ class MarkerSender:
         if registration is None:
             return GONE
         return None if registration.leader == NO_NODE else registration.leader
-
-    def _destination(self, node_id: NodeId) -> "Destination | None":
-        broker = self._image().cluster.brokers.get(node_id)
-        endpoint = None if broker is None else broker.endpoints.get(self._listener_name)
-        if endpoint is None:
-            return None
-        from log_service.rpc.connection import Destination  # noqa: PLC0415 - a node without transactions asks no node
-
-        return Destination(host=endpoint.host, port=endpoint.port, purpose="transaction markers")

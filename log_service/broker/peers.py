@@ -1,7 +1,8 @@
 """The connections of a node to other nodes: made when they are first asked for, so that a node alone does not even import what they take.
 
 Decides which pool a request takes: the quorum's requests have one of their own, with their own name, times and bound of one request in
-flight; all others share the other one. A destination's ``purpose`` keeps requests that wait long apart from those that do not.
+flight; all others share the other one. A destination's ``purpose`` keeps requests that wait long apart from those that do not. Finds where
+another broker listens.
 """
 
 from typing import TYPE_CHECKING
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING
 import trio
 
 from log_service.common.env import NodeEnv
+from log_service.common.types import NodeId
 from log_service.config.views import NodeConfig
+from log_service.metadata.image import MetadataImage
 
 if TYPE_CHECKING:
-    from log_service.rpc.connection import RpcSettings
+    from log_service.rpc.connection import Destination, RpcSettings
     from log_service.rpc.pool import ConnectionPool
 
 FIRST_RECONNECT_MS, LAST_RECONNECT_MS = 50, 500
@@ -62,3 +65,16 @@ class Peers:
 
         assert self.nursery is not None, "the node runs before it asks others"
         return ConnectionPool(self._env, settings, self.nursery)
+
+
+def destination_of(
+    image: MetadataImage, node_id: int, listener_name: str, purpose: str, *, with_fenced: bool = False
+) -> "Destination | None":
+    """Return where a broker listens for other brokers, None where it is not registered, has no such listener, or is fenced."""
+    broker = image.cluster.brokers.get(NodeId(node_id))
+    endpoint = None if broker is None or (broker.is_fenced and not with_fenced) else broker.endpoints.get(listener_name)
+    if endpoint is None:
+        return None
+    from log_service.rpc.connection import Destination  # noqa: PLC0415 - a node alone asks no other node
+
+    return Destination(host=endpoint.host, port=endpoint.port, purpose=purpose)

@@ -76,7 +76,7 @@ class NodeFoundation:
     raft: RaftDriver
     logs: LogManager
     peers: "Callable[[], ConnectionPool]"
-    """Returns the connections to other nodes; an ``Destination`` has a purpose for each use."""
+    """Returns the connections to other nodes; a ``Destination`` has a purpose for each use."""
 
     @property
     def node_id(self) -> NodeId:
@@ -99,12 +99,12 @@ class NodeFoundation:
 
     def partition_count(self, topic_name: str) -> int:
         """Return how many partitions a topic has, 0 while there is none of that name."""
-        topic = self.loader.image.topics.by_name.get(topic_name)
+        topic = self.image().topics.by_name.get(topic_name)
         return 0 if topic is None else len(topic.partitions)
 
     def transaction_version(self) -> int:
         """Return the level of transaction.version in the cluster."""
-        return self.loader.image.features.get(TRANSACTION_VERSION, 0)
+        return self.image().features.get(TRANSACTION_VERSION, 0)
 
     def is_known(self, log: Log) -> bool:
         """Whether a log is of a partition that has a replica here. A loss of power may take the file with its topic id: the name counts."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from log_service.broker.call import Deferred, StartTask
+from log_service.broker.peers import destination_of
 from log_service.broker.transaction_verdicts import Asker, heard
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
@@ -229,14 +230,13 @@ class TransactionVerifier:
         if registration is not None and registration.leader == self._node_id and self._ask_locally is not None:
             self._send_here(self._ask_locally, asked)
             return
-        broker = None if registration is None else image.cluster.brokers.get(registration.leader)
-        endpoint = None if broker is None or broker.is_fenced else broker.endpoints.get(self._listener_name)
-        if broker is None or endpoint is None or broker.node_id == self._node_id:
+        destination = None
+        if registration is not None and registration.leader != self._node_id:
+            destination = destination_of(image, registration.leader, self._listener_name, PURPOSE)
+        if destination is None:
             asked.settle(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return
-        from log_service.rpc.connection import Destination  # noqa: PLC0415 - a node alone asks no other node
-
-        self._send_there(Destination(host=endpoint.host, port=endpoint.port, purpose=PURPOSE), asked)
+        else:
+            self._send_there(destination, asked)
 
     def _send_here(self, ask: AskLocally, asked: _Asked) -> None:
         ask(_request([asked]), LAST_VERSION, lambda response: _settle([asked], response))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from log_service.broker.call import StartTask
+from log_service.broker.peers import destination_of
 from log_service.broker.share.led_share_partition import OnDone
 from log_service.broker.share.letters import Letter, Origin, batch_of, grouped, letters_in
 from log_service.common.env import Clock, RunInPool
@@ -31,7 +32,6 @@ from log_service.protocol.messages.produce import PartitionProduceData, ProduceR
 from log_service.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from log_service.rpc.connection import Destination
     from log_service.rpc.pool import ConnectionPool
 
 MAX_CONCURRENT_WRITES = 4
@@ -40,6 +40,7 @@ RETRY_MS = 100
 PRODUCE_TIMEOUT_MS = 5_000
 LAST_VERSION_BY_NAME = 12
 ACKS_ALL = -1
+PURPOSE = "dead letters"
 
 CreateTopic = Callable[[str], Awaitable[None]]
 
@@ -140,22 +141,16 @@ class DeadLetterWriter:
         index = sorted(found.partitions)[source_index % len(found.partitions)]
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=index, records=batch)])
         request = ProduceRequest(acks=ACKS_ALL, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[data])
-        destination = self._leader_of(found.partitions[index].leader)
+        leader = found.partitions[index].leader
+        destination = destination_of(self._image(), leader, self._listener_name, PURPOSE, with_fenced=True)
+        if destination is None:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the partition of the dead letters has no leader that can be reached")
         response = await self._pool().request(
             destination, request, ProduceResponse, max_version=LAST_VERSION_BY_NAME, waits_ms=PRODUCE_TIMEOUT_MS
         )
         told = response.responses[0].partition_responses[0]
         if told.error_code:
             raise KafkaError(ErrorCode.of(told.error_code), told.error_message or f"the leader of {topic}-{index} refused a dead letter")
-
-    def _leader_of(self, leader: int) -> "Destination":
-        broker = next((each for each in self._image().cluster.brokers.values() if each.node_id == leader), None)
-        endpoint = None if broker is None else broker.endpoints.get(self._listener_name)
-        if endpoint is None:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the partition of the dead letters has no leader that can be reached")
-        from log_service.rpc.connection import Destination  # noqa: PLC0415 - a node without dead letters asks no node
-
-        return Destination(host=endpoint.host, port=endpoint.port, purpose="dead letters")
 
 
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})

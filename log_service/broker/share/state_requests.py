@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from log_service.broker.call import StartTask
+from log_service.broker.peers import destination_of
 from log_service.broker.share.persister import OnDone, OnState
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
@@ -195,15 +196,12 @@ class ShareStateRequests:
         if registration is not None and registration.leader == self._node_id:
             self._ask_here(question)
             return
-        broker = None if registration is None else image.cluster.brokers.get(registration.leader)
-        endpoint = None if broker is None or broker.is_fenced else broker.endpoints.get(self._listener_name)
-        if endpoint is None:
+        destination = None if registration is None else destination_of(image, registration.leader, self._listener_name, PURPOSE)
+        if destination is None:
             text = f"partition {partition} of {SHARE_GROUP_STATE_TOPIC} has no leader that can be reached"
             self._fail(question, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text))
             return
-        from log_service.rpc.connection import Destination  # noqa: PLC0415 - a node alone asks no other node
-
-        self._send_there(Destination(host=endpoint.host, port=endpoint.port, purpose=PURPOSE), question)
+        self._send_there(destination, question)
 
     def _create(self) -> None:
         if not self._is_creating:
