@@ -101,6 +101,8 @@ def key_of(parts: Parts) -> str:
         (USER, [("producer_byte_rate", 1e-9)]),
         (USER, [("consumer_byte_rate", 1.5)]),
         (USER, [("consumer_byte_rate", 1.0000001)]),
+        (USER, [("consumer_byte_rate", 2.0**63)]),
+        (USER, [("consumer_byte_rate", 1e300)]),
         (USER, [("request_percentage", 0.25)]),
         (USER, [("request_percentage", -0.25)]),
         (USER, [("controller_mutation_rate", 0.25)]),

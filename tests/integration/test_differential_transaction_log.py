@@ -338,6 +338,13 @@ class Offsets:
         self.look()
 
 
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (7, -1), (-9, 1)])
+def test_markers_of_no_producer_and_of_an_odd_one(duel: Duel, producer_id: int, epoch: int) -> None:
+    topic = f"odd{producer_id}{epoch}"
+    duel.create_topic(topic, 1)
+    duel.compare(markers(marker(producer_id, topic, epoch=epoch, is_commit=False)), 2)
+
+
 @pytest.mark.parametrize("version", range(5))
 def test_positions_count_once_their_transaction_is_committed(duel: Duel, version: int) -> None:
     offsets = Offsets(duel, f"committed-{version}")
