@@ -41,6 +41,10 @@ def apache_kafka_in(directory: Path, **more: str) -> Installation:
         controller_listener_names="CONTROLLER",
         listener_security_protocol_map="PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         offsets_topic_replication_factor="1",
+        transaction_state_log_replication_factor="1",
+        transaction_state_log_min_isr="1",
+        share_coordinator_state_topic_replication_factor="1",
+        share_coordinator_state_topic_min_isr="1",
         **more,
     )
     tool = [*command, "kafka.tools.StorageTool"]
