@@ -40,7 +40,8 @@ class Crowd:
         async with ShareConsumer(self._address, group_id=self._topic) as consumer:
             await consumer.subscribe([self._topic])
             while not self._is_done.is_set():
-                self._taken_count += len(await consumer.poll(timeout_ms=POLL_MS))
+                taken = await consumer.poll(timeout_ms=POLL_MS)
+                self._taken_count += len(taken)
                 if self._taken_count >= self._wanted_count:
                     self._is_done.set()
 
