@@ -185,9 +185,11 @@ class Log:
             KafkaError: as ``read``.
         """
         self._check_readable()
-        end_offset = self.log_end_offset if end_offset is None else min(end_offset, self.log_end_offset)
+        upper_offset = self.log_end_offset
+        end_offset = upper_offset if end_offset is None else min(end_offset, upper_offset)
+        start_offset = max(start_offset, self.log_start_offset)
         try:
-            yield from log_reader.read_batches(self.segments, max(start_offset, self.log_start_offset), end_offset, chunk_bytes)
+            yield from log_reader.read_batches(self.segments, start_offset, end_offset, chunk_bytes, upper_offset=upper_offset)
         except OSError as error:
             raise self.home.note_error(error) from error
 

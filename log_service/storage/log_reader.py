@@ -90,11 +90,14 @@ def _locate_older(segments: Segments, offset: int) -> tuple[BatchPlace | None, S
     return place, segment, next(following, None)
 
 
-def read_batches(segments: Segments, start_offset: int, end_offset: int, chunk_bytes: int) -> Iterator[bytes]:
-    """Yield chunks of whole batches, at least one batch each, until ``end_offset`` is reached."""
+def read_batches(segments: Segments, start_offset: int, end_offset: int, chunk_bytes: int, *, upper_offset: int) -> Iterator[bytes]:
+    """Yield chunks of whole batches, at least one batch each, until ``end_offset`` is reached; the log ends at ``upper_offset``.
+
+    A batch is read whole or not at all, so that the last one may reach beyond ``end_offset``.
+    """
     offset = start_offset
     while offset < end_offset:
-        leased = read(segments, offset, max_bytes=chunk_bytes, upper_offset=end_offset, is_one_batch_guaranteed=True)
+        leased = read(segments, offset, max_bytes=chunk_bytes, upper_offset=upper_offset, is_one_batch_guaranteed=True)
         if leased.file_slice is None:
             return
         try:
@@ -104,6 +107,8 @@ def read_batches(segments: Segments, start_offset: int, end_offset: int, chunk_b
         end, next_offset = 0, offset
         for position, header in iterate_headers(content, is_torn_tail_ok=True):
             end, next_offset = position + header.size_bytes, header.next_offset
+            if next_offset >= end_offset:
+                break
         yield content if end == len(content) else content[:end]
         offset = next_offset
 

@@ -272,3 +272,11 @@ def test_the_first_batch_of_an_empty_log_that_was_opened_again_is_found_whole() 
         assert len(context.read(offset, max_bytes=10)) == SIZE
         assert context.read(offset, max_bytes=10, is_one_batch_guaranteed=False) == b""
         assert context.base_offsets(offset) == list(range(offset, 3))
+
+
+def test_a_batch_that_reaches_beyond_both_ends_is_read_whole_and_no_other_after_it() -> None:
+    context = LogContext()
+    context.append_records(5, 5, 5)
+    for start, end, expected in ((1, 3, [0]), (5, 6, [5]), (4, 6, [0, 5]), (9, 10, [5]), (14, 15, [10]), (5, 5, [])):
+        chunks = list(context.log.read_batches(start, end))
+        assert [header.base_offset for chunk in chunks for _, header in iterate_headers(chunk)] == expected, (start, end)

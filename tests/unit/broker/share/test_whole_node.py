@@ -171,6 +171,19 @@ def test_a_dead_letter_is_the_record_and_says_where_it_was_and_why() -> None:
     tell(main)
 
 
+def test_a_record_in_the_middle_of_a_batch_has_its_letter() -> None:
+    async def main(node: SharingStory) -> None:
+        await node.share()
+        await node.configure_group(DEAD_LETTER_TOPIC, "dead")
+        await node.story.produce("a", batch(b"one", b"two", b"three", b"four"))
+        member = node.member()
+        await member.fetch(max_wait_ms=30_000)
+        assert await member.acknowledge((0, 3, [REJECT, ACCEPT, REJECT, ACCEPT])) == 0
+        assert [letter.value for letter in await node.records("dead")] == [b"one", b"three"]
+
+    tell(main)
+
+
 def test_what_share_groups_do_is_counted() -> None:
     async def main(node: SharingStory) -> None:
         await node.share()
