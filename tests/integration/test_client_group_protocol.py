@@ -5,7 +5,9 @@ Heartbeats go out every 200 ms here: what a group decides is known within a few 
 
 import asyncio
 import itertools
+import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -309,3 +311,26 @@ def test_blocking_and_asyncio_consumers_share_a_group(bootstrap: str, topic: str
             blocking.poll(timeout_ms=20)
         asyncio.run(asyncio.wait_for(main(blocking), 60))
         assert events == ["blocking -2", "asyncio +2"]
+
+
+def test_a_group_is_described_with_members_and_after_they_have_left(bootstrap: str, topic: str, tmp_path: Path) -> None:
+    group = f"described-{topic}"
+    with BlockingAdmin(bootstrap) as admin:
+        settings: dict[str, Any] = {"group_protocol": "consumer", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+        with BlockingConsumer(bootstrap, group_id=group, client_id="seen", **settings) as consumer:
+            consumer.subscribe([topic])
+            while len(consumer.assignment) < PARTITIONS:
+                consumer.poll(timeout_ms=200)
+            consumer.commit({TopicPartition(topic, 0): 1})
+            found = admin.describe_groups([group])[group]
+            assert (found.protocol_type, found.assignor) == ("consumer", "uniform")
+            (one,) = found.members
+            assert one.client_id == "seen"
+            assert sorted(one.assignment) == [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        found = admin.describe_groups([group])[group]
+        assert (found.state, found.members) == ("Empty", ())
+        assert admin.describe_groups(["never-there"])["never-there"].state == "Dead"
+    command = [sys.executable, "-m", "log_service.cli.main", "groups", "describe", group, "--json", "-b", bootstrap]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout)["offsets"][0]["committed"] == 1

@@ -17,6 +17,8 @@ from log_service.client.group_protocol import CONSUMER_PROTOCOL_TYPE, decode_ass
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from log_service.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from log_service.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from log_service.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -47,6 +49,8 @@ LAST_OFFSET_VERSION_WITH_NAMES = 9
 FIRST_OFFSET_FETCH_VERSION_WITH_GROUPS = 8
 FIRST_OFFSET_FETCH_VERSION_WITH_STABLE = 7
 NO_OFFSET = -1
+DEAD = "Dead"
+"""What a group is to DescribeGroups that it does not know: none, or one of another protocol (KIP-1043)."""
 MOVED = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
 )
@@ -74,7 +78,7 @@ async def list_groups(cluster: ClusterMetadata, timeout_ms: int, states: Sequenc
 
 
 async def describe_groups(cluster: ClusterMetadata, group_ids: Sequence[str], timeout_ms: int) -> dict[str, GroupDescription]:
-    """Describe classic groups; see ``Admin.describe_groups``."""
+    """Describe groups of consumers, of either protocol, and other classic groups; see ``Admin.describe_groups``."""
 
     async def ask(group_id: str) -> GroupDescription:
         connection = await cluster.coordinator(group_id, "")
@@ -82,7 +86,15 @@ async def describe_groups(cluster: ClusterMetadata, group_ids: Sequence[str], ti
         (group,) = response.groups
         if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise_for(group.error_code, group.error_message, f"group {group_id!r}")
-        return _description(group, node_of(cluster, connection))
+        found = _description(group, node_of(cluster, connection))
+        if found.state != DEAD or ApiKey.CONSUMER_GROUP_DESCRIBE not in connection.versions.ranges:
+            return found
+        asked = ConsumerGroupDescribeRequest(group_ids=[group_id])
+        (other,) = (await connection.request(asked, ConsumerGroupDescribeResponse)).groups
+        if other.error_code in {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION}:
+            return found
+        raise_for(other.error_code, other.error_message, f"group {group_id!r}")
+        return _consumer_group_description(other, found.coordinator)
 
     async def attempt(group_id: str) -> GroupDescription:
         return await with_coordinator(cluster, group_id, partial(ask, group_id))
@@ -267,6 +279,29 @@ def node_of(cluster: ClusterMetadata, connection: RpcConnection) -> Node:
     return Node(node_id=-1, host=address.host, port=address.port)
 
 
+def _consumer_group_description(group: DescribedConsumerGroup, coordinator: Node) -> GroupDescription:
+    members = tuple(
+        MemberDescription(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            assignment=tuple(
+                TopicPartition(topic.topic_name, index) for topic in member.assignment.topic_partitions for index in topic.partitions
+            ),
+        )
+        for member in group.members
+    )
+    return GroupDescription(
+        group_id=group.group_id,
+        state=group.group_state,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        assignor=group.assignor_name,
+        coordinator=coordinator,
+        members=members,
+    )
+
+
 def _description(group: DescribedGroup, coordinator: Node) -> GroupDescription:
     is_consumer = group.protocol_type == CONSUMER_PROTOCOL_TYPE
     members = tuple(
@@ -281,7 +316,7 @@ def _description(group: DescribedGroup, coordinator: Node) -> GroupDescription:
     )
     return GroupDescription(
         group_id=group.group_id,
-        state=group.group_state or "Dead",
+        state=group.group_state or DEAD,
         protocol_type=group.protocol_type,
         assignor=group.protocol_data,
         coordinator=coordinator,

@@ -294,7 +294,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A classic group. A group that does not exist has state ``Dead``."""
+    """A classic group, or one of the consumer protocol (KIP-848). A group that does not exist has state ``Dead``."""
 
     group_id: str
     state: str
