@@ -63,7 +63,7 @@ MENDED_BY_TIME = frozenset(
 class _Kind:
     """One of the five APIs: how a request is made of topics, who answers it here, and what of a partition's result the asker is told."""
 
-    request: Callable[[str, list[Any]], Any]
+    request: Callable[..., Any]
     topic: Callable[..., Any]
     response_type: type[Any]
     ask_here: Callable[[ShareStateService, Any, Callable[[Any], None]], None]
@@ -263,7 +263,8 @@ def _request(questions: Sequence[_Question]) -> Any:
     topics: dict[UUID, list[Any]] = {}
     for question in questions:
         topics.setdefault(question.key.topic_id, []).append(question.asked)
-    return kind.request(questions[0].key.group_id, [kind.topic(topic_id=topic_id, partitions=asked) for topic_id, asked in topics.items()])
+    asked_topics = [kind.topic(topic_id=topic_id, partitions=asked) for topic_id, asked in topics.items()]
+    return kind.request(group_id=questions[0].key.group_id, topics=asked_topics)
 
 
 def _nothing(_result: Any) -> None:
@@ -271,35 +272,35 @@ def _nothing(_result: Any) -> None:
 
 
 INITIALIZE = _Kind(
-    lambda group_id, topics: initializing.InitializeShareGroupStateRequest(group_id=group_id, topics=topics),
+    initializing.InitializeShareGroupStateRequest,
     initializing.InitializeStateData,
     initializing.InitializeShareGroupStateResponse,
     ShareStateService.initialize,
     _nothing,
 )
 READ = _Kind(
-    lambda group_id, topics: reading.ReadShareGroupStateRequest(group_id=group_id, topics=topics),
+    reading.ReadShareGroupStateRequest,
     reading.ReadStateData,
     reading.ReadShareGroupStateResponse,
     ShareStateService.read,
     state_read,
 )
 WRITE = _Kind(
-    lambda group_id, topics: writing.WriteShareGroupStateRequest(group_id=group_id, topics=topics),
+    writing.WriteShareGroupStateRequest,
     writing.WriteStateData,
     writing.WriteShareGroupStateResponse,
     ShareStateService.write,
     _nothing,
 )
 DELETE = _Kind(
-    lambda group_id, topics: deleting.DeleteShareGroupStateRequest(group_id=group_id, topics=topics),
+    deleting.DeleteShareGroupStateRequest,
     deleting.DeleteStateData,
     deleting.DeleteShareGroupStateResponse,
     ShareStateService.delete,
     _nothing,
 )
 SUMMARIZE = _Kind(
-    lambda group_id, topics: summarizing.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=topics),
+    summarizing.ReadShareGroupStateSummaryRequest,
     summarizing.ReadStateSummaryData,
     summarizing.ReadShareGroupStateSummaryResponse,
     ShareStateService.read_summary,
