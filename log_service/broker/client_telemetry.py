@@ -5,7 +5,6 @@ size, and shows on the metrics page from then on. A broker without a metrics pag
 so that they push nothing, and a request that comes all the same is answered like any other.
 """
 
-import logging
 from random import Random
 from uuid import UUID
 
@@ -14,13 +13,12 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.network.server import ConnectionContext
+from log_service.raft.format import random_id
 from log_service.storage.partition_metadata import format_uuid
-from log_service.telemetry.instances import MEMORY_INTERVALS, MIN_MEMORY_MS, RESERVED, Instance, Instances, Push
+from log_service.telemetry.instances import RESERVED, Instance, Instances, Push
 from log_service.telemetry.otlp import Pushed, read_push
 from log_service.telemetry.series import PushedSeries
 from log_service.telemetry.subscriptions import ClientAttributes, Resource, Subscription, resource, subscription_of
-
-logger = logging.getLogger(__name__)
 
 
 class ClientTelemetry:
@@ -60,7 +58,7 @@ class ClientTelemetry:
         """
         now_ms = self.clock.monotonic_ms()
         if not instance_id.int:
-            instance_id = self._new_id()
+            instance_id = random_id(self._rng.getrandbits)
         instance = self._find(instance_id, client_id, connection, now_ms)
         instance.begin_get(now_ms)
         return instance_id, instance.subscription
@@ -82,8 +80,7 @@ class ClientTelemetry:
             return read_push(push.codec, metrics, self.max_bytes)
 
         pushed = await self._run_in_pool(read)
-        keep_ms = max(MIN_MEMORY_MS, MEMORY_INTERVALS * instance.subscription.interval_ms)
-        self.series.take(instance_id, client_id, pushed, self.clock.monotonic_ms(), keep_ms)
+        self.series.take(instance_id, client_id, pushed, self.clock.monotonic_ms(), instance.memory_ms)
 
     def _find(self, instance_id: UUID, client_id: str, connection: ConnectionContext, now_ms: int) -> Instance:
         def subscribe() -> Subscription:
@@ -101,8 +98,3 @@ class ClientTelemetry:
         connection_id = connection.connection_id
         connection.on_closed["telemetry"] = lambda: self.instances.forget(instance_id, connection_id)
         return self.instances.find(instance_id, self._version, connection_id, subscribe, now_ms)
-
-    def _new_id(self) -> UUID:
-        while (instance_id := UUID(int=self._rng.getrandbits(128), version=4)) in RESERVED:
-            continue
-        return instance_id

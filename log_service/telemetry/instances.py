@@ -57,9 +57,14 @@ class Instance:
     def __repr__(self) -> str:
         return f"<Instance {self.subscription!r} ending={self._is_ending}>"
 
+    @property
+    def memory_ms(self) -> int:
+        """For how long the client, and what it pushed, is remembered after it was heard of."""
+        return max(MIN_MEMORY_MS, MEMORY_INTERVALS * self.subscription.interval_ms)
+
     def is_silent_at(self, now_ms: int) -> bool:
         """Whether the client was silent for so long that it is forgotten."""
-        return now_ms - self.seen_ms >= max(MIN_MEMORY_MS, MEMORY_INTERVALS * self.subscription.interval_ms)
+        return now_ms - self.seen_ms >= self.memory_ms
 
     def begin_get(self, now_ms: int) -> None:
         """Let the client ask what to push.

@@ -93,9 +93,8 @@ class PushedSeries:
         for instance_id in [key for key, client in self._clients.items() if client.forgotten_at_ms <= now_ms]:
             self._count -= len(self._clients.pop(instance_id).values)
 
-    def by_name(self, now_ms: int) -> Iterator[tuple[str, list[Shown]]]:
+    def by_name(self) -> Iterator[tuple[str, list[Shown]]]:
         """Yield the series of each metric's name, in the order of names."""
-        self.forget_silent(now_ms)
         names: dict[str, list[Shown]] = {}
         for instance_id, client in self._clients.items():
             for (name, labels), value in client.values.items():

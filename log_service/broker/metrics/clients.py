@@ -22,20 +22,18 @@ def pushed_families(series: PushedSeries, now_ms: int) -> Iterator[Family]:
     if not series.push_count:
         return
     series.forget_silent(now_ms)
-    for name, kind, text, value in (
-        ("clients", "gauge", "Clients whose metrics are kept.", series.client_count),
-        ("series", "gauge", "Series of clients that are kept.", len(series)),
-        ("pushes_total", "counter", "How often clients pushed metrics.", series.push_count),
-        (
-            "left_out_total",
-            "counter",
-            "Numbers of clients that were passed over, for want of room or because of their kind.",
-            series.left_out_count,
-        ),
+    for name, text, value in (
+        ("clients", "Clients whose metrics are kept.", series.client_count),
+        ("series", "Series of clients that are kept.", len(series)),
     ):
-        yield Family(name=f"{OWN}_{name}", type="gauge" if kind == "gauge" else "counter", help=text, samples=[("", "", value)])
+        yield Family(name=f"{OWN}_{name}", type="gauge", help=text, samples=[("", "", value)])
+    for name, text, value in (
+        ("pushes", "How often clients pushed metrics.", series.push_count),
+        ("left_out", "Numbers of clients that were passed over, for want of room or because of their kind.", series.left_out_count),
+    ):
+        yield Family(name=f"{OWN}_{name}_total", type="counter", help=text, samples=[("", "", value)])
     by_name: dict[str, list[Shown]] = {}
-    for name, shown in series.by_name(now_ms):
+    for name, shown in series.by_name():
         by_name.setdefault(PREFIX + _plain(name.removeprefix(KAFKA)), []).extend(shown)
     for name, shown in by_name.items():
         samples: list[Sample] = [("", labels(_labels(each)), each.value.value) for each in shown]

@@ -21,9 +21,10 @@ def growth(name: str, value: float) -> Point:
 
 
 def values(series: PushedSeries, now_ms: int = 0) -> dict[tuple[str, int], list[float]]:
+    series.forget_silent(now_ms)
     return {
         (name, client): [each.value.value for each in shown if each.instance_id.int == client]
-        for name, shown in series.by_name(now_ms)
+        for name, shown in series.by_name()
         for client in {each.instance_id.int for each in shown}
     }
 
@@ -34,7 +35,7 @@ def test_a_gauge_is_the_newest_value_and_growth_adds_up() -> None:
     take(series, ONE, gauge("g", 4), growth("c", 3))
     take(series, TWO, growth("c", 10))
     assert values(series) == {("g", 1): [4.0], ("c", 1): [5.0], ("c", 2): [10.0]}
-    by_name = dict(series.by_name(0))
+    by_name = dict(series.by_name())
     assert are_counts(by_name["c"])
     assert not are_counts(by_name["g"])
     assert by_name["c"][0].client_id == "client-1"
@@ -68,4 +69,4 @@ def test_one_client_cannot_take_all_the_room() -> None:
 def test_a_client_has_its_name_up_to_a_length() -> None:
     series = PushedSeries()
     series.take(ONE, "c" * 32_000, Pushed((gauge("g", 1.0),), 0), 0, 1_000)
-    assert [len(each.client_id) for _, shown in series.by_name(0) for each in shown] == [256]
+    assert [len(each.client_id) for _, shown in series.by_name() for each in shown] == [256]
