@@ -23,5 +23,6 @@ Share groups (KIP-932):
 - ``share_heartbeats``: what a heartbeat brings about; ``share_assignor``: the targets of all members.
 - ``share_states``: which partitions have a share state.
 
-What the last two have in common: ``partitions``, sets of partitions by topic id; ``topic_hash``, which tells that topics have changed.
+What the last two have in common: ``partitions``, sets of partitions by topic id; ``topic_hash``, which tells that topics have changed;
+``epochs``, of a group and of its targets; ``member_sessions``: how long members may be silent.
 """

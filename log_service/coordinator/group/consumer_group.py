@@ -16,16 +16,15 @@ from log_service.coordinator.group.consumer_member import ConsumerMember, Curren
 from log_service.coordinator.group.consumer_records import (
     ConsumerGroupRecord,
     CurrentAssignmentRecord,
-    GroupEpoch,
     GroupEpochRecord,
     LegacyTopicsRecord,
     RegexRecord,
     ResolvedRegex,
     SubscriptionRecord,
-    TargetEpoch,
     TargetEpochRecord,
     TargetRecord,
 )
+from log_service.coordinator.group.epochs import GroupEpoch, TargetEpoch
 from log_service.coordinator.group.partitions import NO_PARTITIONS, HeldPartitions, Partitions
 from log_service.coordinator.java_hashing import in_hash_map_order
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from log_service.common.types import Buffer
 from log_service.coordinator.group.consumer_member import ClassicMetadata, CurrentAssignment, MemberState, Subscription
+from log_service.coordinator.group.epochs import GroupEpoch, TargetEpoch
 from log_service.coordinator.group.partitions import HeldPartitions, Partitions, in_order, partitions_of
 from log_service.protocol.schema import Message
 from log_service.protocol.stored.consumer_group_records import (
@@ -38,14 +39,6 @@ VALUE_VERSION = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupEpoch:
-    """The epoch of a group's members and subscriptions, and the hash of the topics that they read."""
-
-    epoch: int
-    metadata_hash: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEpochRecord:
     """Type 3. None removes the group."""
 
@@ -68,14 +61,6 @@ class SubscriptionRecord:
     group_id: str
     member_id: str
     content: Subscription | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetEpoch:
-    """For which group epoch the targets of all members were computed last, and when."""
-
-    epoch: int
-    computed_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,14 +98,8 @@ class ConsumerRemovals:
 
     def on_session_timer(self, group: ConsumerGroup, member_id: str, decision: GroupDecision) -> None:
         """Remove a member that has been silent for a whole session."""
-        session, member = self._sessions.of(group.group_id, member_id), group.members.get(member_id)
-        if session is None or member is None:
-            return
-        decision.stage(session)
-        session.timer_ms = None
-        if decision.now_ms < session.deadline_ms:
-            self._sessions.keep_alive(group.group_id, member_id, session.deadline_ms - decision.now_ms, decision)
-        else:
+        member = group.members.get(member_id)
+        if member is not None and self._sessions.is_over(group.group_id, member_id, decision):
             self.remove(group, [member], decision)
 
     def on_rebalance_timer(self, group: ConsumerGroup, member_id: str, epoch: int, decision: GroupDecision) -> None:

@@ -8,9 +8,9 @@ told to join again, and a sync timer from when they have joined.
 
 from functools import partial
 
-from log_service.coordinator.group.classic_group import Session
 from log_service.coordinator.group.consumer_member import ConsumerMember
 from log_service.coordinator.group.group_settings import GroupSettings
+from log_service.coordinator.group.member_sessions import MemberSessions
 from log_service.coordinator.group.records import GroupRecord
 from log_service.state_machine.decision import Decision
 
@@ -42,27 +42,16 @@ class ConsumerSessions:
 
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
-        self._sessions: dict[tuple[str, str], Session] = {}
+        self._sessions = MemberSessions(session_timer)
         self._awaited_joins: set[tuple[str, str]] = set()
 
-    def of(self, group_id: str, member_id: str) -> Session | None:
-        """Return a member's session."""
-        return self._sessions.get((group_id, member_id))
-
     def keep_alive(self, group_id: str, member_id: str, timeout_ms: int, decision: GroupDecision) -> None:
-        """Start a member's session anew. A timer that fires earlier is left alone: it looks at the deadline."""
-        session = self._sessions.get((group_id, member_id))
-        if session is None:
-            session = self._sessions[group_id, member_id] = Session()
-            decision.on_refused(partial(self._forget, group_id, member_id))
-        decision.on_refused(partial(session.set_back, session.deadline_ms, session.timer_ms))
-        session.deadline_ms = decision.now_ms + timeout_ms
-        if session.timer_ms is None or session.timer_ms > session.deadline_ms:
-            session.timer_ms = session.deadline_ms
-            decision.set_timer(session_timer(group_id, member_id), session.deadline_ms)
+        """Start a member's session anew."""
+        self._sessions.keep_alive(group_id, member_id, timeout_ms, decision)
 
-    def _forget(self, group_id: str, member_id: str) -> None:
-        self._sessions.pop((group_id, member_id), None)
+    def is_over(self, group_id: str, member_id: str, decision: GroupDecision) -> bool:
+        """Whether a member whose timer has fired was silent for a whole session."""
+        return self._sessions.is_over(group_id, member_id, decision)
 
     def timeout_ms(self, group_id: str, member: ConsumerMember) -> int:
         """Return how long a member may be silent: a classic one has said so itself."""
@@ -72,11 +61,8 @@ class ConsumerSessions:
     def end(self, group_id: str, member: ConsumerMember, decision: GroupDecision) -> None:
         """Forget all times of a member that goes."""
         member_id = member.member_id
-        decision.cancel_timer(session_timer(group_id, member_id))
+        self._sessions.end(group_id, member_id, decision)
         decision.cancel_timer(rebalance_timer(group_id, member_id, member.current.epoch))
-        session = self._sessions.pop((group_id, member_id), None)
-        if session is not None:
-            decision.on_refused(partial(self._sessions.__setitem__, (group_id, member_id), session))
         if member.is_classic:
             self.note_join(group_id, member_id, decision)
             decision.cancel_timer(sync_timer(group_id, member_id))

@@ -21,16 +21,15 @@ from log_service.coordinator.group.consumer_group import ConsumerGroup
 from log_service.coordinator.group.consumer_member import ConsumerMember, CurrentAssignment, MemberState
 from log_service.coordinator.group.consumer_records import (
     CurrentAssignmentRecord,
-    GroupEpoch,
     GroupEpochRecord,
     LegacyTopicsRecord,
     RegexRecord,
     SubscriptionRecord,
-    TargetEpoch,
     TargetEpochRecord,
     TargetRecord,
 )
 from log_service.coordinator.group.consumer_sessions import ConsumerSessions
+from log_service.coordinator.group.epochs import GroupEpoch, TargetEpoch
 from log_service.coordinator.group.group_settings import GroupSettings
 from log_service.coordinator.group.partitions import Partitions
 from log_service.coordinator.group.reconciliation import Target, reconcile
@@ -153,7 +152,7 @@ class ConsumerSteps:
         """Return the epoch and the target that hold for the member. Old ones are computed anew, but not again and again."""
         group = beat.group
         last = group.target_epoch
-        if epoch <= last.epoch or not self._is_due(group, last, decision.wall_ms):
+        if epoch <= last.epoch or not last.is_due(decision.wall_ms, self._settings.assignment_interval_ms(group.group_id)):
             return last.epoch, group.target_of(beat.updated)
         targets = self._computed_targets(beat)
         for member_id in sorted(targets):
@@ -161,11 +160,6 @@ class ConsumerSteps:
                 decision.append(TargetRecord(group_id=group.group_id, member_id=member_id, content=targets[member_id]))
         decision.append(TargetEpochRecord(group_id=group.group_id, content=TargetEpoch(epoch=epoch, computed_ms=decision.wall_ms)))
         return epoch, targets[beat.updated.member_id]
-
-    def _is_due(self, group: ConsumerGroup, last: TargetEpoch, wall_ms: int) -> bool:
-        """Whether new targets may be computed. What a clock ahead of this one has dated is old: no member waits for it."""
-        age_ms = wall_ms - last.computed_ms
-        return last.computed_ms == 0 or not 0 <= age_ms < self._settings.assignment_interval_ms(group.group_id)
 
     def _computed_targets(self, beat: Beat) -> dict[str, Partitions]:
         group, by_name = beat.group, self._image().topics.by_name

@@ -28,15 +28,14 @@ from log_service.coordinator.group.consumer_metadata import (
 from log_service.coordinator.group.consumer_records import (
     ConsumerGroupRecord,
     CurrentAssignmentRecord,
-    GroupEpoch,
     GroupEpochRecord,
     SubscriptionRecord,
-    TargetEpoch,
     TargetEpochRecord,
     TargetRecord,
 )
 from log_service.coordinator.group.consumer_sessions import ConsumerSessions
 from log_service.coordinator.group.consumer_steps import ConsumerSteps
+from log_service.coordinator.group.epochs import GroupEpoch, TargetEpoch
 from log_service.coordinator.group.joining import GroupDecision, Joining
 from log_service.coordinator.group.partitions import Partitions
 from log_service.coordinator.group.records import GenerationRecord, store_group

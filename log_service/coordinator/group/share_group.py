@@ -10,16 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from log_service.coordinator.group.epochs import GroupEpoch, TargetEpoch
 from log_service.coordinator.group.partitions import NO_PARTITIONS, Partitions
 from log_service.coordinator.group.share_records import (
     ShareAssignment,
     ShareAssignmentRecord,
-    ShareEpoch,
     ShareEpochRecord,
     ShareGroupRecord,
     ShareMemberRecord,
     ShareSubscription,
-    ShareTargetEpoch,
     ShareTargetEpochRecord,
     ShareTargetRecord,
     StatePartitions,
@@ -45,8 +44,8 @@ class ShareGroup:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.epoch = ShareEpoch(epoch=FIRST_EPOCH)
-        self.target_epoch = ShareTargetEpoch(epoch=FIRST_EPOCH)
+        self.epoch = GroupEpoch(epoch=FIRST_EPOCH)
+        self.target_epoch = TargetEpoch(epoch=FIRST_EPOCH)
         self.members: dict[str, ShareMember] = {}
         self.targets: dict[str, Partitions] = {}
         self.states: StatePartitions | None = None
@@ -58,12 +57,12 @@ class ShareGroup:
     def replay(self, record: ShareGroupRecord) -> None:
         """Take over one record of this group. One that takes back the whole group is its owner's."""
         match record:
-            case ShareEpochRecord(content=ShareEpoch() as epoch):
+            case ShareEpochRecord(content=GroupEpoch() as epoch):
                 self.epoch = epoch
             case ShareMemberRecord():
                 self._replay_member(record.member_id, record.content)
             case ShareTargetEpochRecord(content=content):
-                self.target_epoch = content or ShareTargetEpoch(epoch=FIRST_EPOCH)
+                self.target_epoch = content or TargetEpoch(epoch=FIRST_EPOCH)
             case ShareTargetRecord(member_id=member_id, content=None):
                 self.targets.pop(member_id, None)
             case ShareTargetRecord(member_id=member_id, content=partitions):

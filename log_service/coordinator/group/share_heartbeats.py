@@ -18,8 +18,9 @@ from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.views import ShareGroupConfig
-from log_service.coordinator.group.classic_group import Session
+from log_service.coordinator.group.epochs import GroupEpoch, TargetEpoch
 from log_service.coordinator.group.group_settings import GroupTimes
+from log_service.coordinator.group.member_sessions import MemberSessions
 from log_service.coordinator.group.partitions import Partitions, in_order
 from log_service.coordinator.group.records import GroupRecord, validate_size
 from log_service.coordinator.group.share_assignor import ShareMemberSpec, assign_simply
@@ -27,10 +28,8 @@ from log_service.coordinator.group.share_group import ShareGroup, ShareMember, t
 from log_service.coordinator.group.share_records import (
     ShareAssignment,
     ShareAssignmentRecord,
-    ShareEpoch,
     ShareEpochRecord,
     ShareMemberRecord,
-    ShareTargetEpoch,
     ShareTargetEpochRecord,
     ShareTargetRecord,
     StatePartitions,
@@ -87,7 +86,7 @@ class ShareHeartbeats:
         self._times = GroupTimes("share", config, image)
         self._image = image
         self._hashes = TopicHashes()
-        self._sessions: dict[tuple[str, str], Session] = {}
+        self._sessions = MemberSessions(share_session_timer)
         self._stale: set[str] = set()
         self._initializing_since_ms: dict[str, int] = {}
 
@@ -162,7 +161,7 @@ class ShareHeartbeats:
             decision.on_refused(partial(self._stale.add, group_id))
         if not is_bumped and metadata_hash == group.epoch.metadata_hash:
             return group.epoch.epoch, False
-        epoch = ShareEpoch(epoch=group.epoch.epoch + 1, metadata_hash=metadata_hash)
+        epoch = GroupEpoch(epoch=group.epoch.epoch + 1, metadata_hash=metadata_hash)
         decision.append(ShareEpochRecord(group_id=group_id, content=epoch))
         return epoch.epoch, True
 
@@ -171,9 +170,7 @@ class ShareHeartbeats:
     ) -> tuple[int, Partitions]:
         """Return the epoch and the target that hold for the member. Old ones are computed anew, but not again and again."""
         last, group_id = group.target_epoch, group.group_id
-        age_ms = decision.wall_ms - last.computed_ms  # what a clock ahead of this one has dated is old
-        is_due = last.computed_ms == 0 or not 0 <= age_ms < self._times.assignment_interval_ms(group_id)
-        if epoch <= last.epoch or not is_due:
+        if epoch <= last.epoch or not last.is_due(decision.wall_ms, self._times.assignment_interval_ms(group_id)):
             return last.epoch, group.target_of(updated.member_id)
         specs = [
             ShareMemberSpec(
@@ -187,7 +184,7 @@ class ShareHeartbeats:
         for member_id in sorted(targets):
             if targets[member_id] != group.targets.get(member_id):
                 decision.append(ShareTargetRecord(group_id=group_id, member_id=member_id, content=targets[member_id]))
-        decision.append(ShareTargetEpochRecord(group_id=group_id, content=ShareTargetEpoch(epoch=epoch, computed_ms=decision.wall_ms)))
+        decision.append(ShareTargetEpochRecord(group_id=group_id, content=TargetEpoch(epoch=epoch, computed_ms=decision.wall_ms)))
         return epoch, targets[updated.member_id]
 
     def _topic_ids(self, member: ShareMember) -> frozenset[UUID]:
@@ -241,37 +238,19 @@ class ShareHeartbeats:
         decision.append(ShareMemberRecord(group_id=group_id, member_id=member_id, content=None))
         staying = [each for each in group.members.values() if each.member_id != member_id]
         metadata_hash = self._hashes.of(topics_of(staying), self._image())
-        epoch = ShareEpoch(epoch=group.epoch.epoch + 1, metadata_hash=metadata_hash)
+        epoch = GroupEpoch(epoch=group.epoch.epoch + 1, metadata_hash=metadata_hash)
         decision.append(ShareEpochRecord(group_id=group_id, content=epoch))
-        decision.cancel_timer(share_session_timer(group_id, member_id))
-        session = self._sessions.pop((group_id, member_id), None)
-        if session is not None:
-            decision.on_refused(partial(self._sessions.__setitem__, (group_id, member_id), session))
+        self._sessions.end(group_id, member_id, decision)
 
     # Time and topics
 
-    def _keep_alive(self, group_id: str, member_id: str, decision: GroupDecision, timeout_ms: int | None = None) -> None:
-        """Start a member's session anew. A timer that fires earlier is left alone: it looks at the deadline."""
-        session = self._sessions.get((group_id, member_id))
-        if session is None:
-            session = self._sessions[group_id, member_id] = Session()
-            decision.on_refused(partial(self._sessions.__delitem__, (group_id, member_id)))
-        decision.on_refused(partial(session.set_back, session.deadline_ms, session.timer_ms))
-        session.deadline_ms = decision.now_ms + (self._times.session_timeout_ms(group_id) if timeout_ms is None else timeout_ms)
-        if session.timer_ms is None or session.timer_ms > session.deadline_ms:
-            session.timer_ms = session.deadline_ms
-            decision.set_timer(share_session_timer(group_id, member_id), session.deadline_ms)
+    def _keep_alive(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
+        self._sessions.keep_alive(group_id, member_id, self._times.session_timeout_ms(group_id), decision)
 
     def on_session_timer(self, group: ShareGroup, member_id: str, decision: GroupDecision) -> None:
         """Remove a member that has been silent for a whole session."""
-        session, member = self._sessions.get((group.group_id, member_id)), group.members.get(member_id)
-        if session is None or member is None:
-            return
-        decision.stage(session)
-        session.timer_ms = None
-        if decision.now_ms < session.deadline_ms:
-            self._keep_alive(group.group_id, member_id, decision, session.deadline_ms - decision.now_ms)
-        else:
+        member = group.members.get(member_id)
+        if member is not None and self._sessions.is_over(group.group_id, member_id, decision):
             self.remove(group, member, decision)
 
     def resume(self, group: ShareGroup, decision: GroupDecision) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from log_service.common.types import Buffer
+from log_service.coordinator.group.epochs import GroupEpoch, TargetEpoch
 from log_service.coordinator.group.partitions import Partitions, in_order, partitions_of
 from log_service.protocol.schema import Message
 from log_service.protocol.stored.serde import decode_versioned, encode_key, encode_versioned
@@ -83,27 +84,11 @@ class ShareMemberRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareEpoch:
-    """The epoch of a group's members, subscriptions and initialized states, and the hash of the topics that it reads."""
-
-    epoch: int
-    metadata_hash: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShareEpochRecord:
     """Type 11. None removes the group."""
 
     group_id: str
-    content: ShareEpoch | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareTargetEpoch:
-    """For which group epoch the targets of all members were computed last, and when."""
-
-    epoch: int
-    computed_ms: int = 0
+    content: GroupEpoch | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +96,7 @@ class ShareTargetEpochRecord:
     """Type 12."""
 
     group_id: str
-    content: ShareTargetEpoch | None
+    content: TargetEpoch | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +159,7 @@ def encode_share_record(record: ShareGroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def _value(
-    content: ShareSubscription | ShareEpoch | ShareTargetEpoch | ShareAssignment | StatePartitions | Partitions,
+    content: ShareSubscription | GroupEpoch | TargetEpoch | ShareAssignment | StatePartitions | Partitions,
 ) -> Message:
     match content:
         case ShareSubscription():
@@ -184,9 +169,9 @@ def _value(
                 client_host=content.client_host,
                 subscribed_topic_names=list(content.topics),
             )
-        case ShareEpoch():
+        case GroupEpoch():
             return ShareGroupMetadataValue(epoch=content.epoch, metadata_hash=content.metadata_hash)
-        case ShareTargetEpoch():
+        case TargetEpoch():
             return ShareGroupTargetAssignmentMetadataValue(assignment_epoch=content.epoch, assignment_timestamp=content.computed_ms)
         case ShareAssignment():
             topics = [TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in in_order(content.partitions)]
@@ -229,13 +214,13 @@ def _decode_member(key: ShareGroupMemberMetadataKey, value: Buffer | None) -> Sh
 
 def _decode_epoch(key: ShareGroupMetadataKey, value: Buffer | None) -> ShareEpochRecord:
     stored = None if value is None else decode_versioned(ShareGroupMetadataValue, value)
-    content = None if stored is None else ShareEpoch(epoch=stored.epoch, metadata_hash=stored.metadata_hash)
+    content = None if stored is None else GroupEpoch(epoch=stored.epoch, metadata_hash=stored.metadata_hash)
     return ShareEpochRecord(group_id=key.group_id, content=content)
 
 
 def _decode_target_epoch(key: ShareGroupTargetAssignmentMetadataKey, value: Buffer | None) -> ShareTargetEpochRecord:
     stored = None if value is None else decode_versioned(ShareGroupTargetAssignmentMetadataValue, value)
-    content = None if stored is None else ShareTargetEpoch(epoch=stored.assignment_epoch, computed_ms=stored.assignment_timestamp)
+    content = None if stored is None else TargetEpoch(epoch=stored.assignment_epoch, computed_ms=stored.assignment_timestamp)
     return ShareTargetEpochRecord(group_id=key.group_id, content=content)
 
 

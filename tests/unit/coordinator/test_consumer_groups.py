@@ -224,7 +224,7 @@ def test_heartbeat_that_the_log_refuses_changes_nothing() -> None:
     story.add_partitions("orders", 4, 6)
     sessions, steps = story.shard._consumers._sessions, story.shard._steps
     for member_id, epoch, topics in (("a", 3, None), ("b", -1, None), ("c", 0, ["orders"])):
-        before = deepcopy((sessions._sessions, steps._stale))
+        before = deepcopy((sessions._sessions._sessions, steps._stale))
         decision = story.decision()
         said = ConsumerGroupHeartbeatRequest(
             group_id=GROUP,
@@ -238,7 +238,7 @@ def test_heartbeat_that_the_log_refuses_changes_nothing() -> None:
         story.shard.handle_consumer_group_heartbeat(said, context, decision)
         assert decision.records
         decision.take_back()
-        assert (sessions._sessions, steps._stale) == before
+        assert (sessions._sessions._sessions, steps._stale) == before
     assert story.told("a", 3).member_epoch == 4, "the group still looks at its topics"
 
 

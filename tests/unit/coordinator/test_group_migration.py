@@ -135,12 +135,18 @@ def test_upgrade_and_downgrade_that_the_log_refuses_change_nothing() -> None:
             topic_partitions=[],
         )
         sessions = story.shard._consumers._sessions
-        before = story.shard._groups[GROUP], deepcopy((sessions._sessions, sessions._awaited_joins, story.shard._migration.ahead_of_log))
+        before = (
+            story.shard._groups[GROUP],
+            deepcopy((sessions._sessions._sessions, sessions._awaited_joins, story.shard._migration.ahead_of_log)),
+        )
         decision = story.decision()
         story.shard.handle_consumer_group_heartbeat(request, CONTEXT, decision)
         assert decision.records
         decision.take_back()
-        after = story.shard._groups[GROUP], deepcopy((sessions._sessions, sessions._awaited_joins, story.shard._migration.ahead_of_log))
+        after = (
+            story.shard._groups[GROUP],
+            deepcopy((sessions._sessions._sessions, sessions._awaited_joins, story.shard._migration.ahead_of_log)),
+        )
         assert after == before
 
     beat(0)

@@ -10,17 +10,16 @@ from hypothesis import strategies as st
 from log_service.common.errors import ErrorCode
 from log_service.config.server import parse_server_properties
 from log_service.config.views import GroupConfig, ShareGroupConfig
+from log_service.coordinator.group.epochs import GroupEpoch, TargetEpoch
 from log_service.coordinator.group.records import decode, encode
 from log_service.coordinator.group.share_assignor import ShareMemberSpec, assign_simply
 from log_service.coordinator.group.share_groups import OffsetsToAlter, StatesToDelete
 from log_service.coordinator.group.share_records import (
     ShareAssignment,
     ShareAssignmentRecord,
-    ShareEpoch,
     ShareEpochRecord,
     ShareMemberRecord,
     ShareSubscription,
-    ShareTargetEpoch,
     ShareTargetEpochRecord,
     ShareTargetRecord,
     StatePartitions,
@@ -131,13 +130,14 @@ def test_a_member_reads_other_topics() -> None:
 def test_a_refused_append_changes_nothing() -> None:
     story = ShareStory()
     story.enter("a")
-    before = (dict(story.shard.share_groups._heartbeats._sessions), set(story.shard.share_groups._heartbeats._stale))
+    heartbeats = story.shard.share_groups._heartbeats
+    before = (dict(heartbeats._sessions._sessions), set(heartbeats._stale))
     decision = story.decision()
     request = ShareGroupHeartbeatRequest(group_id=GROUP, member_id="b", member_epoch=0, subscribed_topic_names=["orders"])
     context = RequestContext(api_version=1, client_id="c", client_host="h", reply_to=1)
     story.shard.share_groups.handle_heartbeat(request, context, decision)
     decision.take_back()
-    assert (story.shard.share_groups._heartbeats._sessions, story.shard.share_groups._heartbeats._stale) == before
+    assert (heartbeats._sessions._sessions, heartbeats._stale) == before
     assert set(story.group.members) == {"a"}
 
 
@@ -170,8 +170,8 @@ EVERY_KIND = [
     ShareMemberRecord(
         group_id="g", member_id="m", content=ShareSubscription(rack_id=None, client_id="c", client_host="/h", topics=("a", "b"))
     ),
-    ShareEpochRecord(group_id="g", content=ShareEpoch(epoch=3, metadata_hash=-7)),
-    ShareTargetEpochRecord(group_id="g", content=ShareTargetEpoch(epoch=3, computed_ms=12)),
+    ShareEpochRecord(group_id="g", content=GroupEpoch(epoch=3, metadata_hash=-7)),
+    ShareTargetEpochRecord(group_id="g", content=TargetEpoch(epoch=3, computed_ms=12)),
     ShareTargetRecord(group_id="g", member_id="m", content={ORDERS: frozenset({0, 2})}),
     ShareAssignmentRecord(
         group_id="g", member_id="m", content=ShareAssignment(epoch=3, previous_epoch=2, partitions={BILLS: frozenset({1})})
