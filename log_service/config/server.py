@@ -19,6 +19,7 @@ from log_service.config.definition import closest_name
 from log_service.config.describe import broker_key
 from log_service.config.dynamic_broker_config import dynamic_broker_config
 from log_service.config.dynamic_keys import PER_LISTENER_ACTING, base_name
+from log_service.config.group_times import with_times
 from log_service.config.listeners import (
     ListenerKeys,
     broker_listeners,
@@ -351,31 +352,15 @@ def _transactions(values: ServerValues) -> TransactionConfig:
 
 
 def _consumer_groups(values: ServerValues) -> ConsumerGroupConfig:
-    def number(name: str) -> int:
-        return values.number(f"group.consumer.{name}")
-
-    for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
-        shortest, value, longest = number(f"min.{name}"), number(name), number(f"max.{name}")
-        if not shortest <= value <= longest:
-            raise ConfigError(f"group.consumer.{name} is {value}, which is not between {shortest} and {longest}, its min and max")
-    if number("heartbeat.interval.ms") >= number("session.timeout.ms"):
-        raise ConfigError("group.consumer.heartbeat.interval.ms has to be below group.consumer.session.timeout.ms: members would time out")
-    return ConsumerGroupConfig(
-        session_timeout_ms=number("session.timeout.ms"),
-        min_session_timeout_ms=number("min.session.timeout.ms"),
-        max_session_timeout_ms=number("max.session.timeout.ms"),
-        heartbeat_interval_ms=number("heartbeat.interval.ms"),
-        min_heartbeat_interval_ms=number("min.heartbeat.interval.ms"),
-        max_heartbeat_interval_ms=number("max.heartbeat.interval.ms"),
-        assignment_interval_ms=number("assignment.interval.ms"),
-        min_assignment_interval_ms=number("min.assignment.interval.ms"),
-        max_assignment_interval_ms=number("max.assignment.interval.ms"),
-        regex_refresh_interval_ms=number("regex.refresh.interval.ms"),
-        max_size=number("max.size"),
+    return with_times(
+        ConsumerGroupConfig,
+        values,
+        "consumer",
+        node_id=_node_id(values),
+        regex_refresh_interval_ms=values.number("group.consumer.regex.refresh.interval.ms"),
         assignors=values.items("group.consumer.assignors"),
         migration_policy=values.text("group.consumer.migration.policy").lower(),
         is_enabled="consumer" in values.items("group.coordinator.rebalance.protocols"),
-        node_id=_node_id(values),
     )
 
 

@@ -3,7 +3,7 @@
 Decides what combinations mean. The keys are declared in ``server_keys``.
 """
 
-from log_service.common.errors import ConfigError
+from log_service.config.group_times import with_times
 from log_service.config.server_values import ServerValues
 from log_service.config.views import ShareGroupConfig, ShareStateConfig
 
@@ -11,35 +11,9 @@ STATE_TOPIC = "share.coordinator.state.topic"
 
 
 def share_groups(values: ServerValues, node_id: int) -> ShareGroupConfig:
-    """Return what holds for the members of share groups.
-
-    Raises:
-        ConfigError: a value is not between its bounds, or heartbeats are no more frequent than sessions end.
-    """
-
-    def number(name: str) -> int:
-        return values.number(f"group.share.{name}")
-
-    for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
-        shortest, value, longest = number(f"min.{name}"), number(name), number(f"max.{name}")
-        if not shortest <= value <= longest:
-            raise ConfigError(f"group.share.{name} is {value}, which is not between {shortest} and {longest}, its min and max")
-    if number("heartbeat.interval.ms") >= number("session.timeout.ms"):
-        raise ConfigError("group.share.heartbeat.interval.ms has to be below group.share.session.timeout.ms: members would time out")
-    return ShareGroupConfig(
-        session_timeout_ms=number("session.timeout.ms"),
-        min_session_timeout_ms=number("min.session.timeout.ms"),
-        max_session_timeout_ms=number("max.session.timeout.ms"),
-        heartbeat_interval_ms=number("heartbeat.interval.ms"),
-        min_heartbeat_interval_ms=number("min.heartbeat.interval.ms"),
-        max_heartbeat_interval_ms=number("max.heartbeat.interval.ms"),
-        assignment_interval_ms=number("assignment.interval.ms"),
-        min_assignment_interval_ms=number("min.assignment.interval.ms"),
-        max_assignment_interval_ms=number("max.assignment.interval.ms"),
-        initialize_retry_interval_ms=number("initialize.retry.interval.ms"),
-        max_size=number("max.size"),
-        node_id=node_id,
-    )
+    """Return what holds for the members of share groups. Raises ConfigError as ``with_times``."""
+    retry_ms = values.number("group.share.initialize.retry.interval.ms")
+    return with_times(ShareGroupConfig, values, "share", node_id=node_id, initialize_retry_interval_ms=retry_ms)
 
 
 def share_states(values: ServerValues, *, is_only_voter: bool) -> ShareStateConfig:

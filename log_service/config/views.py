@@ -156,8 +156,8 @@ class DynamicBrokerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupConfig:
-    """Times and bounds of groups of the consumer protocol (KIP-848), in milliseconds, as far as a group has none of its own."""
+class HeartbeatTimes:
+    """Times and bounds of groups whose members send heartbeats, in milliseconds, as far as a group has none of its own."""
 
     session_timeout_ms: int = 45_000
     min_session_timeout_ms: int = 45_000
@@ -168,33 +168,29 @@ class ConsumerGroupConfig:
     assignment_interval_ms: int = 1_000
     min_assignment_interval_ms: int = 0
     max_assignment_interval_ms: int = 15_000
-    regex_refresh_interval_ms: int = 600_000
     max_size: int = 2**31 - 1
-    assignors: tuple[str, ...] = ("uniform", "range")  # the first is the default
-    migration_policy: str = "bidirectional"  # or upgrade, downgrade, disabled
-    is_enabled: bool = True
     node_id: int = -1  # whose dynamic configuration holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareGroupConfig:
-    """Times and bounds of share groups (KIP-932), in milliseconds, as far as a group has none of its own.
+class ConsumerGroupConfig(HeartbeatTimes):
+    """What holds for groups of the consumer protocol (KIP-848)."""
+
+    regex_refresh_interval_ms: int = 600_000
+    assignors: tuple[str, ...] = ("uniform", "range")  # the first is the default
+    migration_policy: str = "bidirectional"  # or upgrade, downgrade, disabled
+    is_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupConfig(HeartbeatTimes):
+    """What holds for share groups (KIP-932).
 
     An initialization of partitions that was not heard of for ``initialize_retry_interval_ms`` is begun again.
     """
 
-    session_timeout_ms: int = 45_000
-    min_session_timeout_ms: int = 45_000
-    max_session_timeout_ms: int = 60_000
-    heartbeat_interval_ms: int = 5_000
-    min_heartbeat_interval_ms: int = 5_000
-    max_heartbeat_interval_ms: int = 15_000
-    assignment_interval_ms: int = 1_000
-    min_assignment_interval_ms: int = 0
-    max_assignment_interval_ms: int = 15_000
     initialize_retry_interval_ms: int = 30_000
     max_size: int = 200
-    node_id: int = -1  # whose dynamic configuration holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

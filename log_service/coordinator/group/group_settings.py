@@ -6,14 +6,14 @@ read. Durations are in milliseconds.
 
 from collections.abc import Callable
 
-from log_service.config.views import ConsumerGroupConfig, GroupConfig, ShareGroupConfig
+from log_service.config.views import GroupConfig, HeartbeatTimes
 from log_service.metadata.image import MetadataImage, ResourceType
 
 
 class GroupTimes:
     """The times of the groups of a shard that speak one protocol; ``image`` is the newest metadata."""
 
-    def __init__(self, protocol: str, config: ConsumerGroupConfig | ShareGroupConfig, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, protocol: str, config: HeartbeatTimes, image: Callable[[], MetadataImage]) -> None:
         self._protocol = protocol
         self._times = config
         self._image = image

@@ -1,0 +1,44 @@
+"""The times of groups whose members send heartbeats, of either protocol: ``group.consumer.*`` (KIP-848) and ``group.share.*`` (KIP-932).
+
+Decides what combinations mean. The keys are declared in ``server_keys``.
+"""
+
+from typing import Any, TypeVar
+
+from log_service.common.errors import ConfigError
+from log_service.config.server_values import ServerValues
+from log_service.config.views import HeartbeatTimes
+
+T = TypeVar("T", bound=HeartbeatTimes)
+
+
+def with_times(config: type[T], values: ServerValues, protocol: str, **more: Any) -> T:
+    """Return the configuration of a protocol's groups: the times that the file says, and ``more``.
+
+    Raises:
+        ConfigError: a value is not between its bounds, or heartbeats are no more frequent than sessions end.
+    """
+    prefix = f"group.{protocol}"
+
+    def number(name: str) -> int:
+        return values.number(f"{prefix}.{name}")
+
+    for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+        shortest, value, longest = number(f"min.{name}"), number(name), number(f"max.{name}")
+        if not shortest <= value <= longest:
+            raise ConfigError(f"{prefix}.{name} is {value}, which is not between {shortest} and {longest}, its min and max")
+    if number("heartbeat.interval.ms") >= number("session.timeout.ms"):
+        raise ConfigError(f"{prefix}.heartbeat.interval.ms has to be below {prefix}.session.timeout.ms: members would time out")
+    return config(
+        session_timeout_ms=number("session.timeout.ms"),
+        min_session_timeout_ms=number("min.session.timeout.ms"),
+        max_session_timeout_ms=number("max.session.timeout.ms"),
+        heartbeat_interval_ms=number("heartbeat.interval.ms"),
+        min_heartbeat_interval_ms=number("min.heartbeat.interval.ms"),
+        max_heartbeat_interval_ms=number("max.heartbeat.interval.ms"),
+        assignment_interval_ms=number("assignment.interval.ms"),
+        min_assignment_interval_ms=number("min.assignment.interval.ms"),
+        max_assignment_interval_ms=number("max.assignment.interval.ms"),
+        max_size=number("max.size"),
+        **more,
+    )
