@@ -20,6 +20,7 @@ from log_service.config.describe import broker_key
 from log_service.config.dynamic_broker_config import dynamic_broker_config
 from log_service.config.dynamic_keys import PER_LISTENER_ACTING, base_name
 from log_service.config.group_times import with_times
+from log_service.config.internal_topics import lone_factor, lone_min_isr
 from log_service.config.listeners import (
     ListenerKeys,
     broker_listeners,
@@ -334,19 +335,17 @@ def _is_only_voter(values: ServerValues) -> bool:
 
 
 def _transactions(values: ServerValues) -> TransactionConfig:
-    factor, min_isr = values.number("transaction.state.log.replication.factor"), values.number("transaction.state.log.min.isr")
-    is_lone_factor_one = not values.is_set("transaction.state.log.replication.factor") and _is_only_voter(values)
-    lone_factor = 1 if is_lone_factor_one else factor
+    is_only_voter = _is_only_voter(values)
     return TransactionConfig(
         max_timeout_ms=values.number("transaction.max.timeout.ms"),
         abort_interval_ms=values.number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
         expiration_ms=values.number("transactional.id.expiration.ms"),
         expiry_interval_ms=values.number("transaction.remove.expired.transaction.cleanup.interval.ms"),
         state_log_partitions=values.number("transaction.state.log.num.partitions"),
-        state_log_replication_factor=factor,
-        lone_state_log_replication_factor=lone_factor,
-        state_log_min_isr=min_isr,
-        lone_state_log_min_isr=min_isr if values.is_set("transaction.state.log.min.isr") else min(min_isr, lone_factor),
+        state_log_replication_factor=values.number("transaction.state.log.replication.factor"),
+        lone_state_log_replication_factor=lone_factor(values, "transaction.state.log", is_only_voter=is_only_voter),
+        state_log_min_isr=values.number("transaction.state.log.min.isr"),
+        lone_state_log_min_isr=lone_min_isr(values, "transaction.state.log", is_only_voter=is_only_voter),
         state_log_segment_bytes=values.number("transaction.state.log.segment.bytes"),
     )
 
@@ -393,8 +392,6 @@ def _groups(values: ServerValues) -> GroupConfig:
     shortest, longest = values.number("group.min.session.timeout.ms"), values.number("group.max.session.timeout.ms")
     if shortest > longest:
         raise ConfigError(f"group.min.session.timeout.ms is {shortest}, above group.max.session.timeout.ms, which is {longest}")
-    factor = values.number("offsets.topic.replication.factor")
-    is_lone_factor_one = not values.is_set("offsets.topic.replication.factor") and _is_only_voter(values)
     return GroupConfig(
         min_session_timeout_ms=shortest,
         max_session_timeout_ms=longest,
@@ -404,8 +401,8 @@ def _groups(values: ServerValues) -> GroupConfig:
         offsets_retention_ms=values.number("offsets.retention.minutes") * 60_000,
         offsets_retention_check_interval_ms=values.number("offsets.retention.check.interval.ms"),
         offsets_topic_partitions=values.number("offsets.topic.num.partitions"),
-        offsets_topic_replication_factor=factor,
-        lone_offsets_topic_replication_factor=1 if is_lone_factor_one else factor,
+        offsets_topic_replication_factor=values.number("offsets.topic.replication.factor"),
+        lone_offsets_topic_replication_factor=lone_factor(values, "offsets.topic", is_only_voter=_is_only_voter(values)),
         offsets_topic_segment_bytes=values.number("offsets.topic.segment.bytes"),
         offsets_topic_compression_codec=values.number("offsets.topic.compression.codec"),
         offsets_commit_timeout_ms=values.number("offsets.commit.timeout.ms"),

@@ -4,6 +4,7 @@ Decides what combinations mean. The keys are declared in ``server_keys``.
 """
 
 from log_service.config.group_times import with_times
+from log_service.config.internal_topics import lone_factor, lone_min_isr
 from log_service.config.server_values import ServerValues
 from log_service.config.views import ShareGroupConfig, ShareStateConfig
 
@@ -18,18 +19,16 @@ def share_groups(values: ServerValues, node_id: int) -> ShareGroupConfig:
 
 def share_states(values: ServerValues, *, is_only_voter: bool) -> ShareStateConfig:
     """Return how the states of share groups are kept; a node alone makes one replica, unless its file asks for more."""
-    factor, min_isr = values.number(f"{STATE_TOPIC}.replication.factor"), values.number(f"{STATE_TOPIC}.min.isr")
-    lone_factor = 1 if is_only_voter and not values.is_set(f"{STATE_TOPIC}.replication.factor") else factor
     return ShareStateConfig(
         snapshot_update_records=values.number("share.coordinator.snapshot.update.records.per.snapshot"),
         write_timeout_ms=values.number("share.coordinator.write.timeout.ms"),
         cold_snapshot_interval_ms=values.number("share.coordinator.cold.partition.snapshot.interval.ms"),
         prune_interval_ms=values.number(f"{STATE_TOPIC}.prune.interval.ms"),
         topic_partitions=values.number(f"{STATE_TOPIC}.num.partitions"),
-        topic_replication_factor=factor,
-        lone_topic_replication_factor=lone_factor,
-        topic_min_isr=min_isr,
-        lone_topic_min_isr=min_isr if values.is_set(f"{STATE_TOPIC}.min.isr") else min(min_isr, lone_factor),
+        topic_replication_factor=values.number(f"{STATE_TOPIC}.replication.factor"),
+        lone_topic_replication_factor=lone_factor(values, STATE_TOPIC, is_only_voter=is_only_voter),
+        topic_min_isr=values.number(f"{STATE_TOPIC}.min.isr"),
+        lone_topic_min_isr=lone_min_isr(values, STATE_TOPIC, is_only_voter=is_only_voter),
         topic_segment_bytes=values.number(f"{STATE_TOPIC}.segment.bytes"),
         topic_compression_codec=values.number(f"{STATE_TOPIC}.compression.codec"),
     )
