@@ -325,6 +325,8 @@ def test_tasks_on_asyncio_work_on_records_side_by_side(bootstrap: str, topic: st
             await asyncio.sleep(0.2)
             cancelled.cancel()
             produce(bootstrap, topic, 1, 12)
+            with suppress(asyncio.CancelledError):
+                await cancelled
             while not (records := await consumer.poll()):
                 pass
             assert [int(record.value) for record in records] == [12]
