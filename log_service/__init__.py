@@ -8,6 +8,7 @@ Packages from the bottom up; each imports only from those above it in this list,
 - ``protocol`` and ``records``: the wire (messages, codec, frames) and the record batch, both without any input or output.
 - ``network``: listeners and connections over an injected network.
 - ``rpc``: requests to other nodes: connections, versions, pauses between attempts.
+- ``security``: logins and encryption, both ends, and who may do what.
 - ``storage``: one partition's log on disk, in Kafka's files.
 - ``raft``: the log of metadata with its quorum.
 - ``metadata``: the records of that log and the immutable image that they build.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from log_service.common.errors import ConfigError
+from log_service.config.security import ListenerSecurity
 from log_service.config.views import ListenerConfig
 
 ENDPOINT = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[A-Za-z0-9_.-]*)):(?P<port>\d{1,5})")
@@ -113,7 +114,7 @@ def broker_listeners(keys: ListenerKeys, *, is_broker: bool = True) -> tuple[Lis
             port=end_point.port,
             advertised_host=advertised[end_point.name].host,
             advertised_port=advertised[end_point.name].port,
-            security_protocol=_plaintext(end_point.name, keys.protocols),
+            security=ListenerSecurity(protocol=_plaintext(end_point.name, keys.protocols)),
         )
         for end_point in brokers
     )
@@ -137,7 +138,7 @@ def _controller_listener(keys: ListenerKeys, bound: EndPoint, told: EndPoint) ->
         port=bound.port,
         advertised_host=keys.host_name if told.host in EVERY_ADDRESS else told.host,
         advertised_port=told.port,
-        security_protocol=_plaintext(bound.name, keys.protocols),
+        security=ListenerSecurity(protocol=_plaintext(bound.name, keys.protocols)),
     )
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
+from log_service.config.security import PLAINTEXT_SECURITY, ListenerSecurity
+
 FOREVER_MS = 2**63 - 1
 
 
@@ -140,7 +142,7 @@ class ListenerConfig:
     port: int
     advertised_host: str
     advertised_port: int  # 0: the port that was bound
-    security_protocol: str = "PLAINTEXT"
+    security: ListenerSecurity = PLAINTEXT_SECURITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,27 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-
-class SecretBytes:
-    """Bytes that are never shown: not by ``repr``, not by ``str``, not in the text of an error. ``reveal`` returns them."""
-
-    __slots__ = ("_content",)
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def __repr__(self) -> str:
-        return "SecretBytes(hidden)"
-
-    def __eq__(self, other: object) -> bool:
-        return self._content == other._content if isinstance(other, SecretBytes) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._content)
-
-    def reveal(self) -> bytes:
-        """Return the bytes themselves."""
-        return self._content
+from log_service.common.secrets import SecretBytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

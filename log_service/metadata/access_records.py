@@ -5,6 +5,7 @@ Decides nothing: each value of ``metadata.access`` has one record that describes
 
 from collections.abc import Mapping, Sequence
 
+from log_service.common.secrets import SecretBytes
 from log_service.metadata.access import (
     AclEntry,
     DelegationToken,
@@ -12,7 +13,6 @@ from log_service.metadata.access import (
     QuotaPart,
     ScramCredential,
     ScramUser,
-    SecretBytes,
 )
 from log_service.protocol.stored.metadata_records import (
     AccessControlEntryRecord,

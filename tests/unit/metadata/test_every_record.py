@@ -6,8 +6,9 @@ from uuid import UUID
 import pytest
 
 from log_service.common.errors import StorageError
+from log_service.common.secrets import SecretBytes
 from log_service.common.types import LeaderEpoch
-from log_service.metadata.access import AclEntry, DelegationToken, QuotaPart, ScramCredential, ScramUser, SecretBytes
+from log_service.metadata.access import AclEntry, DelegationToken, QuotaPart, ScramCredential, ScramUser
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.errors import MetadataError
 from log_service.metadata.image import EMPTY_IMAGE, AccessImage, MetadataImage, ResourceType

@@ -1,0 +1,76 @@
+"""What a listener, or a client, was told about encryption and logins: values alone, as Kafka's ``ssl.*`` and ``sasl.*`` keys say them.
+
+This module decides which key holds for one listener: ``listener.name.<name>.<key>`` wins over ``<key>``, and for what belongs to one
+mechanism ``listener.name.<name>.<mechanism>.<key>`` wins over both. It opens no file; passwords and keys are secrets.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from log_service.common.secrets import SecretText
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """The ``ssl.*`` keys of one listener or client, by Kafka's names (KIP-651 for PEM)."""
+
+    keystore_type: str = "JKS"
+    keystore_location: str | None = None
+    keystore_password: SecretText | None = None
+    keystore_key: SecretText | None = None
+    keystore_certificate_chain: SecretText | None = None
+    key_password: SecretText | None = None
+    truststore_type: str = "JKS"
+    truststore_location: str | None = None
+    truststore_password: SecretText | None = None
+    truststore_certificates: SecretText | None = None
+    enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    cipher_suites: tuple[str, ...] = ()
+    client_auth: str = "none"
+    """``none``, ``requested`` or ``required``; of listeners alone."""
+    endpoint_identification_algorithm: str = "https"
+    """Empty: the name in the other side's certificate is not compared with the host; of connecting sides alone."""
+    principal_mapping_rules: str = "DEFAULT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MechanismConfig:
+    """What belongs to one mechanism of a listener or client: its JAAS text, and Kafka's other keys of it by their names."""
+
+    jaas: SecretText | None = None
+    max_reauth_ms: int = 0
+    """How long a login holds; 0 is for ever (KIP-368)."""
+    texts: Mapping[str, str] | None = None
+    """The keys ``sasl.oauthbearer.*``, ``sasl.server.callback.handler.class`` and their like, as they hold for this mechanism."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslConfig:
+    """The ``sasl.*`` keys of one listener."""
+
+    mechanisms: Mapping[str, MechanismConfig]
+    """Those that are enabled, by name."""
+    max_receive_bytes: int = 524_288
+    """The largest frame before a login is complete."""
+    failed_delay_ms: int = 100
+    """How long the broker keeps a refused login waiting (KIP-306)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerSecurity:
+    """How a listener is protected. ``protocol`` is one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
+
+    protocol: str = "PLAINTEXT"
+    tls: TlsConfig | None = None
+    sasl: SaslConfig | None = None
+
+
+PLAINTEXT_SECURITY = ListenerSecurity()
+
+
+def effective_text(texts: Mapping[str, str], key: str, listener: str, mechanism: str | None = None) -> str | None:
+    """Return the text that holds for a listener, and there for one mechanism; None where no key sets it."""
+    prefix = f"listener.name.{listener.lower()}."
+    names = [f"{prefix}{mechanism.lower()}.{key}"] if mechanism is not None else []
+    names += [f"{prefix}{key}", key]
+    return next((texts[name] for name in names if name in texts), None)
