@@ -53,6 +53,8 @@ class Row:
     goal: Goal | None = None
     peer: str = ""
     peer_rounds: tuple[float, ...] = ()
+    side: str = OURS
+    """Who was measured: the product, or another side that has the peer's values beside it, too."""
 
     @property
     def median(self) -> float:
@@ -104,7 +106,9 @@ def beside(ours: Mapping[str, list[Row]], peer: str, peers: list[Row]) -> list[R
     for figure in figures:
         for name, rows in ours.items():
             named = figure if name == OURS or len(ours) == 1 else f"{figure}, {name}"
-            found += [replace(row, figure=named, peer=peer, peer_rounds=theirs.get(figure, ())) for row in rows if row.figure == figure]
+            found += [
+                replace(row, figure=named, side=name, peer=peer, peer_rounds=theirs.get(figure, ())) for row in rows if row.figure == figure
+            ]
     return found
 
 
@@ -152,14 +156,18 @@ def cells(row: Row) -> list[str]:
     return [*found, verdict(row)]
 
 
-def titles(peer: str) -> list[str]:
-    return ["figure", "unit", OURS, "range", *([peer, "range", "ratio"] if peer else []), "goal"]
+def titles(peer: str, sides: Iterable[str]) -> list[str]:
+    """Return a table's titles. Values of several sides stand under no side's name: the rows name them."""
+    named = set(sides)
+    measured = named.pop() if len(named) == 1 else "measured"
+    return ["figure", "unit", measured, "range", *([peer, "range", "ratio"] if peer else []), "goal"]
 
 
 def tables(rows: Iterable[Row]) -> Iterator[list[list[str]]]:
     """Yield the cells of one table after the other, titles first; rows of the same peer that follow each other share one."""
     for peer, group in groupby(rows, key=lambda row: row.peer):
-        yield [titles(peer), *(cells(row) for row in group)]
+        found = list(group)
+        yield [titles(peer, [row.side for row in found]), *map(cells, found)]
 
 
 def as_text(rows: Iterable[Row]) -> str:

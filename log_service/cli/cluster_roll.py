@@ -24,7 +24,7 @@ from log_service.cluster_operations.membership import refuse_unknown_brokers
 from log_service.cluster_operations.reading import ClusterState, read_state
 from log_service.cluster_operations.rolling import Restart, RollingRestart, Stage
 from log_service.cluster_operations.waiting import SYNC_SECONDS
-from log_service.cluster_plans.layout import NO_LEADER, PlanRefused
+from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PlanRefused
 from log_service.cluster_plans.rolling import roll_order, single_replicas
 
 COMMAND_SECONDS = 600.0
@@ -74,6 +74,7 @@ def roll(
             raise click.ClickException(f"{nothing_restarts(strange, data)}. Nothing was restarted")
         if not as_json:
             show(rows, strange, data)
+            tell_down(before.layout)
         if execute:
             restart = commander(words, before) if words else partial(restart_node, data)
             rolling = RollingRestart(admin, before, order, restart, partial(click.echo, err=True), wait_seconds=wait_seconds)
@@ -120,6 +121,12 @@ def show(rows: Sequence[Mapping[str, Any]], strange: Sequence[int], data: Path) 
         click.echo(f"{each} offline while its broker restarts", err=True)
     if strange:
         click.echo(nothing_restarts(strange, data), err=True)
+
+
+def tell_down(layout: ClusterLayout) -> None:
+    """Name the brokers that are down: no other is restarted while replicas are missing."""
+    for broker_id in layout.fenced:
+        click.echo(f"broker {broker_id} is down: start it first, or the restart of the others waits for it", err=True)
 
 
 def nothing_restarts(strange: Sequence[int], data: Path) -> str:

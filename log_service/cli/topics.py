@@ -12,6 +12,7 @@ from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import bootstrap_option, confirm, json_option, key_values, print_rows, tell
 from log_service.client.admin.values import ConfigResource, NewTopic
 from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_operations.reading import observers_among
 from log_service.common.types import TopicPartition
 from log_service.storage.partition_metadata import format_uuid
 
@@ -85,7 +86,7 @@ def list_topics(*, names: tuple[str, ...], internal: bool, as_json: bool, bootst
 
 
 FILTERS: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "under_replicated": lambda row: len(row["isr"]) < len(row["replicas"]),
+    "under_replicated": lambda row: len(row["isr"]) + len(set(row["observers"]) - set(row["isr"])) < len(row["replicas"]),
     "unavailable": lambda row: row["leader"] < 0,
     "under_min_isr": lambda row: len(row["isr"]) < row["min_isr"],
     "at_min_isr": lambda row: len(row["isr"]) == row["min_isr"],
@@ -95,7 +96,7 @@ MIN_ISR = "min.insync.replicas"
 
 @topics.command(short_help="Show partitions and offsets, or configs.")
 @click.argument("names", nargs=-1, metavar="[NAMES...]", shell_complete=complete_topics)
-@click.option("--under-replicated", is_flag=True, help="Only partitions with a replica out of sync.")
+@click.option("--under-replicated", is_flag=True, help="Only partitions with a replica out of sync that is no observer.")
 @click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
 @click.option("--under-min-isr", is_flag=True, help="Only partitions with fewer in sync than min.insync.replicas.")
 @click.option("--at-min-isr", is_flag=True, help="Only partitions with just min.insync.replicas in sync.")
@@ -117,6 +118,8 @@ def describe(*, names: tuple[str, ...], with_configs: bool, as_json: bool, boots
             rows = partition_rows(admin, wanted)
             if any("min_isr" in name for name in wanted_filters):
                 note_min_isr(admin, wanted, rows)
+            if "under_replicated" in wanted_filters:
+                note_observers(admin, rows)
             rows = [row for row in rows if all(FILTERS[name](row) for name in wanted_filters)]
     columns = (
         (["topic"] if len(wanted) > 1 else []) + ["config", "value", "source"]
@@ -138,6 +141,14 @@ def note_min_isr(admin: BlockingAdmin, names: Sequence[str], rows: list[dict[str
     wanted = {resource.name: int(entries[MIN_ISR].value or 1) for resource, entries in found.items()}
     for row in rows:
         row["min_isr"] = wanted[row["topic"]]
+
+
+def note_observers(admin: BlockingAdmin, rows: list[dict[str, Any]]) -> None:
+    """Add to each row which of its replicas are observers: those are not in sync by design."""
+    active = [broker.node_id for broker in admin.describe_brokers() if not broker.is_fenced]
+    observers = observers_among(admin, active)
+    for row in rows:
+        row["observers"] = sorted(observers.intersection(row["replicas"]))
 
 
 def partition_rows(admin: BlockingAdmin, names: Sequence[str]) -> list[dict[str, Any]]:

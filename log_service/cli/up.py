@@ -90,8 +90,10 @@ def up(
     cancelled, Dagster and Spark end, the broker last. Without the platform extra (pip install 'tidelog[platform]') the broker runs alone.
     """
     read_settings_of(project)
-    if click.get_current_context().get_parameter_source("data") is ParameterSource.DEFAULT:
+    source_of = click.get_current_context().get_parameter_source
+    if source_of("data") is ParameterSource.DEFAULT:
         data = Path(os.environ.get(DATA_SETTING) or data)
+    servers_by = "--bootstrap-servers" if source_of("bootstrap_servers") is ParameterSource.COMMANDLINE else SERVERS_SETTING
     bootstrap_servers = bootstrap_servers or os.environ.get(SERVERS_SETTING) or None
     spark_remote = spark_remote or os.environ.get(REMOTE_SETTING) or None
     for override in overrides:
@@ -99,7 +101,7 @@ def up(
             raise click.BadParameter(f"{override!r} is not KEY=VALUE", param_hint="--broker")
     if bootstrap_servers and (only_broker or overrides or broker_count or rack):
         raise click.UsageError(
-            f"--only-broker, --broker, --brokers and --rack are about brokers that are started here; {SERVERS_SETTING} names others"
+            f"--only-broker, --broker, --brokers and --rack are about brokers that are started here; {servers_by} names others"
         )
     with left_as_it_was(data):
         with held_lock(data):

@@ -105,7 +105,7 @@ def _read(admin: BlockingAdmin) -> tuple[ClusterLayout, dict[int, str]]:
             )
             for where, partition in partitions.items()
         ),
-        observers=_observers(admin, [broker.node_id for broker in brokers if not broker.is_fenced and broker.node_id not in silent]),
+        observers=observers_among(admin, [broker.node_id for broker in brokers if not broker.is_fenced and broker.node_id not in silent]),
     )
     return layout, silent
 
@@ -143,7 +143,7 @@ def _min_isr(admin: BlockingAdmin, partitions: Mapping[TopicPartition, Partition
     return {resource.name: int(entries[MIN_ISR].value or 1) for resource, entries in found.items() if MIN_ISR in entries}
 
 
-def _observers(admin: BlockingAdmin, broker_ids: Iterable[int]) -> frozenset[int]:
+def observers_among(admin: BlockingAdmin, broker_ids: Iterable[int]) -> frozenset[int]:
     """Return which of these brokers are observers; only a cluster with that feature is asked."""
     if not admin.describe_features().finalized.get(OBSERVERS):
         return frozenset()

@@ -25,11 +25,13 @@ def shown_commands() -> list[str]:
     return block.commands
 
 
-def type_in(nodes: ClusterNodes, command: str) -> None:
+def type_in(nodes: ClusterNodes, command: str) -> str:
+    """Run a command, which must succeed, and return what it printed."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_BOOTSTRAP_SERVERS": nodes.bootstrap}
     line = [sys.executable, "-m", "log_service.cli.main", *shlex.split(command)[1:]]
     ran = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, f"{command}: {ran.stdout}{ran.stderr}"
+    return ran.stdout
 
 
 def isr(nodes: ClusterNodes) -> list[int]:
@@ -59,10 +61,12 @@ def test_an_observer_is_promoted_by_the_policy_and_by_hand(tmp_path: Path) -> No
         type_in(nodes, level)
         type_in(nodes, observe)
         until(lambda: isr(nodes) == [1, 2], "the observer is out of sync")
+        assert TOPIC not in type_in(nodes, "tidelog topics describe --under-replicated")
         type_in(nodes, promote)
         send(nodes, b"two")
         until(lambda: nodes.segments(3, TOPIC) == nodes.segments(1, TOPIC), "the observer has everything")
         nodes.kill(2)
+        until(lambda: TOPIC in type_in(nodes, "tidelog topics describe --under-replicated"), "a dead replica is missed")
         until(lambda: isr(nodes) == [1, 3], "the observer is promoted")
         send(nodes, b"three")
         nodes.start(2)

@@ -107,6 +107,13 @@ def test_each_peer_has_a_table_of_its_own_with_its_name_as_title() -> None:
     ]
 
 
+def test_values_of_several_sides_do_not_stand_under_the_name_of_one() -> None:
+    sides = {"tidelog": [row("produce", 2.0)], "librdkafka": [row("produce", 4.0)]}
+    text = as_markdown(beside(sides, "Apache Kafka", [row("produce", 1.0)])).splitlines()
+    assert text[0] == "| figure | unit | measured | range | Apache Kafka | range | ratio | goal |"
+    assert [line.split("|")[1].strip() for line in text[2:]] == ["produce", "produce, librdkafka"]
+
+
 def test_text_aligns_columns() -> None:
     lines = as_text([row("short", 1.0), row("a longer figure", 1000.0)]).splitlines()
     assert [line.index("MB/s") for line in lines[1:]] == [17, 17]

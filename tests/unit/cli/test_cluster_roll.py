@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -78,6 +79,13 @@ def test_brokers_that_no_installation_here_runs_are_told_with_what_can_be_done(a
     assert (refused.exit_code, refused.stdout, admin.elected) == (1, "", 0)
     assert "broker 3 is no node of a tidelog up" in refused.stderr
     assert refused.stderr.endswith("Nothing was restarted\n")
+
+
+def test_the_plan_names_a_broker_that_is_down(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = (*BROKERS[:2], replace(BROKERS[2], is_fenced=True))
+    state = ClusterState(cluster_id="c", layout=layout(brokers, PARTITIONS), quorum=QUORUM, silent=MappingProxyType({}))
+    monkeypatch.setattr(cluster_roll, "read_state", lambda _admin: state)
+    assert "broker 3 is down: start it first, or the restart of the others waits for it" in roll("--command", "restart {id}").stderr
 
 
 def test_a_command_restarts_several_nodes_one_after_the_other(admin: Admin, tmp_path: Path) -> None:

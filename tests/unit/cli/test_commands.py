@@ -316,3 +316,16 @@ def test_the_default_of_all_brokers_is_not_a_broker_without_a_name() -> None:
 def test_protocol_of_a_group_needs_a_group() -> None:
     result = invoke("consume", "orders", "--group-protocol", "consumer")
     assert (result.exit_code, "--group-protocol needs --group." in result.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "named"),
+    [
+        (["--bootstrap-servers", "other:9092"], {}, "--bootstrap-servers names others"),
+        ([], {"TIDELOG_BOOTSTRAP_SERVERS": "other:9092"}, "TIDELOG_BOOTSTRAP_SERVERS names others"),
+    ],
+)
+def test_up_says_what_named_the_other_cluster(options: list[str], environment: dict[str, str], named: str, tmp_path: Path) -> None:
+    arguments = ["up", "--brokers", "3", "--data", str(tmp_path / "data"), "--project", str(tmp_path), *options]
+    refused = CliRunner(env={"COLUMNS": "200", **environment}).invoke(tidelog, arguments)
+    assert (refused.exit_code, named in " ".join(refused.stderr.split())) == (2, True), refused.output
