@@ -24,6 +24,8 @@ ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 class AclOperation(IntEnum):
     """What a principal may be allowed to do."""
 
+    __hash__ = int.__hash__  # it is part of keys that are looked up with every request; an enum hashes its name, in Python
+
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -41,6 +43,8 @@ class AclOperation(IntEnum):
 
 class AclResource(IntEnum):
     """The kinds of resources that an operation is allowed on."""
+
+    __hash__ = int.__hash__  # as above
 
     TOPIC = 2
     GROUP = 3

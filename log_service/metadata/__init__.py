@@ -4,7 +4,6 @@
 - ``access``: the values of ACLs, SCRAM credentials, delegation tokens and client quotas; ``access_records``: these values as records.
 - ``partition``: one partition's replicas, in-sync replicas, leader and epochs.
 - ``delta``: changes gathered record by record; ``topics_delta``: those of topics and partitions.
-- ``sorted_map``: the maps of an image, of which a changed copy is cheap.
 - ``features``: feature levels that this software can keep.
 - ``observers``: which brokers' replicas copy everything and are not in sync.
 - ``snapshot``: an image as records.

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
 from log_service.common.features import KRAFT_VERSION
+from log_service.common.sorted_map import changed_map
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId, ProducerId, TopicId
 from log_service.metadata.access import AclEntry, DelegationToken, QuotaEntity, ScramCredential, ScramUser
 from log_service.metadata.access_records import acl_of, credential_of, quota_entity, token_of
@@ -30,7 +31,6 @@ from log_service.metadata.image import (
     ResourceType,
     TopicImage,
 )
-from log_service.metadata.sorted_map import changed_map
 from log_service.metadata.topics_delta import ChangedTopic, TopicsDelta
 from log_service.protocol.stored.metadata_records import (
     AbortTransactionRecord,

@@ -5,7 +5,7 @@ changes. Every record that Kafka 4.3 writes to the metadata log has its place he
 image did not hold, the next snapshot would lose.
 
 Invariants: ``topics.by_name`` and ``topics.by_id`` hold the same topics; a topic's partitions are numbered from 0 without gaps; the maps
-of topics, partitions, configurations and access iterate in the order of their keys (``metadata.sorted_map``).
+of topics, partitions, configurations and access iterate in the order of their keys (``common.sorted_map``).
 """
 
 from collections.abc import Iterator, Mapping

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+from log_service.common.sorted_map import changed_map, sorted_map
 from log_service.common.types import TopicId
 from log_service.metadata.errors import MetadataError
 from log_service.metadata.image import TopicImage, TopicsById, TopicsImage, colliding_key
 from log_service.metadata.partition import PartitionRegistration, changed_partition, partition_of
-from log_service.metadata.sorted_map import changed_map, sorted_map
 from log_service.protocol.stored.metadata_records import (
     ClearElrRecord,
     PartitionChangeRecord,

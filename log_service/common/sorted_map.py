@@ -1,8 +1,8 @@
 """Immutable maps in key order, of which a changed copy is cheap.
 
-Decides how the maps of an image are kept. A map of at most ``CHUNK_SIZE`` entries is a plain dictionary. A larger one is a ``ChunkedMap``:
-a list of such dictionaries, each with the entries of one range of keys. A change copies the chunk it falls into and the list, and shares
-the other chunks with the map before: with 100,000 entries that is about a hundredth of the map.
+Decides how the maps of the metadata's image and of the ACLs' index are kept. A map of at most ``CHUNK_SIZE`` entries is a plain
+dictionary. A larger one is a ``ChunkedMap``: a list of such dictionaries, each with the entries of one range of keys. A change copies the
+chunk it falls into and the list, and shares the other chunks with the map before: with 100,000 entries that is about a hundredth of it.
 
 The maps are sorted because equal images must iterate alike in every process: the order of a hash trie follows the hashes of its keys, and
 Python draws the hashes of strings anew for each process.

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from log_service.metadata.sorted_map import CHUNK_SIZE, REBUILT_SHARE, ChunkedMap, changed_map, sorted_map
+from log_service.common.sorted_map import CHUNK_SIZE, REBUILT_SHARE, ChunkedMap, changed_map, sorted_map
 
 KEYS = st.integers(0, 3 * CHUNK_SIZE)
 LARGE = 40 * CHUNK_SIZE

@@ -1,0 +1,121 @@
+"""The authorizer of a node: super users, the ACLs, and the decisions that were made since the ACLs last changed.
+
+Decides whether a principal on a host may perform an operation on a resource. Super users may do everything, also before the ACLs are known
+and against an ACL that denies.
+
+A decision is made once and then remembered, under the caller: ``rights_of`` returns what is known of one. The memory belongs to the index
+that the decisions came from. A change of ACLs puts a new index with an empty memory in the place of both, in one step, so that no decision
+outlives the ACLs that made it.
+
+Invariants: callers and decisions that are remembered are bounded; what is over is forgotten and decided anew.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from log_service.common.access import AclOperation, AclResource, Principal
+from log_service.security.acls.decision import SUPER_USER, Decision, Who, decide, is_allowed_somewhere
+from log_service.security.acls.hosts import java_host
+from log_service.security.acls.index import NO_INDEX, AclIndex
+from log_service.security.acls.values import Acl
+
+MAX_CALLERS: Final = 4096
+"""So many pairs of a principal and a host are remembered."""
+MAX_DECISIONS: Final = 8192
+"""So many decisions are remembered of one caller."""
+
+Question = tuple[int, int, str]
+"""Operation, type of the resource, its name."""
+
+
+class Rights:
+    """What one caller may do, by one state of the ACLs."""
+
+    __slots__ = ("_decided", "_index", "_is_open", "_is_super", "_somewhere", "_who", "host", "principal")
+
+    def __init__(self, index: AclIndex, who: Who, principal: Principal, *, is_super: bool, is_open: bool) -> None:
+        self.principal = principal
+        self.host = who.host
+        self._index = index
+        self._who = who
+        self._is_super = is_super
+        self._is_open = is_open
+        self._decided: dict[Question, Decision] = {}
+        self._somewhere: dict[tuple[int, int], bool] = {}
+
+    def __repr__(self) -> str:
+        return f"<Rights of {self._who.principal} on {self.host} decided={len(self._decided)}>"
+
+    def decide(self, operation: AclOperation, resource: AclResource, name: str) -> Decision:
+        """Return the decision on one operation on the resource of that name."""
+        found = self._decided.get((operation, resource, name))
+        return self._decide(operation, resource, name) if found is None else found
+
+    def _decide(self, operation: AclOperation, resource: AclResource, name: str) -> Decision:
+        if self._is_super:
+            return SUPER_USER
+        decision = decide(self._index, self._who, operation, resource, name, is_open=self._is_open)
+        if len(self._decided) >= MAX_DECISIONS:
+            self._decided.clear()
+        self._decided[operation, resource, name] = decision
+        return decision
+
+    def may_somewhere(self, operation: AclOperation, resource: AclResource) -> bool:
+        """Whether some resource of a type may exist on which the operation is allowed by an ACL."""
+        key = (operation, resource)
+        if key not in self._somewhere:
+            self._somewhere[key] = is_allowed_somewhere(self._index, self._who, operation, resource)
+        return self._somewhere[key]
+
+
+class AclAuthorizer:
+    """Decides by ACLs. ``is_open`` allows what no ACL is about (``allow.everyone.if.no.acl.found``)."""
+
+    def __init__(self, super_users: frozenset[str], *, is_open: bool) -> None:
+        self._super_users = super_users
+        self._is_open = is_open
+        self._index = NO_INDEX
+        self._known: dict[tuple[Principal, str], Rights] = {}
+        self.is_loaded = False
+        """Whether the ACLs are known. Before, super users alone may do anything."""
+
+    def __repr__(self) -> str:
+        return f"<AclAuthorizer {self._index!r} callers={len(self._known)}>"
+
+    @property
+    def index(self) -> AclIndex:
+        """The ACLs that decisions are made by."""
+        return self._index
+
+    def change(self, added: Iterable[Acl], removed: Iterable[Acl]) -> None:
+        """Take over a change of the ACLs. Every decision from now on is made by them."""
+        self._index, self._known = self._index.changed(added, removed), {}
+
+    def is_super(self, principal: Principal) -> bool:
+        """Whether a principal may do everything. Type and name are compared as they are, with the case of their letters."""
+        return f"{principal.type}:{principal.name}" in self._super_users
+
+    def rights_of(self, principal: Principal, host: str) -> Rights:
+        """Return what a caller may do, as of now: ask anew for the next request. ``host`` is an address, however it is written."""
+        return self._known.get((principal, host)) or self._learn(principal, host)
+
+    def _learn(self, principal: Principal, host: str) -> Rights:
+        if len(self._known) >= MAX_CALLERS:
+            self._known.clear()
+        who = Who(principal=str(principal), host=java_host(host))
+        rights = Rights(self._index, who, principal, is_super=self.is_super(principal), is_open=self._is_open)
+        self._known[principal, host] = rights
+        return rights
+
+
+def parse_super_users(text: str) -> frozenset[str]:
+    """Return the principals of ``super.users``: ``Type:name``, separated by semicolons, because names may hold commas.
+
+    Raises:
+        ValueError: one of them has no colon; the text says which.
+    """
+    users = [user.strip() for user in text.split(";") if user.strip()]
+    wrong = [user for user in users if ":" not in user]
+    if wrong:
+        raise ValueError(f"{wrong[0]!r} is no principal, which is Type:name, for example User:admin; separate several with semicolons")
+    return frozenset(users)

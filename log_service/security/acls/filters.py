@@ -1,0 +1,49 @@
+"""Which ACLs a filter means: those of DescribeAcls and DeleteAcls (KIP-290).
+
+Decides by Kafka's rules. A field that is null, or ANY, lets every ACL through. The pattern type MATCH means the ACLs that have an effect
+on a resource of the name: the literal ones, those of the literal ``*``, and the prefixes of the name. Principals and hosts are compared as
+text: a filter for ``User:*`` finds that principal alone. A number that is not known here finds nothing.
+"""
+
+from dataclasses import dataclass
+
+from log_service.security.acls.values import OPERATION_ANY, WILDCARD, Acl, PatternType, PermissionType
+
+RESOURCE_ANY = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclFilter:
+    """What an ACL must be like. None means that it does not matter."""
+
+    resource_type: int
+    resource_name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission_type: int
+
+    def matches(self, acl: Acl) -> bool:
+        """Whether an ACL is meant."""
+        return (
+            self.resource_type in (RESOURCE_ANY, acl.resource_type)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self.operation in (OPERATION_ANY, acl.operation)
+            and self.permission_type in (PermissionType.ANY, acl.permission_type)
+            and self._is_pattern_meant(acl)
+        )
+
+    def _is_pattern_meant(self, acl: Acl) -> bool:
+        if self.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED) and self.pattern_type != acl.pattern_type:
+            return False
+        if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, PatternType.LITERAL, PatternType.PREFIXED):
+            return False
+        if self.resource_name is None or self.resource_name == acl.resource_name:
+            return True
+        if self.pattern_type != PatternType.MATCH:
+            return False
+        if acl.pattern_type == PatternType.LITERAL:
+            return acl.resource_name == WILDCARD
+        return acl.pattern_type == PatternType.PREFIXED and self.resource_name.startswith(acl.resource_name)

@@ -1,0 +1,128 @@
+"""All ACLs of a cluster, so that those of one resource are found without looking at the others.
+
+Decides which ACLs are about a resource: those whose pattern is literal and has its name, those whose pattern is a prefix of its name, and
+those of the literal ``*``. What they say is for ``decision``.
+
+A prefix is found by its length: the index knows which lengths its prefixes have, and looks up the beginning of the name of each such
+length. That takes as many look-ups as there are lengths, at most as many as the name has characters, however many ACLs there are.
+
+Invariants: an index never changes; a changed one shares all with the one before but the few chunks that the changes fall into. The ACLs
+under one name are in the order of ``sort_key``.
+"""
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from log_service.common.sorted_map import changed_map
+from log_service.security.acls.values import WILDCARD, Acl, PatternType, sort_key
+
+Acls = tuple[Acl, ...]
+Section = Mapping[tuple[int, str], Acls]
+"""ACLs by the type and the name, or the principal, that they are filed under."""
+NO_ACLS: Acls = ()
+Lengths = Mapping[int, Mapping[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclIndex:
+    """The ACLs by what they are about, and by whom they are about."""
+
+    literal: Section = field(default_factory=dict)
+    prefixed: Section = field(default_factory=dict)
+    by_principal: Section = field(default_factory=dict)
+    """By the type of the resource and the principal."""
+    prefix_lengths: Lengths = field(default_factory=dict)
+    """How many names of prefixes there are, by the type of the resource and their length, the longest first."""
+    count: int = 0
+
+    def __repr__(self) -> str:
+        return f"<AclIndex of {self.count} ACLs>"
+
+    def about(self, resource_type: int, name: str) -> Iterator[Acl]:
+        """Yield the ACLs about a resource: the longest name first, the literal ``*`` last."""
+        yield from self.literal.get((resource_type, name), NO_ACLS)
+        size = len(name)
+        for length in self.prefix_lengths.get(resource_type, ()):
+            if length <= size:
+                yield from self.prefixed.get((resource_type, name[:length]), NO_ACLS)
+        if name != WILDCARD:
+            yield from self.literal.get((resource_type, WILDCARD), NO_ACLS)
+
+    def of_principal(self, resource_type: int, principal: str) -> Acls:
+        """Return the ACLs on resources of a type that name a principal, in no particular order."""
+        return self.by_principal.get((resource_type, principal), NO_ACLS)
+
+    def changed(self, added: Iterable[Acl], removed: Iterable[Acl]) -> "AclIndex":
+        """Return the index with some ACLs more and some fewer. An ACL that is removed must be in it."""
+        of_literal, of_prefix, of_principal = _Changes(self.literal), _Changes(self.prefixed), _Changes(self.by_principal)
+        count = self.count
+        for acl in removed:
+            (of_prefix if acl.pattern_type == PatternType.PREFIXED else of_literal).remove(acl.resource_name, acl)
+            of_principal.remove(acl.principal, acl)
+            count -= 1
+        for acl in added:
+            (of_prefix if acl.pattern_type == PatternType.PREFIXED else of_literal).add(acl.resource_name, acl)
+            of_principal.add(acl.principal, acl)
+            count += 1
+        return replace(
+            self,
+            literal=of_literal.build(),
+            prefixed=of_prefix.build(),
+            by_principal=of_principal.build(),
+            prefix_lengths=_changed_lengths(self.prefix_lengths, of_prefix.name_changes()),
+            count=count,
+        )
+
+
+NO_INDEX = AclIndex()
+
+
+class _Changes:
+    """What changes in one section. Each name that changes is sorted once, however many of its ACLs come and go."""
+
+    def __init__(self, section: Section) -> None:
+        self._section = section
+        self._changed: dict[tuple[int, str], list[Acl]] = {}
+
+    def _acls(self, resource_type: int, name: str) -> list[Acl]:
+        key = (resource_type, name)
+        found = self._changed.get(key)
+        if found is None:
+            found = self._changed[key] = list(self._section.get(key, NO_ACLS))
+        return found
+
+    def add(self, name: str, acl: Acl) -> None:
+        """File an ACL under a name."""
+        insort(self._acls(acl.resource_type, name), acl, key=sort_key)
+
+    def remove(self, name: str, acl: Acl) -> None:
+        """Take an ACL out from under a name."""
+        self._acls(acl.resource_type, name).remove(acl)
+
+    def build(self) -> Section:
+        """Return the section with the changes."""
+        return changed_map(self._section, {key: tuple(acls) or None for key, acls in self._changed.items()})
+
+    def name_changes(self) -> Iterator[tuple[int, str, int]]:
+        """Yield (type, name, 1 or -1) of each name that has come or gone."""
+        for (resource_type, name), acls in self._changed.items():
+            change = bool(acls) - ((resource_type, name) in self._section)
+            if change:
+                yield resource_type, name, change
+
+
+def _changed_lengths(lengths: Lengths, changes: Iterable[tuple[int, str, int]]) -> Lengths:
+    changed: dict[int, Counter[int]] = {}
+    for resource_type, name, change in changes:
+        if resource_type not in changed:
+            changed[resource_type] = Counter(lengths.get(resource_type, {}))
+        changed[resource_type][len(name)] += change
+    if not changed:
+        return lengths
+    ordered = {
+        resource_type: {length: counter[length] for length in sorted(counter, reverse=True) if counter[length]}
+        for resource_type, counter in changed.items()
+    }
+    return {**lengths, **ordered}

@@ -1,0 +1,60 @@
+"""Lines of the audit log: who was allowed, or denied, what. The format is that of Apache Kafka's StandardAuthorizer.
+
+Decides how a decision reads, and nothing of when it is written. Names come from clients: a control character in one, such as a line feed,
+is written as an escape, so that no client can forge a line.
+"""
+
+from typing import Final
+
+from log_service.common.access import AclOperation, AclResource, Principal
+from log_service.security.acls.decision import Decision
+from log_service.security.acls.values import Acl, PatternType, PermissionType
+
+LOGGER_NAME: Final = "kafka.authorizer.logger"
+TYPE_NAMES: Final = {each: each.name.title().replace("_", "") for each in AclResource}
+"""The types of resources in Pascal case, as ``TransactionalId``."""
+
+
+def audit_line(  # noqa: PLR0917 - the parts of a line, in its order
+    principal: Principal, decision: Decision, operation: AclOperation, host: str, resource: AclResource, name: str, api: str, count: int
+) -> str:
+    """Return the line about a decision. ``count`` is how often a request of the API named the resource."""
+    verdict = "Allowed" if decision.is_allowed else "Denied"
+    return (
+        f"Principal = {escaped(str(principal))} is {verdict} operation = {operation.name} from host = {escaped(host)}"
+        f" on resource = {TYPE_NAMES[resource]}:LITERAL:{escaped(name)} for request = {api} with resourceRefCount = {count}"
+        f" based on rule {_rule(decision)}"
+    )
+
+
+def escaped(text: str) -> str:
+    """Return a text without characters that have no glyph: control characters, and what separates lines."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else _escape(each) for each in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _rule(decision: Decision) -> str:
+    return decision.reason.value if decision.acl is None else f"MatchingAcl(acl={acl_text(decision.acl)})"
+
+
+def acl_text(acl: Acl) -> str:
+    """Return an ACL as Apache Kafka's StandardAcl writes it."""
+    return (
+        f"StandardAcl[resourceType={_name(AclResource, acl.resource_type)}, resourceName={escaped(acl.resource_name)}"
+        f", patternType={_name(PatternType, acl.pattern_type)}, principal={escaped(acl.principal)}, host={escaped(acl.host)}"
+        f", operation={_operation_name(acl.operation)}, permissionType={_name(PermissionType, acl.permission_type)}]"
+    )
+
+
+def _operation_name(number: int) -> str:
+    return "ALL" if number == 2 else _name(AclOperation, number)
+
+
+def _name(names: type[AclResource] | type[AclOperation] | type[PatternType] | type[PermissionType], number: int) -> str:
+    try:
+        return names(number).name
+    except ValueError:
+        return str(number)

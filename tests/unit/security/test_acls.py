@@ -1,0 +1,304 @@
+"""ACLs decide as in Apache Kafka's StandardAuthorizer: KIP-11, KIP-290, KIP-679."""
+
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from log_service.common.access import ANONYMOUS, AclOperation, AclResource, Principal
+from log_service.security.acls.authorizer import MAX_CALLERS, MAX_DECISIONS, AclAuthorizer, parse_super_users
+from log_service.security.acls.decision import Reason
+from log_service.security.acls.filters import AclFilter
+from log_service.security.acls.hosts import java_host
+from log_service.security.acls.index import NO_INDEX
+from tests.unit.security.acls import Acl, walk
+
+ANN = Principal("User", "ann")
+BOB = Principal("User", "bob")
+HERE = "10.0.0.1"
+READ, WRITE, DESCRIBE, ALTER = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.ALTER
+TOPIC, CLUSTER = AclResource.TOPIC, AclResource.CLUSTER
+DENY = 2
+PREFIXED = 4
+ALL = 2
+
+
+def deciding(*acls: Acl, super_users: str = "", is_open: bool = False) -> AclAuthorizer:
+    authorizer = AclAuthorizer(parse_super_users(super_users), is_open=is_open)
+    authorizer.change(acls, ())
+    return authorizer
+
+
+def may(
+    authorizer: AclAuthorizer,
+    operation: AclOperation = READ,
+    name: str = "orders",
+    *,
+    principal: Principal = ANN,
+    host: str = HERE,
+    resource: AclResource = TOPIC,
+) -> bool:
+    return authorizer.rights_of(principal, host).decide(operation, resource, name).is_allowed
+
+
+def test_nothing_is_allowed_without_an_acl() -> None:
+    decision = deciding().rights_of(ANN, HERE).decide(READ, TOPIC, "orders")
+    assert (decision.is_allowed, decision.reason) == (False, Reason.DEFAULT_DENY)
+
+
+def test_an_acl_allows_its_principal_and_nobody_else() -> None:
+    authorizer = deciding(Acl())
+    assert may(authorizer)
+    assert not may(authorizer, principal=BOB)
+    assert not may(authorizer, principal=Principal("Group", "ann"))
+    assert not may(authorizer, name="orders2")
+    assert not may(authorizer, WRITE)
+    assert not may(authorizer, resource=AclResource.GROUP)
+
+
+def test_a_denial_wins_whatever_its_pattern_and_order() -> None:
+    for denial in (
+        Acl(permission_type=DENY),
+        Acl(resource_name="or", pattern_type=PREFIXED, permission_type=DENY),
+        Acl(resource_name="*", permission_type=DENY),
+    ):
+        for acls in ((Acl(), denial), (denial, Acl())):
+            assert not may(deciding(*acls))
+
+
+def test_the_principal_star_is_every_principal_of_every_type() -> None:
+    authorizer = deciding(Acl(principal="User:*"))
+    assert may(authorizer, principal=Principal("Group", "x"))
+    assert may(authorizer, principal=ANONYMOUS)
+    assert not may(deciding(Acl(principal="Group:*")), principal=Principal("Group", "x"))
+    assert not may(deciding(Acl(), Acl(principal="User:*", permission_type=DENY)))
+
+
+def test_reading_implies_describing_and_denying_it_does_not() -> None:
+    for operation in (READ, WRITE, AclOperation.DELETE, ALTER):
+        assert may(deciding(Acl(operation=operation)), DESCRIBE)
+    assert may(deciding(Acl(operation=AclOperation.ALTER_CONFIGS)), AclOperation.DESCRIBE_CONFIGS)
+    assert not may(deciding(Acl(operation=AclOperation.CREATE)), DESCRIBE)
+    assert may(deciding(Acl(operation=WRITE), Acl(permission_type=DENY)), DESCRIBE)
+    assert not may(deciding(Acl(), Acl(operation=DESCRIBE, permission_type=DENY)), DESCRIBE)
+
+
+def test_all_is_every_operation() -> None:
+    assert may(deciding(Acl(operation=ALL)), AclOperation.ALTER_CONFIGS)
+    assert not may(deciding(Acl(), Acl(operation=ALL, permission_type=DENY)))
+
+
+def test_a_prefix_of_a_star_is_the_character() -> None:
+    authorizer = deciding(Acl(resource_name="*", pattern_type=PREFIXED))
+    assert not may(authorizer)
+    assert may(authorizer, name="*orders")
+
+
+def test_a_literal_star_is_every_resource_of_its_type() -> None:
+    assert may(deciding(Acl(resource_name="*")))
+    assert not may(deciding(Acl(resource_name="*")), resource=AclResource.GROUP)
+
+
+def test_an_open_cluster_is_closed_by_the_first_acl_on_a_resource() -> None:
+    assert may(deciding(is_open=True))
+    assert not may(deciding(Acl(principal="User:bob"), is_open=True))
+    assert may(deciding(Acl(principal="User:bob"), is_open=True), name="invoices")
+
+
+def test_super_users_are_compared_with_type_and_case() -> None:
+    authorizer = deciding(Acl(permission_type=DENY, operation=ALL), super_users=" User:ann ; Group:ops;")
+    assert authorizer.rights_of(ANN, HERE).decide(READ, TOPIC, "orders").reason is Reason.SUPER_USER
+    assert not may(authorizer, principal=Principal("User", "Ann"))
+    assert not may(authorizer, principal=Principal("Group", "ann"))
+    assert not may(authorizer, principal=Principal("User", "ops"))
+
+
+def test_a_super_user_without_a_type_is_refused() -> None:
+    with pytest.raises(ValueError, match="'admin' is no principal"):
+        parse_super_users("User:a;admin")
+
+
+@pytest.mark.parametrize(
+    ("python", "java"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("2001:db8::7:0", "2001:db8:0:0:0:0:7:0"),
+        ("::ffff:10.1.2.3", "10.1.2.3"),
+        ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1%eth0"),
+        ("", ""),
+        ("a.host", "a.host"),
+    ],
+)
+def test_hosts_are_written_as_java_writes_them(python: str, java: str) -> None:
+    assert java_host(python) == java
+
+
+def test_an_acl_for_an_address_holds_for_that_address() -> None:
+    authorizer = deciding(Acl(host="0:0:0:0:0:0:0:1"))
+    assert may(authorizer, host="::1")
+    assert not may(authorizer, host="127.0.0.1")
+    assert not may(deciding(Acl(), Acl(host="10.1.2.3", permission_type=DENY)), host="::ffff:10.1.2.3")
+
+
+def test_a_right_that_is_taken_away_is_gone_at_once() -> None:
+    acl = Acl()
+    authorizer = deciding(acl)
+    assert may(authorizer)
+    authorizer.change((), (acl,))
+    assert not may(authorizer)
+    authorizer.change((acl, Acl(permission_type=DENY, principal="User:*")), ())
+    assert not may(authorizer)
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    authorizer = deciding(Acl())
+    for number in range(MAX_CALLERS + 10):
+        authorizer.rights_of(Principal("User", str(number)), HERE)
+    assert len(authorizer._known) <= MAX_CALLERS
+    rights = authorizer.rights_of(ANN, HERE)
+    for number in range(MAX_DECISIONS + 10):
+        rights.decide(READ, TOPIC, str(number))
+    assert len(rights._decided) <= MAX_DECISIONS
+    assert may(authorizer)
+
+
+# The rule that decided
+
+
+def test_the_first_denial_decides_and_else_the_last_acl_that_allows() -> None:
+    star, prefix, literal = Acl(resource_name="*"), Acl(resource_name="ord", pattern_type=PREFIXED), Acl()
+    assert deciding(star, literal, prefix).rights_of(ANN, HERE).decide(READ, TOPIC, "orders").acl is star
+    assert deciding(literal, prefix).rights_of(ANN, HERE).decide(READ, TOPIC, "orders").acl is prefix
+    denial = Acl(resource_name="o", pattern_type=PREFIXED, permission_type=DENY)
+    assert deciding(star, literal, denial).rights_of(ANN, HERE).decide(READ, TOPIC, "orders").acl is denial
+
+
+# Some resource of a type
+
+
+@pytest.mark.parametrize(
+    ("acls", "is_allowed"),
+    [
+        ((), False),
+        ((Acl(operation=WRITE),), True),
+        ((Acl(operation=ALL),), True),
+        ((Acl(operation=READ),), False),
+        ((Acl(operation=WRITE, principal="User:*"),), True),
+        ((Acl(operation=WRITE, principal="User:bob"),), False),
+        ((Acl(operation=WRITE, host="10.0.0.9"),), False),
+        ((Acl(operation=WRITE, resource_name="*"),), True),
+        ((Acl(operation=WRITE, resource_name="*"), Acl(operation=WRITE, resource_name="*", permission_type=DENY)), False),
+        ((Acl(operation=WRITE), Acl(operation=WRITE, permission_type=DENY)), False),
+        ((Acl(operation=WRITE), Acl(operation=ALL, resource_name="ord", pattern_type=PREFIXED, permission_type=DENY)), False),
+        ((Acl(operation=WRITE, resource_name="o", pattern_type=PREFIXED), Acl(operation=WRITE, permission_type=DENY)), True),
+        (
+            (
+                Acl(operation=WRITE, resource_name="ord", pattern_type=PREFIXED),
+                Acl(operation=WRITE, resource_name="o", pattern_type=PREFIXED, permission_type=DENY),
+            ),
+            False,
+        ),
+        (
+            (
+                Acl(operation=WRITE, resource_name="o", pattern_type=PREFIXED),
+                Acl(operation=WRITE, resource_name="ord", pattern_type=PREFIXED, permission_type=DENY),
+            ),
+            True,
+        ),
+    ],
+)
+def test_writing_to_some_topic(acls: tuple[Acl, ...], *, is_allowed: bool) -> None:
+    assert deciding(*acls).rights_of(ANN, HERE).may_somewhere(WRITE, TOPIC) is is_allowed
+
+
+# The index and a list
+
+
+names = st.text(alphabet="ab*", min_size=1, max_size=4)
+acls_of_all_kinds = st.builds(
+    Acl,
+    resource_type=st.sampled_from([2, 3]),
+    resource_name=names,
+    pattern_type=st.sampled_from([3, 4]),
+    principal=st.sampled_from(["User:ann", "User:bob", "User:*", "Group:ann"]),
+    host=st.sampled_from(["*", HERE, "10.0.0.2"]),
+    operation=st.sampled_from([2, 3, 4, 8, 10, 11]),
+    permission_type=st.sampled_from([2, 3]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    first=st.lists(acls_of_all_kinds, max_size=12),
+    later=st.lists(acls_of_all_kinds, max_size=6),
+    removed=st.sets(st.integers(0, 17)),
+    is_open=st.booleans(),
+    asked=st.lists(
+        st.tuples(
+            st.sampled_from([ANN, BOB, Principal("Group", "ann")]),
+            st.sampled_from([HERE, "10.0.0.2"]),
+            st.sampled_from([READ, WRITE, DESCRIBE, AclOperation.DESCRIBE_CONFIGS]),
+            st.sampled_from([TOPIC, AclResource.GROUP]),
+            names,
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+)
+def test_the_index_decides_as_a_walk_over_all_acls(
+    first: list[Acl],
+    later: list[Acl],
+    removed: set[int],
+    asked: list[tuple[Principal, str, AclOperation, AclResource, str]],
+    *,
+    is_open: bool,
+) -> None:
+    authorizer = deciding(*first, is_open=is_open)
+    gone = [acl for number, acl in enumerate(first) if number in removed]
+    kept = [acl for number, acl in enumerate(first) if number not in removed] + later
+    for principal, host, operation, resource, name in asked:  # so that there are decisions to forget
+        assert may(authorizer, operation, name, principal=principal, host=host, resource=resource) is walk(
+            first, str(principal), host, operation, resource, name, is_open=is_open
+        )
+    authorizer.change(later, gone)
+    assert authorizer.index.count == len(kept)
+    for principal, host, operation, resource, name in asked:
+        assert may(authorizer, operation, name, principal=principal, host=host, resource=resource) is walk(
+            kept, str(principal), host, operation, resource, name, is_open=is_open
+        )
+    authorizer.change((), kept)
+    assert authorizer.index == NO_INDEX or not authorizer.index.literal
+    assert not authorizer.index.prefixed
+    assert not any(authorizer.index.prefix_lengths.values())
+
+
+# Many ACLs
+
+
+def many(count: int) -> list[Acl]:
+    return [
+        Acl(resource_name=f"team-{number % 100}.topic-{number}", pattern_type=3 + number % 2, principal=f"User:{number % 1000}")
+        for number in range(count)
+    ]
+
+
+def looked_at(authorizer: AclAuthorizer, name: str) -> int:
+    return sum(1 for _ in authorizer.index.about(TOPIC, name))
+
+
+def test_a_decision_looks_at_the_acls_of_its_resource_alone() -> None:
+    authorizer = deciding(*many(20_000))
+    assert looked_at(authorizer, "team-7.topic-10070") == 1
+        assert not matching(acl, **wrong), wrong
+
+
+def test_the_pattern_match_finds_what_has_an_effect_on_a_name() -> None:
+    assert matching(Acl(), resource_name="orders", pattern_type=2)
+    assert matching(Acl(resource_name="*"), resource_name="orders", pattern_type=2)
+    assert matching(Acl(resource_name="ord", pattern_type=PREFIXED), resource_name="orders", pattern_type=2)
+    assert not matching(Acl(resource_name="orders.eu", pattern_type=PREFIXED), resource_name="orders", pattern_type=2)
+    assert not matching(Acl(resource_name="*", pattern_type=PREFIXED), resource_name="orders", pattern_type=2)
+    assert not matching(Acl(resource_name="*"), resource_name="orders", pattern_type=1)
