@@ -2,6 +2,8 @@
 
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -292,6 +294,51 @@ def looked_at(authorizer: AclAuthorizer, name: str) -> int:
 def test_a_decision_looks_at_the_acls_of_its_resource_alone() -> None:
     authorizer = deciding(*many(20_000))
     assert looked_at(authorizer, "team-7.topic-10070") == 1
+    assert looked_at(authorizer, "nothing") == 0
+
+
+def _allocated(change: Callable[[], None]) -> int:
+    tracemalloc.start()
+    try:
+        change()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_change_does_not_rebuild_the_index() -> None:
+    acls = many(20_000)
+    whole_bytes = _allocated(lambda: deciding().change(acls, ()))
+    authorizer = deciding(*acls)
+    one_bytes = _allocated(lambda: authorizer.change((Acl(),), ()))
+    assert one_bytes * 20 < whole_bytes
+
+
+# Filters
+
+
+ANY = AclFilter(resource_type=1, resource_name=None, pattern_type=1, principal=None, host=None, operation=1, permission_type=1)
+
+
+def matching(acl: Acl, **wanted: Any) -> bool:
+    return replace(ANY, **wanted).matches(acl)
+
+
+def test_a_filter_finds_what_its_fields_say() -> None:
+    acl = Acl()
+    assert ANY.matches(acl)
+    assert matching(acl, resource_name="orders", principal="User:ann", host="*", operation=3, permission_type=3, resource_type=2)
+    for wrong in (
+        {"resource_name": "order"},
+        {"principal": "User:*"},
+        {"host": HERE},
+        {"operation": 4},
+        {"permission_type": 2},
+        {"resource_type": 3},
+        {"pattern_type": 4},
+        {"pattern_type": 99},
+        {"operation": 99},
+    ):
         assert not matching(acl, **wrong), wrong
 
 
