@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from log_service.common.secrets import SecretBytes
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclEntry:
@@ -32,16 +30,6 @@ class ScramUser(NamedTuple):
 
     mechanism: int
     name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScramCredential:
-    """What the broker checks a user's password against (RFC 5802)."""
-
-    salt: SecretBytes
-    stored_key: SecretBytes
-    server_key: SecretBytes
-    iterations: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ from log_service.metadata.access import (
     DelegationToken,
     QuotaEntity,
     QuotaPart,
-    ScramCredential,
     ScramUser,
 )
 from log_service.protocol.stored.metadata_records import (
@@ -21,6 +20,7 @@ from log_service.protocol.stored.metadata_records import (
     EntityData,
     UserScramCredentialRecord,
 )
+from log_service.security.sasl.credentials import ScramCredential
 
 
 def acl_of(record: AccessControlEntryRecord) -> AclEntry:

@@ -16,7 +16,7 @@ from uuid import UUID
 from log_service.common.features import KRAFT_VERSION
 from log_service.common.sorted_map import changed_map
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId, ProducerId, TopicId
-from log_service.metadata.access import AclEntry, DelegationToken, QuotaEntity, ScramCredential, ScramUser
+from log_service.metadata.access import AclEntry, DelegationToken, QuotaEntity, ScramUser
 from log_service.metadata.access_records import acl_of, credential_of, quota_entity, token_of
 from log_service.metadata.errors import MetadataError
 from log_service.metadata.image import (
@@ -61,6 +61,7 @@ from log_service.protocol.stored.metadata_records import (
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
+from log_service.security.sasl.credentials import ScramCredential
 
 K = TypeVar("K")
 V = TypeVar("V")

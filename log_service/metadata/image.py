@@ -14,9 +14,10 @@ from enum import IntEnum
 from uuid import UUID
 
 from log_service.common.types import NO_LEADER_EPOCH, BrokerEpoch, LeaderEpoch, NodeId, ProducerId, TopicId
-from log_service.metadata.access import AclEntry, DelegationToken, QuotaEntity, ScramCredential, ScramUser
+from log_service.metadata.access import AclEntry, DelegationToken, QuotaEntity, ScramUser
 from log_service.metadata.partition import LOST_DIRECTORY, UNPLACED_DIRECTORIES, PartitionRegistration
 from log_service.protocol.stored.metadata_records import MetadataRecord
+from log_service.security.sasl.credentials import ScramCredential
 
 FIRST_PRODUCER_ID = ProducerId(0)
 NO_CONFIGS: Mapping[str, str] = {}

@@ -8,7 +8,7 @@ import pytest
 from log_service.common.errors import StorageError
 from log_service.common.secrets import SecretBytes
 from log_service.common.types import LeaderEpoch
-from log_service.metadata.access import AclEntry, DelegationToken, QuotaPart, ScramCredential, ScramUser
+from log_service.metadata.access import AclEntry, DelegationToken, QuotaPart, ScramUser
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.errors import MetadataError
 from log_service.metadata.image import EMPTY_IMAGE, AccessImage, MetadataImage, ResourceType
@@ -33,6 +33,7 @@ from log_service.protocol.stored.metadata_records import (
 from log_service.protocol.stored.serde import encode_metadata_record
 from log_service.raft.batches import MetadataBatch, decode_batches
 from log_service.records.builder import build_batch
+from log_service.security.sasl.credentials import ScramCredential
 from tests.unit.metadata.records import ACCESS, END_OF_ACCESS, acl, broker, credential, delta_of, image_of, quota, token, topic, topic_id
 
 CONTROLLER = RegisterControllerRecord(

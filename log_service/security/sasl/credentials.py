@@ -1,0 +1,38 @@
+"""What a broker keeps of a SCRAM password: enough to check a login, too little to log in with (RFC 5802, section 3)."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from log_service.common.secrets import SecretBytes
+
+
+class ScramMechanism(IntEnum):
+    """The SCRAM mechanisms by their numbers in requests and in the metadata (KIP-554)."""
+
+    SHA_256 = 1
+    SHA_512 = 2
+
+    @property
+    def mechanism_name(self) -> str:
+        """The name that clients ask for."""
+        return f"SCRAM-SHA-{256 * self.value}"
+
+    @property
+    def hash_name(self) -> str:
+        """The name of the hash, as ``hashlib`` knows it."""
+        return f"sha{256 * self.value}"
+
+    @property
+    def key_bytes(self) -> int:
+        """The length of keys and of salted passwords."""
+        return 32 * self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramCredential:
+    """What the broker checks a user's password against (RFC 5802)."""
+
+    salt: SecretBytes
+    stored_key: SecretBytes
+    server_key: SecretBytes
+    iterations: int

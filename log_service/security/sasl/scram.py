@@ -1,0 +1,285 @@
+"""SCRAM (RFC 5802, RFC 7677, KIP-84): keys, proofs and the texts of its four messages, for both sides.
+
+    client-first   n,[a=<authorization id>],n=<user name>,r=<nonce>[,<extension>=<value>]...
+    server-first   r=<both nonces>,s=<salt>,i=<iterations>
+    client-final   c=<channel binding>,r=<both nonces>[,<extension>=<value>]...,p=<proof>
+    server-final   v=<signature>
+
+Passwords and names are taken as they are, in UTF-8, without SASLprep, as Apache Kafka takes them.
+
+Invariants: the auth message is made of the very texts that were received; keys and proofs are compared in constant time.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from log_service.common.secrets import SecretBytes, SecretText
+from log_service.security.sasl.credentials import ScramCredential, ScramMechanism
+
+MIN_ITERATIONS = 4_096
+MAX_ITERATIONS = 16_384
+"""The bounds of what a broker keeps, for both mechanisms."""
+RANDOM_BITS = 130
+"""Of a nonce, and of a salt that is made here."""
+
+GetBits = Callable[[int], int]
+"""Returns an unpredictable number of so many bits (``secrets.randbits``)."""
+
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+TOKEN_AUTHENTICATION = "tokenauth"  # noqa: S105 - the name of an extension
+"""The extension that says that name and password are those of a delegation token (KIP-48)."""
+
+
+class MalformedError(Exception):
+    """A message is not what it should be. The text names no part of it."""
+
+
+def random_text(get_bits: GetBits) -> str:
+    """Return an unpredictable text of lower-case letters and digits: a nonce, or a salt, in the form that Apache Kafka gives both."""
+    number, digits = get_bits(RANDOM_BITS), []
+    for _ in range(26):  # 36 ** 26 is above 2 ** 130
+        number, digit = divmod(number, 36)
+        digits.append(DIGITS[digit])
+    return "".join(digits)
+
+
+def salted_password(mechanism: ScramMechanism, password: SecretText, salt: bytes, iterations: int) -> SecretBytes:
+    """Return the key that a password and a salt make. Takes milliseconds: call it from a thread of a pool."""
+    return SecretBytes(hashlib.pbkdf2_hmac(mechanism.hash_name, password.reveal().encode(), salt, iterations))
+
+
+def credential_from(mechanism: ScramMechanism, salted: SecretBytes, salt: bytes, iterations: int) -> ScramCredential:
+    """Return what a broker keeps of a salted password."""
+    return ScramCredential(
+        salt=SecretBytes(salt),
+        stored_key=SecretBytes(_hash(mechanism, client_key(mechanism, salted))),
+        server_key=SecretBytes(server_key(mechanism, salted)),
+        iterations=iterations,
+    )
+
+
+def client_key(mechanism: ScramMechanism, salted: SecretBytes) -> bytes:
+    """Return the key that proves that a client knows the password."""
+    return _hmac(mechanism, salted.reveal(), b"Client Key")
+
+
+def server_key(mechanism: ScramMechanism, salted: SecretBytes) -> bytes:
+    """Return the key that proves that a broker knows the credential."""
+    return _hmac(mechanism, salted.reveal(), b"Server Key")
+
+
+def client_proof(mechanism: ScramMechanism, key: bytes, auth_message: bytes) -> bytes:
+    """Return what a client sends to prove that it has ``client_key``."""
+    signature = _hmac(mechanism, _hash(mechanism, key), auth_message)
+    return _xor(key, signature)
+
+
+def is_proof_of(mechanism: ScramMechanism, credential: ScramCredential, auth_message: bytes, proof: bytes) -> bool:
+    """Whether a proof comes from a client that has the key of a credential."""
+    if len(proof) != mechanism.key_bytes:
+        return False
+    stored_key = credential.stored_key.reveal()
+    signature = _hmac(mechanism, stored_key, auth_message)
+    return hmac.compare_digest(_hash(mechanism, _xor(proof, signature)), stored_key)
+
+
+def server_signature(mechanism: ScramMechanism, key: bytes, auth_message: bytes) -> bytes:
+    """Return what a broker sends to prove that it has ``server_key``."""
+    return _hmac(mechanism, key, auth_message)
+
+
+def decoy_credential(mechanism: ScramMechanism, name: str, model: ScramCredential | None, secret: bytes) -> ScramCredential:
+    """Return a credential that no password fits, for a name that is not known: its salt looks like that of ``model``, a known user's.
+
+    The same name gets the same salt each time, and on every node with the same ``secret``; so a client cannot tell by asking twice.
+    """
+    seed = hmac.digest(secret, mechanism.mechanism_name.encode() + b"\0" + name.encode(), "sha512")
+    pattern = b"0" * 26 if model is None else model.salt.reveal()
+    stream = hashlib.shake_256(seed).digest(len(pattern))
+    is_text = pattern.isalnum() and pattern.lower() == pattern
+    salt = bytes(ord(DIGITS[byte % 36]) for byte in stream) if is_text else stream
+    return ScramCredential(
+        salt=SecretBytes(salt),
+        stored_key=SecretBytes(bytes(mechanism.key_bytes)),
+        server_key=SecretBytes(bytes(mechanism.key_bytes)),
+        iterations=MIN_ITERATIONS if model is None else max(MIN_ITERATIONS, model.iterations),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFirst:
+    """The first message of a client. ``bare`` is the text behind the header."""
+
+    header: str
+    bare: str
+    authorization_id: str
+    name: str
+    nonce: str
+    extensions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFirst:
+    """The first message of a broker."""
+
+    nonce: str
+    salt: bytes = field(repr=False)
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFinal:
+    """The last message of a client. ``without_proof`` is the text before the proof."""
+
+    without_proof: str
+    channel_binding: bytes
+    nonce: str
+    proof: bytes = field(repr=False)
+
+
+def parse_client_first(token: bytes) -> ClientFirst:
+    """Return what a client's first message says.
+
+    Raises:
+        MalformedError: it is no such message, or asks for channel binding.
+    """
+    text = _decoded(token)
+    binding, authorization, bare = _split(text, 3)
+    if binding != "n":
+        raise MalformedError("the client asks for channel binding, which is not there")
+    if authorization and not authorization.startswith("a="):
+        raise MalformedError("the header holds something else than an authorization id")
+    parts = bare.split(",")
+    name, nonce = _attribute(parts, 0, "n"), _attribute(parts, 1, "r")
+    _validate_printable(nonce)
+    return ClientFirst(
+        header=text[: len(text) - len(bare)],
+        bare=bare,
+        authorization_id=_unescaped(authorization.removeprefix("a=")) if authorization else "",
+        name=_unescaped(name),
+        nonce=nonce,
+        extensions=_extensions(parts[2:]),
+    )
+
+
+def parse_server_first(token: bytes) -> ServerFirst:
+    """Return what a broker's first message says.
+
+    Raises:
+        MalformedError: it is no such message.
+    """
+    parts = _decoded(token).split(",")
+    nonce, salt, iterations = _attribute(parts, 0, "r"), _attribute(parts, 1, "s"), _attribute(parts, 2, "i")
+    _validate_printable(nonce)
+    if not (iterations.isascii() and iterations.isdigit() and len(iterations) <= 10):
+        raise MalformedError("the number of iterations is no number")
+    return ServerFirst(nonce=nonce, salt=_from_base64(salt), iterations=int(iterations))
+
+
+def parse_client_final(token: bytes) -> ClientFinal:
+    """Return what a client's last message says.
+
+    Raises:
+        MalformedError: it is no such message.
+    """
+    text = _decoded(token)
+    without_proof, mark, proof = text.rpartition(",p=")
+    if not mark:
+        raise MalformedError("the proof is missing")
+    parts = without_proof.split(",")
+    binding, nonce = _attribute(parts, 0, "c"), _attribute(parts, 1, "r")
+    _extensions(parts[2:])
+    return ClientFinal(without_proof=without_proof, channel_binding=_from_base64(binding), nonce=nonce, proof=_from_base64(proof))
+
+
+def parse_server_final(token: bytes) -> bytes:
+    """Return the signature that a broker's last message holds.
+
+    Raises:
+        MalformedError: it is no such message, or says that the login failed.
+    """
+    text = _decoded(token)
+    if text.startswith("e="):
+        raise MalformedError("the broker says that the login failed")
+    return _from_base64(_attribute(text.split(","), 0, "v"))
+
+
+def to_base64(content: bytes) -> str:
+    """Return bytes as SCRAM writes them."""
+    return base64.b64encode(content).decode()
+
+
+def escaped(name: str) -> str:
+    """Return a name as a message carries it."""
+    return name.replace("=", "=3D").replace(",", "=2C")
+
+
+def _unescaped(name: str) -> str:
+    if not name:
+        raise MalformedError("a name is empty")
+    parts = name.split("=")
+    if any(not part.startswith(("2C", "3D")) for part in parts[1:]):
+        raise MalformedError("a name holds = without 2C or 3D behind it")
+    return parts[0] + "".join(("," if part.startswith("2C") else "=") + part[2:] for part in parts[1:])
+
+
+def _decoded(token: bytes) -> str:
+    try:
+        text = token.decode()
+    except UnicodeDecodeError:
+        raise MalformedError("a message is not UTF-8") from None
+    if "\0" in text:
+        raise MalformedError("a message holds a NUL")
+    return text
+
+
+def _split(text: str, count: int) -> list[str]:
+    parts = text.split(",", count - 1)
+    if len(parts) != count:
+        raise MalformedError("a message ends early")
+    return parts
+
+
+def _attribute(parts: list[str], index: int, name: str) -> str:
+    """Return the value of the attribute that must stand at a place."""
+    if index >= len(parts) or not parts[index].startswith(f"{name}="):
+        raise MalformedError(f"attribute {name} is not where it must be")
+    return parts[index][2:]
+
+
+def _extensions(parts: list[str]) -> dict[str, str]:
+    extensions: dict[str, str] = {}
+    for part in parts:
+        key, mark, value = part.partition("=")
+        if not (mark and value and key.isascii() and key.isalpha()):
+            raise MalformedError("an extension is not a word of letters, = and a value")
+        extensions[key] = value
+    return extensions
+
+
+def _validate_printable(nonce: str) -> None:
+    if not nonce or not all("!" <= character <= "~" for character in nonce):
+        raise MalformedError("a nonce is empty or holds what cannot be printed")
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise MalformedError("an attribute is not base64") from None
+
+
+def _hash(mechanism: ScramMechanism, content: bytes) -> bytes:
+    return hashlib.new(mechanism.hash_name, content).digest()
+
+
+def _hmac(mechanism: ScramMechanism, key: bytes, content: bytes) -> bytes:
+    return hmac.digest(key, content, mechanism.hash_name)
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    return (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).to_bytes(len(one), "big")

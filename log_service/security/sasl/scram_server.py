@@ -1,0 +1,139 @@
+"""The broker's side of SCRAM: decides on the two messages of a client (RFC 5802, section 5).
+
+Knows no users: ``find`` returns a user's credential, and ``decoy`` one that no password fits. A client that says ``tokenauth=true`` logs in
+by a delegation token (KIP-48): the caller looks its credential up.
+
+Invariants: an unknown name gets a first message as a known one does, and is refused at the last one, with the same reason; so is a user who
+has a credential of the other mechanism only. The channel binding of the last message must be that of the first, which Apache Kafka does not
+check. No message is taken twice.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from log_service.common.access import Principal
+from log_service.security.sasl.credentials import ScramCredential, ScramMechanism
+from log_service.security.sasl.mechanisms import Accepted, Challenge, Lookup, Outcome, Refused
+from log_service.security.sasl.scram import (
+    MIN_ITERATIONS,
+    TOKEN_AUTHENTICATION,
+    ClientFirst,
+    MalformedError,
+    is_proof_of,
+    parse_client_final,
+    parse_client_first,
+    server_signature,
+    to_base64,
+)
+
+WRONG = "unknown user or wrong password"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenWanted:
+    """A login by a delegation token needs the token's credential."""
+
+    token_id: str
+    mechanism: ScramMechanism
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLogin:
+    """A delegation token as a login sees it; ``expires_at_ms`` is wall time."""
+
+    owner: Principal
+    credential: ScramCredential
+    expires_at_ms: int
+
+
+class _Stage(Enum):
+    FIRST = "the first message"
+    LOOKUP = "nothing, until a token was looked up"
+    FINAL = "the last message"
+    DONE = "nothing more"
+
+
+class ScramServer:
+    """One login. ``nonce`` is the broker's part of the nonce, fresh for each login."""
+
+    def __init__(
+        self,
+        mechanism: ScramMechanism,
+        nonce: str,
+        *,
+        find: Callable[[str], ScramCredential | None],
+        decoy: Callable[[str], ScramCredential],
+    ) -> None:
+        self._mechanism = mechanism
+        self._nonce = nonce
+        self._find = find
+        self._decoy = decoy
+        self._stage = _Stage.FIRST
+        self._first: ClientFirst | None = None
+        self._server_first = ""
+        self._credential: ScramCredential | None = None
+        self._token: TokenLogin | None = None
+
+    def __repr__(self) -> str:
+        return f"<ScramServer {self._mechanism.mechanism_name} waits for {self._stage.value}>"
+
+    def evaluate(self, token: bytes) -> Outcome:
+        """Decide on the client's next message."""
+        try:
+            if self._stage is _Stage.FIRST:
+                return self._take_first(parse_client_first(token))
+            if self._stage is _Stage.FINAL:
+                return self._take_final(token)
+        except MalformedError as error:
+            self._stage = _Stage.DONE
+            return Refused(reason=f"a SCRAM message is malformed: {error}")
+        return Refused(reason=f"a SCRAM message came where the broker waits for {self._stage.value}")
+
+    def _take_first(self, first: ClientFirst) -> Outcome:
+        if first.authorization_id not in ("", first.name):
+            self._stage = _Stage.DONE
+            text = "Authentication failed: Client requested an authorization id that is different from username"
+            return Refused(reason=text, told=text)
+        self._first = first
+        if first.extensions.get(TOKEN_AUTHENTICATION, "").lower() == "true":
+            self._stage = _Stage.LOOKUP
+            return Lookup(wanted=TokenWanted(token_id=first.name, mechanism=self._mechanism), resume=self._take_token)
+        return self._challenge(first, self._find(first.name))
+
+    def _take_token(self, token: TokenLogin | None) -> Outcome:
+        assert self._first is not None
+        self._token = token
+        return self._challenge(self._first, None if token is None else token.credential)
+
+    def _challenge(self, first: ClientFirst, credential: ScramCredential | None) -> Outcome:
+        """Send the salt: of the credential, or of a decoy."""
+        is_usable = credential is not None and credential.iterations >= MIN_ITERATIONS
+        self._credential = credential if is_usable else None
+        shown = self._credential or self._decoy(first.name)
+        nonce = first.nonce + self._nonce
+        self._server_first = f"r={nonce},s={to_base64(shown.salt.reveal())},i={shown.iterations}"
+        self._stage = _Stage.FINAL
+        return Challenge(token=self._server_first.encode())
+
+    def _take_final(self, token: bytes) -> Outcome:
+        self._stage = _Stage.DONE
+        final, first = parse_client_final(token), self._first
+        assert first is not None
+        if final.nonce != first.nonce + self._nonce:
+            return Refused(reason="the nonce of the last SCRAM message is not that of the first")
+        if final.channel_binding != first.header.encode():
+            return Refused(reason="the channel binding of the last SCRAM message is not that of the first")
+        auth_message = f"{first.bare},{self._server_first},{final.without_proof}".encode()
+        checked = self._credential or self._decoy(first.name)
+        is_right = is_proof_of(self._mechanism, checked, auth_message, final.proof)
+        if not is_right or self._credential is None:
+            return Refused(reason=WRONG)
+        signature = server_signature(self._mechanism, checked.server_key.reveal(), auth_message)
+        return self._accepted(first.name, f"v={to_base64(signature)}".encode())
+
+    def _accepted(self, name: str, token: bytes) -> Accepted:
+        login = self._token
+        if login is None:
+            return Accepted(principal=Principal("User", name), token=token)
+        return Accepted(principal=login.owner, token=token, expires_at_ms=login.expires_at_ms, is_by_token=True)

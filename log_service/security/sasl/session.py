@@ -1,0 +1,333 @@
+"""What a broker does with each frame of a connection on a SASL listener: before the login, during it, and after it.
+
+One ``LoginSession`` belongs to one connection. It takes a frame and the time, and says what to do: pass the frame on to the broker,
+respond, wait for something that has to be looked up, refuse the login, or close the connection at once. The order of states is that of
+Apache Kafka's SaslServerAuthenticator (KIP-43, KIP-152, KIP-255, KIP-368).
+
+    OPENING       ApiVersions (whose good response leads to HANDSHAKE) or SaslHandshake
+    HANDSHAKE     SaslHandshake
+    AUTHENTICATE  SaslAuthenticate after SaslHandshake 1, bare tokens after SaslHandshake 0
+    LOOKUP        nothing: the broker looks something up
+    COMPLETE      whatever the broker serves; SaslHandshake begins the next login, where the login has a lifetime
+    MISMATCH      nothing: the client began its next login with another mechanism
+    ENDED         nothing: the login was refused
+
+Invariants: before the login no body is read but those of SaslHandshake, SaslAuthenticate and ApiVersions; a login that is repeated keeps
+mechanism and principal; lifetimes run on the monotonic clock.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from log_service.common.errors import ErrorCode, ProtocolError
+from log_service.common.types import Buffer
+from log_service.protocol.api_versions import ApiKey, response_class
+from log_service.protocol.codec import decode
+from log_service.protocol.frames import RequestHeader, UnsupportedVersionError, encode_response, parse_request_header
+from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from log_service.security.sasl.mechanisms import Accepted, Challenge, Lookup, Outcome, Refused, ServerExchange
+
+MIN_RELOGIN_INTERVAL_NS: Final = 1_000_000_000
+"""A connection may begin to log in again no sooner than this after it began the last time."""
+FIRST_VERSION_WITH_REQUESTS: Final = 1
+"""Of SaslHandshake: from here on tokens travel in SaslAuthenticate requests."""
+HANDSHAKE_KEY: Final = int(ApiKey.SASL_HANDSHAKE)
+MAX_TOKENS: Final = 8
+"""Of one login; the longest exchange takes three."""
+
+_SIZE = struct.Struct(">i")
+
+
+class Phase(Enum):
+    """Where a session is."""
+
+    OPENING = "opening"
+    HANDSHAKE = "handshake"
+    AUTHENTICATE = "authenticate"
+    LOOKUP = "lookup"
+    COMPLETE = "complete"
+    MISMATCH = "mismatch"
+    ENDED = "ended"
+
+
+class Now(NamedTuple):
+    """The time: monotonic for lifetimes, wall for what is left of a credential."""
+
+    monotonic_ns: int
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """The frame is for the broker. Where ``is_versions``, the session wants to know whether the response was a good one."""
+
+    is_versions: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Respond:
+    """Send this frame. ``login`` is set where it completes a login."""
+
+    chunks: list[Any] = field(repr=False)
+    login: "Login | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Find what is wanted, and hand it to ``LoginSession.found``."""
+
+    wanted: Any = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """The login failed: after the delay send this frame, if there is one, and close. ``reason`` is for the log."""
+
+    chunks: list[Any] | None = field(repr=False)
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Close:
+    """Close at once. ``reason`` is for the log."""
+
+    reason: str
+    is_expired: bool = False
+
+
+Step = Pass | Respond | Wait | Refuse | Close
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """A login that is complete. ``expires_ns`` is on the monotonic clock, None where the login does not end."""
+
+    mechanism: str
+    accepted: Accepted
+    expires_ns: int | None
+    is_repeated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginPolicy:
+    """What a listener offers. ``begin`` starts a login of an enabled mechanism; ``max_reauth_ms`` has the mechanisms whose logins end."""
+
+    mechanisms: tuple[str, ...]
+    begin: Callable[[str], ServerExchange]
+    max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+class LoginSession:
+    """The logins of one connection."""
+
+    __slots__ = (
+        "_began_again_ns",
+        "_exchange",
+        "_is_bare",
+        "_mechanism",
+        "_policy",
+        "_request",
+        "_resume",
+        "_token_count",
+        "expires_ns",
+        "login",
+        "phase",
+    )
+
+    def __init__(self, policy: LoginPolicy) -> None:
+        self.phase = Phase.OPENING
+        self.login: Login | None = None
+        self.expires_ns: int | None = None
+        """When the login ends: a copy for the path of every request."""
+        self._policy = policy
+        self._exchange: ServerExchange | None = None
+        self._mechanism = ""
+        self._is_bare = False
+        self._token_count = 0
+        self._request: RequestHeader | None = None
+        self._resume: Callable[[Any], Outcome] | None = None
+        self._began_again_ns: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<LoginSession {self.phase.value} {self._mechanism}>"
+
+    def receive(self, frame: Buffer, now: Now) -> Step:
+        """Decide on the next frame, given without its size."""
+        if self.phase is Phase.COMPLETE:
+            return self._after_login(frame, now)
+        if self.phase is Phase.AUTHENTICATE:
+            return self._authenticate(frame, now)
+        if self.phase is Phase.LOOKUP:
+            return self._close("a frame came while the broker was looking a login up")
+        if self.phase is Phase.MISMATCH:
+            return self._refuse(None, "the client began to log in again with another mechanism")
+        if self.phase is Phase.ENDED:
+            return self._close("a frame came after the login was refused")
+        return self._open(frame)
+
+    def versions_told(self, *, is_good: bool) -> None:
+        """Take note of the response to ApiVersions that was passed on. After a good one only a handshake may come."""
+        if is_good and self.phase is Phase.OPENING:
+            self.phase = Phase.HANDSHAKE
+
+    def found(self, what: object, now: Now) -> Step:
+        """Go on with what was looked up."""
+        assert self._resume is not None
+        resume, self._resume = self._resume, None
+        self.phase = Phase.AUTHENTICATE
+        return self._conclude(resume(what), now)
+
+    # Before the login
+
+    def _open(self, frame: Buffer) -> Step:
+        try:
+            header, body = parse_request_header(frame)
+        except UnsupportedVersionError as error:
+            if error.header.api_key is ApiKey.API_VERSIONS and self.phase is Phase.OPENING:
+                return Pass(is_versions=True)
+            return self._close(str(error))
+        except ProtocolError as error:
+            return self._close(str(error))
+        if header.api_key is ApiKey.SASL_HANDSHAKE:
+            return self._handshake(header, frame, body)
+        if header.api_key is ApiKey.API_VERSIONS and self.phase is Phase.OPENING:
+            return Pass(is_versions=True)
+        return self._close(f"{header.api_key.name} came before the login")
+
+    def _handshake(self, header: RequestHeader, frame: Buffer, body: int) -> Step:
+        try:
+            request, _ = decode(SaslHandshakeRequest, header.api_version, frame, body)
+        except ProtocolError as error:
+            return self._close(str(error))
+        mechanism, enabled = request.mechanism, list(self._policy.mechanisms)
+        if mechanism not in enabled:
+            response = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
+            return self._refuse(_encoded(header, response), "the client asked for a mechanism that is not enabled")
+        respond = Respond(chunks=_encoded(header, SaslHandshakeResponse(mechanisms=enabled)))
+        if self.login is not None and self.login.mechanism != mechanism:
+            self.phase = Phase.MISMATCH
+            return respond
+        self.phase = Phase.AUTHENTICATE
+        self._mechanism = mechanism
+        self._exchange = self._policy.begin(mechanism)
+        self._is_bare = header.api_version < FIRST_VERSION_WITH_REQUESTS
+        self._token_count = 0
+        return respond
+
+    # During the login
+
+    def _authenticate(self, frame: Buffer, now: Now) -> Step:
+        if self._is_bare:
+            return self._evaluate(None, bytes(frame), now)
+        try:
+            header, body = parse_request_header(frame)
+            if header.api_key is not ApiKey.SASL_AUTHENTICATE:
+                return self._refuse(_state_error(header), f"{header.api_key.name} came in the middle of a login")
+            request, _ = decode(SaslAuthenticateRequest, header.api_version, frame, body)
+        except ProtocolError as error:
+            return self._close(str(error))
+        return self._evaluate(header, request.auth_bytes, now)
+
+    def _evaluate(self, header: RequestHeader | None, token: bytes, now: Now) -> Step:
+        assert self._exchange is not None
+        self._request = header
+        self._token_count += 1
+        if self._token_count > MAX_TOKENS:
+            return self._conclude(Refused(reason=f"a login took more than {MAX_TOKENS} tokens"), now)
+        return self._conclude(self._exchange.evaluate(token), now)
+
+    def _conclude(self, outcome: Outcome, now: Now) -> Step:
+        """Turn what a mechanism says into what the broker does."""
+        if isinstance(outcome, Challenge):
+            return Respond(chunks=self._token(outcome.token))
+        if isinstance(outcome, Lookup):
+            self._resume, self.phase = outcome.resume, Phase.LOOKUP
+            return Wait(wanted=outcome.wanted)
+        if isinstance(outcome, Refused):
+            return self._fail(outcome)
+        return self._accept(outcome, now)
+
+    def _accept(self, accepted: Accepted, now: Now) -> Step:
+        before = self.login
+        if before is not None and before.accepted.principal != accepted.principal:
+            one, other = before.accepted.principal, accepted.principal
+            text = f"Cannot change principals during re-authentication from {one.type}.{one.name}: {other.type}.{other.name}"
+            return self._fail(Refused(reason=text, told=text))
+        if accepted.expires_at_ms is not None and accepted.expires_at_ms <= now.wall_ms:
+            return self._fail(Refused(reason="the credential has expired"))
+        lifetime_ms = _lifetime_ms(accepted, self._policy.max_reauth_ms.get(self._mechanism, 0), now.wall_ms)
+        expires_ns = None if lifetime_ms is None else now.monotonic_ns + lifetime_ms * 1_000_000
+        self.login = Login(mechanism=self._mechanism, accepted=accepted, expires_ns=expires_ns, is_repeated=before is not None)
+        self.expires_ns, self.phase, self._exchange = expires_ns, Phase.COMPLETE, None
+        return Respond(chunks=self._token(accepted.token, lifetime_ms or 0), login=self.login)
+
+    def _fail(self, refused: Refused) -> Step:
+        kind = "authentication" if self.login is None else "re-authentication"
+        text = refused.told or f"Authentication failed during {kind} due to invalid credentials with SASL mechanism {self._mechanism}"
+        chunks = None
+        if self._request is not None:
+            response = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text)
+            chunks = _encoded(self._request, response)
+        return self._refuse(chunks, refused.reason)
+
+    def _token(self, token: bytes, lifetime_ms: int = 0) -> list[Any]:
+        """Return the frame of a token: a response, or the token alone."""
+        if self._request is None:
+            return [_SIZE.pack(len(token)) + token]
+        response = SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)
+        return _encoded(self._request, response)
+
+    # After the login
+
+    def _after_login(self, frame: Buffer, now: Now) -> Step:
+        """Pass a frame on while the login holds. A handshake begins the next login, also when this one has just ended."""
+        if self.expires_ns is None:
+            return Pass()
+        if _key_of(frame) == HANDSHAKE_KEY and self._may_begin_again(now):
+            self._began_again_ns = now.monotonic_ns
+            return self._open(frame)
+        if now.monotonic_ns > self.expires_ns:
+            return self._close("its login has ended", is_expired=True)
+        return Pass()
+
+    def _may_begin_again(self, now: Now) -> bool:
+        return self._began_again_ns is None or now.monotonic_ns - self._began_again_ns >= MIN_RELOGIN_INTERVAL_NS
+
+    def _refuse(self, chunks: list[Any] | None, reason: str) -> Refuse:
+        self.phase = Phase.ENDED
+        return Refuse(chunks=chunks, reason=reason)
+
+    def _close(self, reason: str, *, is_expired: bool = False) -> Close:
+        self.phase = Phase.ENDED
+        return Close(reason=reason, is_expired=is_expired)
+
+
+def _lifetime_ms(accepted: Accepted, max_reauth_ms: int, wall_ms: int) -> int | None:
+    """Return for how long a login holds: the shorter of what the listener and the credential say, None where neither says anything."""
+    lifetimes = [max_reauth_ms] if max_reauth_ms > 0 else []
+    if accepted.expires_at_ms is not None:
+        lifetimes.append(max(0, accepted.expires_at_ms - wall_ms))
+    return min(lifetimes, default=None)
+
+
+def _key_of(frame: Buffer) -> int:
+    return int.from_bytes(frame[:2], "big")
+
+
+def _encoded(header: RequestHeader, response: Any) -> list[Any]:
+    return encode_response(header.api_key, header.api_version, header.correlation_id, response)
+
+
+def _state_error(header: RequestHeader) -> list[Any] | None:
+    """Return an API's own response that carries ILLEGAL_SASL_STATE, as far as its version has a place for it; None where it has none."""
+    response: Any = response_class(header.api_key)()
+    if hasattr(response, "error_code"):
+        response.error_code = ErrorCode.ILLEGAL_SASL_STATE
+    try:
+        return _encoded(header, response)
+    except ProtocolError:
+        return None
