@@ -12,15 +12,17 @@ Invariant: a key of the table has a row or a remembered deletion, never both, an
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pads
 
 from orchestration.checkpoints import ProgressError
 from orchestration.offsets import OffsetRanges
-from orchestration.tables import PROVENANCE, TableSnapshot, ranges_predicate
+from orchestration.tables import PROVENANCE, ranges_predicate
 from orchestration.uniqueness import quoted_name, relevant_to
 
 PLACE = (*PROVENANCE, "_timestamp")
@@ -29,11 +31,19 @@ ROW = "_row"
 MAX_NAMED = 3
 
 
+class HasRows(Protocol):
+    """A table whose rows can be read: of the lake, or of a database."""
+
+    def dataset(self) -> pads.Dataset:
+        """Return the rows, with key columns and place; those of the batch's keys are enough."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """What a table knows of its keys: its rows (none before it exists), and the deletions that it remembers (keys and place)."""
 
-    snapshot: TableSnapshot | None
+    snapshot: HasRows | None
     deletions: pa.Table | None
 
 

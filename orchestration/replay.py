@@ -19,8 +19,8 @@ from orchestration.tables import Lake
 from orchestration.transforms.declarations import declared_table
 from orchestration.transforms.replay_run import Replayed, ReplayRequest, run_replay
 from orchestration.transforms.telling import milliseconds
-from orchestration.transforms.to_topic.declarations import why_no_replay
 from orchestration.transforms.topic_run import RunContext
+from orchestration.transforms.without_replay import why_no_replay
 
 
 class ReplayRefusedError(RuntimeError):

@@ -4,10 +4,8 @@ Decides column types and when a replacement is needed: the database notes which 
 or the new ones. Meant for tables that fit into memory. Knows SQLAlchemy only, so that any database it speaks to will do.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
 
 import dagster as dg
 import pyarrow as pa
@@ -15,13 +13,12 @@ import sqlalchemy as sa
 
 from orchestration.resources.database import DatabaseResource
 from orchestration.resources.lake import LakeResource
+from orchestration.sql_types import KEY_LENGTH, chunks, sql_column
 from orchestration.tables import TABLE_NAME, TableSnapshot
 from orchestration.transforms import on_fresh_inputs, table_key
 
 SQL_PREFIX = "sql"
 VERSIONS_TABLE = "tidelog_versions"
-ROWS_AT_ONCE = 5_000
-KEY_LENGTH = 255
 MAX_ROWS = 5_000_000
 
 
@@ -100,7 +97,7 @@ def replace_table(
     """
     rows = _rows(snapshot, columns)
     metadata = sa.MetaData()
-    declared = sa.Table(name, metadata, *(_column(field, field.name in primary_key) for field in rows.schema))
+    declared = sa.Table(name, metadata, *(sql_column(field, is_key=field.name in primary_key) for field in rows.schema))
     versions = _versions(metadata)
     with engine.begin() as connection:
         versions.create(connection, checkfirst=True)
@@ -113,7 +110,7 @@ def replace_table(
             connection.execute(sa.schema.DropTable(declared))
         declared.create(connection, checkfirst=True)
         connection.execute(declared.delete())
-        for chunk in _chunks(rows, engine.dialect.name):
+        for chunk in chunks(rows, engine.dialect.name):
             connection.execute(declared.insert(), chunk)
         connection.execute(versions.delete().where(versions.c.name == name))
         noted = {"name": name, "lake_table_id": snapshot.table_id, "version": snapshot.version}
@@ -145,43 +142,3 @@ def _versions(metadata: sa.MetaData) -> sa.Table:
 
 def _shape(connection: sa.Connection, name: str) -> set[str]:
     return {column["name"] for column in sa.inspect(connection).get_columns(name)}
-
-
-def _chunks(rows: pa.Table, dialect: str) -> Iterator[list[dict[str, Any]]]:
-    moments = [field.name for field in rows.schema if pa.types.is_timestamp(field.type) and field.type.tz] if dialect == "sqlite" else []
-    for batch in rows.to_batches(max_chunksize=ROWS_AT_ONCE):
-        chunk = batch.to_pylist()
-        for row in chunk:
-            for name in moments:
-                row[name] = _without_zone(row[name])
-        if chunk:
-            yield chunk
-
-
-def _without_zone(moment: datetime | None) -> datetime | None:
-    """SQLite keeps no zones: its moments are UTC."""
-    return moment.astimezone(UTC).replace(tzinfo=None) if moment else None
-
-
-def _column(field: pa.Field, is_key: bool) -> "sa.Column[Any]":  # noqa: FBT001
-    kind = sa.String(KEY_LENGTH) if is_key and pa.types.is_string(field.type) else _sql_type(field.type)
-    return sa.Column(field.name, kind, primary_key=is_key, autoincrement=False)
-
-
-def _sql_type(kind: pa.DataType) -> "sa.types.TypeEngine[Any]":
-    if pa.types.is_decimal(kind):
-        return sa.Numeric(kind.precision, kind.scale)
-    if pa.types.is_timestamp(kind):
-        return sa.DateTime(timezone=kind.tz is not None)
-    return next((make() for is_kind, make in _SQL_TYPES if is_kind(kind)), sa.JSON())
-
-
-_SQL_TYPES: Sequence[tuple[Callable[[pa.DataType], bool], Callable[[], "sa.types.TypeEngine[Any]"]]] = (
-    (pa.types.is_boolean, sa.Boolean),
-    (pa.types.is_int64, sa.BigInteger),
-    (pa.types.is_integer, sa.Integer),
-    (pa.types.is_floating, sa.Double),
-    (pa.types.is_date, sa.Date),
-    (pa.types.is_string, sa.Text),
-    (pa.types.is_binary, sa.LargeBinary),
-)

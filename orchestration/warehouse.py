@@ -24,6 +24,8 @@ from orchestration.topic_relations import TopicRelations
 SUFFIX = ".duckdb"
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LEFTOVER_AGE_S = 3_600
+ACCOUNT_COLUMNS = {"records_sent", "start_offset", "end_offset", "target_id"}
+"""What tells the lake's account of a transform (``transforms.to_topic.ledger``) from other tables."""
 CONNECTION_SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -111,13 +113,17 @@ class Warehouse:
             for name in sorted(_named_relations(connection, sql)):
                 if name == DEAD_LETTERS:
                     connection.register(name, DeadLetters(self.lake).committed())
-                elif name in tables:
+                elif name in tables and not self._is_account(name, marts):
                     snapshot = self.lake.existing(name)
                     versions[name] = snapshot.version
                     connection.register(name, snapshot.dataset())
                 elif name in marts:
                     self._attach(connection, name)
             yield connection, versions
+
+    def _is_account(self, name: str, marts: set[str]) -> bool:
+        """Whether the lake's table is the account of what was committed to a DuckDB table, which is meant by that name."""
+        return name in marts and set(self.lake.existing(name).arrow_schema.names) >= ACCOUNT_COLUMNS
 
     def _attach(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
         location = str(self.path(name)).replace("'", "''")

@@ -97,7 +97,7 @@ def refuse_transforms(name: str) -> None:
 
     :raises ClickException: ``name`` is such a transform.
     """
-    from orchestration.transforms.to_topic.declarations import why_no_replay  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.transforms.without_replay import why_no_replay  # noqa: PLC0415 - with the command, not with its help
 
     why = why_no_replay(name)
     if why is not None:

@@ -2,7 +2,8 @@
 
 ``declarations`` holds what is declared, ``parsing`` and ``batch`` turn records into rows, ``topic_run``, ``replay_run`` and ``derived_run``
 are runs without Dagster, ``events`` and ``telling`` are what Dagster is told, ``assets`` and ``history`` put it together, ``decorator`` is
-what users write. ``to_topic`` is the room of transforms whose rows are records of another topic.
+what users write. ``to_topic`` is the room of transforms whose rows are records of another topic, ``to_database`` that of tables in a
+database.
 """
 
 from orchestration.transforms.assets import (
@@ -16,10 +17,13 @@ from orchestration.transforms.declarations import DerivedTable, TopicTable, pool
 from orchestration.transforms.decorator import on_fresh_inputs, spark_table
 from orchestration.transforms.errors import NotReadyError, TransformError
 from orchestration.transforms.events import is_announced
+from orchestration.transforms.to_database.assets import DatabaseTableConfig
+from orchestration.transforms.to_database.decorator import spark_duckdb_table, spark_sql_table
 from orchestration.transforms.to_topic.assets import TopicTransformConfig
 from orchestration.transforms.to_topic.decorator import spark_topic
 
 __all__ = [
+    "DatabaseTableConfig",
     "DerivedTable",
     "DerivedTableConfig",
     "NotReadyError",
@@ -32,6 +36,8 @@ __all__ = [
     "is_announced",
     "on_fresh_inputs",
     "pool_of",
+    "spark_duckdb_table",
+    "spark_sql_table",
     "spark_table",
     "spark_topic",
     "table_key",

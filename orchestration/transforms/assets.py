@@ -73,7 +73,8 @@ class DerivedTableConfig(dg.Config):
 class TopicFeed:
     """What a sensor has to know of a table that follows a topic. ``minimum_interval_s`` None is that of the settings.
 
-    ``target`` is the topic that a transform to a topic sends to; its table is the ledger of what was sent.
+    ``target`` is the topic that a transform to a topic sends to; its table is the ledger of what was sent. ``database_table`` is the table
+    of a database; the lake's table is the ledger of what was committed.
     """
 
     asset_key: dg.AssetKey
@@ -81,6 +82,7 @@ class TopicFeed:
     topic: str
     minimum_interval_s: int | None
     target: str | None = None
+    database_table: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

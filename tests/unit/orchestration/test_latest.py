@@ -91,7 +91,7 @@ class MemoryTable:
         return pads.dataset(self.rows)
 
     def decide(self, records: Iterable[Record], **more: Any) -> Changes:
-        held = Held(snapshot=self, deletions=self.deletions)  # type: ignore[arg-type]
+        held = Held(snapshot=self, deletions=self.deletions)
         return newest(*rows_of(records), KEYS, held, more.pop("topic_id", "T"), **{"log_starts": {}, **more})
 
     def apply(self, changes: Changes) -> None:

@@ -1,0 +1,61 @@
+"""Arrow rows as a SQL database takes them: the type of each column, and values in portions.
+
+Decides nothing else. Knows SQLAlchemy's types, and of databases only that SQLite keeps no time zones: its moments are UTC.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+ROWS_AT_ONCE = 5_000
+KEY_LENGTH = 255
+"""Letters of a text that is part of a key: an index of some databases takes no longer one."""
+
+
+def chunks(rows: pa.Table, dialect: str) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows as dictionaries, at most ``ROWS_AT_ONCE`` together."""
+    moments = [field.name for field in rows.schema if pa.types.is_timestamp(field.type) and field.type.tz] if dialect == "sqlite" else []
+    nested = [field.name for field in rows.schema if pa.types.is_nested(field.type)]
+    for batch in rows.to_batches(max_chunksize=ROWS_AT_ONCE):
+        chunk = batch.to_pylist()
+        for row in chunk:
+            for name in moments:
+                row[name] = _without_zone(row[name])
+            for name in nested:
+                row[name] = json.loads(json.dumps(row[name], default=str))
+        if chunk:
+            yield chunk
+
+
+def _without_zone(moment: datetime | None) -> datetime | None:
+    """SQLite keeps no zones: its moments are UTC."""
+    return moment.astimezone(UTC).replace(tzinfo=None) if moment else None
+
+
+def sql_column(field: pa.Field, *, is_key: bool) -> "sa.Column[Any]":
+    """Return the column for a field; a key's is part of the primary key."""
+    kind = sa.String(KEY_LENGTH) if is_key and pa.types.is_string(field.type) else _sql_type(field.type)
+    return sa.Column(field.name, kind, primary_key=is_key, autoincrement=False)
+
+
+def _sql_type(kind: pa.DataType) -> "sa.types.TypeEngine[Any]":
+    if pa.types.is_decimal(kind):
+        return sa.Numeric(kind.precision, kind.scale)
+    if pa.types.is_timestamp(kind):
+        return sa.DateTime(timezone=kind.tz is not None)
+    return next((make() for is_kind, make in _SQL_TYPES if is_kind(kind)), sa.JSON())
+
+
+_SQL_TYPES: Sequence[tuple[Callable[[pa.DataType], bool], Callable[[], "sa.types.TypeEngine[Any]"]]] = (
+    (pa.types.is_boolean, sa.Boolean),
+    (pa.types.is_int64, sa.BigInteger),
+    (pa.types.is_integer, sa.Integer),
+    (pa.types.is_floating, sa.Double),
+    (pa.types.is_date, sa.Date),
+    (pa.types.is_string, sa.Text),
+    (pa.types.is_binary, sa.LargeBinary),
+)

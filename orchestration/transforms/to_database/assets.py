@@ -1,0 +1,108 @@
+"""The asset of a table in a database, as Dagster shows it: offsets, rows, checks, dead letters, and where the table is.
+
+Decides what a run is presented as, like ``orchestration.transforms.assets`` for lake tables. The asset is the follower: ``lake/NAME`` is
+its account of what was committed.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+from pydantic import Field
+
+from orchestration.dead_letter_asset import rejection_event
+from orchestration.resources.database import DatabaseResource
+from orchestration.resources.lake import LakeResource
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.resources.spark import SparkResource
+from orchestration.resources.warehouse import WarehouseResource
+from orchestration.settings import load_settings
+from orchestration.transforms import events
+from orchestration.transforms.assets import FEED_METADATA, Presentation, asset_spec, is_asset_selected, selected
+from orchestration.transforms.declarations import pool_of, table_key
+from orchestration.transforms.failures import explained
+from orchestration.transforms.following import follow
+from orchestration.transforms.telling import DagsterReporter, Event, mirror, run_context, topic_events
+from orchestration.transforms.to_database.declarations import DatabaseTable, declare_database_table
+from orchestration.transforms.to_database.duckdb_store import DuckdbStore
+from orchestration.transforms.to_database.run import Storing
+from orchestration.transforms.to_database.sql_store import SqlStore
+from orchestration.transforms.to_database.stores import Store, StoreError
+
+SINK_METADATA = "tidelog/database_table"
+
+
+class DatabaseTableConfig(dg.Config):
+    """Overrides of one run. Without any the run goes on from the offsets in the database."""
+
+    accept_lost_records: bool = Field(default=False, description="Go on where retention removed records before they were read")
+    follow_s: int = Field(default=0, description="Go on with what comes for so many seconds, a commit at a time; 0: one range")
+
+
+def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.AssetsDefinition:
+    """Return the asset of ``declared``. It has no automation condition: the topic sensor starts it."""
+    declare_database_table(declared)
+    table = declared.follower
+    key = table_key(table.name)
+    feed = {
+        "table": table.name,
+        "topic": table.topic.name,
+        "minimum_interval_s": table.minimum_interval_s,
+        "database_table": declared.table,
+    }
+    metadata = {FEED_METADATA: dg.MetadataValue.json(feed), SINK_METADATA: declared.table}
+    spec = asset_spec(key, [table.topic.asset_key], table.function, shown, kinds={"pyspark", declared.kind}, metadata=metadata)
+
+    @dg.multi_asset(
+        name=key.to_python_identifier(),
+        specs=[spec],
+        check_specs=events.check_specs(key, table.rules, table.suite),
+        can_subset=True,
+        pool=pool_of(table.name),
+    )
+    def follow_into_database(  # noqa: PLR0917 - Dagster gives each resource by its name
+        context: dg.AssetExecutionContext,
+        config: DatabaseTableConfig,
+        log_service: LogServiceResource,
+        spark: SparkResource,
+        lake: LakeResource,
+        database: DatabaseResource,
+        warehouse: WarehouseResource,
+    ) -> Iterator[Event | dg.AssetCheckEvaluation | dg.AssetMaterialization]:
+        if not is_asset_selected(context, table.name):
+            return
+        with explained(table.name, spark), _refusals(table.name), log_service.open() as log, opened(declared, database, warehouse) as store:
+            reporter = DagsterReporter(context, table)
+            run = run_context(context, log, lake, spark, reporter, is_loss_accepted=config.accept_lost_records)
+            work = Storing(declared=declared, store=store)
+            for number, result in enumerate(follow(table, run, follow_s=config.follow_s, run=work.run)):
+                if result.version is not None:
+                    reporter.committed(result.ranges)
+                    mirror(context, table, run, result)
+                told = selected(context, topic_events(context, table, result))
+                yield from told if number == 0 else map(events.plain, told)
+                if result.letters is not None and result.letters.num_rows:
+                    yield rejection_event(table.name, result.letters)
+
+    return follow_into_database
+
+
+@contextmanager
+def opened(declared: DatabaseTable, database: DatabaseResource, warehouse: WarehouseResource) -> Iterator[Store]:
+    """Yield the database's table."""
+    keys = declared.follower.latest_by
+    if declared.kind == "duckdb":
+        yield DuckdbStore(directory=warehouse.open().directory, table=declared.table, keys=keys)
+        return
+    follower = ".".join(filter(None, [load_settings().deployment, declared.name]))
+    with database.open() as engine:
+        yield SqlStore(engine=engine, table=declared.table, follower=follower, keys=keys)
+
+
+@contextmanager
+def _refusals(name: str) -> Iterator[None]:
+    """Turn a refusal of the database into a failed run."""
+    try:
+        yield
+    except StoreError as error:
+        raise dg.Failure(description=f"{name}: {error}; the next run tries again", allow_retries=error.is_passing) from error

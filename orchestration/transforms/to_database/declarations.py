@@ -1,0 +1,90 @@
+"""What is declared of a table in a database that follows a topic: where its records come from, the function, the table and its key.
+
+Decides whether a declaration makes sense, when it is made, and which values a database cannot hold. Knows no run.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from orchestration.dead_letters import Rejection
+from orchestration.sql_types import KEY_LENGTH
+from orchestration.tables import TABLE_NAME
+from orchestration.transforms.declarations import TopicTable
+
+Kind = Literal["sql", "duckdb"]
+STORED_RULE = "storable"
+KEEPS_NUL = frozenset({"sqlite", "duckdb"})
+"""Databases whose texts may hold the letter NUL."""
+RESERVED = ("tidelog_", "_tidelog_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseTable:
+    """A table in a database. ``follower`` holds what it shares with lake tables from topics: name, topic, function, checks, limits, key.
+
+    ``table`` is its name in the database; the follower's name is that of its account in the lake, and of its dead letters.
+    """
+
+    follower: TopicTable
+    table: str
+    kind: Kind
+
+    def __post_init__(self) -> None:
+        if not TABLE_NAME.fullmatch(self.table) or self.table.startswith(RESERVED):
+            raise ValueError(
+                f"{self.table!r} cannot be a table's name: letters, digits and underscores, not starting with a digit or with tidelog_"
+            )
+        if self.follower.unique_by or self.follower.is_evolving:
+            raise ValueError(f"{self.name}: a table in a database has a key, and columns that only you add: no unique_by, no is_evolving")
+
+    @property
+    def name(self) -> str:
+        """The follower's name."""
+        return self.follower.name
+
+
+def not_storable(rows: pa.Table, keys: tuple[str, ...], dialect: str) -> tuple[Rejection, ...]:
+    """Return the rejections of records whose rows the database cannot hold: texts with the letter NUL, texts too long for a key."""
+    found: dict[tuple[int, int], Rejection] = {}
+    for name in rows.column_names:
+        if not (pa.types.is_string(rows[name].type) or pa.types.is_large_string(rows[name].type)):
+            continue
+        if dialect not in KEEPS_NUL:
+            _note(found, rows, pc.match_substring(rows[name], "\0"), f"{name} holds the letter NUL, which {dialect} has none of in texts")
+        if name in keys and dialect != "duckdb":
+            is_long = pc.greater(pc.utf8_length(rows[name]), KEY_LENGTH)
+            _note(found, rows, is_long, f"{name} is a key and longer than {KEY_LENGTH} letters")
+    return tuple(found.values())
+
+
+def _note(found: dict[tuple[int, int], Rejection], rows: pa.Table, chosen: pa.ChunkedArray, reason: str) -> None:
+    unfit = rows.filter(pc.fill_null(chosen, False))
+    for partition, offset in zip(unfit["_partition"].to_pylist(), unfit["_offset"].to_pylist(), strict=True):
+        found.setdefault((partition, offset), Rejection(partition=partition, offset=offset, reason=reason, rule=STORED_RULE))
+
+
+_declared: dict[str, DatabaseTable] = {}
+
+
+def declare_database_table(table: DatabaseTable) -> None:
+    """Remember ``table`` by its follower's name; a project that is loaded anew declares it again."""
+    _declared[table.name] = table
+
+
+def why_no_replay(name: str) -> str | None:
+    """Return why nothing can be replayed into what ``name`` was declared as, None where it is no table in a database."""
+    found = _declared.get(name)
+    if found is None:
+        return None
+    undo = (
+        f"delete the DuckDB file of {found.table}"
+        if found.kind == "duckdb"
+        else f"drop the table {found.table} and delete its rows of tidelog_offsets (follower {name}) in one transaction"
+    )
+    return (
+        f"{name} keeps the table {found.table} of a database, and there is no replay into it. To have it built anew from the topic "
+        f"{found.follower.topic.name}, {undo}: the next run begins at the log start"
+    )

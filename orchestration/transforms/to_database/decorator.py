@@ -1,0 +1,113 @@
+"""The decorators ``@spark_sql_table`` and ``@spark_duckdb_table``: a DataFrame function becomes a table of a database, exactly once."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from orchestration.quality import Rule, Suite
+from orchestration.topics import TopicSpec
+from orchestration.transforms.assets import Presentation
+from orchestration.transforms.declarations import NO_SUITE, TopicTable, Transform
+from orchestration.transforms.to_database.assets import database_table_asset
+from orchestration.transforms.to_database.declarations import DatabaseTable, Kind
+
+Declare = Callable[[Transform], dg.AssetsDefinition]
+
+
+def spark_sql_table(
+    *,
+    topic: TopicSpec,
+    key: str | Sequence[str] = (),
+    deleted_when: str | None = None,
+    table: str | None = None,
+    name: str | None = None,
+    rules: Sequence[Rule] = (),
+    suite: Suite = NO_SUITE,
+    minimum_interval_s: int | None = None,
+    records_per_run: int | None = None,
+    group_name: str = "sql",
+    tags: Mapping[str, str] | None = None,
+    owners: Sequence[str] | None = None,
+    freshness_policy: dg.FreshnessPolicy | None = None,
+) -> Declare:
+    """Make a table of the SQL database of a DataFrame function over ``topic``: rows and offsets are one transaction of the database.
+
+    The function gets what that of a lake table gets (``spark_table``) and has to return ``_topic_id, _partition, _offset``, too. Rows are
+    appended, unless ``key`` names columns: then the table keeps the newest row per key, updated in place, the function has to return
+    ``_timestamp`` as well, a record without value deletes the row of its key, and so does a row for which ``deleted_when`` holds, a
+    condition in Spark SQL over the result.
+
+    ``table`` is the table's name in the database, ``name`` that of the asset ``lake/NAME``, the account of what was committed; both are the
+    function's name by default. The database is that of the resource ``database`` (``TIDELOG_SQL_URL``).
+
+    :raises ValueError: the declaration makes no sense; the text says why.
+    """
+    shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
+    return _declaring(
+        "sql",
+        table,
+        shown,
+        name=name,
+        topic=topic,
+        latest_by=_columns(key),
+        deleted_when=deleted_when,
+        rules=tuple(rules),
+        suite=suite,
+        minimum_interval_s=minimum_interval_s,
+        records_per_run=records_per_run,
+    )
+
+
+def spark_duckdb_table(
+    *,
+    topic: TopicSpec,
+    key: str | Sequence[str] = (),
+    deleted_when: str | None = None,
+    table: str | None = None,
+    name: str | None = None,
+    rules: Sequence[Rule] = (),
+    suite: Suite = NO_SUITE,
+    minimum_interval_s: int | None = None,
+    records_per_run: int | None = None,
+    group_name: str = "warehouse",
+    tags: Mapping[str, str] | None = None,
+    owners: Sequence[str] | None = None,
+    freshness_policy: dg.FreshnessPolicy | None = None,
+) -> Declare:
+    """Make a table of a DuckDB file of the warehouse of a DataFrame function over ``topic``: rows and offsets are in one file.
+
+    Everything is as for ``spark_sql_table``. A commit copies the file and renames the copy into place, so that readers are never in the way
+    and see whole commits: for tables of up to some gigabytes. Questions and marts name it like any other table.
+
+    :raises ValueError: the declaration makes no sense; the text says why.
+    """
+    shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
+    return _declaring(
+        "duckdb",
+        table,
+        shown,
+        name=name,
+        topic=topic,
+        latest_by=_columns(key),
+        deleted_when=deleted_when,
+        rules=tuple(rules),
+        suite=suite,
+        minimum_interval_s=minimum_interval_s,
+        records_per_run=records_per_run,
+    )
+
+
+def _declaring(kind: Kind, table: str | None, shown: Presentation, **follower: Any) -> Declare:
+    """Return what makes a function the follower of a table in a database of ``kind``."""
+
+    def declare(function: Transform) -> dg.AssetsDefinition:
+        own = {**follower, "name": follower["name"] or function.__name__}
+        made = TopicTable(function=function, **own)
+        return database_table_asset(DatabaseTable(follower=made, table=table or function.__name__, kind=kind), shown)
+
+    return declare
+
+
+def _columns(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)

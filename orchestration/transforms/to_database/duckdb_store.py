@@ -1,0 +1,234 @@
+"""A table of a DuckDB file that follows a topic: rows and offsets in one file, which is replaced in one step.
+
+A DuckDB file that is open for writing locks out every reader, and an open reader every writer. So a commit writes a copy and renames it
+into place, as marts are built: readers are never in the way, and never see half of a commit. The writer holds a lock beside the file for
+the whole attempt, which dies with its process, so that there is one at a time. Decides the statements. Knows no broker and no Spark.
+Invariants: the file holds table, remembered deletions, offsets and the number of the dead letters of one commit; a killed commit leaves a
+copy that nothing names, which the next writer removes. A commit copies the file: meant for tables of up to some gigabytes.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from orchestration.checkpoints import Checkpoint, ProgressError
+from orchestration.tables import CommitConflictError
+from orchestration.transforms.to_database.stores import (
+    DELETED_KEYS,
+    Batch,
+    KnownRows,
+    Standing,
+    StoreError,
+    validate_columns,
+    validate_presence,
+)
+from orchestration.uniqueness import quoted_name
+from orchestration.warehouse import CONNECTION_SETTINGS, SUFFIX
+
+FOLLOWER = "_tidelog_follower"
+OFFSETS = "_tidelog_offsets"
+BOOKS = f"""
+CREATE TABLE IF NOT EXISTS {FOLLOWER} (topic VARCHAR, topic_id VARCHAR, letters BIGINT, run_id VARCHAR, committed_at TIMESTAMPTZ);
+CREATE TABLE IF NOT EXISTS {OFFSETS} (topic_id VARCHAR, partition INTEGER, next_offset BIGINT, leader_epoch INTEGER,
+    PRIMARY KEY (topic_id, partition));
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuckdbStore:
+    """The table ``table`` in a file of its own in ``directory``, that of the warehouse; ``keys`` are its key columns, if any."""
+
+    directory: Path
+    table: str
+    keys: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.directory / f"{self.table}{SUFFIX}"
+
+    @property
+    def place(self) -> str:
+        """Where the table is."""
+        return str(self.path)
+
+    @property
+    def dialect(self) -> str:
+        """The database's kind."""
+        return "duckdb"
+
+    @contextmanager
+    def writer(self) -> Iterator["DuckdbWriter"]:
+        """Hold the lock: no other writer is at it, and none that was killed comes back."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / f".{self.table}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise CommitConflictError(f"another run writes the table {self.table} of {self.place}") from error
+            for leftover in self.directory.glob(f".{self.table}.commit-*"):
+                leftover.unlink(missing_ok=True)
+            yield DuckdbWriter(store=self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuckdbWriter:
+    """A ``Writer`` that holds the lock of the file."""
+
+    store: DuckdbStore
+
+    def standing(self, topic_id: str) -> Standing:
+        """Return how far the table reaches.
+
+        :raises ProgressError: the file is another's, or the table in it is gone.
+        """
+        store = self.store
+        if not store.path.exists():
+            return Standing(is_there=False, checkpoints={}, topic_ids=())
+        with _opened(store.path, store.place, is_read_only=True) as connection:
+            tables = _tables(connection)
+            if OFFSETS not in tables:
+                raise ProgressError(
+                    f"{store.place} is no table that follows a topic, but a mart or a file of somebody else's. Nothing was committed. "
+                    "Give the table another name, or move the file away"
+                )
+            last = connection.execute(f"SELECT topic_id, letters, run_id FROM {FOLLOWER}").fetchone() or (None, None, None)  # noqa: S608
+            rows = connection.execute(f"SELECT topic_id, partition, next_offset, leader_epoch FROM {OFFSETS}").fetchall()  # noqa: S608
+        found = Standing(
+            is_there=store.table in tables,
+            checkpoints={row[1]: Checkpoint(next_offset=row[2], leader_epoch=row[3]) for row in rows if row[0] == topic_id},
+            topic_ids=tuple(sorted({row[0] for row in rows})),
+            letters=last[1] if last[0] == topic_id else None,
+            run_id=last[2] or "",
+        )
+        validate_presence(store.place, store.table, found, f"delete the file {store.place}")
+        return found
+
+    def held(self, keys: pa.Table, places: pa.Schema) -> tuple[KnownRows, pa.Table]:
+        """Return the rows, and the remembered deletions, of ``keys``."""
+        store = self.store
+        if not store.path.exists():
+            return KnownRows(places.empty_table()), places.empty_table()
+        with _opened(store.path, store.place, is_read_only=True) as connection:
+            connection.register("wanted", keys)
+            tables = _tables(connection)
+            if store.table in tables:
+                validate_columns(store.place, store.table, _columns(connection, store.table), places)
+            chosen = f"AS held SEMI JOIN wanted ON {_same(keys.column_names, 'wanted')}"
+            rows, deletions = (
+                connection.sql(f"SELECT {_list(places.names)} FROM {quoted_name(name)} {chosen}").to_arrow_table().cast(places)  # noqa: S608
+                if name in tables
+                else places.empty_table()
+                for name in (store.table, store.table + DELETED_KEYS)
+            )
+        return KnownRows(rows), deletions
+
+    def commit(self, batch: Batch) -> None:
+        """Write a copy with rows and offsets, and put it in the place of the file in one step."""
+        store = self.store
+        draft = store.directory / f".{store.table}.commit-{os.getpid()}"
+        try:
+            if store.path.exists():
+                shutil.copyfile(store.path, draft)
+            with _opened(draft, store.place) as connection:
+                connection.execute("BEGIN")
+                connection.execute(BOOKS)
+                write_rows(connection, store, batch)
+                write_offsets(connection, batch)
+                connection.execute("COMMIT")
+                connection.execute("CHECKPOINT")
+            _sync(draft)
+            put_in_place(draft, store.path)
+        except OSError as error:
+            raise StoreError(f"{store.place} cannot be written: {error}. Nothing was committed", is_passing=True) from error
+        finally:
+            draft.unlink(missing_ok=True)
+            draft.with_name(f"{draft.name}.wal").unlink(missing_ok=True)
+
+
+def put_in_place(draft: Path, place: Path) -> None:
+    """Rename the copy, the moment of the commit, and make the name last."""
+    draft.replace(place)
+    _sync(place.parent)
+
+
+def write_rows(connection: duckdb.DuckDBPyConnection, store: DuckdbStore, batch: Batch) -> None:
+    """Append the rows of a batch, or make its changes."""
+    table = quoted_name(store.table)
+    connection.register("new_rows", batch.rows if batch.changes is None else batch.changes.rows)
+    tables = _tables(connection)
+    if store.table in tables:
+        validate_columns(store.place, store.table, _columns(connection, store.table), batch.rows.schema)
+    else:
+        connection.execute(f"CREATE TABLE {table} AS SELECT * FROM new_rows LIMIT 0")  # noqa: S608 - names are quoted
+    if batch.changes is not None:
+        assert batch.keys is not None
+        connection.register("gone", batch.changes.replaced)
+        connection.register("touched", batch.keys)
+        connection.register("deleted", batch.changes.deletions)
+        remembered = quoted_name(store.table + DELETED_KEYS)
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {remembered} AS SELECT * FROM deleted LIMIT 0")  # noqa: S608
+        connection.execute(f"DELETE FROM {table} AS held USING gone WHERE {_same(store.keys, 'gone')}")  # noqa: S608
+        connection.execute(f"DELETE FROM {remembered} AS held USING touched WHERE {_same(store.keys, 'touched')}")  # noqa: S608
+        connection.execute(f"INSERT INTO {remembered} BY NAME SELECT * FROM deleted")  # noqa: S608
+        connection.execute(f"DELETE FROM {remembered} WHERE _topic_id <> $1", [batch.ranges.topic_id])  # noqa: S608
+        for partition, start in (batch.log_starts or {}).items():
+            connection.execute(f"DELETE FROM {remembered} WHERE _partition = $1 AND _offset < $2", [partition, start])  # noqa: S608
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM new_rows")  # noqa: S608
+
+
+def write_offsets(connection: duckdb.DuckDBPyConnection, batch: Batch) -> None:
+    """Move the offsets to the ends of the batch."""
+    topic_id = batch.ranges.topic_id
+    for partition, end in batch.ranges.ends().items():
+        place = [topic_id, partition, end, batch.leader_epochs.get(partition)]
+        connection.execute(f"INSERT OR REPLACE INTO {OFFSETS} VALUES ($1, $2, $3, $4)", place)  # noqa: S608 - a name of ours
+    connection.execute(f"DELETE FROM {FOLLOWER}")  # noqa: S608 - a name of ours
+    noted = [batch.ranges.topic, topic_id, batch.letters, batch.run_id, batch.at]
+    connection.execute(f"INSERT INTO {FOLLOWER} VALUES ($1, $2, $3, $4, $5)", noted)  # noqa: S608 - a name of ours
+
+
+@contextmanager
+def _opened(path: Path, place: str, *, is_read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection.
+
+    :raises StoreError: DuckDB refuses.
+    """
+    try:
+        with duckdb.connect(str(path), read_only=is_read_only, config=dict(CONNECTION_SETTINGS)) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            yield connection
+    except duckdb.Error as error:
+        is_passing = isinstance(error, duckdb.IOException)
+        raise StoreError(f"{place} refuses: {str(error).partition(chr(10))[0]}. Nothing was committed", is_passing=is_passing) from error
+
+
+def _tables(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    return {str(row[0]) for row in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, table: str) -> set[str]:
+    return {str(row[0]) for row in connection.execute(f"DESCRIBE {quoted_name(table)}").fetchall()}
+
+
+def _list(columns: Sequence[str]) -> str:
+    return ", ".join(f"held.{quoted_name(name)}" for name in columns)
+
+
+def _same(keys: Sequence[str], other: str) -> str:
+    return " AND ".join(f"held.{quoted_name(key)} = {other}.{quoted_name(key)}" for key in keys)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,182 @@
+"""One run of a table in a database: lock out older runs, plan, read, compute, check, write the dead letters, then rows and offsets.
+
+Decides the order that keeps a run exact when it is killed at any moment. The writer is opened first: from then on no older run can commit,
+so that the progress, which is read after that, is final. The dead letters go before the commit, under a number that the commit names: they
+count in the moment in which the rows do. The ledger in the lake follows, and where a run was killed in between the next one makes up for
+it. Knows no Dagster. Invariant: each record up to the offsets in the database is in the table as the transform made it, or a dead letter.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+
+from orchestration.dead_letters import DeadLetters, Origin
+from orchestration.latest import PLACE, Changes, Held, newest
+from orchestration.log_client import TopicDescription
+from orchestration.tables import CommitConflictError, TableSnapshot
+from orchestration.transforms.batch import ComputedBatch, compute_batch, without_rejected
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.errors import NotReadyError
+from orchestration.transforms.to_database.declarations import DatabaseTable, not_storable
+from orchestration.transforms.to_database.stores import Batch, Store, Writer
+from orchestration.transforms.to_topic import ledger
+from orchestration.transforms.to_topic.progress import Progress, Route, advanced
+from orchestration.transforms.topic_run import (
+    RunContext,
+    TopicRunResult,
+    TopicState,
+    attempted,
+    dead_letter_rows,
+    judged_batch,
+    plan_next,
+    read_planned,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storing:
+    """A run: what was declared, and the database's table."""
+
+    declared: DatabaseTable
+    store: Store
+
+    def run(self, table: TopicTable, context: RunContext) -> TopicRunResult:
+        """Read the next batch, and commit what becomes of it; ``table`` is the follower.
+
+        :raises CommitConflictError: other runs were faster in every attempt. :raises StoreError: the database refuses.
+        :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was committed; the text says what to do.
+        """
+        return attempted(context, lambda: self._attempt(table, context))
+
+    def _attempt(self, table: TopicTable, context: RunContext) -> TopicRunResult:
+        letters_snapshot = DeadLetters(context.lake).snapshot()
+        source = context.log.describe_topic(table.topic.name)
+        if source is None:
+            raise NotReadyError(f"there is no topic {table.topic.name}: materialize topics/{table.topic.name}, which creates it")
+        target = TopicDescription(topic=self.store.place, topic_id=self.store.dialect, partitions=0, replication_factor=0)
+        route = Route(source=source, target=target, group_id="")
+        with self.store.writer() as writer:
+            return _Attempt(work=self, table=table, context=context, route=route, writer=writer).run(letters_snapshot)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    """One attempt, while nobody else can commit to the table."""
+
+    work: Storing
+    table: TopicTable
+    context: RunContext
+    route: Route
+    writer: Writer
+
+    def run(self, letters_snapshot: TableSnapshot) -> TopicRunResult:
+        table, context, topic_id = self.table, self.context, self.route.source.topic_id
+        letters = DeadLetters(context.lake)
+        log = context.log.partition_offsets(table.topic.name)
+        account, progress = self._follow([one.partition for one in log])
+        for note in progress.notes:
+            context.reporter.note(note)
+        state = TopicState(topic_id=topic_id, log=log, snapshot=account, committed=progress.checkpoints)
+        plan = plan_next(table, context, state)
+        for note in plan.notes:
+            context.reporter.note(note)
+        if plan.is_empty:
+            return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
+        context.reporter.pin("batch", plan.ranges)
+        source = read_planned(table, context, state, plan)
+        try:
+            computed = self._storable(compute_batch(context.session(), table, source, None))
+            result = judged_batch(table, context, source, state, computed)
+            if result.failures:
+                return result
+            origin = Origin(target=table.name, topic=table.topic.name, topic_id=topic_id, run_id=context.run_id)
+            rejected = dead_letter_rows(origin, source, computed.rejections, context.now())
+        finally:
+            source.release()
+        changes, keys = self._changes(computed, state)
+        letters_snapshot = letters.cleaned(letters_snapshot, origin, account)
+        attempt = letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
+        batch = Batch(
+            ranges=plan.ranges,
+            leader_epochs=source.statistics.epochs_at(plan.ranges.ends()),
+            letters=progress.letters if attempt is None else attempt,
+            run_id=context.run_id,
+            at=context.now(),
+            rows=computed.rows if changes is None else changes.rows,
+            changes=changes,
+            keys=keys,
+            log_starts={one.partition: one.log_start_offset for one in log},
+        )
+        account = self._commit(batch, progress)
+        return replace(
+            result,
+            version=account.version,
+            backlog=plan.backlog,
+            letters=rejected,
+            changes=changes,
+            sent={"target": self.work.store.place, "rows_written": batch.rows.num_rows},
+        )
+
+    def _storable(self, computed: ComputedBatch) -> ComputedBatch:
+        """Reject what the database cannot hold."""
+        found = not_storable(computed.rows, self.table.latest_by, self.work.store.dialect)
+        return replace(computed, rows=without_rejected(computed.rows, found), rejections=(*computed.rejections, *found))
+
+    def _changes(self, computed: ComputedBatch, state: TopicState) -> tuple[Changes | None, pa.Table | None]:
+        """Return what changes in a table with a key, and the keys that the batch is about."""
+        if computed.deletions is None:
+            return None, None
+        names = [*self.table.latest_by, *PLACE]
+        places = computed.rows.select(names).schema
+        both = pa.concat_tables([computed.rows.select(names), computed.deletions.select(names).cast(places)])
+        keys = both.select(list(self.table.latest_by)).group_by(list(self.table.latest_by)).aggregate([])
+        rows, remembered = self.writer.held(keys, places)
+        changes = newest(
+            computed.rows,
+            computed.deletions,
+            self.table.latest_by,
+            Held(snapshot=rows, deletions=remembered),
+            state.topic_id,
+            log_starts={one.partition: one.log_start_offset for one in state.log},
+        )
+        return changes, keys
+
+    def _follow(self, partitions: list[int]) -> tuple[TableSnapshot, Progress]:
+        """Return the ledger, brought up to the database, and the database's progress."""
+        return ledger.follow_group(self._ledger, self.route, partitions, self._read_progress, self.context.now())
+
+    def _ledger(self) -> TableSnapshot:
+        text = f"What {self.table.name} committed to {self.work.store.place}: a row per partition and transaction"
+        return ledger.open_ledger(self.context.lake, self.table.name, text)
+
+    def _read_progress(self, _account: TableSnapshot) -> Progress:
+        topic_id = self.route.source.topic_id
+        found = self.writer.standing(topic_id)
+        others = [one for one in found.topic_ids if one != topic_id]
+        note = (
+            f"topic {self.table.topic.name} was recreated: its id is now {topic_id} (the database also knows {', '.join(others)}); "
+            "reading starts at its log start"
+        )
+        notes = (note,) if others and not found.checkpoints else ()
+        return Progress(checkpoints=found.checkpoints, letters=found.letters, notes=notes, run_id=found.run_id)
+
+    def _commit(self, batch: Batch, progress: Progress) -> TableSnapshot:
+        """Commit, and let the ledger follow, from a snapshot of before."""
+        account = self._ledger()
+        self.writer.commit(batch)
+        moved = advanced(progress.checkpoints, batch.ranges.ends(), batch.ranges.ends(), batch.leader_epochs)
+        after = replace(progress, checkpoints=moved, letters=batch.letters)
+        counts = Counter(batch.rows["_partition"].to_pylist())
+        entry = ledger.Entry(before=progress.checkpoints, records=counts, run_id=batch.run_id, at=batch.at)
+        try:
+            return ledger.write(account, self.route, after, entry)
+        except CommitConflictError:  # a maintenance's commit: the ledger is brought up to what was committed
+            known: Callable[[TableSnapshot], Progress] = partial(_known, after)
+            return ledger.follow_group(self._ledger, self.route, list(after.checkpoints), known, batch.at)[0]
+
+
+def _known(progress: Progress, _account: TableSnapshot) -> Progress:
+    return progress

@@ -1,0 +1,306 @@
+"""A table of a SQL database that follows a topic: rows and offsets in one transaction of any database that SQLAlchemy speaks to.
+
+Two tables beside the user's hold the progress: ``tidelog_followers``, a row per follower with its version, and ``tidelog_offsets``, a row
+per topic id and partition. A writer takes the next version when it opens, and commits only while that is still the newest: so a run that
+is slow, or was thought dead, commits nothing behind another's back. Decides the statements; they are SQLAlchemy's own and the same for
+every database. Knows no broker and no Spark.
+Invariants: the first statement of a commit is the comparison of the version, which locks out rivals until the transaction ends; rows,
+remembered deletions, offsets and the number of the dead letters move together.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from orchestration.checkpoints import Checkpoint
+from orchestration.sql_types import KEY_LENGTH, chunks, sql_column
+from orchestration.tables import CommitConflictError
+from orchestration.transforms.to_database.stores import (
+    DELETED_KEYS,
+    Batch,
+    KnownRows,
+    Standing,
+    StoreError,
+    validate_columns,
+    validate_presence,
+)
+
+FOLLOWERS = "tidelog_followers"
+OFFSETS = "tidelog_offsets"
+KEYS_AT_ONCE = 200
+"""Keys that one question names: databases bound the length of a statement."""
+NEW = 0
+"""The version before the first writer."""
+_METADATA = sa.MetaData()
+_followers = sa.Table(
+    FOLLOWERS,
+    _METADATA,
+    sa.Column("follower", sa.String(KEY_LENGTH), primary_key=True),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("table_name", sa.String(KEY_LENGTH), nullable=False),
+    sa.Column("topic", sa.String(KEY_LENGTH)),
+    sa.Column("topic_id", sa.String(64)),
+    sa.Column("letters", sa.BigInteger),
+    sa.Column("run_id", sa.String(KEY_LENGTH)),
+    sa.Column("committed_at", sa.DateTime(timezone=True)),
+)
+_offsets = sa.Table(
+    OFFSETS,
+    _METADATA,
+    sa.Column("follower", sa.String(KEY_LENGTH), primary_key=True),
+    sa.Column("topic_id", sa.String(64), primary_key=True),
+    sa.Column("partition", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("next_offset", sa.BigInteger, nullable=False),
+    sa.Column("leader_epoch", sa.Integer),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlStore:
+    """The table ``table`` of the database of ``engine``, written by the follower of that name; ``keys`` are its key columns, if any."""
+
+    engine: sa.Engine
+    table: str
+    follower: str
+    keys: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Where the table is, without password."""
+        return f"{self.engine.url.render_as_string(hide_password=True)}#{self.table}"
+
+    @property
+    def dialect(self) -> str:
+        """The database's kind."""
+        return self.engine.dialect.name
+
+    @contextmanager
+    def writer(self) -> Iterator["SqlWriter"]:
+        """Take the next version: from now on no older writer commits."""
+        with refusals_translated(self.place):
+            self._create_books()
+            with self.engine.begin() as connection:
+                found = connection.execute(sa.select(_followers.c.version).where(_followers.c.follower == self.follower)).scalar()
+                version = NEW if found is None else int(found)
+                if found is None:
+                    with _taken_by_others(self):
+                        connection.execute(_followers.insert().values(follower=self.follower, version=version, table_name=self.table))
+                self.take(connection, version)
+        yield SqlWriter(store=self, version=version + 1)
+
+    def take(self, connection: sa.Connection, version: int, **values: Any) -> None:
+        """Move from ``version`` to the next one.
+
+        :raises CommitConflictError: another writer has done so.
+        """
+        own = (_followers.c.follower == self.follower) & (_followers.c.version == version)
+        if connection.execute(_followers.update().where(own).values(version=version + 1, **values)).rowcount != 1:
+            raise CommitConflictError(f"another run writes the table {self.table} of {self.place}")
+
+    def _create_books(self) -> None:
+        """Create the tables of progress; a rival that is doing the same at this moment is no error."""
+        try:
+            _METADATA.create_all(self.engine)
+        except sa.exc.SQLAlchemyError:
+            names = sa.inspect(self.engine)
+            if not (names.has_table(FOLLOWERS) and names.has_table(OFFSETS)):
+                raise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlWriter:
+    """A ``Writer`` that holds a version of the follower."""
+
+    store: SqlStore
+    version: int
+
+    def standing(self, topic_id: str) -> Standing:
+        """Return how far the table reaches.
+
+        :raises ProgressError: the table is gone, and its offsets are not.
+        """
+        store = self.store
+        with refusals_translated(store.place), store.engine.begin() as connection:
+            last = connection.execute(sa.select(_followers).where(_followers.c.follower == store.follower)).mappings().one()
+            rows = connection.execute(sa.select(_offsets).where(_offsets.c.follower == store.follower)).mappings().all()
+            is_there = sa.inspect(connection).has_table(store.table)
+        found = Standing(
+            is_there=is_there,
+            checkpoints={
+                row["partition"]: Checkpoint(next_offset=row["next_offset"], leader_epoch=row["leader_epoch"])
+                for row in rows
+                if row["topic_id"] == topic_id
+            },
+            topic_ids=tuple(sorted({row["topic_id"] for row in rows})),
+            letters=last["letters"] if last["topic_id"] == topic_id else None,
+            run_id=last["run_id"] or "",
+        )
+        undo = f"delete the rows of {OFFSETS} whose follower is {store.follower}"
+        validate_presence(store.place, store.table, found, undo)
+        return found
+
+    def held(self, keys: pa.Table, places: pa.Schema) -> tuple[KnownRows, pa.Table]:
+        """Return the rows, and the remembered deletions, of ``keys``.
+
+        :raises SchemaConflictError: the table lacks columns.
+        """
+        store = self.store
+        with refusals_translated(store.place), store.engine.begin() as connection:
+            names = sa.inspect(connection)
+            if names.has_table(store.table):
+                validate_columns(store.place, store.table, {one["name"] for one in names.get_columns(store.table)}, places)
+            rows, deletions = (
+                _fetched(connection, name, keys, places) if names.has_table(name) else places.empty_table()
+                for name in (store.table, store.table + DELETED_KEYS)
+            )
+        return KnownRows(rows), deletions
+
+    def commit(self, batch: Batch) -> None:
+        """Commit rows and offsets in one transaction."""
+        store = self.store
+        with refusals_translated(store.place), store.engine.begin() as connection:
+            noted = {"topic": batch.ranges.topic, "topic_id": batch.ranges.topic_id, "letters": batch.letters}
+            store.take(connection, self.version, run_id=batch.run_id, committed_at=_moment(batch.at, store.dialect), **noted)
+            write_rows(connection, store, batch)
+            write_offsets(connection, store, batch)
+
+
+def write_rows(connection: sa.Connection, store: SqlStore, batch: Batch) -> None:
+    """Append the rows of a batch, or make its changes: rows of keys that are there are updated, the others inserted."""
+    table = _table_for(connection, store, batch.rows.schema)
+    if batch.changes is None:
+        _insert(connection, table, batch.rows)
+        return
+    assert batch.keys is not None
+    changes = batch.changes
+    replaced = {tuple(row.values()) for row in changes.replaced.to_pylist()}
+    is_update = pa.array([tuple(row.values()) in replaced for row in changes.rows.select(store.keys).to_pylist()], pa.bool_())
+    updated = changes.rows.filter(is_update)
+    kept = {tuple(row.values()) for row in updated.select(store.keys).to_pylist()}
+    is_gone = pa.array([tuple(row.values()) not in kept for row in changes.replaced.to_pylist()], pa.bool_())
+    _delete(connection, table, changes.replaced.filter(is_gone))
+    _update(connection, table, updated, store.keys)
+    _insert(connection, table, changes.rows.filter(pa.array([not one for one in is_update.to_pylist()], pa.bool_())))
+    remembered = _table(store.table + DELETED_KEYS, changes.deletions.schema, store.keys)
+    remembered.create(connection, checkfirst=True)
+    _delete(connection, remembered, batch.keys)
+    _insert(connection, remembered, changes.deletions)
+    _forget(connection, remembered, batch)
+
+
+def write_offsets(connection: sa.Connection, store: SqlStore, batch: Batch) -> None:
+    """Move the offsets to the ends of the batch."""
+    own = (_offsets.c.follower == store.follower) & (_offsets.c.topic_id == batch.ranges.topic_id)
+    for partition, end in batch.ranges.ends().items():
+        place = {"follower": store.follower, "topic_id": batch.ranges.topic_id, "partition": partition}
+        connection.execute(_offsets.delete().where(own & (_offsets.c.partition == partition)))
+        connection.execute(_offsets.insert().values(**place, next_offset=end, leader_epoch=batch.leader_epochs.get(partition)))
+
+
+def _forget(connection: sa.Connection, remembered: sa.Table, batch: Batch) -> None:
+    """Forget deletions that no record can come late for: of former topics, and of what retention has removed."""
+    columns = remembered.c
+    connection.execute(remembered.delete().where(columns["_topic_id"] != batch.ranges.topic_id))
+    for partition, start in (batch.log_starts or {}).items():
+        connection.execute(remembered.delete().where((columns["_partition"] == partition) & (columns["_offset"] < start)))
+
+
+def _table_for(connection: sa.Connection, store: SqlStore, schema: pa.Schema) -> sa.Table:
+    """Return the table for rows of ``schema``, created if it is not there.
+
+    :raises SchemaConflictError: it lacks columns.
+    """
+    declared = _table(store.table, schema, store.keys)
+    names = sa.inspect(connection)
+    if names.has_table(store.table):
+        existing = {column["name"] for column in names.get_columns(store.table)}
+        validate_columns(store.place, store.table, existing, schema)
+    else:
+        declared.create(connection)
+    return declared
+
+
+def _table(name: str, schema: pa.Schema, keys: Sequence[str]) -> sa.Table:
+    return sa.Table(name, sa.MetaData(), *(sql_column(field, is_key=field.name in keys) for field in schema))
+
+
+def _insert(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
+    for chunk in chunks(rows, connection.dialect.name):
+        connection.execute(table.insert(), chunk)
+
+
+def _update(connection: sa.Connection, table: sa.Table, rows: pa.Table, keys: Sequence[str]) -> None:
+    statement = (
+        table.update().where(_same(table, keys)).values({name: sa.bindparam(name) for name in rows.column_names if name not in keys})
+    )
+    for chunk in chunks(rows, connection.dialect.name):
+        connection.execute(statement, [_prefixed(row, keys) for row in chunk])
+
+
+def _delete(connection: sa.Connection, table: sa.Table, keys: pa.Table) -> None:
+    for chunk in chunks(keys, connection.dialect.name):
+        connection.execute(table.delete().where(_same(table, keys.column_names)), [_prefixed(row, keys.column_names) for row in chunk])
+
+
+def _same(table: sa.Table, keys: Sequence[str]) -> "sa.ColumnElement[bool]":
+    return sa.and_(*(table.c[key] == sa.bindparam(f"key_{key}") for key in keys))
+
+
+def _prefixed(row: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    return {f"key_{name}" if name in keys else name: value for name, value in row.items()}
+
+
+def _fetched(connection: sa.Connection, name: str, keys: pa.Table, places: pa.Schema) -> pa.Table:
+    """Return the rows of ``keys`` with the columns of ``places``."""
+    table = _table(name, places, keys.column_names)
+    found: list[Any] = []
+    for chunk in chunks(keys, connection.dialect.name):
+        for start in range(0, len(chunk), KEYS_AT_ONCE):
+            wanted = [sa.and_(*(table.c[key] == value for key, value in row.items())) for row in chunk[start : start + KEYS_AT_ONCE]]
+            found += connection.execute(sa.select(*(table.c[name] for name in places.names)).where(sa.or_(*wanted))).all()
+    columns = zip(*found, strict=True) if found else [[] for _ in places]
+    return pa.table([_column(column, field.type) for column, field in zip(columns, places, strict=True)], schema=places)
+
+
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return fetched values as Arrow; a moment without zone is UTC, as ``chunks`` writes it."""
+    if pa.types.is_timestamp(kind) and kind.tz:
+        values = [one.replace(tzinfo=UTC) if isinstance(one, datetime) and one.tzinfo is None else one for one in values]
+    return pa.array(values, kind)
+
+
+def _moment(at: datetime, dialect: str) -> datetime:
+    return at.astimezone(UTC).replace(tzinfo=None) if dialect == "sqlite" else at
+
+
+@contextmanager
+def _taken_by_others(store: SqlStore) -> Iterator[None]:
+    try:
+        yield
+    except sa.exc.IntegrityError as error:
+        raise CommitConflictError(f"another run begins to write the table {store.table} of {store.place}") from error
+
+
+@contextmanager
+def refusals_translated(place: str) -> Iterator[None]:
+    """Translate what SQLAlchemy raises.
+
+    :raises StoreError: the database could not be reached or refused.
+    """
+    try:
+        yield
+    except sa.exc.OperationalError as error:
+        raise StoreError(f"{place} did not take it: {_short(error)}. Nothing was committed", is_passing=True) from error
+    except sa.exc.SQLAlchemyError as error:
+        raise StoreError(f"{place} refuses: {_short(error)}. Nothing was committed") from error
+
+
+def _short(error: sa.exc.SQLAlchemyError) -> str:
+    """Return what the database says, without the statement and the values in it."""
+    found = getattr(error, "orig", None) or error
+    return str(found).strip().partition("\n")[0]

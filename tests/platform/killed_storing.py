@@ -1,0 +1,95 @@
+"""Runs of a table in a database, in processes of their own that die at a chosen step; see ``test_to_database_kills``.
+
+The processes are forked from one that has imported everything, so that a kill costs a run and no start of Python.
+"""
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from orchestration.dead_letters import DeadLetters
+from orchestration.settings import load_settings
+from orchestration.spark.session import open_session
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.to_database import duckdb_store, sql_store
+from orchestration.transforms.to_database.declarations import DatabaseTable, Kind
+from orchestration.transforms.to_database.run import Storing
+from orchestration.transforms.to_topic import ledger
+from tests.platform.accounts import accounts_table
+from tests.platform.databases import Database
+from tests.platform.pipeline import orders_table, run_context
+from tests.unit.orchestration.memory_log import MemoryLog
+
+KILLED = 137
+TIMEOUT_S = 200
+TABLE = "mine"
+Step = tuple[Any, str, str]
+STEPS: dict[str, Step] = {
+    "before-dead-letters": (DeadLetters, "replace_pending", "before"),
+    "after-dead-letters": (DeadLetters, "replace_pending", "after"),
+    "between-rows-and-offsets": (sql_store, "write_offsets", "before"),
+    "before-the-commit": (sql_store, "write_offsets", "after"),
+    "before-the-ledger": (ledger, "write", "before"),
+    "after-the-ledger": (ledger, "write", "after"),
+}
+DUCKDB_STEPS: dict[str, Step] = {
+    "between-rows-and-offsets": (duckdb_store, "write_offsets", "before"),
+    "before-the-commit": (duckdb_store, "put_in_place", "before"),
+}
+
+
+def steps_of(kind: str) -> dict[str, Step]:
+    return {**STEPS, **DUCKDB_STEPS} if kind == "duckdb" else STEPS
+
+
+def dying(function: Callable[..., Any], when: str) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> None:
+        if when == "after":
+            function(*args, **kwargs)
+        os._exit(KILLED)
+
+    return call
+
+
+def follower(name: str, *, is_keyed: bool) -> TopicTable:
+    return accounts_table(name=name) if is_keyed else orders_table(name=name, unique_by=())
+
+
+def declared(place: Database, table: TopicTable) -> DatabaseTable:
+    kind: Kind = "duckdb" if place.kind == "duckdb" else "sql"
+    return DatabaseTable(follower=table, table=TABLE, kind=kind)
+
+
+def run(remote: str, log: MemoryLog, place: Database, lake: Path, *, step: str, limit: int, is_keyed: bool) -> None:
+    """Run until there is nothing new; a STEP "none" lets it live."""
+    session = open_session(load_settings({"TIDELOG_SPARK_REMOTE": remote}))
+    table = follower(TABLE, is_keyed=is_keyed)
+    if step != "none":
+        owner, name, when = steps_of(place.kind)[step]
+        mock.patch.object(owner, name, dying(getattr(owner, name), when)).start()
+    with place.store(TABLE, table.latest_by) as store:
+        work = Storing(declared=declared(place, table), store=store)
+        context = run_context(log, lake, session, records_per_run=limit, run_id=f"run-{step}")
+        while (result := work.run(table, context)).version is not None:
+            pass
+        assert not result.failures
+    os._exit(0)  # without the session's farewell: the server is the tests'
+
+
+def forking() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "pyspark.sql.connect.session", "psycopg"])
+    return context
+
+
+def exit_code(context: ForkServerContext, *arguments: Any, **more: Any) -> int | None:
+    process = context.Process(target=run, args=arguments, kwargs=more)
+    process.start()
+    process.join(TIMEOUT_S)
+    process.kill()
+    process.join()
+    return process.exitcode

@@ -1,0 +1,179 @@
+"""Tables of databases: rows and offsets move together, an older writer commits nothing, and what does not fit is said in a sentence."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from orchestration.checkpoints import Checkpoint, ProgressError
+from orchestration.latest import Held, newest
+from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.schemas import SchemaConflictError
+from orchestration.tables import CommitConflictError
+from orchestration.transforms.to_database import duckdb_store, sql_store
+from orchestration.transforms.to_database.stores import Batch, Store, StoreError
+from tests.platform.databases import KINDS, Database, database
+
+pytestmark = pytest.mark.platform
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("v", pa.int32()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("tags", pa.list_(pa.string())),
+        ("_topic_id", pa.string()),
+        ("_partition", pa.int32()),
+        ("_offset", pa.int64()),
+        ("_timestamp", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    with database(request.param, tmp_path_factory.mktemp(request.param)) as found:
+        yield found
+
+
+@pytest.fixture
+def table(request: pytest.FixtureRequest) -> str:
+    """A table of the test's own."""
+    return "".join(letter for letter in request.node.originalname.removeprefix("test_") if letter.isalpha())[:40]
+
+
+def rows(*found: tuple[str, int, int], partition: int = 0, topic_id: str = "T") -> pa.Table:
+    """Rows of (id, value, offset)."""
+    made = [
+        {"id": i, "v": v, "at": NOW, "tags": ["a"], "_topic_id": topic_id, "_partition": partition, "_offset": o, "_timestamp": NOW}
+        for i, v, o in found
+    ]
+    return pa.Table.from_pylist(made, schema=SCHEMA)
+
+
+def batch(start: int, end: int, data: pa.Table, *, partition: int = 0, topic_id: str = "T", **more: Any) -> Batch:
+    ranges = OffsetRanges(topic="t", topic_id=topic_id, ranges=(OffsetRange(partition=partition, start=start, end=end),))
+    return Batch(**{"ranges": ranges, "leader_epochs": {0: 3}, "letters": 7, "run_id": "r", "at": NOW, "rows": data, **more})
+
+
+def commit(store: Store, made: Batch) -> None:
+    with store.writer() as writer:
+        writer.commit(made)
+
+
+def commit_changes(store: Store, start: int, data: pa.Table, deleted: pa.Table) -> None:
+    """Commit what rows and deletions change, as a run does."""
+    names = ["id", "_topic_id", "_partition", "_offset", "_timestamp"]
+    places = data.select(names).schema
+    keys = pa.concat_tables([data.select(["id"]), deleted.select(["id"])]).group_by("id").aggregate([])
+    with store.writer() as writer:
+        found, remembered = writer.held(keys, places)
+        held = Held(snapshot=found, deletions=remembered)
+        changes = newest(data, deleted.select(names), ["id"], held, "T", log_starts={0: 0})
+        writer.commit(batch(start, start + 10, changes.rows, changes=changes, keys=keys, log_starts={0: 0}))
+
+
+def test_rows_and_offsets_are_there_together(place: Database, table: str) -> None:
+    with place.store(table, follower=table) as store:
+        with store.writer() as writer:
+            assert writer.standing("T").checkpoints == {}
+            writer.commit(batch(0, 5, rows(("a", 1, 0), ("b", 2, 4))))
+        commit(store, batch(5, 9, rows(("a", 3, 8))))
+        with store.writer() as writer:
+            standing = writer.standing("T")
+            assert writer.standing("another").letters is None
+    assert place.rows(table, "id", "v", "_offset") == [("a", 1, 0), ("a", 3, 8), ("b", 2, 4)]
+    assert standing.checkpoints == {0: Checkpoint(next_offset=9, leader_epoch=3)}
+    assert (standing.letters, standing.run_id, standing.topic_ids) == (7, "r", ("T",))
+
+
+def test_rows_are_updated_and_deleted_by_key_and_late_ones_change_nothing(place: Database, table: str) -> None:
+    with place.store(table, ("id",), table) as store:
+        commit_changes(store, 0, rows(("a", 1, 0), ("b", 1, 1), ("c", 1, 2)), rows())
+        commit_changes(store, 10, rows(("a", 2, 10), ("d", 1, 11)), rows(("b", 0, 12), ("x", 0, 13)))
+        assert place.rows(table, "id", "v") == [("a", 2), ("c", 1), ("d", 1)]
+        commit_changes(store, 20, rows(("b", 9, 5), ("a", 9, 6)), rows())
+        assert place.rows(table, "id", "v") == [("a", 2), ("c", 1), ("d", 1)]
+        commit_changes(store, 30, rows(("b", 3, 31)), rows(("c", 0, 30)))
+        assert place.rows(table, "id", "v") == [("a", 2), ("b", 3), ("d", 1)]
+
+
+def test_an_older_writer_commits_nothing(place: Database, table: str) -> None:
+    with place.store(table, follower=table) as store, store.writer() as older:
+        if place.kind == "duckdb":
+            with pytest.raises(CommitConflictError, match="another run writes"), store.writer():
+                pass
+            return
+        commit(store, batch(0, 5, rows(("a", 1, 0))))
+        with pytest.raises(CommitConflictError, match="another run writes"):
+            older.commit(batch(0, 5, rows(("a", 1, 0))))
+    assert place.rows(table, "id") == [("a",)]
+
+
+def test_what_fails_in_the_middle_leaves_nothing(place: Database, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with place.store(table, follower=table) as store:
+        commit(store, batch(0, 5, rows(("a", 1, 0))))
+        with monkeypatch.context() as patched:
+            for module in (sql_store, duckdb_store):
+                patched.setattr(module, "write_offsets", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                commit(store, batch(5, 9, rows(("b", 1, 5))))
+        assert place.rows(table, "id") == [("a",)]
+        commit(store, batch(5, 9, rows(("b", 1, 5))))
+    assert place.rows(table, "id") == [("a",), ("b",)]
+
+
+def test_a_table_that_lacks_a_column_is_told_and_one_that_has_more_is_served(place: Database, table: str) -> None:
+    with place.store(table, follower=table) as store:
+        commit(store, batch(0, 5, rows(("a", 1, 0))))
+        with pytest.raises(SchemaConflictError, match=r"lacks columns of the result: note \(string\).*ALTER TABLE"):
+            commit(store, batch(5, 9, rows(("b", 1, 5)).append_column("note", pa.array(["x"]))))
+        commit(store, batch(5, 9, rows(("b", 1, 5)).drop_columns(["v"])))
+    assert place.rows(table, "id", "coalesce(v, -1)") == [("a", 1), ("b", -1)]
+
+
+def test_a_topic_that_was_created_anew_begins_anew(place: Database, table: str) -> None:
+    with place.store(table, follower=table) as store:
+        commit(store, batch(0, 5, rows(("a", 1, 0))))
+        commit(store, batch(0, 2, rows(("b", 1, 0), topic_id="U"), topic_id="U"))
+        with store.writer() as writer:
+            assert writer.standing("U").checkpoints[0].next_offset == 2
+            assert writer.standing("T").topic_ids == ("T", "U")
+
+
+def test_a_table_that_was_dropped_is_told_not_begun_anew(tmp_path: Path) -> None:
+    place = Database("sqlite", f"sqlite:///{tmp_path / 'tables.db'}")
+    with place.store("t") as store:
+        commit(store, batch(0, 5, rows(("a", 1, 0))))
+        place.execute("DROP TABLE t")
+        with store.writer() as writer, pytest.raises(ProgressError, match="delete the rows of tidelog_offsets whose follower is follower"):
+            writer.standing("T")
+        place.execute("DELETE FROM tidelog_offsets")
+        with store.writer() as writer:
+            assert writer.standing("T").checkpoints == {}
+
+
+def test_a_mart_is_not_taken_for_a_table(tmp_path: Path) -> None:
+    place = Database("duckdb", str(tmp_path))
+    duckdb.connect(str(tmp_path / "t.duckdb")).execute("CREATE TABLE t AS SELECT 1").close()
+    with place.store("t") as store, store.writer() as writer, pytest.raises(ProgressError, match="a mart or a file of somebody else's"):
+        writer.standing("T")
+
+
+def test_what_a_database_refuses_is_said_without_its_values(tmp_path: Path) -> None:
+    place = Database("sqlite", f"sqlite:///{tmp_path / 'tables.db'}")
+    place.execute("CREATE TABLE t (id TEXT, v INT CHECK (v < 5), at TEXT, tags TEXT, _topic_id TEXT, _partition, _offset, _timestamp)")
+    with place.store("t") as store, pytest.raises(StoreError, match=r"CHECK constraint failed: v < 5. Nothing was committed$"):
+        commit(store, batch(0, 5, rows(("secret", 9, 0))))
+
+
+def test_a_database_that_is_away_may_come_back() -> None:
+    away = Database("postgresql", "postgresql+psycopg://nobody:hidden@/none?host=/nowhere")
+    with away.store("t") as store, pytest.raises(StoreError) as told, store.writer():
+        pass
+    assert told.value.is_passing
+    assert "hidden" not in str(told.value)
