@@ -104,8 +104,10 @@ class Intake:
 
         Raises:
             KafkaError: INVALID_TIMESTAMP, INVALID_PARTITIONS.
-            TypeError: partition or timestamp is no whole number.
+            TypeError: partition or timestamp is no whole number; ``on_delivery`` cannot be called.
         """
+        if on_delivery is not None and not callable(on_delivery):
+            raise TypeError(f"on_delivery is a function that takes a delivery, not {on_delivery!r}")
         partition = self._choose(view, key, value, size_bytes) if partition is None else index(partition)
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()

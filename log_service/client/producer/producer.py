@@ -144,7 +144,7 @@ class Producer:
                 within that time; MESSAGE_TOO_LARGE, larger than ``max_request_size``; INVALID_REQUEST, the producer is closed;
                 INVALID_TXN_STATE, it has a ``transactional_id`` and no transaction is open.
             TransactionAbortable, ProducerFailed: the open transaction, or the producer, has failed.
-            TypeError: key, value, headers, timestamp or partition are not of their types.
+            TypeError: key, value, headers, timestamp, partition or on_delivery are not of their types.
             Exception: whatever an interceptor, a serializer or the partitioner raised.
         """
         intake = self.intake

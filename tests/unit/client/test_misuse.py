@@ -100,9 +100,10 @@ def test_headers_that_are_no_pairs_are_told_as_that(headers: Any) -> None:
         ("partition", True, "a partition is a whole number, not True"),
         ("timestamp_ms", 1.5, "a timestamp in ms is a whole number, not 1.5"),
         ("timestamp_ms", "now", "a timestamp in ms is a whole number, not 'now'"),
+        ("on_delivery", 3, "on_delivery is a function that takes a delivery, not 3"),
     ],
 )
-def test_a_partition_or_a_time_that_is_no_whole_number_is_told_as_that(field: str, value: Any, told: str) -> None:
+def test_an_argument_of_another_kind_is_told_as_that(field: str, value: Any, told: str) -> None:
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         assert (await (await producer.send("t", b"x")).wait()).offset == 0
         given: dict[str, Any] = {field: value}
