@@ -28,6 +28,7 @@ from log_service.broker.node import QuorumNode
 from log_service.broker.one_error import one_error
 from log_service.broker.peers import Peers
 from log_service.broker.pipeline import Pipeline, new_meters
+from log_service.broker.protection import refuse_unprotected
 from log_service.broker.quotas import ClientQuotas
 from log_service.broker.registry import REGISTRY
 from log_service.broker.rooms import NodeFoundation, Rooms, build_rooms, new_controller, new_raft, quorum_node
@@ -63,6 +64,7 @@ class Broker:
     """
 
     def __init__(self, env: NodeEnv, config: NodeConfig, *, static_texts: Mapping[str, str] = NO_TEXTS) -> None:
+        refuse_unprotected(config)
         self.env = env
         self._config = config
         self._static_texts = static_texts

@@ -3,8 +3,8 @@
 This module decides which listeners clients connect to, what address they are told, and which listeners are the controller's. It binds
 nothing. On the controller's listeners are other nodes of the cluster, and admin clients (KIP-919).
 
-A combination that cannot be honoured is a ``ConfigError``: another protocol than PLAINTEXT, an advertised address that no client can
-connect to, a name or a port given twice.
+A combination that cannot be honoured is a ``ConfigError``: an unknown protocol, an advertised address that no client can connect to, a
+name or a port given twice.
 """
 
 import re
@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from log_service.common.errors import ConfigError
-from log_service.config.security import ListenerSecurity
+from log_service.config.security import PLAINTEXT_SECURITY, ListenerSecurity
+from log_service.config.tls import tls_config
 from log_service.config.views import ListenerConfig
 
 ENDPOINT = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[A-Za-z0-9_.-]*)):(?P<port>\d{1,5})")
@@ -89,13 +90,16 @@ class ListenerKeys(NamedTuple):
     inter_broker_name: str | None
     inter_broker_protocol: str
     host_name: str
+    texts: Mapping[str, str]
+    """All keys as they were given, for those that protect a listener."""
 
 
 def broker_listeners(keys: ListenerKeys, *, is_broker: bool = True) -> tuple[ListenerConfig, ...]:
     """Return the listeners that clients and other brokers connect to, in the order of the file; none of a node that is no broker.
 
     Raises:
-        ConfigError: there is none, a port is given twice, a protocol is not PLAINTEXT, or an advertised address is none to connect to.
+        ConfigError: there is none, a port is given twice, a listener cannot be protected as its keys say, or an advertised address is none
+            to connect to.
     """
     _validate_ports(keys.listeners)
     brokers = [end_point for end_point in keys.listeners if end_point.name not in keys.controller_names]
@@ -114,7 +118,7 @@ def broker_listeners(keys: ListenerKeys, *, is_broker: bool = True) -> tuple[Lis
             port=end_point.port,
             advertised_host=advertised[end_point.name].host,
             advertised_port=advertised[end_point.name].port,
-            security=ListenerSecurity(protocol=_plaintext(end_point.name, keys.protocols)),
+            security=_protection(end_point.name, keys),
         )
         for end_point in brokers
     )
@@ -124,7 +128,7 @@ def controller_listeners(keys: ListenerKeys) -> tuple[ListenerConfig, ...]:
     """Return the listeners of the controller, in the order of ``controller.listener.names``; none where there is none.
 
     Raises:
-        ConfigError: a protocol is not PLAINTEXT.
+        ConfigError: a listener cannot be protected as its keys say.
     """
     bound = {end_point.name: end_point for end_point in keys.listeners}
     told = {end_point.name: end_point for end_point in keys.advertised or ()}
@@ -138,7 +142,7 @@ def _controller_listener(keys: ListenerKeys, bound: EndPoint, told: EndPoint) ->
         port=bound.port,
         advertised_host=keys.host_name if told.host in EVERY_ADDRESS else told.host,
         advertised_port=told.port,
-        security=ListenerSecurity(protocol=_plaintext(bound.name, keys.protocols)),
+        security=_protection(bound.name, keys),
     )
 
 
@@ -158,9 +162,12 @@ def inter_broker_listener(keys: ListenerKeys, listeners: tuple[ListenerConfig, .
         if name not in names:
             raise ConfigError(f"inter.broker.listener.name is {name}, but the listeners are {', '.join(names)}; name one of them")
         return name
-    if keys.inter_broker_protocol != "PLAINTEXT":
-        raise ConfigError(f"security.inter.broker.protocol is {keys.inter_broker_protocol}; only PLAINTEXT is there in this version")
-    return names[0]
+    protocol = keys.inter_broker_protocol
+    speaking = [listener.name for listener in listeners if listener.security.protocol == protocol]
+    if not speaking:
+        listed = ", ".join(f"{listener.name} ({listener.security.protocol})" for listener in listeners)
+        raise ConfigError(f"security.inter.broker.protocol is {protocol}, but the listeners are {listed}; set inter.broker.listener.name")
+    return protocol if protocol in speaking else speaking[0]
 
 
 def _validate_ports(listeners: tuple[EndPoint, ...]) -> None:
@@ -193,12 +200,24 @@ def _advertised(keys: ListenerKeys, brokers: list[EndPoint]) -> dict[str, EndPoi
     return told
 
 
-def _plaintext(name: str, protocols: Mapping[str, str]) -> str:
+def _protection(name: str, keys: ListenerKeys) -> ListenerSecurity:
+    protocol = protocol_of(name, keys.protocols)
+    if protocol == "PLAINTEXT":
+        return PLAINTEXT_SECURITY
+    is_sasl = protocol.startswith("SASL")
+    return ListenerSecurity(
+        protocol=protocol,
+        tls=tls_config(keys.texts, name, is_sasl=is_sasl) if protocol.endswith("SSL") else None,
+    )
+
+
+def protocol_of(name: str, protocols: Mapping[str, str]) -> str:
+    """Return the security protocol of a listener.
+
+    Raises:
+        ConfigError: the map names none.
+    """
     protocol = protocols.get(name)
     if protocol is None:
         raise ConfigError(f"listener {name} has no security protocol; add {name}:PLAINTEXT to listener.security.protocol.map")
-    if protocol != "PLAINTEXT":
-        raise ConfigError(
-            f"listener {name} asks for {protocol}; only PLAINTEXT is there in this version, listen on loopback or a private network"
-        )
     return protocol

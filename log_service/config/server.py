@@ -162,7 +162,7 @@ def _refuse_what_is_not_there(texts: Mapping[str, str]) -> None:
 
 def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str) -> NodeConfig:
     node_id, node_roles = _node_id(values), roles(values)
-    keys = _listener_keys(values, host_name)
+    keys = _listener_keys(values, texts, host_name)
     quorum = quorum_config(values, keys.controller_names[0])
     own_controllers = controller_listeners(keys)
     validate_roles(node_id, node_roles, quorum, keys.controller_names, own_controllers)
@@ -242,7 +242,7 @@ def _node_id(values: ServerValues) -> int:
     return node_id
 
 
-def _listener_keys(values: ServerValues, host_name: str) -> ListenerKeys:
+def _listener_keys(values: ServerValues, texts: Mapping[str, str], host_name: str) -> ListenerKeys:
     advertised = values.items("advertised.listeners")
     return ListenerKeys(
         listeners=parse_end_points("listeners", values.items("listeners")),
@@ -252,6 +252,7 @@ def _listener_keys(values: ServerValues, host_name: str) -> ListenerKeys:
         inter_broker_name=values.optional_text("inter.broker.listener.name"),
         inter_broker_protocol=values.text("security.inter.broker.protocol"),
         host_name=host_name,
+        texts=texts,
     )
 
 

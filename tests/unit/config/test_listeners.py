@@ -51,6 +51,39 @@ def test_a_node_without_a_controller_listener_has_none() -> None:
     assert parse("listeners=PLAINTEXT://127.0.0.1:9092").controller_listener is None
 
 
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_a_listener_speaks_the_protocol_of_its_name(protocol: str) -> None:
+    (listener,) = parse(f"listeners={protocol}://127.0.0.1:1\nsecurity.inter.broker.protocol={protocol}").listeners
+    assert listener.security.protocol == protocol
+    assert (listener.security.tls is not None) == protocol.endswith("SSL")
+
+
+def test_nodes_talk_on_the_listener_that_speaks_the_protocol_between_them() -> None:
+    listeners = "listeners=PLAINTEXT://127.0.0.1:1,SSL://127.0.0.1:2\n"
+    assert parse(listeners).inter_broker_listener_name == "PLAINTEXT"
+    assert parse(listeners + "security.inter.broker.protocol=SSL").inter_broker_listener_name == "SSL"
+
+
+def test_a_listeners_own_key_wins_over_the_general_one() -> None:
+    node = parse(
+        "listeners=PLAINTEXT://127.0.0.1:1,SSL://127.0.0.1:2\n"
+        "ssl.client.auth=required\nlistener.name.ssl.ssl.client.auth=none\nssl.keystore.type=PEM\nssl.keystore.location=/k.pem"
+    )
+    tls = node.listeners[1].security.tls
+    assert tls is not None
+    assert (tls.client_auth, tls.keystore_type, tls.keystore_location) == ("none", "PEM", "/k.pem")
+
+
+def test_the_general_client_auth_does_not_count_on_a_listener_with_sasl() -> None:
+    text = "listeners=SASL_SSL://127.0.0.1:1\nsecurity.inter.broker.protocol=SASL_SSL\nssl.client.auth=required\n"
+    (listener,) = parse(text).listeners
+    assert listener.security.tls is not None
+    assert listener.security.tls.client_auth == "none"
+    (listener,) = parse(text + "listener.name.sasl_ssl.ssl.client.auth=required").listeners
+    assert listener.security.tls is not None
+    assert listener.security.tls.client_auth == "required"
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [
@@ -60,8 +93,7 @@ def test_a_node_without_a_controller_listener_has_none() -> None:
         ("listeners=PLAINTEXT://a:1,PLAINTEXT://b:2", "PLAINTEXT twice"),
         ("listeners=A://:1,B://127.0.0.1:1\nlistener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT", "both use port 1"),
         ("listeners=CONTROLLER://127.0.0.1:1", "no listener for clients"),
-        ("listeners=SASL_SSL://127.0.0.1:1", "SASL_SSL asks for SASL_SSL"),
-        ("listeners=SSL://127.0.0.1:1", "only PLAINTEXT"),
+        ("listeners=SSL://127.0.0.1:1", "the listeners are SSL (SSL); set inter.broker.listener.name"),
         ("listeners=HOME://127.0.0.1:1", "HOME has no security protocol"),
         ("listeners=PLAINTEXT://0.0.0.0:1", "advertised.listeners"),
         ("listeners=PLAINTEXT://:1\nadvertised.listeners=PLAINTEXT://0.0.0.0:1", "which is no address"),
@@ -69,9 +101,8 @@ def test_a_node_without_a_controller_listener_has_none() -> None:
         ("listeners=PLAINTEXT://:1\nadvertised.listeners=OTHER://h:1", "must name the same ones"),
         ("inter.broker.listener.name=OTHER", "name one of them"),
         ("security.inter.broker.protocol=SSL", "security.inter.broker.protocol is SSL"),
+        ("listeners=SSL://127.0.0.1:1\nsecurity.inter.broker.protocol=SSL\nssl.enabled.protocols=TLSv1.1", "names 'TLSv1.1'"),
         ("listener.security.protocol.map=PLAINTEXT:ROT13", "PLAINTEXT:ROT13"),
-        ("controller.listener.names=CONTROLLER\nlisteners=PLAINTEXT://h:1,CONTROLLER://h:2\n"
-         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SSL", "CONTROLLER asks for SSL"),
     ],
 )  # fmt: skip
 def test_a_listener_that_cannot_be_is_refused_by_name(text: str, named: str) -> None:
