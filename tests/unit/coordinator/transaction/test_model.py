@@ -14,11 +14,12 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
 from log_service.coordinator.transaction.markers import DueMarkers
 from log_service.coordinator.transaction.records import TransactionRecord, encode
-from log_service.coordinator.transaction.transaction import AT_REST, ENDING, TransactionState
+from log_service.coordinator.transaction.transaction import AT_REST, ENDING, EPOCH_BUMP_VERSION, TransactionState
 from tests.unit.coordinator.transaction.transaction_story import TIMEOUT_MS, TXN, TransactionStory
 
 PARTITIONS = tuple(TopicPartition("t", index) for index in range(3))
 LAST_EPOCH = 32_766
+MARKER_EPOCH = 32_767
 FIRST_EPOCHS = (0, 5, LAST_EPOCH - 2, LAST_EPOCH - 1)
 
 
@@ -151,10 +152,34 @@ class TransactionModel(RuleBasedStateMachine):
 
     @invariant()
     def only_a_marker_has_the_last_epoch(self) -> None:
+        """A classic abort at the last epoch keeps the producer id; a producer that asks again for the end is told the marker's epoch."""
         known = self.story.transaction()
-        assert known.producer_epoch <= LAST_EPOCH + 1
-        assert self.producer[1] <= LAST_EPOCH
+        assert known.producer_epoch <= MARKER_EPOCH
+        assert self.producer[1] <= (LAST_EPOCH if self.story.server_version >= EPOCH_BUMP_VERSION else MARKER_EPOCH)
 
 
 TransactionModel.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 TestTransactionModel = TransactionModel.TestCase
+
+
+def test_an_end_that_is_repeated_after_a_classic_abort_at_the_last_epoch_is_told_the_epoch_of_the_marker() -> None:
+    """As Kafka 4.3.1 does where transaction.version is 0. The producer goes on with that epoch, and its next end gives it a new id."""
+    model = TransactionModel()
+    model.begin(server_version=0, epoch=LAST_EPOCH - 1)
+    model.add(PARTITIONS[0], 0)
+    model.end(is_commit=True, version=5)
+    model._write_everything()
+    model.add(PARTITIONS[0], 0)
+    model.time_out()
+    model._write_everything()
+    producer_id = model.producer[0]
+    assert model.producer == (producer_id, LAST_EPOCH)
+    model.end(is_commit=False, version=5)
+    assert model.producer == (producer_id, MARKER_EPOCH)
+    model.only_a_marker_has_the_last_epoch()
+    model.add(PARTITIONS[1], 0)
+    model.end(is_commit=True, version=5)
+    model.markers_owed_are_never_lost()
+    model._write_everything()
+    assert model.producer == (producer_id + 1, 0)
+    model.markers_owed_are_never_lost()
