@@ -78,8 +78,8 @@ chaos: $(VENV)/installed-dev  ## kill -9 of a loaded node, full and failing disk
 kill-loop: $(VENV)/installed-dev  ## kill -9 of runs, daemon and code server; KILLS=50 SEED=1
 	KILLS=$(or $(KILLS),50) SEED=$(SEED) $(PYTEST) -n 0 --timeout 3600 tests/platform/test_kill_loop.py
 
-copy-loop: $(VENV)/installed-dev  ## consume, transform and produce exactly once while brokers are killed with kill -9; KILLS=100
-	COPY_BOUNCES=$(or $(KILLS),100) $(PYTEST) -n 0 -s tests/integration/test_copy_loop.py -k "tidelog"
+copy-loop: $(VENV)/installed-dev  ## consume, transform and produce exactly once while brokers are killed with kill -9; KILLS=100 SEED=1
+	COPY_BOUNCES=$(or $(KILLS),100) COPY_SEED=$(SEED) $(PYTEST) -n 0 -s tests/integration/test_copy_loop.py -k "tidelog"
 
 bench-peers: kafka-libs $(VENV)/installed-dev  ## the node beside Apache Kafka, our client beside confluent-kafka: ratios and goals; NODES=3 for clusters
 	$(BIN)/python -m benchmarks$(if $(NODES),.cluster_peers --nodes $(NODES), --peers --only node)

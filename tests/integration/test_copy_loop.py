@@ -4,7 +4,7 @@ Every record of the input is in the output once and in order, for readers of com
 Brokers are killed (kill -9) one after the other; copiers are cut off in the middle of a transaction, and another one with the same
 ``transactional_id`` goes on. Every node of tidelog is killed; of Apache Kafka, where only the client is in question, those that the client
 talks to most: the leader of what is written, and the group's coordinator. ``COPY_BOUNCES=100`` (``make copy-loop``) adds so many kills of a
-broker that is drawn, each with copiers cut off around it.
+broker that is drawn, each with copiers cut off around it; ``COPY_SEED`` draws other brokers, copiers and moments.
 """
 
 import os
@@ -32,6 +32,7 @@ from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS, SESSION_SECONDS, ClusterNodes
 
 BOUNCES = int(os.environ.get("COPY_BOUNCES", "0"))
+SEED = int(os.environ.get("COPY_SEED", "7"))
 BOUNCE_SECONDS = 60
 """How long one bounce may take, on a busy machine."""
 
@@ -59,7 +60,7 @@ class Copiers:
 
     def __init__(self, nodes: ClusterNodes) -> None:
         self.nodes = nodes
-        self.random = Random(7)
+        self.random = Random(SEED)
         self.aborted_count = 0
         self.committed_count = 0
         self.opened_count = 0
