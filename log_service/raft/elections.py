@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.raft.leader import Leader
+from log_service.raft.log_view import EpochEnd, end_below
 from log_service.raft.messages import (
     NO_LEADER,
     BeginQuorumEpochRequest,
@@ -105,7 +106,21 @@ def _is_addressed(replica: Replica, key: ReplicaKey | None) -> bool:
 
 
 def _is_up_to_date(replica: Replica, request: VoteRequest) -> bool:
-    return (request.last_epoch, request.end_offset) >= (replica.log.last_epoch, replica.log.end_offset)
+    end = _end_with_own_vote(replica)
+    return (request.last_epoch, request.end_offset) >= end
+
+
+def _end_with_own_vote(replica: Replica) -> EpochEnd:
+    """Return what of this replica's log a candidate has to have.
+
+    What comes from a voter set on that leaves this replica out is committed without it, by most of the others: of these the candidate needs
+    enough votes to meet one that has it. So the replica holds none of that against a candidate. Else a quorum of two would be lost where
+    its leader removes itself and dies before the other one has the record: each would need the other's vote, and lack its own.
+    """
+    log, latest = replica.log, replica.history.latest
+    if replica.is_voter or latest.offset <= log.start_offset:
+        return EpochEnd(log.last_epoch, log.end_offset)
+    return end_below(log, latest.offset)
 
 
 def _vote_for(replica: Replica, candidate: ReplicaKey) -> None:

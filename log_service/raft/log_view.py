@@ -105,6 +105,14 @@ def end_of_epoch(log: LogView, epoch: int) -> EpochEnd:
     return found
 
 
+def end_below(log: LogView, offset: int) -> EpochEnd:
+    """Return the epoch of the last record below ``offset``, which is in the log, and the offset."""
+    epoch = log.last_epoch
+    while (before := log.end_of_epoch(epoch - 1)) is not None and before.epoch < epoch and before.end_offset >= offset:
+        epoch = before.epoch
+    return EpochEnd(epoch, offset)
+
+
 def truncation_offset(log: LogView, diverging: EpochEnd) -> int:
     """Return where a follower cuts its log when the leader says that ``diverging`` is the last epoch that both may share."""
     if diverging.epoch == 0:
