@@ -6,8 +6,9 @@ whenever something of it has changed:
 * one process leads a leader epoch of a partition; its high watermark never goes back in that epoch;
 * it moves on only while as many replicas are in sync as ``min.insync.replicas`` asks for (KIP-966);
 * one batch per leader epoch and offset, byte for byte, on every replica, for ever;
-* what a leader's high watermark has passed is *committed*: each later leader has it, and so has each member of the in-sync replicas and
-  each eligible leader replica that runs; no follower believes more to be committed than that;
+* what a leader's high watermark has passed is *committed*: each leader of a later epoch has it, and so has each member of the in-sync
+  replicas and each eligible leader replica that runs; no follower believes more to be committed than that. A process that was held up may
+  come to lead an epoch that is over: it lacks what later epochs have committed, and commits nothing itself;
 * where replicas sync first, each member of the in-sync replicas has on its disk, durably, what is committed;
 * the last stable offset of a leader is where the first transaction begins that is open in what is committed; what batches, markers and
   ``__transaction_state`` say of transactions is for ``transaction_witness`` to judge;
@@ -16,6 +17,7 @@ whenever something of it has changed:
 A partition whose records a fault of the plan may take is excused from what is committed; from the rest none is.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,6 +101,8 @@ class ReplicaWitness:
         self._written: dict[tuple[Key, int, int], Stored] = {}
         self.transactions = TransactionWitness(report)
         self.committed: dict[Key, list[Stored]] = {}
+        self._commit_epochs: dict[Key, list[int]] = {}
+        """In which leader epoch each of these batches was committed."""
         self.ends: dict[TopicPartition, int] = {}
         """How far each partition is committed, by name."""
 
@@ -205,6 +209,8 @@ class ReplicaWitness:
         if high_watermark > end:
             fresh = [batch for batch in replica.batches if end <= batch.base_offset and batch.last_offset < high_watermark]
             committed += fresh
+            epochs = self._commit_epochs.setdefault(_key_of(replica.partition), [])
+            epochs += [replica.partition.leader_epoch] * len(fresh)
             for batch in fresh:
                 if batch.told is not None:
                     self.transactions.take(replica.partition.topic_partition, batch.base_offset, batch.told)
@@ -247,9 +253,10 @@ class ReplicaWitness:
                 self._report(RULE, f"{leader.who} committed {batch.base_offset} of epoch {batch.leader_epoch} in {name}, {text}")
 
     def _check_has_committed(self, replica: Replica) -> None:
-        """A new leader has what is committed; where a fault may have taken some of that, what is left counts from now on."""
-        key, log = _key_of(replica.partition), replica.partition.log
-        committed = self.committed.get(key, [])
+        """A new leader has what epochs before its own committed; where a fault may have taken some, what is left counts from now on."""
+        key, log, leader_epoch = _key_of(replica.partition), replica.partition.log, replica.partition.leader_epoch
+        epochs = self._commit_epochs.get(key, [])
+        committed = self.committed.get(key, [])[: bisect_left(epochs, leader_epoch)]
         if log is None or log.config.is_compacted or not committed:
             return
         found = {batch.base_offset: batch for batch in replica.batches}
@@ -259,8 +266,9 @@ class ReplicaWitness:
         name = replica.partition.topic_partition
         if self._is_kept(*name):
             text = f"{missing[0]}, and {len(missing) - 1} more: at that offset it has {found.get(missing[0].base_offset)}"
-            self._report(RULE, f"{replica.who} leads {name} in epoch {replica.partition.leader_epoch} without the committed {text}")
+            self._report(RULE, f"{replica.who} leads {name} in epoch {leader_epoch} without the committed {text}")
         self.committed[key] = [batch for batch in committed if batch.base_offset < missing[0].base_offset]
+        del epochs[len(self.committed[key]) :]
         self.transactions.forget(name)
 
     def _check_follower(self, replica: Replica, before: Mark | None) -> None:

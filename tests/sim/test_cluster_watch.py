@@ -91,6 +91,24 @@ def test_records_that_are_lost_with_the_power_are_named() -> None:
     assert any("without the committed" in text for text in found_after(restart, is_synced=False))
 
 
+@pytest.mark.parametrize(("later", "is_named"), [(-1, True), (1, False)])
+def test_a_leader_has_what_epochs_before_its_own_committed_and_not_those_after(later: int, is_named: bool) -> None:
+    """A process that was held up comes to lead an epoch that is over."""
+
+    async def act(host: NodeHost, watch: ClusterWatch) -> None:
+        assert host.current is not None
+        witness = watch.replicas
+        replica = witness._replicas[host.name][next(where for where in witness.ends if where.topic == TOPIC)]
+        key, epoch = (replica.partition.topic_id.int, 0), replica.partition.leader_epoch
+        last = witness.committed[key][-1]
+        witness.committed[key].append(last._replace(base_offset=5, last_offset=5))
+        witness._commit_epochs[key].append(epoch + later)
+        witness._check_has_committed(replica)
+        assert len(witness.committed[key]) == len(witness._commit_epochs[key]) == (5 if is_named else 6)
+
+    assert [("without the committed" in text) for text in found_after(act)] == [True] * is_named
+
+
 def test_a_read_above_what_is_committed_is_named() -> None:
     async def act(_host: NodeHost, watch: ClusterWatch) -> None:
         for offset in (4, 5):
