@@ -2,9 +2,9 @@
 
 SEEDS = (1, 3, 5)
 AIMED_SEEDS = {
-    "copy loop": (2,),
-    "ending coordinators": (1,),
-    "zombies": (2,),
+    "copy loop": (2, 4),
+    "ending coordinators": (1, 3),
+    "zombies": (2, 4),
     "late transactions": (1,),
     "moving coordinators": (0,),
     "refused controllers": (0,),

@@ -13,15 +13,19 @@ from dataclasses import replace
 from typing import Any
 
 from log_service.client.consumer.aborted import AbortedFilter
+from log_service.common.errors import ErrorCode
 from log_service.coordinator import shards
 from log_service.coordinator.group.classic_group import ClassicGroup
+from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
 from log_service.coordinator.group.offsets import OffsetStore
 from log_service.coordinator.shards import Shards
 from log_service.coordinator.transaction import markers, rules
 from log_service.coordinator.transaction.transaction import NO_START_MS, Transaction
 from log_service.coordinator.transaction.transaction_coordinator import TransactionCoordinatorShard
 from log_service.replication.partition import Partition
+from log_service.storage import producer_snapshots
 from log_service.storage.aborted_transactions import AbortedTransactions
+from log_service.storage.producer_state import NO_OFFSET
 from log_service.storage.unstable_transactions import UnstableTransactions
 from log_service.storage.verifications import UNCHECKED
 from tests.sim import cluster_aims as aims
@@ -36,6 +40,7 @@ _add_partitions, _raised_epoch = rules.add_partitions, rules._raised_epoch
 _fetch, _take_end = OffsetStore.fetch, OffsetStore.replay_end_transaction
 _begin_generation = ClassicGroup.begin_next_generation
 _within = AbortedTransactions.within
+_encode_entry, _on_loaded = producer_snapshots._encode_entry, TransactionCoordinatorShard.on_loaded
 
 
 def _forget_the_marker(self: UnstableTransactions, producer_id: int, marker_offset: int) -> Any:
@@ -116,6 +121,22 @@ def _first_alone(self: AbortedTransactions, start_offset: int, end_offset: int) 
 
 def _see_what_was_aborted(self: AbortedFilter, last_offset: int, producer_id: int, *, is_transactional: bool, is_control: bool) -> bool:
     return not is_control
+
+
+def _encode_without_transaction(entry: Any, batch: Any, timestamp: int, _txn_offset: int) -> bytes:
+    """A snapshot says what a producer has written, and not that its transaction is open."""
+    return _encode_entry(entry, batch, timestamp, NO_OFFSET)
+
+
+def _begin_without_markers(self: TransactionCoordinatorShard, decision: Any) -> None:
+    """Who stored an outcome has written its markers."""
+    self._endings.clear()
+    _on_loaded(self, decision)
+
+
+def _let_commit(self: GroupCoordinatorShard, _request: Any) -> ErrorCode:
+    """A producer knows what it has copied."""
+    return ErrorCode.NONE
 
 
 BUGS: Sequence[ClusterBug] = (
@@ -202,6 +223,24 @@ BUGS: Sequence[ClusterBug] = (
         replacements=((AbortedFilter, "is_visible", _see_what_was_aborted),),
         aim=aims.COPY_LOOP,
         shown_by=(2,),
+    ),
+    ClusterBug(
+        name="snapshot leaves out that a transaction is open",
+        replacements=((producer_snapshots, "_encode_entry", _encode_without_transaction),),
+        aim=aims.COPY_LOOP,
+        shown_by=(4,),
+    ),
+    ClusterBug(
+        name="markers lost on failover",
+        replacements=((TransactionCoordinatorShard, "on_loaded", _begin_without_markers),),
+        aim=aims.ENDING_COORDINATORS,
+        shown_by=(3,),
+    ),
+    ClusterBug(
+        name="positions of any member count",
+        replacements=((GroupCoordinatorShard, "_validate_commit_in_transaction", _let_commit),),
+        aim=aims.ZOMBIES,
+        shown_by=(4,),
     ),
 )
 
