@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -334,6 +335,41 @@ def test_tasks_on_asyncio_work_on_records_side_by_side(bootstrap: str, topic: st
 
     assert asyncio.run(asyncio.wait_for(story(), 60)) == Counter(range(12))
     assert len(told) >= 12
+
+
+def test_a_poll_on_asyncio_that_was_cancelled_too_late_leaves_its_records_to_the_next_at_once(bootstrap: str, topic: str) -> None:
+    """Whatever else is cancelled before it begins, nothing is accepted that was not returned."""
+    produce(bootstrap, topic, 6)
+
+    async def story() -> None:
+        async with AsyncioShareConsumer(bootstrap, group_id=topic) as consumer:
+            await consumer.subscribe([topic])
+            came: list[ShareRecord] = []
+            while not came:
+                polling = asyncio.create_task(consumer.poll(timeout_ms=5_000))
+                await asyncio.sleep(0)
+                deadline = time.monotonic() + 20
+                while not consumer._bridge._mailbox and time.monotonic() < deadline:
+                    time.sleep(0.001)  # noqa: ASYNC251 - the loop has to stand still
+                polling.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await polling
+                came = list(consumer._held)
+            for _ in range(3):
+                unheard = asyncio.create_task(consumer.poll(timeout_ms=20_000))
+                await asyncio.sleep(0)
+                unheard.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await unheard
+            returned = await consumer.poll(timeout_ms=0)
+            assert returned[: len(came)] == came
+            assert {record.delivery_count for record in returned} == {1}
+            seen = values(returned)
+            while len(seen) < 6:
+                seen += values(await consumer.poll())
+            assert sorted(seen) == list(range(6))
+
+    asyncio.run(asyncio.wait_for(story(), 90))
 
 
 def test_the_admin_moves_a_queue_and_forgets_it(bootstrap: str, topic: str) -> None:
