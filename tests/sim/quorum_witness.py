@@ -8,7 +8,7 @@ their disks. The promises, each checked whenever something of it has changed:
   hands it out; each new leader has it;
 * each process hands out all that is committed, from the beginning or a snapshot, in order;
 * a leader never loads a snapshot; a replica votes once in an epoch, also over a restart; one that hears its leader grants no pre-vote; none
-  votes for a shorter log than its own.
+  votes for a shorter log than its own, up to the voters that leave it out.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +27,7 @@ from log_service.raft.driver import RaftDriver
 from log_service.raft.events import Effects, Event, RequestArrived
 from log_service.raft.leader import Leader
 from log_service.raft.messages import VoteRequest, VoteResponse
+from log_service.raft.metadata_log import MetadataLog
 from log_service.raft.roles import Candidate, Follower, Resigned
 from log_service.raft.snapshots import Snapshot
 from log_service.raft.voters import ReplicaKey
@@ -193,7 +194,7 @@ class QuorumWitness:
             if not isinstance(response, VoteResponse) or not response.is_granted:
                 continue
             role, request = core.role, event.request
-            own_end = (core._replica.log.last_epoch, core._replica.log.end_offset)
+            own_end = _end_with_own_vote(core)
             if (request.last_epoch, request.end_offset) < own_end:
                 asked = f"{request.candidate}, whose log ends at {request.end_offset} of epoch {request.last_epoch}"
                 self.report(RULE, f"{core.own} votes in epoch {request.epoch} for {asked}, and its own is longer: {own_end}")
@@ -268,3 +269,12 @@ class _Reader:
 
     def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
         """What the rules say is looked at itself."""
+
+
+def _end_with_own_vote(core: RaftCore) -> tuple[int, int]:
+    """Return epoch and offset at which the part of a log ends that the replica's vote stands for: where a voter set leaves it out."""
+    replica, latest = core._replica, core._replica.history.latest
+    log: MetadataLog = replica.log  # type: ignore[assignment]
+    if replica.own in latest.voters or latest.offset <= log.start_offset:
+        return log.last_epoch, log.end_offset
+    return log.log.leader_epochs.epoch_of(latest.offset - 1), latest.offset
