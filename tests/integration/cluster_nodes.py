@@ -57,7 +57,7 @@ RealFile._sync = failing(RealFile._sync)
 """What a node of two directories runs first: writes below a directory ``x`` fail once there is a file ``x.failed`` beside it."""
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
-UNSERVED_FEATURES = ("share.version", "streams.version")
+UNSERVED_FEATURES = ("streams.version",)
 """What a cluster of both products may not have: tidelog does not serve it yet."""
 
 COMMON = {

@@ -1,6 +1,7 @@
-"""A queue beside three nodes, one of which is killed: no record is lost, none is accepted twice, what comes again says so (KIP-932).
+"""A queue beside three nodes, of which some are killed: no record is lost, none is accepted twice, what comes again says so (KIP-932).
 
-More consumers than partitions take from it. The same story runs against tidelog's cluster and Apache Kafka's.
+More consumers than partitions take from it. The same story runs against tidelog's cluster, Apache Kafka's, and one of both products. There
+one node of each dies: what it led and coordinated, and the state of the queue that it kept, is another node's from then on.
 """
 
 from collections import Counter
@@ -21,7 +22,7 @@ from log_service.client import (
     ShareConsumer,
     TopicPartition,
 )
-from tests.integration.client_clusters import CLUSTERS
+from tests.integration.client_clusters import APACHE_KAFKA, CLUSTERS, TIDELOG
 from tests.integration.cluster_nodes import ClusterNodes
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -39,10 +40,21 @@ PROPERTIES = {
 Place = tuple[int, int]
 
 
-@pytest.fixture(scope="module", params=CLUSTERS)
+BOTH = "both"
+KAFKA, OURS = 1, 2
+
+
+@pytest.fixture(scope="module", params=[*CLUSTERS, BOTH])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
-    with ClusterNodes(request.param, tmp_path_factory.mktemp("cluster"), PROPERTIES) as nodes:
+    is_mixed = request.param == BOTH
+    products = {KAFKA: APACHE_KAFKA, OURS: TIDELOG, 3: TIDELOG} if is_mixed else request.param
+    with ClusterNodes(products, tmp_path_factory.mktemp("cluster"), PROPERTIES, is_mixed=is_mixed) as nodes:
         yield nodes
+
+
+def victims_of(cluster: ClusterNodes, topic: str) -> list[int]:
+    """The leader of a partition; of a cluster of both products a node of each."""
+    return [KAFKA, OURS] if len(set(cluster.products.values())) > 1 else [cluster.leader_of(topic, 0)]
 
 
 class Book:
@@ -103,7 +115,7 @@ async def until_empty(bootstrap: str, topic: str, book: Book) -> None:
                     return
 
 
-def test_a_leader_that_is_killed_loses_no_record_and_none_is_accepted_twice(cluster: ClusterNodes) -> None:
+def test_nodes_that_are_killed_lose_no_record_and_none_is_accepted_twice(cluster: ClusterNodes) -> None:
     topic, book = "parcels", Book()
     with BlockingAdmin(cluster.bootstrap) as admin:
         admin.create_topics([NewTopic(name=topic, partition_count=PARTITIONS, replication_factor=3)])
@@ -118,10 +130,11 @@ def test_a_leader_that_is_killed_loses_no_record_and_none_is_accepted_twice(clus
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(write, cluster.bootstrap, topic, book)
                     await book.has_accepted(RECORDS // 10)
-                    killed = await trio.to_thread.run_sync(cluster.leader_of, topic, 0)
-                    await trio.to_thread.run_sync(cluster.kill, killed)
-                    await book.has_accepted(RECORDS // 2)
-                    await trio.to_thread.run_sync(cluster.start, killed)
+                    victims = await trio.to_thread.run_sync(victims_of, cluster, topic)
+                    for number, killed in enumerate(victims):
+                        await trio.to_thread.run_sync(cluster.kill, killed)
+                        await book.has_accepted(RECORDS * (2 + number) // 4)
+                        await trio.to_thread.run_sync(cluster.wait_until_whole, topic)
                 await until_empty(cluster.bootstrap, topic, book)
                 workers.cancel_scope.cancel()
 
