@@ -267,14 +267,14 @@ def producers(*, partitions: tuple[str, ...], as_json: bool, bootstrap_servers: 
             "producer_id": each.producer_id,
             "epoch": each.producer_epoch,
             "last_sequence": each.last_sequence,
-            "last_timestamp": each.last_timestamp_ms,
+            "last_timestamp_ms": each.last_timestamp_ms,
             "transaction_start": each.transaction_start_offset if each.transaction_start_offset >= 0 else None,
         }
         for where, remembered in sorted(found.items())
         for each in remembered
     ]
-    columns = ["topic", "partition", "producer_id", "epoch", "last_sequence", "last_timestamp"]
-    print_rows(rows, columns, as_json=as_json, empty="no producers are remembered")
+    columns = ["topic", "partition", "producer_id", "epoch", "last_sequence", "last_timestamp_ms"]
+    print_rows(rows, columns, as_json=as_json, empty="no producers are remembered", times=["last_timestamp_ms"])
 
 
 @cluster.command(short_help="Elect leaders.")

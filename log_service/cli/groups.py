@@ -20,7 +20,7 @@ from log_service.cli.group_resets import (
 from log_service.cli.names import complete_groups, complete_topics, matching_groups, partitions_named
 from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows, refuse_both, tell
-from log_service.cli.share_groups import described_share_group, queue_positions, share_groups_among, whole_topics
+from log_service.cli.share_groups import SHARE, described_share_group, queue_positions, share_groups_among, whole_topics
 from log_service.cli.times import TimeParameter
 from log_service.client.admin.share_groups import ShareGroupDescription
 from log_service.client.admin.values import GroupDescription, OffsetAndMetadata
@@ -83,6 +83,8 @@ def list_groups(*, states: tuple[str, ...], group_ids: tuple[str, ...], as_json:
 def describe(*, group_ids: tuple[str, ...], with_members: bool, with_state: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Describe GROUPS, by id or pattern, or all: committed offsets and lag (high watermark - committed offset), or members, or state.
 
+    Of a queue (share group) it shows where each partition starts, and as lag how many records are not done with: some behind the start are.
+
     \b
     tidelog groups describe billing
     tidelog groups describe --state
@@ -143,14 +145,17 @@ def show(told: dict[str, Any], *, with_members: bool) -> None:
         columns = ["member_id", "instance", "client", "host", "partitions"]
         print_rows(told["members"], columns, as_json=False, empty="no members", flexible=["partitions", "member_id"])
     else:
-        columns = ["topic", "partition", "committed", "end", "lag", "client"]
-        print_rows(told["offsets"], columns, as_json=False, empty="no offsets are committed")
+        is_queue = told["protocol_type"] == SHARE
+        columns = ["topic", "partition", "start" if is_queue else "committed", "end", "lag", "client"]
+        empty = "it has not begun to read anything" if is_queue else "no offsets are committed"
+        print_rows(told["offsets"], columns, as_json=False, empty=empty)
 
 
 def state_row(told: dict[str, Any]) -> dict[str, Any]:
-    """Return a group as one row."""
-    lags = [row["lag"] for row in told["offsets"] if row["lag"] is not None]
-    return {**told, "members": len(told["members"]), "partitions": len(told["offsets"]), "lag": sum(lags)}
+    """Return a group as one row; its lag is None where it is not known of any partition."""
+    offsets = told["offsets"]
+    lags = [row["lag"] for row in offsets if row["lag"] is not None]
+    return {**told, "members": len(told["members"]), "partitions": len(offsets), "lag": sum(lags) if lags or not offsets else None}
 
 
 def offset_rows(admin: BlockingAdmin, group: GroupDescription) -> list[dict[str, Any]]:

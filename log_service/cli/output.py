@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from log_service.cli.times import as_time
 from log_service.common.errors import ConfigError
 from log_service.config.client import parse_servers
 
@@ -111,10 +112,12 @@ def print_rows(
     as_json: bool,
     empty: str = "nothing found",
     flexible: Sequence[str] = (),
+    times: Sequence[str] = (),
 ) -> None:
     """Print rows as an aligned table, or all their fields as JSON; numbers stand to the right.
 
-    Texts in ``flexible`` columns are cut where the table would not fit into the terminal, the first of them first.
+    Texts in ``flexible`` columns are cut where the table would not fit into the terminal, the first of them first. Columns in ``times``
+    hold milliseconds since 1970: the table shows them as ISO 8601 in UTC, under their names without ``_ms``.
     """
     if as_json:
         print_json(list(rows))
@@ -123,6 +126,10 @@ def print_rows(
         click.echo(empty)
         return
     width = terminal_width()
+    for column in times:
+        shown = column.removesuffix("_ms")
+        rows = [{**row, shown: None if row.get(column) is None else as_time(row[column])} for row in rows]
+        columns = [shown if each == column else each for each in columns]
     for column in flexible:
         if width is not None:
             rows = narrowed(rows, columns, column, width)

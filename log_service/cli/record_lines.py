@@ -8,11 +8,11 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from log_service.cli.times import as_time
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.client.producer.intake import MAX_TIMESTAMP_MS
 from log_service.client.share.records import ShareRecord
@@ -114,14 +114,6 @@ LETTERS: Mapping[str, Render] = {
     "%": lambda _record: b"%",
 }
 """The same as kcat writes them; K and S are lengths in bytes, -1 for null."""
-
-
-def as_time(timestamp_ms: int) -> str:
-    """Return ISO 8601 in UTC with milliseconds; a dash where there is no time that a calendar knows."""
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (OverflowError, ValueError, OSError):
-        return "-"
 
 
 def formatted(template: str, fields: Mapping[str, Render] = FIELDS) -> Render:

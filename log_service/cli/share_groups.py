@@ -1,7 +1,7 @@
 """Share groups in ``tidelog groups`` (KIP-932): shown in the words of other groups, and moved and forgotten as a whole.
 
-Decides what of a queue stands for the committed offset of a group: where it goes on. Records behind it may be done with, so that its
-lag is told by the cluster.
+A queue has no committed offset: it has a start offset, before which all records are done with, and some behind it are. So its lag is told
+by the cluster. Neither is known before the queue has begun.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ def _offset_rows(admin: BlockingAdmin, group: ShareGroupDescription) -> list[dic
         {
             "topic": where.topic,
             "partition": where.partition,
-            "committed": offsets[where].start_offset,
+            "start": offsets[where].start_offset,
             "end": ends[where].high_watermark if where in ends else None,
             "lag": offsets[where].lag,
             "client": ", ".join(sorted(readers.get(where, []))) or None,

@@ -1,6 +1,6 @@
-"""Times as they are typed on the command line."""
+"""Times as they are typed on the command line, and as they are shown."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -20,3 +20,11 @@ class TimeParameter(click.ParamType[int]):
             return int(datetime.fromisoformat(text).timestamp() * 1_000)
         except ValueError:
             self.fail(f"{text!r} is neither ISO 8601, like 2026-11-21T10:00, nor milliseconds since 1970", param, ctx)
+
+
+def as_time(timestamp_ms: int) -> str:
+    """Return ISO 8601 in UTC with milliseconds; a dash where there is no time that a calendar knows."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return "-"

@@ -60,13 +60,10 @@ def list_transactions(
             states=states, producer_ids=producer_ids, running_longer_than_ms=longer_than, transactional_id_pattern=pattern
         )
     rows = [{"transactional_id": each.transactional_id, "producer_id": each.producer_id, "state": each.state} for each in found]
-    print_rows(
-        rows,
-        ["transactional_id", "producer_id", "state"],
-        as_json=as_json,
-        empty="there are no transactional ids",
-        flexible=["transactional_id"],
-    )
+    is_filtered = bool(states or producer_ids or pattern) or longer_than is not None
+    empty = "no transactional id is like that" if is_filtered else "there are no transactional ids"
+    columns = ["transactional_id", "producer_id", "state"]
+    print_rows(rows, columns, as_json=as_json, empty=empty, flexible=["transactional_id"])
 
 
 @transactions.command(short_help="Show producer, state and partitions.")
@@ -83,7 +80,8 @@ def describe(*, transactional_ids: tuple[str, ...], as_json: bool, bootstrap_ser
         print_json(told[0] if len(transactional_ids) == 1 and len(told) == 1 else told)
         return
     columns = ["transactional_id", "coordinator", "producer_id", "epoch", "state", "timeout_ms", "start_time_ms", "partitions"]
-    print_rows(told, columns, as_json=False, empty="there are no transactional ids", flexible=["partitions", "transactional_id"])
+    flexible = ["partitions", "transactional_id"]
+    print_rows(told, columns, as_json=False, empty="there are no transactional ids", flexible=flexible, times=["start_time_ms"])
 
 
 def ids_named(admin: BlockingAdmin, wanted: Sequence[str]) -> list[str]:
@@ -135,7 +133,8 @@ def find_hanging(*, topics: tuple[str, ...], open_for: int, as_json: bool, boots
         partitions = partitions_named(admin, topics, "--topic") if topics else None
         found = admin.find_hanging_transactions(partitions, open_longer_than_ms=open_for)
     columns = ["topic", "partition", "start_offset", "producer_id", "epoch", "last_timestamp_ms", "transactional_id"]
-    print_rows([hanging_row(each) for each in found], columns, as_json=as_json, empty="no transaction hangs", flexible=["transactional_id"])
+    rows, times = [hanging_row(each) for each in found], ["last_timestamp_ms"]
+    print_rows(rows, columns, as_json=as_json, empty="no transaction hangs", flexible=["transactional_id"], times=times)
     if found and not as_json:
         where = found[0].topic_partition
         hint = f"tidelog transactions abort {where.topic}:{where.partition} --start-offset {found[0].start_offset}"

@@ -71,7 +71,9 @@ def test_a_share_group_is_looked_after_as_other_groups_are(tidelog: Callable[...
         "share",
         [[f"{topic}-0"]],
     )
-    assert [(row["committed"], row["lag"], row["client"]) for row in told["offsets"]] == [(None, None, "wire")]
+    assert [(row["start"], row["lag"], row["client"]) for row in told["offsets"]] == [(None, None, "wire")]
+    assert tidelog("groups", "describe", name).output.splitlines()[1].split() == ["TOPIC", "PARTITION", "START", "END", "LAG", "CLIENT"]
+    assert tidelog("groups", "describe", "--state", name).output.splitlines()[-1].split()[-2:] == ["1", "-"], "it has not begun"
     busy = tidelog("groups", "reset", name, "--topic", topic, "--to-offset", "0", "--execute")
     assert busy.exit_code == 1
     assert "it has members" in busy.errors
@@ -79,7 +81,7 @@ def test_a_share_group_is_looked_after_as_other_groups_are(tidelog: Callable[...
     assert "nothing was changed" in tidelog("groups", "reset", name, "--topic", topic, "--to-earliest").errors
     assert as_json(tidelog("groups", "reset", name, "--topic", topic, "--to-earliest", "--execute", "--json"))[0]["new"] == 0
     (row,) = as_json(tidelog("groups", "describe", name, "--json"))["offsets"]
-    assert (row["committed"], row["end"], row["lag"]) == (0, 0, 0)
+    assert (row["start"], row["end"], row["lag"]) == (0, 0, 0)
     assert tidelog("groups", "delete-offsets", name, "--topic", f"{topic}:0", "-y").exit_code == 2
     assert tidelog("groups", "delete-offsets", name, "--topic", topic, "-y").output == f"{name} has forgotten {topic}\n"
     assert as_json(tidelog("groups", "describe", name, "--json"))["offsets"] == []

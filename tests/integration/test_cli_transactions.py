@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from log_service.cli.times import as_time
 from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
 from tests.integration.client_clusters import CLUSTERS, cluster
 from tests.integration.command_line import Finished, as_json, run
@@ -37,7 +38,11 @@ def test_an_open_transaction_is_listed_and_described(bootstrap: str) -> None:
             described: dict[str, Any] = as_json(told(bootstrap, "describe", "copy-0", "--json"))
             assert described["partitions"] == ["orders-1"]
             assert described["producer_id"] == listed["producer_id"]
-            assert told(bootstrap, "list", "--longer-than", "1h").output == "there are no transactional ids\n"
+            assert described["start_time_ms"] > 0
+            header, row = told(bootstrap, "describe", "copy-0").output.splitlines()
+            assert "START_TIME " in header
+            assert as_time(described["start_time_ms"]) in row
+            assert told(bootstrap, "list", "--longer-than", "1h").output == "no transactional id is like that\n"
             assert "copy-0" in told(bootstrap, "list", "--pattern", "copy-.*").output
     missing = told(bootstrap, "describe", "nobody")
     assert missing.exit_code == 1
