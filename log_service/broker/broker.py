@@ -10,7 +10,7 @@ cannot be trusted any more, and the connections with it at once, however long a 
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,6 +20,7 @@ from log_service.broker.call import Side
 from log_service.broker.lifecycle import NOT_REGISTERED, BrokerLifecycle
 from log_service.broker.listeners import ListenerGroup
 from log_service.broker.live import LiveSettings
+from log_service.broker.logins import NodeLogins
 from log_service.broker.metrics.elections import UncleanElections
 from log_service.broker.metrics.endpoint import MetricsEndpoint, bind_metrics
 from log_service.broker.metrics.page import page
@@ -37,13 +38,13 @@ from log_service.broker.warm_up import warm_up
 from log_service.common.env import Listener, NodeEnv
 from log_service.common.errors import StorageError, TidelogError
 from log_service.common.timers import TimerQueue
-from log_service.config.views import NodeConfig
+from log_service.config.views import ListenerConfig, NodeConfig
 from log_service.controller.driver import ControllerDriver
 from log_service.metadata.features import first_feature_records
 from log_service.metadata.image import Endpoint, MetadataImage
 from log_service.metadata.loader import MetadataLoader
 from log_service.metrics.exposition import rendered
-from log_service.network.server import Server, ServerBudget
+from log_service.network.server import FrameHandler, Server, ServerBudget
 from log_service.raft.driver import RaftDriver
 from log_service.raft.format import NodeIdentity, identify, random_id, read_bootstrap_records
 from log_service.replication.replica_manager import ReplicaManager
@@ -65,13 +66,14 @@ class Broker:
 
     def __init__(self, env: NodeEnv, config: NodeConfig, *, static_texts: Mapping[str, str] = NO_TEXTS) -> None:
         refuse_unprotected(config)
+        self._loader = MetadataLoader()
+        self._logins = NodeLogins(env, config, lambda: self._loader.image, lambda: self.foundation.identity.cluster_id)
         self.env = env
         self._config = config
         self._static_texts = static_texts
         self._meters = new_meters(REGISTRY, env.clock.monotonic_ms())
         self._timers = TimerQueue()
         self._timer_task = TimerTask(self._timers, env.clock)
-        self._loader = MetadataLoader()
         self._peers = Peers(env, config)
         self._raft: RaftDriver | None = None
         self._logs: LogManager | None = None
@@ -353,12 +355,12 @@ class Broker:
         """Serve the controller's listeners: other controllers have to reach this one before there is a leader."""
         self._loader.add_publisher(self._quotas)
         node = quorum_node(foundation, rooms.controller, self.controller_address)
-        await self._controller_listeners.serve(self._pipeline(node, Side.CONTROLLER, rooms.background), rooms.background)
+        await self._controller_listeners.serve(self._handlers(node, Side.CONTROLLER, rooms.background), rooms.background)
 
     async def _serve(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Serve the broker's listeners, and those who ask for metrics."""
         background, node = rooms.background, rooms.node(foundation, self.controller_address)
-        await self._listeners.serve(self._pipeline(node, Side.BROKER, background), background)
+        await self._listeners.serve(self._handlers(node, Side.BROKER, background), background)
         await self._serve_metrics(foundation, rooms)
 
     async def _bind_metrics(self) -> None:
@@ -387,10 +389,11 @@ class Broker:
             endpoint = MetricsEndpoint(self._metrics_listener, lambda: rendered(page(sources)))
             await rooms.background.start(endpoint.run)
 
-    def _pipeline(self, node: QuorumNode, side: Side, background: trio.Nursery) -> Pipeline:
+    def _handlers(self, node: QuorumNode, side: Side, background: trio.Nursery) -> Callable[[ListenerConfig], FrameHandler]:
+        """Return what takes the frames of each listener of a side: the pipeline, behind a login where the listener asks for one."""
         pipeline = Pipeline(node, side, background.start_soon, REGISTRY, self._meters)
         self._quotas.govern(pipeline)
-        return pipeline
+        return lambda listener: self._logins.in_front_of(pipeline, listener, background.start_soon)
 
     # Stopping
 

@@ -4,7 +4,7 @@ Decides nothing. They are bound before they are served, because a node has to te
 connections that come meanwhile.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -44,9 +44,10 @@ class ListenerGroup:
         for config in self._configs:
             self._bound.append(await self._env.network.listen(config.host, config.port, backlog=self._limits.backlog))
 
-    async def serve(self, handler: FrameHandler, nursery: trio.Nursery) -> None:
-        """Answer connections in ``nursery``."""
+    async def serve(self, handler_of: Callable[[ListenerConfig], FrameHandler], nursery: trio.Nursery) -> None:
+        """Answer connections in ``nursery``; ``handler_of`` returns what takes the frames of a listener."""
         for config, bound in zip(self._configs, self._bound, strict=True):
+            handler = handler_of(config)
             server = Server(env=self._env, listener=config, limits=self._limits, handler=handler, shared=self._budget, bound=bound)
             await nursery.start(server.run)
             self.servers.append(server)

@@ -6,16 +6,18 @@ Decides that nothing is served in the clear that was asked to be protected. What
 from log_service.common.errors import ConfigError
 from log_service.config.views import NodeConfig
 
+SERVED = ("PLAINTEXT", "SASL_PLAINTEXT")
+
 
 def refuse_unprotected(config: NodeConfig) -> None:
     """Refuse listeners whose protection this version does not have.
 
     Raises:
-        ConfigError: one of them asks for TLS or SASL.
+        ConfigError: one of them asks for TLS.
     """
     for listener in (*config.listeners, *config.controller_listeners):
-        if listener.security.protocol != "PLAINTEXT":
+        if listener.security.protocol not in SERVED:
             raise ConfigError(
-                f"listener {listener.name} asks for {listener.security.protocol}; only PLAINTEXT is there in this version, "
+                f"listener {listener.name} asks for {listener.security.protocol}; only {' and '.join(SERVED)} are there in this version, "
                 "listen on loopback or a private network"
             )

@@ -213,6 +213,8 @@ _ROWS = (
     _api(ApiKey.LIST_TRANSACTIONS, "transactions", _transaction(DESCRIBE)),
     # What there is
     _api(ApiKey.API_VERSIONS, "api_versions", NO_PERMISSION, sides=BOTH),
+    _api(ApiKey.SASL_HANDSHAKE, "sasl", NO_PERMISSION, sides=BOTH),
+    _api(ApiKey.SASL_AUTHENTICATE, "sasl", NO_PERMISSION, sides=BOTH),
     _api(ApiKey.METADATA, handle_metadata, (*_topic(DESCRIBE, CREATE), *_cluster(CREATE, DESCRIBE)), echo=echoing(_PER_TOPIC_OR_ID)),
     _api(ApiKey.DESCRIBE_CLUSTER, "cluster", _cluster(ALTER, DESCRIBE), sides=BOTH),
     _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "describe_topic_partitions", _topic(DESCRIBE), echo=echoing(_PER_TOPIC)),
@@ -376,6 +378,19 @@ _ROWS = (
     _api(ApiKey.DESCRIBE_ACLS, "acls", _cluster(DESCRIBE)),
     _api(ApiKey.CREATE_ACLS, "acls", _cluster(ALTER), echo=echoing(Items(asked="creations", told="results"))),
     _api(ApiKey.DELETE_ACLS, "acls", _cluster(ALTER), echo=echoing(Items(asked="filters", told="filter_results"))),
+    _api(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        "scram_users",
+        _cluster(DESCRIBE),
+        echo=_own_echo("scram_users", "refuse_describe_user_scram_credentials"),
+    ),
+    _api(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        "scram_users",
+        _cluster(ALTER),
+        echo=_own_echo("scram_users", "refuse_alter_user_scram_credentials"),
+        sides=BOTH,
+    ),
     _api(ApiKey.UPDATE_FEATURES, "cluster", _cluster(ALTER), sides=BOTH),
     _api(ApiKey.UNREGISTER_BROKER, "cluster", _cluster(ALTER), sides=BOTH),
     _api(ApiKey.ADD_RAFT_VOTER, "quorum", _cluster(ALTER), sides=BOTH),

@@ -108,7 +108,6 @@ EXECUTION: Family = (
     "Tunes threads and queues of Apache Kafka that have no counterpart here.",
     (
         ("background.threads", INT, "10", at_least(1)),
-        ("connection.failed.authentication.delay.ms", INT, "100", at_least(0)),
         ("controller.performance.always.log.threshold.ms", LONG, "2000", at_least(0)),
         ("controller.performance.sample.period.ms", LONG, "60000", at_least(100)),
         ("delete.records.purgatory.purge.interval.requests", INT, "1"),
@@ -208,12 +207,9 @@ TLS: Family = (
     ),
 )
 SASL: Family = (
-    "Belongs to SASL, which this version does not have.",
+    "Belongs to parts of SASL that are not there: Kerberos, Java classes, and clients that fetch their tokens themselves.",
     (
-        ("connections.max.reauth.ms", LONG, "0"),
         ("sasl.client.callback.handler.class", CLASS, None),
-        ("sasl.enabled.mechanisms", LIST, "GSSAPI", no_empty_item),
-        ("sasl.jaas.config", PASSWORD, None),
         ("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit"),
         ("sasl.kerberos.min.time.before.relogin", LONG, "60000"),
         ("sasl.kerberos.principal.to.local.rules", LIST, "DEFAULT", no_empty_item),
@@ -259,7 +255,6 @@ SASL: Family = (
         ("sasl.oauthbearer.sub.claim.name", STRING, "sub"),
         ("sasl.oauthbearer.token.endpoint.url", STRING, None),
         ("sasl.server.callback.handler.class", CLASS, None),
-        ("sasl.server.max.receive.size", INT, "524288"),
     ),
 )
 TOKENS: Family = (

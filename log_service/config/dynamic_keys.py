@@ -166,7 +166,17 @@ STORES = frozenset(
 CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 """Keys whose override for one listener may be the default of all brokers, as well as one broker's."""
 
-PER_LISTENER_ACTING = frozenset({"max.connections", "max.connection.creation.rate"})
+PER_LISTENER_ACTING = frozenset(
+    {
+        "connection.failed.authentication.delay.ms",
+        "connections.max.reauth.ms",
+        "max.connection.creation.rate",
+        "max.connections",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+        "sasl.server.max.receive.size",
+    }
+)
 """Keys whose override for one listener acts here."""
 
 THREAD_COUNTS = frozenset(
@@ -188,7 +198,9 @@ THREAD_COUNTS = frozenset(
 OUR_OWN = frozenset({"cluster.id", "metrics.listener", "node.death.grace.ms"})
 """Keys that Apache Kafka does not have; shown where they are set."""
 
-LISTENER_KEY = re.compile(r"listener\.name\.(?P<listener>[^.]*)\.(?P<key>.+)")
+LISTENER_KEY = re.compile(
+    r"listener\.name\.(?P<listener>[^.]*)\.(?:(?:plain|scram-sha-256|scram-sha-512|oauthbearer|gssapi)\.)?(?P<key>.+)"
+)
 
 _QUOTAS = ("follower.replication.throttled.rate", "leader.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second")
 

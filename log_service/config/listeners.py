@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from log_service.common.errors import ConfigError
+from log_service.config.sasl import sasl_config
 from log_service.config.security import PLAINTEXT_SECURITY, ListenerSecurity
 from log_service.config.tls import tls_config
 from log_service.config.views import ListenerConfig
@@ -208,6 +209,7 @@ def _protection(name: str, keys: ListenerKeys) -> ListenerSecurity:
     return ListenerSecurity(
         protocol=protocol,
         tls=tls_config(keys.texts, name, is_sasl=is_sasl) if protocol.endswith("SSL") else None,
+        sasl=sasl_config(keys.texts, name) if is_sasl else None,
     )
 
 

@@ -27,6 +27,7 @@ from log_service.config.definition import (
 from log_service.config.dynamic_keys import with_update_modes
 from log_service.config.host_limits import validate_host_limits
 from log_service.config.quorum_keys import QUORUM_KEYS
+from log_service.config.sasl_keys import SASL_KEYS
 
 HIGH = Importance.HIGH
 DEFAULT_LISTENERS = "PLAINTEXT://127.0.0.1:9092"
@@ -356,6 +357,7 @@ SERVER_KEYS: Mapping[str, ConfigKey] = keyed(
             *LIVENESS,
             *REPLICATION,
             *VERIFICATION,
+            *SASL_KEYS,
             *BROKER_LOG_KEYS,
             *ACCEPTED_KEYS,
         )

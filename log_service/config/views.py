@@ -125,6 +125,7 @@ class NetworkLimits:
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     idle_timeout_ms: int = 600_000
     frame_deadline_ms: int = 60_000
+    login_deadline_ms: int = 60_000  # from the connection to the end of its login, on a listener with SASL
     max_requests_in_flight_per_connection: int = 64
     max_request_bytes_in_flight: int = 512 << 20
     receive_buffer_bytes: int = 64 << 10

@@ -214,12 +214,14 @@ class ServerConnection:
     def _handle_buffered(self) -> _Next:
         """Hand over complete frames until there is none, or something has to be waited for."""
         buffer, view, start, end = self._buffer, self._view, 0, self._end
+        context = self.context
+        max_frame_bytes = context.max_frame_bytes or self._max_frame_bytes
         following, needed_bytes = RECEIVE, 0
         self.is_mid_frame = False
         while end - start >= SIZE_BYTES:
             size = _read_size(buffer, start)[0]
-            if not 0 <= size <= self._max_frame_bytes:
-                raise ProtocolError(f"a frame announced {size} bytes; allowed are 0 to {self._max_frame_bytes}")
+            if not 0 <= size <= max_frame_bytes:
+                raise ProtocolError(f"a frame announced {size} bytes; allowed are 0 to {max_frame_bytes}")
             frame_end = start + SIZE_BYTES + size
             if frame_end > end:
                 needed_bytes = SIZE_BYTES + size
@@ -230,7 +232,7 @@ class ServerConnection:
             if self._handle(view[start + SIZE_BYTES : frame_end]):
                 following = SEND
             start = frame_end
-            if self.context.muted_until_s:
+            if context.muted_until_s:
                 following = PAUSE
             if following is not RECEIVE:
                 break
@@ -323,6 +325,9 @@ class ServerConnection:
         self.is_mid_frame = False
         if self._ready:
             await self._send_ready()
+        if self.context.is_finished:
+            await self._wait_until_drained()
+            raise _closed()
         while trio.current_time() < self.context.muted_until_s and not self._is_stopping and not self.is_closed:
             with trio.CancelScope(deadline=self.context.muted_until_s) as self._mute_scope:
                 await trio.sleep_forever()
@@ -377,7 +382,7 @@ class ServerConnection:
 
     def _close_if_drained(self) -> None:
         is_reader_idle = not self._is_held and self._mute_scope is None
-        if self._is_stopping and is_reader_idle and not self._responses and not self.is_sending:
+        if (self._is_stopping or self.context.is_finished) and is_reader_idle and not self._responses and not self.is_sending:
             self.close()
 
     async def _send_ready(self) -> None:

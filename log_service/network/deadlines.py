@@ -16,7 +16,8 @@ MIN_SWEEP_INTERVAL_MS = 10
 
 def sweep_interval_ms(limits: NetworkLimits) -> int:
     """How often to look: an eighth of the shortest deadline."""
-    return max(MIN_SWEEP_INTERVAL_MS, min(limits.frame_deadline_ms, limits.idle_timeout_ms) // SWEEPS_PER_DEADLINE)
+    shortest_ms = min(limits.frame_deadline_ms, limits.idle_timeout_ms, limits.login_deadline_ms)
+    return max(MIN_SWEEP_INTERVAL_MS, shortest_ms // SWEEPS_PER_DEADLINE)
 
 
 class Watched(Protocol):

@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, Protocol
 
 import trio
@@ -35,13 +36,26 @@ class ConnectionContext:
     local_host: str
     listener_name: str
     principal: Principal = ANONYMOUS
+    is_token_authenticated: bool = False
+    """Whether a delegation token stood for the principal (KIP-48)."""
     peer_port: int = 0
     client_software: tuple[str, str] | None = None
     """Name and version of the client, once it has told them."""
     muted_until_s: float = 0.0
     """When frames are handled again, in trio's time; 0 is now."""
+    is_finished: bool = False
+    """Whether no further frame is handled: the connection closes once all responses are sent."""
+    max_frame_bytes: int | None = None
+    """The largest frame that is taken; None is the listener's bound."""
+    must_log_in_by_ms: int | None = None
+    """When the connection is closed unless its client has logged in, in monotonic time; None: it has, or need not."""
     on_closed: dict[Hashable, Callable[[], None]] = field(default_factory=dict)
     """Who is told once when the connection has ended, for whatever reason; by whose they are, so that a later one takes their place."""
+
+    def finish(self) -> None:
+        """Have no further frame handled, and the connection closed once everything that was promised is sent."""
+        self.is_finished = True
+        self.muted_until_s = inf
 
     def mute(self, pause_ms: int) -> None:
         """Have no further frame handled for so long; responses are still sent (KIP-219)."""

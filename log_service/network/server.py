@@ -188,6 +188,10 @@ class Server:
         context = ConnectionContext(
             self._budget.next_connection_id(), stream.peer_host, stream.local_host, self._config.name, peer_port=stream.peer_port
         )
+        sasl = self._config.security.sasl
+        if sasl is not None:
+            context.max_frame_bytes = min(sasl.max_receive_bytes, self._limits.max_frame_bytes)
+            context.must_log_in_by_ms = self._env.clock.monotonic_ms() + self._limits.login_deadline_ms
         connection = ServerConnection(
             stream=stream,
             context=context,
@@ -234,7 +238,12 @@ class Server:
 
     def _sweep(self, now_ms: int) -> None:
         for connection, watch in list(self._connections.items()):
-            reason = watch.overdue(connection, now_ms)
+            reason = watch.overdue(connection, now_ms) or self._overdue_login(connection.context, now_ms)
             if reason is not None:
                 self._log.info("overdue", "Closing the connection from %s: %s", connection.context.peer_host, reason)
                 connection.close()
+
+    def _overdue_login(self, context: ConnectionContext, now_ms: int) -> str | None:
+        if context.must_log_in_by_ms is None or now_ms < context.must_log_in_by_ms:
+            return None
+        return f"its client did not log in within {self._limits.login_deadline_ms} ms"

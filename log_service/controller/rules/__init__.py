@@ -8,7 +8,7 @@ A rule reads no clock, opens no file and keeps nothing. What it needs beside the
 - ``elections``, ``alter_partition``, ``reassignments``, ``directories``: who leads a partition, which replicas are in sync, where they are.
 - ``brokers``, ``controllers``: registration, heartbeats, fencing and what that does to leaders.
 - ``configs``, ``feature_levels``: changes of dynamic configuration and of feature levels.
-- ``client_quotas``: the quotas of users, client ids and addresses.
+- ``client_quotas``: the quotas of users, client ids and addresses. ``scram_users``: the passwords of users.
 - ``observers``: which brokers copy and never lead.
 - ``producer_ids``: blocks of producer ids.
 """

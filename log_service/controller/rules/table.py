@@ -136,6 +136,7 @@ RULES: Mapping[int, Rule] = MappingProxyType(
         ApiKey.ALTER_CONFIGS: _on_demand("configs", "alter_configs", _static_texts),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: _on_demand("configs", "incremental_alter_configs", _static_texts),
         ApiKey.UPDATE_FEATURES: _on_demand("feature_levels", "update_features", _static_texts),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _on_demand("scram_users", "alter_scram_users"),
         ApiKey.ALTER_CLIENT_QUOTAS: _on_demand("client_quotas", "alter_client_quotas"),
     }
 )

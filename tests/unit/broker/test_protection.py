@@ -8,8 +8,9 @@ from log_service.config.server import parse_server_properties
 
 
 def test_a_node_does_not_serve_in_the_clear_what_asks_for_protection() -> None:
-    for protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-        text = f"node.id=1\nlisteners={protocol}://127.0.0.1:1\nsecurity.inter.broker.protocol={protocol}"
+    for protocol in ("SSL", "SASL_SSL"):
+        login = "sasl.enabled.mechanisms=PLAIN\nlistener.name.sasl_ssl.plain.sasl.jaas.config=x\n"
+        text = f"{login}node.id=1\nlisteners={protocol}://127.0.0.1:1\nsecurity.inter.broker.protocol={protocol}"
         config, _ = parse_server_properties(text)
         with pytest.raises(ConfigError, match=f"listener {protocol} asks for {protocol}"):
             refuse_unprotected(config)

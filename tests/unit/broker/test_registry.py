@@ -88,10 +88,20 @@ KAFKA_4_3 = {
     "FetchSnapshot": (0, 1, 0),
     "UpdateRaftVoter": (0, 0, 0),
     "Envelope": (0, 0, 0),
+    "SaslHandshake": (0, 1, 2),
+    "SaslAuthenticate": (0, 2, 2),
+    "DescribeUserScramCredentials": (0, 0, 0),
+    "AlterUserScramCredentials": (0, 0, 0),
 }
 """Lowest advertised version, highest version, first flexible version."""
 
-ANSWERED_TO_ALL = {ApiKey.API_VERSIONS, ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+ANSWERED_TO_ALL = {
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.API_VERSIONS,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+    ApiKey.PUSH_TELEMETRY,
+}
 """What needs no permission."""
 
 BETWEEN_NODES = {
@@ -115,6 +125,7 @@ CONTROLLER_APIS = BETWEEN_NODES | {
     "AlterClientQuotas",
     "AlterConfigs",
     "AlterPartitionReassignments",
+    "AlterUserScramCredentials",
     "ApiVersions",
     "CreatePartitions",
     "CreateTopics",
@@ -127,6 +138,8 @@ CONTROLLER_APIS = BETWEEN_NODES | {
     "IncrementalAlterConfigs",
     "ListPartitionReassignments",
     "RemoveRaftVoter",
+    "SaslAuthenticate",
+    "SaslHandshake",
     "UnregisterBroker",
     "UpdateFeatures",
 }

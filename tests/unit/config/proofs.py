@@ -29,7 +29,13 @@ QUOTAS = "unit/broker/test_client_quotas.py"
 DEATHS = "unit/broker/test_cluster_deaths.py"
 CHECKPOINTS = (LOGS, "test_checkpoints_are_written_in_their_intervals")
 VERIFICATION = "unit/broker/test_transactional_produce.py"
+LOGINS = "unit/broker/test_login.py"
 PROOFS = {
+    "connection.failed.authentication.delay.ms": (LOGINS, "test_refusal_is_told_after_the_delay_and_the_connection_closed"),
+    "connections.max.reauth.ms": (LOGINS, "test_login_that_ends_is_repeated_or_costs_the_connection"),
+    "sasl.enabled.mechanisms": (LOGINS, "test_unknown_mechanism_is_refused_after_the_delay"),
+    "sasl.jaas.config": (LOGINS, "test_client_with_the_right_password_is_served_and_one_without_is_not"),
+    "sasl.server.max.receive.size": (LOGINS, "test_frame_before_the_login_is_bound_and_after_it_is_not"),
     "add.partitions.to.txn.retry.backoff.max.ms": (VERIFICATION, "test_how_often_and_for_how_long_it_is_asked_again"),
     "add.partitions.to.txn.retry.backoff.ms": (VERIFICATION, "test_how_often_and_for_how_long_it_is_asked_again"),
     "transaction.partition.verification.enable": (VERIFICATION, "test_without_verification_nothing_is_asked"),

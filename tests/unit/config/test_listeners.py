@@ -53,9 +53,11 @@ def test_a_node_without_a_controller_listener_has_none() -> None:
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 def test_a_listener_speaks_the_protocol_of_its_name(protocol: str) -> None:
-    (listener,) = parse(f"listeners={protocol}://127.0.0.1:1\nsecurity.inter.broker.protocol={protocol}").listeners
+    login = f"sasl.enabled.mechanisms=SCRAM-SHA-256\nlistener.name.{protocol.lower()}.scram-sha-256.sasl.jaas.config=x\n"
+    (listener,) = parse(f"{login}listeners={protocol}://127.0.0.1:1\nsecurity.inter.broker.protocol={protocol}").listeners
     assert listener.security.protocol == protocol
     assert (listener.security.tls is not None) == protocol.endswith("SSL")
+    assert (listener.security.sasl is not None) == protocol.startswith("SASL")
 
 
 def test_nodes_talk_on_the_listener_that_speaks_the_protocol_between_them() -> None:
@@ -75,7 +77,10 @@ def test_a_listeners_own_key_wins_over_the_general_one() -> None:
 
 
 def test_the_general_client_auth_does_not_count_on_a_listener_with_sasl() -> None:
-    text = "listeners=SASL_SSL://127.0.0.1:1\nsecurity.inter.broker.protocol=SASL_SSL\nssl.client.auth=required\n"
+    text = (
+        "listeners=SASL_SSL://127.0.0.1:1\nsecurity.inter.broker.protocol=SASL_SSL\nssl.client.auth=required\n"
+        "sasl.enabled.mechanisms=SCRAM-SHA-256\nlistener.name.sasl_ssl.scram-sha-256.sasl.jaas.config=x\n"
+    )
     (listener,) = parse(text).listeners
     assert listener.security.tls is not None
     assert listener.security.tls.client_auth == "none"

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 from warnings import catch_warnings
 
-THEIR_PACKAGES = ("admin", "consumer", "metadata", "producer", "consumer.group", "consumer.metadata")
+THEIR_PACKAGES = ("admin", "consumer", "metadata", "producer", "sasl", "consumer.group", "consumer.metadata")
 
 
 @cache

@@ -1,0 +1,221 @@
+"""The logins of a SASL listener: a frame handler in front of the pipeline, which lets through what a client may send by then.
+
+Decides nothing about logins: ``LoginSession`` says what to do with each frame, and this module does it. It passes frames on, sends what a
+session sends, finds what a login has to look up, keeps refused logins waiting and closes them (KIP-306), and puts the principal into the
+connection's context. A listener without SASL has no such handler, and pays nothing for it.
+
+Invariants: before the login the pipeline gets no frame but ApiVersions; a refusal is sent after the delay and never before it; so many
+refusals wait at once, of one address and of all, and those beyond are closed without a response; no token is logged.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from log_service.broker.call import StartTask
+from log_service.common.env import Clock
+from log_service.common.errors import ProtocolError
+from log_service.common.quiet_log import QuietLogger
+from log_service.network.connection import SIZE_BYTES
+from log_service.network.responses import Chunk, ConnectionContext, FrameHandler, PendingResponse, Response
+from log_service.security.sasl.session import Close, Login, LoginPolicy, LoginSession, Now, Pass, Phase, Refuse, Respond, Step, Wait
+
+MAX_DELAYED_COUNT = 1_000
+MAX_DELAYED_COUNT_OF_HOST = 100
+"""Refused logins that are kept waiting, of all addresses and of one; those beyond are closed at once."""
+LOOKUP_TIMEOUT_S = 10.0
+"""How long a login may be looked up."""
+NS_PER_MS = 1_000_000
+
+logger = logging.getLogger(__name__)
+
+Find = Callable[[Any], Awaitable[object]]
+"""Finds what a login has to look up; None where there is no such thing."""
+
+
+@dataclass(slots=True)
+class LoginMeter:
+    """What was counted of a listener's logins."""
+
+    success_total: int = 0
+    failure_total: int = 0
+    repeated_success_total: int = 0
+    repeated_failure_total: int = 0
+    expired_total: int = 0
+    """Connections that were closed because their login had ended."""
+
+
+class RefusalQueue:
+    """How many refused logins are kept waiting, on all listeners of a node."""
+
+    def __init__(self) -> None:
+        self._count_of_host: Counter[str] = Counter()
+        self._count = 0
+
+    def __repr__(self) -> str:
+        return f"<RefusalQueue waiting={self._count}>"
+
+    def try_enter(self, host: str) -> bool:
+        """Count one more, if there is room for it."""
+        if self._count >= MAX_DELAYED_COUNT or self._count_of_host[host] >= MAX_DELAYED_COUNT_OF_HOST:
+            return False
+        self._count += 1
+        self._count_of_host[host] += 1
+        return True
+
+    def leave(self, host: str) -> None:
+        """Count one less."""
+        self._count -= 1
+        self._count_of_host[host] -= 1
+        if not self._count_of_host[host]:
+            del self._count_of_host[host]
+
+
+class LoginHandler:
+    """The frame handler of one listener; ``handler`` gets what is let through."""
+
+    def __init__(
+        self,
+        handler: FrameHandler,
+        policy: LoginPolicy,
+        *,
+        clock: Clock,
+        start_task: StartTask,
+        find: Find,
+        refusals: RefusalQueue,
+        failed_delay_ms: int,
+    ) -> None:
+        self.meter = LoginMeter()
+        self._handler = handler
+        self._policy = policy
+        self._clock = clock
+        self._start_task = start_task
+        self._find = find
+        self._refusals = refusals
+        self._failed_delay_s = failed_delay_ms / 1_000
+        self._sessions: dict[int, LoginSession] = {}
+        self._log = QuietLogger(logger, clock.monotonic_ms, max_lines=20)
+
+    def __repr__(self) -> str:
+        return f"<LoginHandler connections={len(self._sessions)} of {self._handler!r}>"
+
+    def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Response:
+        """Respond to one frame.
+
+        Raises:
+            ProtocolError: the connection must be closed.
+        """
+        session = self._sessions.get(context.connection_id)
+        if session is None:
+            session = self._sessions[context.connection_id] = LoginSession(self._policy)
+        elif session.phase is Phase.COMPLETE and session.expires_ns is None:
+            return self._handler.handle_frame(context, frame)
+        step = session.receive(frame, self._now())
+        if isinstance(step, Pass):
+            return self._pass_on(context, session, step, frame)
+        if isinstance(step, Wait):
+            response = PendingResponse()
+            self._start_task(self._look_up, context, session, step, response)
+            return response
+        return self._perform(context, session, step)
+
+    def connection_closed(self, context: ConnectionContext) -> None:
+        """Forget the session."""
+        self._sessions.pop(context.connection_id, None)
+        self._handler.connection_closed(context)
+
+    def _now(self) -> Now:
+        return Now(self._clock.monotonic_ns(), self._clock.wall_ms())
+
+    def _pass_on(self, context: ConnectionContext, session: LoginSession, step: Pass, frame: memoryview) -> Response:
+        response = self._handler.handle_frame(context, frame)
+        if step.is_versions and isinstance(response, list):
+            session.versions_told(is_good=_has_no_error(response))
+        return response
+
+    def _perform(self, context: ConnectionContext, session: LoginSession, step: Step) -> Response:
+        """Do what a session says of a frame that was not passed on.
+
+        Raises:
+            ProtocolError: the connection must be closed.
+        """
+        if isinstance(step, Respond):
+            if step.login is not None:
+                self._logged_in(context, step.login)
+            return step.chunks
+        if isinstance(step, Refuse):
+            response = PendingResponse()
+            self._refuse(context, session, step, response)
+            return response
+        assert isinstance(step, Close), step
+        if step.is_expired:
+            self.meter.expired_total += 1
+        raise ProtocolError(step.reason)
+
+    async def _look_up(self, context: ConnectionContext, session: LoginSession, step: Wait, response: PendingResponse) -> None:
+        """Find what a login wants, and respond; nothing that goes wrong here may end another connection."""
+        found: object = None
+        with trio.move_on_after(LOOKUP_TIMEOUT_S):
+            try:
+                found = await self._find(step.wanted)
+            except Exception:
+                logger.exception("Looking a login up failed")
+        if response.is_discarded or session.phase is not Phase.LOOKUP:
+            return
+        following = session.found(found, self._now())
+        if isinstance(following, Refuse):
+            self._refuse(context, session, following, response)
+            return
+        assert isinstance(following, Respond), following
+        if following.login is not None:
+            self._logged_in(context, following.login)
+        response.complete(following.chunks)
+
+    def _logged_in(self, context: ConnectionContext, login: Login) -> None:
+        context.principal = login.accepted.principal
+        context.is_token_authenticated = login.accepted.is_by_token
+        context.max_frame_bytes = None
+        context.must_log_in_by_ms = None
+        if login.is_repeated:
+            self.meter.repeated_success_total += 1
+        else:
+            self.meter.success_total += 1
+        logger.debug("%s from %s logged in with %s", login.accepted.principal, context.peer_host, login.mechanism)
+
+    def _refuse(self, context: ConnectionContext, session: LoginSession, step: Refuse, response: PendingResponse) -> None:
+        """Send a refusal after the delay, and close; where too many wait, close at once.
+
+        Raises:
+            ProtocolError: too many wait.
+        """
+        if session.login is None:
+            self.meter.failure_total += 1
+        else:
+            self.meter.repeated_failure_total += 1
+        text = "Refusing a login from %s on listener %s: %s"
+        self._log.warning(("refused", context.peer_host), text, context.peer_host, context.listener_name, step.reason)
+        context.must_log_in_by_ms = None  # the refusal has its own time
+        context.finish()
+        if not self._refusals.try_enter(context.peer_host):
+            response.complete(None)
+            return
+        self._start_task(self._respond_late, context.peer_host, step.chunks, response)
+
+    async def _respond_late(self, host: str, chunks: list[Chunk] | None, response: PendingResponse) -> None:
+        try:
+            await trio.sleep(self._failed_delay_s)
+        finally:
+            self._refusals.leave(host)
+        response.complete(chunks)
+
+
+def _has_no_error(chunks: list[Chunk]) -> bool:
+    """Whether a response to ApiVersions carries no error: the code stands behind size and correlation id in all of its versions."""
+    first = chunks[0]
+    assert isinstance(first, bytes | bytearray | memoryview)
+    position = SIZE_BYTES + 4
+    return bytes(first[position : position + 2]) == b"\0\0"

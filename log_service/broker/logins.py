@@ -1,0 +1,152 @@
+"""The logins that a node takes: what each of its SASL listeners offers, made from the configuration and the newest metadata.
+
+Decides what stands in the way of a start: a JAAS text that is wrong, or belongs to another mechanism. Users of PLAIN stand in the JAAS text
+of the listener; users of SCRAM stand in the metadata.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from log_service.broker.call import StartTask
+from log_service.broker.login import LoginHandler, RefusalQueue
+from log_service.common.env import NodeEnv
+from log_service.common.errors import ConfigError
+from log_service.common.secrets import SecretText
+from log_service.config.sasl import clear_text_warnings
+from log_service.config.security import SaslConfig
+from log_service.config.views import ListenerConfig, NodeConfig
+from log_service.metadata.access import ScramUser
+from log_service.metadata.image import MetadataImage
+from log_service.network.responses import FrameHandler
+from log_service.security.sasl.credentials import ScramCredential, ScramMechanism
+from log_service.security.sasl.jaas import JaasEntry, parse_jaas
+from log_service.security.sasl.mechanisms import Mechanism, ServerExchange
+from log_service.security.sasl.plain import PlainServer
+from log_service.security.sasl.scram import decoy_credential, random_text
+from log_service.security.sasl.scram_server import ScramServer
+from log_service.security.sasl.session import LoginPolicy
+
+SCRAM = MappingProxyType({Mechanism(each.mechanism_name): each for each in ScramMechanism})
+
+logger = logging.getLogger(__name__)
+
+
+class ScramUsers:
+    """The SCRAM credentials of the newest metadata, and decoys for names that are not there.
+
+    Decoys look like the credential of the user whose name sorts first. Their secret is made of the cluster's id and of that credential, so
+    that all nodes show the same decoy and no client can compute it.
+    """
+
+    def __init__(self, image: Callable[[], MetadataImage], cluster_id: Callable[[], str]) -> None:
+        self._image = image
+        self._cluster_id = cluster_id
+        self._seen: Mapping[ScramUser, ScramCredential] = {}
+        self._models: dict[ScramMechanism, ScramCredential] = {}
+
+    def find(self, mechanism: ScramMechanism, name: str) -> ScramCredential | None:
+        """Return a user's credential."""
+        return self._image().access.scram_credentials.get(ScramUser(mechanism, name))
+
+    def decoy(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
+        """Return a credential that no password fits."""
+        model = self._model(mechanism)
+        secret = self._cluster_id().encode() + (b"" if model is None else model.stored_key.reveal())
+        return decoy_credential(mechanism, name, model, secret)
+
+    def _model(self, mechanism: ScramMechanism) -> ScramCredential | None:
+        credentials = self._image().access.scram_credentials
+        if credentials is not self._seen:
+            self._seen = credentials
+            self._models = {ScramMechanism(user.mechanism): credentials[user] for user in sorted(credentials, reverse=True)}
+        return self._models.get(mechanism)
+
+
+class Offer:
+    """What one listener offers."""
+
+    def __init__(self, listener: ListenerConfig, config: SaslConfig, env: NodeEnv, scram_users: ScramUsers) -> None:
+        self.config = config
+        self._rng = env.rng
+        self._scram_users = scram_users
+        self._plain_users: Mapping[str, SecretText] = {}
+        for name, mechanism in config.mechanisms.items():
+            assert mechanism.jaas is not None, "the configuration has one for each mechanism"
+            entry = _entry(listener.name, name, mechanism.jaas)
+            if name == Mechanism.PLAIN:
+                self._plain_users = entry.plain_users()
+            elif name == Mechanism.OAUTHBEARER:
+                raise ConfigError(f"listener {listener.name} enables OAUTHBEARER, which is not there yet; use SCRAM-SHA-512")
+
+    def policy(self) -> LoginPolicy:
+        """Return what sessions of the listener go by."""
+        mechanisms = self.config.mechanisms
+        lifetimes = {name: mechanism.max_reauth_ms for name, mechanism in mechanisms.items()}
+        return LoginPolicy(mechanisms=tuple(mechanisms), begin=self._begin, max_reauth_ms=lifetimes)
+
+    def _begin(self, name: str) -> ServerExchange:
+        if name == Mechanism.PLAIN:
+            return PlainServer(self._plain_users)
+        mechanism, users = SCRAM[Mechanism(name)], self._scram_users
+        return ScramServer(
+            mechanism,
+            random_text(self._rng.getrandbits),
+            find=lambda user: users.find(mechanism, user),
+            decoy=lambda user: users.decoy(mechanism, user),
+        )
+
+
+class NodeLogins:
+    """The logins of all listeners of a node.
+
+    Raises:
+        ConfigError: a listener cannot offer what its keys say.
+    """
+
+    def __init__(self, env: NodeEnv, config: NodeConfig, image: Callable[[], MetadataImage], cluster_id: Callable[[], str]) -> None:
+        self.refusals = RefusalQueue()
+        self.handlers: dict[str, LoginHandler] = {}
+        self._env = env
+        scram_users = ScramUsers(image, cluster_id)
+        self._offers: dict[str, Offer] = {}
+        for listener in (*config.listeners, *config.controller_listeners):
+            security = listener.security
+            if security.sasl is not None:
+                self._offers[listener.name] = Offer(listener, security.sasl, env, scram_users)
+                for warning in clear_text_warnings(security.protocol, listener.name, security.sasl.mechanisms):
+                    logger.warning("%s", warning)
+
+    def __repr__(self) -> str:
+        return f"<NodeLogins of {', '.join(self._offers) or 'no listener'}>"
+
+    def in_front_of(self, handler: FrameHandler, listener: ListenerConfig, start_task: StartTask) -> FrameHandler:
+        """Return what takes the frames of a listener: ``handler`` itself, or the listener's logins in front of it."""
+        offer = self._offers.get(listener.name)
+        if offer is None:
+            return handler
+        login = self.handlers[listener.name] = LoginHandler(
+            handler,
+            offer.policy(),
+            clock=self._env.clock,
+            start_task=start_task,
+            find=_find_nothing,
+            refusals=self.refusals,
+            failed_delay_ms=offer.config.failed_delay_ms,
+        )
+        return login
+
+
+async def _find_nothing(wanted: object) -> None:
+    """Find no delegation token."""
+
+
+def _entry(listener: str, mechanism: str, text: SecretText) -> JaasEntry:
+    try:
+        entry = parse_jaas(text.reveal())
+    except ConfigError as error:
+        raise ConfigError(f"the login module of {mechanism} on listener {listener}: {error}") from None
+    if mechanism not in entry.mechanisms:
+        named = " and ".join(entry.mechanisms)
+        raise ConfigError(f"the login module of {mechanism} on listener {listener} is {entry.login_module}, which is for {named}")
+    return entry

@@ -1,0 +1,153 @@
+"""The ``sasl.*`` keys become one ``SaslConfig``: of a listener of a node.
+
+Decides which text holds for a listener and for one of its mechanisms (``config.security.effective_text``), and which mechanisms can be
+enabled. What a JAAS text says is read by ``security.sasl``. An empty text is the same as none, as in Apache Kafka.
+
+``sasl.jaas.config`` counts with the prefix of a listener and a mechanism only (``listener.name.<listener>.<mechanism>.``): the general key
+is the client's.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from log_service.common.errors import ConfigError
+from log_service.common.secrets import SecretText
+from log_service.config.definition import split_list
+from log_service.config.security import MechanismConfig, SaslConfig, effective_text
+
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+KERBEROS: Final = "GSSAPI"
+KERBEROS_REFUSAL: Final = "GSSAPI (Kerberos) is not there; use SCRAM-SHA-512, OAUTHBEARER or TLS with client certificates"
+MECHANISM_PREFIXES: Final = tuple(f"{name.lower()}." for name in (*MECHANISMS, KERBEROS))
+JAAS_KEY: Final = "sasl.jaas.config"
+JAVA_ONLY: Final = ("sasl.login.class", "sasl.login.callback.handler.class")
+
+OF_MECHANISMS: Final = (
+    "sasl.oauthbearer.allowed.urls",
+    "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.jwt.validator.class",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.sub.claim.name",
+    "sasl.oauthbearer.unsecured.tokens.allowed",
+    "sasl.server.callback.handler.class",
+)
+"""Keys that are handed to a mechanism as they hold for it."""
+
+DEFAULT_MAX_RECEIVE_BYTES: Final = 524_288
+DEFAULT_FAILED_DELAY_MS: Final = 100
+
+
+def sasl_config(texts: Mapping[str, str], listener: str) -> SaslConfig:
+    """Return what the keys say for a listener.
+
+    Raises:
+        ConfigError: no mechanism is enabled, one that is not there is, one has no JAAS text, or a value is none of its key.
+    """
+    names = _mechanisms(texts, listener)
+    delay_ms = _number(texts, "connection.failed.authentication.delay.ms", listener, DEFAULT_FAILED_DELAY_MS)
+    idle_ms = _number(texts, "connections.max.idle.ms", listener, 600_000)
+    if 0 <= idle_ms <= delay_ms:
+        raise ConfigError(
+            f"connection.failed.authentication.delay.ms is {delay_ms}; it must be below connections.max.idle.ms, which is {idle_ms}"
+        )
+    return SaslConfig(
+        mechanisms=MappingProxyType({name: _mechanism(texts, listener, name) for name in names}),
+        max_receive_bytes=_number(texts, "sasl.server.max.receive.size", listener, DEFAULT_MAX_RECEIVE_BYTES),
+        failed_delay_ms=delay_ms,
+    )
+
+
+def client_mechanism_text(texts: Mapping[str, str], listener: str, mechanism: str) -> SecretText | None:
+    """Return the JAAS text that a node shows on a listener of other nodes: its own entry of that listener and mechanism."""
+    return _jaas(texts, listener, mechanism)
+
+
+def general_jaas_warning(texts: Mapping[str, str]) -> str | None:
+    """Return one sentence where a node's file has a JAAS text that does not count; None where it has none."""
+    if not texts.get(JAAS_KEY, "").strip():
+        return None
+    return f"{JAAS_KEY} has no effect on a node; set listener.name.<listener>.<mechanism>.{JAAS_KEY}"
+
+
+def clear_text_warnings(protocol: str, listener: str, mechanisms: Mapping[str, MechanismConfig]) -> list[str]:
+    """Return what an observer of the network learns of a listener's logins: one sentence for each mechanism that shows something."""
+    if protocol != "SASL_PLAINTEXT":
+        return []
+    shown = {
+        "PLAIN": "passwords travel in the clear",
+        "SCRAM-SHA-256": "an observer of a login can guess its password offline",
+        "SCRAM-SHA-512": "an observer of a login can guess its password offline",
+        "OAUTHBEARER": "tokens travel in the clear",
+    }
+    return [f"listener {listener} offers {name} without TLS: {shown[name]}; use SASL_SSL" for name in mechanisms]
+
+
+def _mechanisms(texts: Mapping[str, str], listener: str) -> tuple[str, ...]:
+    key = "sasl.enabled.mechanisms"
+    text = effective_text(texts, key, listener)
+    names = split_list(KERBEROS if text is None else text)
+    offered = f"it must be some of {', '.join(MECHANISMS)}"
+    if not names:
+        raise ConfigError(f"{key} of listener {listener} is empty; {offered}")
+    for name in names:
+        if name == KERBEROS:
+            said = "which is the default of" if text is None else "which stands in"
+            raise ConfigError(f"listener {listener} asks for {KERBEROS}, {said} {key}: {KERBEROS_REFUSAL}")
+        if name not in MECHANISMS:
+            raise ConfigError(f"{key} of listener {listener} names {name!r}; {offered}")
+        if names.count(name) > 1:
+            raise ConfigError(f"{key} of listener {listener} names {name} twice")
+    return names
+
+
+def _mechanism(texts: Mapping[str, str], listener: str, name: str) -> MechanismConfig:
+    jaas = _jaas(texts, listener, name)
+    if jaas is None:
+        raise ConfigError(
+            f"listener {listener} enables {name}, but {_jaas_key(listener, name)} is missing; set it to a login module, "
+            f"for example {_example(name)}"
+        )
+    for key in JAVA_ONLY:
+        if effective_text(texts, key, listener, name):
+            raise ConfigError(f"{key} of listener {listener} names a Java class, which cannot run here; remove the key")
+    found = {key: effective_text(texts, key, listener, name) for key in OF_MECHANISMS}
+    return MechanismConfig(
+        jaas=jaas,
+        max_reauth_ms=_number(texts, "connections.max.reauth.ms", listener, 0, name),
+        texts=MappingProxyType({key: text.strip() for key, text in found.items() if text is not None and text.strip()}),
+    )
+
+
+def _jaas(texts: Mapping[str, str], listener: str, mechanism: str) -> SecretText | None:
+    text = texts.get(_jaas_key(listener, mechanism), "")
+    return SecretText(text) if text.strip() else None
+
+
+def _jaas_key(listener: str, mechanism: str) -> str:
+    return f"listener.name.{listener.lower()}.{mechanism.lower()}.{JAAS_KEY}"
+
+
+def _example(mechanism: str) -> str:
+    package = "org.apache.kafka.common.security"
+    if mechanism == "PLAIN":
+        return f'{package}.plain.PlainLoginModule required user_alice="...";'
+    if mechanism == "OAUTHBEARER":
+        return f"{package}.oauthbearer.OAuthBearerLoginModule required;"
+    return f"{package}.scram.ScramLoginModule required;"
+
+
+def _number(texts: Mapping[str, str], key: str, listener: str, default: int, mechanism: str | None = None) -> int:
+    text = effective_text(texts, key, listener, mechanism)
+    if text is None:
+        return default
+    stripped = text.strip()
+    if not stripped.removeprefix("-").isdecimal() or not stripped.isascii() or len(stripped) > 19:
+        raise ConfigError(f"{key} of listener {listener} is {text!r}, which is not a whole number")
+    return int(stripped)

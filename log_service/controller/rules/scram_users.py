@@ -1,0 +1,98 @@
+"""AlterUserScramCredentials: the passwords of users, salted by the client before they are sent.
+
+The controller decides on each user of a request by itself; a user that is named more than once is refused whatever is asked of it. All that
+is accepted is written at once. KIP-554.
+
+Invariants: what is written are a salt, keys of the mechanism's length, and iterations within the bounds. A salted password is never
+written, because it would log in as the user. An empty salt and a salted password of another length are refused, which Apache Kafka takes.
+"""
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.features import METADATA_VERSION
+from log_service.common.repeated import repeated
+from log_service.common.secrets import SecretBytes
+from log_service.metadata.access import ScramUser
+from log_service.metadata.access_records import credential_record
+from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from log_service.protocol.stored.metadata_records import MetadataRecord, RemoveUserScramCredentialRecord
+from log_service.security.sasl.credentials import ScramMechanism
+from log_service.security.sasl.scram import MAX_ITERATIONS, MIN_ITERATIONS, credential_from
+
+FIRST_LEVEL = 11
+"""The metadata.version (3.5-IV2) from which on the metadata may hold SCRAM credentials."""
+MAX_SALT_BYTES = 1_024
+
+Change = ScramCredentialDeletion | ScramCredentialUpsertion
+
+
+def alter_scram_users(
+    image: MetadataImage, request: AlterUserScramCredentialsRequest
+) -> tuple[list[MetadataRecord], AlterUserScramCredentialsResponse]:
+    """Decide on every user of the request; each has one result.
+
+    Raises:
+        KafkaError: UNSUPPORTED_VERSION, nodes of the cluster's metadata.version could not read the records.
+    """
+    level = image.features.get(METADATA_VERSION, 0)
+    if level < FIRST_LEVEL:
+        text = f"metadata.version is {level}; SCRAM credentials are there from {FIRST_LEVEL} on"
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+    records: list[MetadataRecord] = []
+    results: dict[str, AlterUserScramCredentialsResult] = {}
+    changes: list[Change] = [*request.deletions, *request.upsertions]
+    twice = repeated([change.name for change in changes])
+    for change in changes:
+        result = results[change.name] = AlterUserScramCredentialsResult(user=change.name, error_message=None)
+        try:
+            records.append(_decide(image, change, is_named_twice=change.name in twice))
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, str(error)
+    return records, AlterUserScramCredentialsResponse(results=list(results.values()))
+
+
+def _decide(image: MetadataImage, change: Change, *, is_named_twice: bool) -> MetadataRecord:
+    if is_named_twice:
+        raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, f"user {change.name!r} is changed more than once in the request")
+    return _delete(image, change) if isinstance(change, ScramCredentialDeletion) else _upsert(change)
+
+
+def _delete(image: MetadataImage, deletion: ScramCredentialDeletion) -> RemoveUserScramCredentialRecord:
+    mechanism = _mechanism(deletion.name, deletion.mechanism)
+    if ScramUser(mechanism, deletion.name) not in image.access.scram_credentials:
+        text = f"user {deletion.name!r} has no credential of {mechanism.mechanism_name}"
+        raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, text)
+    return RemoveUserScramCredentialRecord(name=deletion.name, mechanism=mechanism)
+
+
+def _upsert(upsertion: ScramCredentialUpsertion) -> MetadataRecord:
+    mechanism = _mechanism(upsertion.name, upsertion.mechanism)
+    if not MIN_ITERATIONS <= upsertion.iterations <= MAX_ITERATIONS:
+        raise _unacceptable(f"{upsertion.iterations} iterations; they must be {MIN_ITERATIONS} to {MAX_ITERATIONS}")
+    if not 0 < len(upsertion.salt) <= MAX_SALT_BYTES:
+        raise _unacceptable(f"a salt of {len(upsertion.salt)} bytes; it must have 1 to {MAX_SALT_BYTES}")
+    if len(upsertion.salted_password) != mechanism.key_bytes:
+        raise _unacceptable(f"a salted password of {len(upsertion.salted_password)} bytes; it must have {mechanism.key_bytes}")
+    salted = SecretBytes(bytes(upsertion.salted_password))
+    credential = credential_from(mechanism, salted, bytes(upsertion.salt), upsertion.iterations)
+    return credential_record(ScramUser(mechanism, upsertion.name), credential)
+
+
+def _mechanism(name: str, number: int) -> ScramMechanism:
+    if not name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user name is empty")
+    try:
+        return ScramMechanism(number)
+    except ValueError:
+        text = f"mechanism {number} is not there; {', '.join(f'{each.value} is {each.mechanism_name}' for each in ScramMechanism)}"
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, text) from None
+
+
+def _unacceptable(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"the credential has {text}")
