@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.helpers.cpu_account import CpuAccount
 from tests.helpers.java_archives import quicken_spark
 from tests.helpers.long_first import long_first
 
@@ -19,9 +20,16 @@ PRODUCT = "log_service"
 WORKER_COUNT = "PYTEST_XDIST_WORKER_COUNT"
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--cpu`` prints what the tests of each module cost."""
+    parser.addoption("--cpu", action="store_true", help="print the CPU seconds of each module, with the processes that it starts")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Let Spark start quickly, and the children of tests be interrupted: a shell's background job, which ignores Ctrl-C, may run them."""
     quicken_spark()
+    if config.getoption("cpu"):
+        config.pluginmanager.register(CpuAccount())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
