@@ -46,9 +46,9 @@ status: $(VENV)/installed  ## what runs
 docs: $(VENV)/installed-docs  ## the documentation as a site that can be searched, without a network; then open site/index.html
 	$(BIN)/zensical build --strict --clean
 
-test: $(VENV)/installed-dev  ## all tests
+test: $(VENV)/installed-dev  ## all tests; WHOLE=1 for a long run, CPU=1 for a table of what they cost
 	-$(BIN)/python -m tests.helpers.java_archives
-	$(PYTEST) -n $(WORKERS) --dist worksteal tests
+	$(PYTEST) -n $(WORKERS) --dist worksteal $(if $(CPU),--cpu) tests
 
 lint: $(VENV)/installed-dev  ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, settings
 from tests.helpers.cpu_account import CpuAccount
 from tests.helpers.java_archives import quicken_spark
 from tests.helpers.long_first import long_first
+from tests.helpers.one_case import one_case
+from tests.helpers.whole import IS_WHOLE
 
 if "CI" not in os.environ:  # Hypothesis has a profile of its own for that
     settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -21,8 +23,9 @@ WORKER_COUNT = "PYTEST_XDIST_WORKER_COUNT"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--cpu`` prints what the tests of each module cost."""
+    """``--cpu`` prints what the tests cost; ``--one-case`` leaves one case of each."""
     parser.addoption("--cpu", action="store_true", help="print the CPU seconds of each module, with the processes that it starts")
+    parser.addoption("--one-case", action="store_true", help="run one case of each test that has parameters")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,7 +39,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let several workers begin with the modules that take long."""
+    """Leave out what only a long run repeats, and let several workers begin with the modules that take long."""
+    kept = {item.nodeid for item in items if IS_WHOLE or item.get_closest_marker("repeats") is None}
+    if config.getoption("one_case"):
+        kept = one_case(item.nodeid for item in items if item.nodeid in kept)
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
+        items[:] = [item for item in items if item.nodeid in kept]
     workers = int(os.environ.get(WORKER_COUNT, "1"))
     if workers == 1:
         return

@@ -73,8 +73,10 @@ class Outcome:
         return "\n  ".join(lines)
 
 
-def run(folder: Path, kills: int, seed: int, size: int = 3, *, told: Callable[[str], None] = lambda _: None) -> Outcome:
-    """Play so many faults, then let everybody finish, and judge."""
+def run(
+    folder: Path, kills: int, seed: int, size: int = 3, *, pause_seconds: float = 0.004, told: Callable[[str], None] = lambda _: None
+) -> Outcome:
+    """Play so many faults, then let everybody finish, and judge; each writer waits for ``pause_seconds`` after a record."""
     begun, outcome = time.monotonic(), Outcome(folder=folder, size=size, seed=seed)
 
     def note(text: str) -> None:
@@ -89,7 +91,7 @@ def run(folder: Path, kills: int, seed: int, size: int = 3, *, told: Callable[[s
         nodes = stack.enter_context(ClusterNodes(TIDELOG, folder, PROPERTIES, size=size, ways=network))
         decided = steps(seed, kills, has_disks=has_disks)
         try:
-            _play(nodes, network, decided, outcome, note)
+            _play(nodes, network, decided, outcome, note=note, pause_seconds=pause_seconds)
         except Exception as error:  # noqa: BLE001 - told with all the rest
             outcome.faults.append(f"it did not come to its end: {error!r}")
         outcome.faults += _complaints(nodes)
@@ -123,14 +125,16 @@ def _keep(nodes: ClusterNodes) -> None:
             shutil.copytree(data, nodes.directory / f"kept{node_id}")
 
 
-def _play(nodes: ClusterNodes, network: Network, decided: list[Step], outcome: Outcome, note: Callable[[str], None]) -> None:
+def _play(
+    nodes: ClusterNodes, network: Network, decided: list[Step], outcome: Outcome, *, note: Callable[[str], None], pause_seconds: float
+) -> None:
     seed, bootstrap = outcome.seed, nodes.bootstrap
     operator = Operator(bootstrap, seed, nodes.node_ids)
     operator.create_topics(TOPICS)
     nodes.wait_until_whole(*TOPICS)
     writers: list[Writer] = [
-        ConfluentWriter("rdkafka", bootstrap, seed, TOPICS, pause_seconds=0.004, **PATIENT),
-        OurWriter("ours", bootstrap, seed, TOPICS, pause_seconds=0.004, request_timeout_ms=3_000),
+        ConfluentWriter("rdkafka", bootstrap, seed, TOPICS, pause_seconds=pause_seconds, **PATIENT),
+        OurWriter("ours", bootstrap, seed, TOPICS, pause_seconds=pause_seconds, request_timeout_ms=3_000),
     ]
     readers = [Reader(name, bootstrap, TOPICS, **PATIENT) for name in ("first", "second")]
     clients = [*writers, *readers, operator]

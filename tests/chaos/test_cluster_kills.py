@@ -8,12 +8,13 @@ import pytest
 from tests.chaos.cluster_faults import KINDS, OF_DISKS, steps
 from tests.chaos.cluster_kills import Outcome, run
 from tests.chaos.operator import Operator
+from tests.helpers.whole import of_a_run
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(900)
 def test_faults_of_three_loaded_nodes_break_no_promise(tmp_path: Path) -> None:
-    outcome = run(tmp_path, 10, seed=6)
+    outcome = run(tmp_path, 10, seed=6, pause_seconds=of_a_run(0.02, whole=0.004))
     assert not outcome.faults, str(outcome)
     assert outcome.kinds.total() == 10
     assert all(count > 100 for count in outcome.acknowledged.values()), str(outcome)

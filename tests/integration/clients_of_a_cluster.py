@@ -23,10 +23,12 @@ import kafka.errors
 import pytest
 
 from tests.chaos.load import STOP_SECONDS, Client, ConfluentWriter, OurWriter, Reader, Writer
+from tests.helpers.whole import of_a_run
 from tests.integration.kafka_node import java_command, skip_unless_kafka_is_there
 
 HERE = Path(__file__).parent
-PAUSE_SECONDS = 0.03
+PAUSE_SECONDS = of_a_run(0.1, whole=0.03)
+"""Six clients write to three nodes beside everything else on two cores."""
 BUILD_SECONDS = 300.0
 
 

@@ -1,9 +1,9 @@
 """Exactly once, with other people's clients: copies and totals of one source while nodes and clients are killed.
 
-The same on one node, which is killed and started again over its directory, and on three. Java's and Go's copiers are members of groups of
-the consumer protocol, Java's second one and Python's of classic groups. Kafka Streams keeps its totals in two instances; one of them is
-killed in the middle of its transaction. In the end each copy is the source, record by record, and each running total is the next one of
-its key.
+The same on three nodes, and in a long run on one, which is killed and started again over its directory. Java's and Go's copiers are
+members of groups of the consumer protocol, Java's second one and Python's of classic groups. Kafka Streams keeps its totals in two
+instances; one of them is killed in the middle of its transaction. In the end each copy is the source, record by record, and each running
+total is the next one of its key.
 """
 
 import shutil
@@ -18,6 +18,7 @@ import pytest
 
 from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
 from tests.chaos.load import Client
+from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import TIDELOG
 from tests.integration.clients_of_a_cluster import franz_go
 from tests.integration.cluster_nodes import ClusterNodes
@@ -37,7 +38,7 @@ PLACES: Mapping[Place, int] = {(SOURCE, index): index for index in range(PARTITI
 TOTALS, CUT = "totals", "streams-2"
 JAVA_COPIERS = ("java-consumer", "java-classic")
 COPIES = ("aiokafka", "franz-go", *JAVA_COPIERS)
-PAUSE_SECONDS = 0.04
+PAUSE_SECONDS = of_a_run(0.1, whole=0.04)
 PATIENCE_SECONDS = 180.0
 STEP = 10
 """So many more records of each copy have to be committed after each blow."""
@@ -130,7 +131,7 @@ def java_program(folder: Path) -> Sequence[str]:
     return [*options, f"{jars}:{folder}"]
 
 
-@pytest.fixture(scope="module", params=[1, 3], ids=["one node", "three nodes"])
+@pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.repeats), 3], ids=["one node", "three nodes"])
 def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
     """Let all of them work at once, with every node killed in turn."""
     size: int = request.param

@@ -17,6 +17,7 @@ import pytest
 from log_service.client import BlockingAdmin, NewTopic
 from tests.chaos.load import Client, ConfluentWriter, ConsumerProtocolReader, wait_for_readers
 from tests.chaos.verdicts import group_got_everything, judge, read_log
+from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS, UNSERVED_FEATURES, ClusterNodes
 from tests.integration.copiers import CopyWatch, OurCopier
@@ -31,6 +32,7 @@ COPY = "copy"
 """A topic that holds each of the others in a partition of its own."""
 PLACES = {(topic, 0): partition for partition, topic in enumerate(LED_BY)}
 CALM_SECONDS = 2.0
+PAUSE_SECONDS = of_a_run(0.02, whole=0.002)
 SETTLE_SECONDS = 90.0
 LAYOUTS = {
     "two of kafka": {1: APACHE_KAFKA, 2: APACHE_KAFKA, 3: TIDELOG},
@@ -46,7 +48,8 @@ def under_load(nodes: ClusterNodes) -> Iterator[None]:
             admin.create_topics([NewTopic(name=name, assignments={0: _replicas(first)}) for name, first in LED_BY.items()])
             admin.create_topics([NewTopic(name=COPY, assignments=dict(enumerate(map(_replicas, NODE_IDS))))])
         nodes.wait_until_whole(*LED_BY, COPY)
-        writer, reader = ConfluentWriter("rdkafka", nodes.bootstrap, 1, TOPICS), ConsumerProtocolReader("reader", nodes.bootstrap, TOPICS)
+        writer = ConfluentWriter("rdkafka", nodes.bootstrap, 1, TOPICS, pause_seconds=PAUSE_SECONDS)
+        reader = ConsumerProtocolReader("reader", nodes.bootstrap, TOPICS)
         watch = CopyWatch(nodes.bootstrap, {COPY: len(LED_BY)})
         copier = OurCopier(COPY, nodes.bootstrap, PLACES, COPY)
         clients: list[Client] = [writer, reader, watch, copier]
@@ -81,7 +84,7 @@ def _replicas(first: int) -> list[int]:
     return [first, *(node_id for node_id in NODE_IDS if node_id != first)]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", [pytest.param("two of kafka", marks=pytest.mark.repeats), "two of tidelog"])
 def test_each_node_is_killed_and_paused_and_nothing_is_lost(layout: str, tmp_path: Path) -> None:
     """Whoever leads the quorum, the partitions and the group is among them: every node is struck."""
     nodes = ClusterNodes(LAYOUTS[layout], tmp_path, is_mixed=True)

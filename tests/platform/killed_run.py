@@ -1,17 +1,13 @@
 """Runs in a process of their own, which dies at a chosen step; started by ``test_kills``.
 
-``killed_run.py REMOTE LOG LIMIT STEP LAKE...``: one run per lake; STEP "none" lets it live. A STEP that begins with "replay" replays
+``main(REMOTE, LOG, LIMIT, STEP, LAKE...)``: one run per lake; STEP "none" lets it live. A STEP that begins with "replay" replays
 everything with another transform, LIMIT offsets at a time, and dies at its second piece. One that begins with "latest" does the same for
 a table that keeps the newest row of each key, whose replay has one piece.
 """
 
-import os
 import pickle
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from orchestration import file_commits, upserts
 from orchestration.dead_letters import DeadLetters
@@ -19,10 +15,10 @@ from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
 from orchestration.transforms import replay_run, topic_run
 from tests.platform.accounts import accounts_table, newest_accounts
+from tests.platform.dying import Steps, plant
 from tests.platform.pipeline import clean_orders, orders_table, run_context
 
-KILLED = 137
-STEPS: dict[str, tuple[Any, str, str]] = {
+STEPS: Steps = {
     "before-table-is-created": (topic_run, "_target", "before"),
     "after-table-is-created": (topic_run, "_target", "after"),
     "before-dead-letters": (DeadLetters, "replace_pending", "before"),
@@ -31,7 +27,7 @@ STEPS: dict[str, tuple[Any, str, str]] = {
     "after-target": (topic_run, "append_with_offsets", "after"),
 }
 
-REPLAY_STEPS: dict[str, tuple[Any, str, str]] = {
+REPLAY_STEPS: Steps = {
     "replay-before-dead-letters": (DeadLetters, "begin_replay", "before"),
     "replay-after-dead-letters": (DeadLetters, "begin_replay", "after"),
     "replay-before-target": (replay_run, "overwrite_ranges", "before"),
@@ -39,7 +35,9 @@ REPLAY_STEPS: dict[str, tuple[Any, str, str]] = {
     "replay-after-settling": (DeadLetters, "settle_replay", "after"),
 }
 REPLAY_DIES_AT_CALL = 2
-LATEST_STEPS: dict[str, tuple[Any, str, str]] = {
+ATTEMPTS = 10
+"""More than a rival's commits: rivals that start at the same moment may lose to each of them."""
+LATEST_STEPS: Steps = {
     **{f"latest-{name}": STEPS[name] for name in STEPS if "target" not in name},
     "latest-before-deleted-keys": (upserts, "_kept", "before"),
     "latest-after-deleted-keys": (upserts, "_kept", "after"),
@@ -47,7 +45,7 @@ LATEST_STEPS: dict[str, tuple[Any, str, str]] = {
     "latest-after-commit": (upserts, "_tidy", "before"),
     "latest-after-target": (topic_run, "upsert", "after"),
 }
-LATEST_REPLAY_STEPS: dict[str, tuple[Any, str, str]] = {
+LATEST_REPLAY_STEPS: Steps = {
     "latest-replay-before-dead-letters": REPLAY_STEPS["replay-before-dead-letters"],
     "latest-replay-after-dead-letters": REPLAY_STEPS["replay-after-dead-letters"],
     "latest-replay-before-commit": (file_commits, "_create", "before"),
@@ -55,22 +53,6 @@ LATEST_REPLAY_STEPS: dict[str, tuple[Any, str, str]] = {
     "latest-replay-after-settling": REPLAY_STEPS["replay-after-settling"],
 }
 ALL_STEPS = {**STEPS, **REPLAY_STEPS, **LATEST_STEPS, **LATEST_REPLAY_STEPS}
-
-
-def dying(function: Callable[..., Any], when: str, at_call: int = 1) -> Callable[..., Any]:
-    calls = 0
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls < at_call:
-            return function(*args, **kwargs)
-        if when == "before":
-            os._exit(KILLED)
-        function(*args, **kwargs)
-        os._exit(KILLED)
-
-    return call
 
 
 def lenient(records: Any) -> Any:
@@ -88,17 +70,10 @@ def main(remote: str, log_path: str, limit: str, step: str, *lakes: str) -> None
     session = open_session(load_settings({"TIDELOG_SPARK_REMOTE": remote}))
     is_replay, is_latest = "replay" in step, step.startswith("latest")
     table = (accounts_table if is_latest else orders_table)(**({"function": correcting if is_latest else lenient} if is_replay else {}))
-    if step in ALL_STEPS:
-        owner, name, when = ALL_STEPS[step]
-        at_call = REPLAY_DIES_AT_CALL if is_replay and not is_latest else 1
-        mock.patch.object(owner, name, dying(getattr(owner, name), when, at_call)).start()
+    plant(ALL_STEPS, step, REPLAY_DIES_AT_CALL if is_replay and not is_latest else 1)
     for lake in lakes:
-        context = run_context(log, Path(lake), session, records_per_run=int(limit))
+        context = run_context(log, Path(lake), session, records_per_run=int(limit), commit_attempts=ATTEMPTS)
         if is_replay:
             list(replay_run.run_replay(table, context, replay_run.ReplayRequest(is_everything=True)))
             continue
         topic_run.run_topic_table(table, context)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

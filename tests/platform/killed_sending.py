@@ -1,15 +1,10 @@
 """Runs of a transform to a topic in a process of their own, which dies at a chosen step; started by ``test_to_topic_kills``.
 
-``killed_sending.py REMOTE BOOTSTRAP LAKE STEP LIMIT BYTES``: runs until there is nothing new, LIMIT offsets each, transactions of BYTES;
+``main(REMOTE, BOOTSTRAP, LAKE, STEP, LIMIT, BYTES)``: runs until there is nothing new, LIMIT offsets each, transactions of BYTES;
 STEP "none" lets it live.
 """
 
-import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
 from log_service.client import BlockingProducer
 from orchestration.connection import connect
@@ -19,12 +14,12 @@ from orchestration.spark.session import open_session
 from orchestration.tables import Lake
 from orchestration.transforms.to_topic import ledger
 from orchestration.transforms.topic_run import RunContext
+from tests.platform.dying import Steps, plant
 from tests.platform.good_orders import GROUP, orders_transform, sending_of
 from tests.platform.pipeline import Notes
 
-KILLED = 137
 SENT_BEFORE_DYING = 5
-STEPS: dict[str, tuple[Any, str, str]] = {
+STEPS: Steps = {
     "before-dead-letters": (DeadLetters, "replace_pending", "before"),
     "before-the-transaction": (BlockingProducer, "begin_transaction", "before"),
     "while-rows-are-sent": (BlockingProducer, "send", "delivered"),
@@ -39,30 +34,10 @@ IS_OPEN = {"while-rows-are-sent"}
 IS_COMMITTED = {"after-the-commit", "before-the-ledger", "after-the-ledger"}
 
 
-def dying(function: Callable[..., Any], when: str, at_call: int) -> Callable[..., Any]:
-    calls = 0
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls < at_call:
-            return function(*args, **kwargs)
-        if when != "before":
-            function(*args, **kwargs)
-        if when == "delivered":
-            args[0].flush()
-        os._exit(KILLED)
-
-    return call
-
-
 def main(remote: str, bootstrap: str, lake: str, step: str, *limits: str) -> None:
     records_per_run, transaction_bytes = map(int, limits)
     session = open_session(load_settings({"TIDELOG_SPARK_REMOTE": remote}))
-    if step in STEPS:
-        owner, name, when = STEPS[step]
-        at_call = SENT_BEFORE_DYING if name == "send" else 1
-        mock.patch.object(owner, name, dying(getattr(owner, name), when, at_call)).start()
+    plant(STEPS, step, SENT_BEFORE_DYING if step == "while-rows-are-sent" else 1)
     with connect(bootstrap) as log, log.open_sender(GROUP) as sender:
         table, work = sending_of(orders_transform(), sender, transaction_bytes=transaction_bytes)
         context = RunContext(
@@ -78,7 +53,3 @@ def main(remote: str, bootstrap: str, lake: str, step: str, *limits: str) -> Non
         while (result := work.run(table, context)).version is not None:
             pass
         assert not result.failures
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -24,7 +24,7 @@ from orchestration.transforms import TopicFeed, table_key
 from tests.platform.installation import Installation, running, wait_until
 
 pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(3600)]
-KILLS = int(os.environ.get("KILLS", "5"))
+KILLS = int(os.environ.get("KILLS", "3"))
 SEED = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 31))
 TARGETS = ("run", "run", "run", "daemon", "code", "spark", "broker")
 RECOVERY_TIMEOUT_S = 420.0

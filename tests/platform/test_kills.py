@@ -1,6 +1,5 @@
 """A run killed at any step, and rivals at the same time: each record ends up in exactly one place."""
 
-import os
 import pickle
 import subprocess
 import sys
@@ -12,8 +11,10 @@ import pytest
 
 from orchestration.dead_letters import DeadLetters
 from orchestration.tables import Lake
+from tests.platform import dying, killed_run
 from tests.platform.accounts import accounts_of, append_round, corrected, held_accounts, same
-from tests.platform.killed_run import KILLED, LATEST_REPLAY_STEPS, LATEST_STEPS, REPLAY_STEPS, STEPS
+from tests.platform.dying import KILLED, Running
+from tests.platform.killed_run import LATEST_REPLAY_STEPS, LATEST_STEPS, REPLAY_STEPS, STEPS
 from tests.platform.pipeline import order
 from tests.platform.spark_server import warm_server
 from tests.unit.orchestration.memory_log import MemoryLog
@@ -29,15 +30,8 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-def start(remote: str, log: Path, limit: int, step: str, *lakes: Path) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "tests.platform.killed_run", remote, str(log), str(limit), step, *map(str, lakes)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def finish(child: "subprocess.Popen[str]") -> tuple[int, str]:
-    output, _ = child.communicate(timeout=200)
-    return child.returncode, output
+def start(remote: str, log: Path, limit: int, step: str, *lakes: Path) -> Running:
+    return dying.start(killed_run.main, log.parent, remote, str(log), str(limit), step, *map(str, lakes))
 
 
 def append_orders(log: MemoryLog, round_number: int) -> None:
@@ -84,17 +78,17 @@ def test_a_run_killed_at_any_step_neither_doubles_nor_loses_a_record(remote: str
     second_path = stored(log, tmp_path / "second")
     lakes = {step: tmp_path / step for step in STEPS}
     late = [lakes[step] for step in STEPS if "table-is-created" not in step]
-    assert finish(start(remote, first_path, 1000, "none", *late))[0] == 0
+    assert start(remote, first_path, 1000, "none", *late).finish()[0] == 0
 
     for step, lake in lakes.items():
-        code, output = finish(start(remote, second_path, 1000, step, lake))
+        code, output = start(remote, second_path, 1000, step, lake).finish()
         assert code == KILLED, output
         expected = places(log) if step == "after-target" else first if lake in late else Counter()
         assert found_places(lake) == expected, f"killed {step}"
 
-    code, output = finish(start(remote, second_path, 25, "none", *lakes.values()))
+    code, output = start(remote, second_path, 25, "none", *lakes.values()).finish()
     assert code == 0, output
-    code, output = finish(start(remote, second_path, 1000, "none", *lakes.values()))
+    code, output = start(remote, second_path, 1000, "none", *lakes.values()).finish()
     assert code == 0, output
     for step, lake in lakes.items():
         assert found_places(lake) == places(log), f"recovered from {step}"
@@ -108,17 +102,17 @@ def test_a_replay_killed_at_any_step_keeps_each_record_in_one_place(remote: str,
     path = stored(log, tmp_path / "log")
     lakes = {step: tmp_path / step for step in REPLAY_STEPS}
     alone = tmp_path / "alone"
-    assert finish(start(remote, path, 1000, "none", alone, *lakes.values()))[0] == 0
-    assert finish(start(remote, path, 9, "replay", alone))[0] == 0
+    assert start(remote, path, 1000, "none", alone, *lakes.values()).finish()[0] == 0
+    assert start(remote, path, 9, "replay", alone).finish()[0] == 0
     wanted = letter_places(alone)
     assert wanted != letter_places(lakes["replay-before-target"])
 
     for step, lake in lakes.items():
-        code, output = finish(start(remote, path, 9, step, lake))
+        code, output = start(remote, path, 9, step, lake).finish()
         assert code == KILLED, output
         assert found_places(lake) == places(log), f"killed {step}"
 
-    assert finish(start(remote, path, 9, "replay", *lakes.values()))[0] == 0
+    assert start(remote, path, 9, "replay", *lakes.values()).finish()[0] == 0
     for step, lake in lakes.items():
         assert found_places(lake) == places(log), f"recovered from {step}"
         assert letter_places(lake) == wanted, f"recovered from {step}"
@@ -134,16 +128,16 @@ def test_the_newest_rows_are_right_after_a_kill_at_any_step(remote: str, tmp_pat
     second_path = stored(log, tmp_path / "second")
     lakes = {step: tmp_path / step for step in LATEST_STEPS}
     late = [lakes[step] for step in LATEST_STEPS if "table-is-created" not in step]
-    assert finish(start(remote, first_path, 1000, "latest-none", *late))[0] == 0
+    assert start(remote, first_path, 1000, "latest-none", *late).finish()[0] == 0
 
     for step, lake in lakes.items():
-        code, output = finish(start(remote, second_path, 1000, step, lake))
+        code, output = start(remote, second_path, 1000, step, lake).finish()
         assert code == KILLED, output
         is_committed = step in {"latest-after-commit", "latest-after-target"}
         assert held_accounts(lake) == (accounts_of(log) if is_committed else first if lake in late else {}), f"killed {step}"
 
-    assert finish(start(remote, second_path, 9, "latest-none", *list(lakes.values())[::2]))[0] == 0
-    code, output = finish(start(remote, second_path, 1000, "latest-none", *lakes.values()))
+    assert start(remote, second_path, 9, "latest-none", *list(lakes.values())[::2]).finish()[0] == 0
+    code, output = start(remote, second_path, 1000, "latest-none", *lakes.values()).finish()
     assert code == 0, output
     wanted = letter_places(lakes["latest-after-target"])
     for step, lake in lakes.items():
@@ -159,16 +153,16 @@ def test_a_replay_of_newest_rows_that_is_killed_has_happened_whole_or_not_at_all
     append_round(log, 2)
     path = stored(log, tmp_path / "log")
     lakes = {step: tmp_path / step for step in LATEST_REPLAY_STEPS}
-    assert finish(start(remote, path, 1000, "latest-none", *lakes.values()))[0] == 0
+    assert start(remote, path, 1000, "latest-none", *lakes.values()).finish()[0] == 0
     assert accounts_of(log) != accounts_of(log, corrected)
 
     for step, lake in lakes.items():
-        code, output = finish(start(remote, path, 1000, step, lake))
+        code, output = start(remote, path, 1000, step, lake).finish()
         assert code == KILLED, output
         is_committed = step in {"latest-replay-after-target", "latest-replay-after-settling"}
         assert held_accounts(lake) == accounts_of(log, corrected if is_committed else same), f"killed {step}"
 
-    code, output = finish(start(remote, path, 1000, "latest-replay", *lakes.values()))
+    code, output = start(remote, path, 1000, "latest-replay", *lakes.values()).finish()
     assert code == 0, output
     for step, lake in lakes.items():
         assert held_accounts(lake) == accounts_of(log, corrected), f"recovered from {step}"
@@ -184,7 +178,7 @@ def test_rivals_leave_the_newest_rows(remote: str, tmp_path: Path) -> None:
     path = stored(log, tmp_path / "log")
     lake = tmp_path / "lake"
     rivals = [start(remote, path, limit, "latest-none", lake, lake, lake) for limit in (1000, 9)]
-    outcomes = [finish(one) for one in rivals]
+    outcomes = [one.finish() for one in rivals]
     assert [code for code, _ in outcomes] == [0, 0], outcomes
     assert held_accounts(lake) == accounts_of(log)
 
@@ -196,7 +190,7 @@ def test_rivals_commit_each_record_once(remote: str, tmp_path: Path) -> None:
     path = stored(log, tmp_path / "log")
     lake = tmp_path / "lake"
     rivals = [start(remote, path, limit, "none", lake, lake) for limit in (1000, 17)]
-    outcomes = [finish(one) for one in rivals]
+    outcomes = [one.finish() for one in rivals]
     assert [code for code, _ in outcomes] == [0, 0], outcomes
     assert found_places(lake) == places(log)
 

@@ -4,9 +4,6 @@ On tidelog, and on Apache Kafka where it is there: the same runs, unchanged.
 """
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,17 +16,19 @@ from orchestration.dead_letters import DeadLetters
 from orchestration.offsets import OffsetRange
 from orchestration.tables import Lake
 from orchestration.topics import reconcile
+from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import APACHE_KAFKA, CLUSTERS, cluster
+from tests.platform import dying, killed_sending
+from tests.platform.dying import KILLED
 from tests.platform.good_orders import GOOD_ORDERS, GROUP, expected_records
 from tests.platform.installation import wait_until
-from tests.platform.killed_sending import IS_COMMITTED, IS_OPEN, KILLED, STEPS
+from tests.platform.killed_sending import IS_COMMITTED, IS_OPEN, STEPS
 from tests.platform.pipeline import ORDERS, order
 from tests.platform.spark_server import warm_server
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(900)]
 MARKED_WITHIN_S = 30
-ROOT = Path(__file__).resolve().parents[2]
-APACHE_STEPS = ["while-rows-are-sent", "between-offsets-and-commit", "before-the-ledger"]
+APACHE_STEPS = of_a_run(["while-rows-are-sent", "before-the-ledger"], whole=list(STEPS))
 """On Apache Kafka the moments in which a transaction is open, or has just been committed."""
 
 
@@ -61,11 +60,11 @@ class Story:
         self.values += values
 
     def run(self, step: str, limit: int = 1_000, size: int = 1 << 20) -> None:
-        arguments = [self.remote, self.bootstrap, str(self.lake), step, str(limit), str(size)]
-        command = [sys.executable, "-m", "tests.platform.killed_sending", *arguments]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=False)
-        assert done.returncode == (0 if step == "none" else KILLED), done.stderr
+        running = dying.start(
+            killed_sending.main, self.lake.parent, self.remote, self.bootstrap, str(self.lake), step, str(limit), str(size)
+        )
+        code, output = running.finish()
+        assert code == (0 if step == "none" else KILLED), output
 
     def found(self) -> Counter[tuple[bytes, bytes]]:
         """Return what readers of committed records find, now that no transaction is open any more."""

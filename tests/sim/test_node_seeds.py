@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.whole import of_a_run
 from tests.sim.node_runs import parse_seeds, play, play_with_trace
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = range(100)
+SEEDS = range(of_a_run(50, whole=100))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,0 +1,82 @@
+"""Processes of runs that die at a chosen step.
+
+Each is forked from one process that has imported Spark's client, Dagster and the platform, and has done nothing else: to import them costs
+two seconds of CPU, and the tests start dozens. What the process writes is in a file of its own.
+"""
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+KILLED = 137
+TIMEOUT_S = 200
+IMPORTED = ["tests.platform.killed_run", "tests.platform.killed_sending", "pyspark.sql.connect.session"]
+
+Steps = Mapping[str, tuple[Any, str, str]]
+"""By the name of a step: the owner of a function, the function's name, and when the process dies: before it, after it, or once
+what it sent is delivered."""
+
+
+def plant(steps: Steps, step: str, at_call: int = 1) -> None:
+    """Let this process die at a step: when its function is called for the ``at_call``-th time. A name that is no step's changes nothing."""
+    if step in steps:
+        owner, name, when = steps[step]
+        mock.patch.object(owner, name, _dying(getattr(owner, name), when, at_call)).start()
+
+
+def _dying(function: Callable[..., Any], when: str, at_call: int) -> Callable[..., Any]:
+    calls = 0
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls < at_call:
+            return function(*args, **kwargs)
+        if when != "before":
+            function(*args, **kwargs)
+        if when == "delivered":
+            args[0].flush()
+        os._exit(KILLED)
+
+    return call
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A process, and the file with what it says."""
+
+    process: BaseProcess
+    output: Path
+
+    def finish(self) -> tuple[int | None, str]:
+        """Wait for its end; return its exit code and what it said."""
+        self.process.join(TIMEOUT_S)
+        if self.process.exitcode is None:
+            self.process.kill()
+            self.process.join()
+        return self.process.exitcode, self.output.read_text(errors="replace")
+
+
+def start(main: Callable[..., None], directory: Path, *arguments: str) -> Running:
+    """Run ``main``, a function of a module, in a process of its own; its output is kept in ``directory``."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED)
+    number = sum(1 for _ in directory.glob("run-*.txt"))
+    output = directory / f"run-{number}.txt"
+    output.touch()
+    process = context.Process(target=_run, args=(main, output, arguments), daemon=True)
+    process.start()
+    return Running(process, output)
+
+
+def _run(main: Callable[..., None], output: Path, arguments: tuple[str, ...]) -> None:
+    with output.open("ab") as written:
+        os.dup2(written.fileno(), sys.stdout.fileno())
+        os.dup2(written.fileno(), sys.stderr.fileno())
+    main(*arguments)
