@@ -7,9 +7,10 @@ Descendants that run are found on Linux only.
 """
 
 import os
-from collections import Counter
-from collections.abc import Generator
+from collections import defaultdict
+from collections.abc import Generator, Mapping
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ class CpuAccount:
     """Books CPU seconds: measured in the process that runs a test, added up in the one that leads the workers."""
 
     def __init__(self) -> None:
-        self.of_tests: Counter[str] = Counter()
+        self.of_tests: defaultdict[str, float] = defaultdict(float)
         self._outside_s = 0.0
         self._running_s = 0.0
         self._booked_s = 0.0
@@ -72,7 +73,7 @@ class CpuAccount:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add what a report says."""
-        self.of_tests[report.nodeid] += sum(seconds for name, seconds in report.user_properties if name == SPENT)
+        self.of_tests[report.nodeid] += sum(float(str(seconds)) for name, seconds in report.user_properties if name == SPENT)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -83,12 +84,16 @@ class CpuAccount:
         """Print both tables, the dearest first. The leader's own time is what it takes to collect and to deal out."""
         is_leader = OUTSIDE in self.of_tests
         self.of_tests[OUTSIDE] += sum(os.times()[:2]) if is_leader else self._outside_s
-        of_modules: Counter[str] = Counter()
+        of_modules: defaultdict[str, float] = defaultdict(float)
         for name, seconds in self.of_tests.items():
             of_modules[_module(name)] += seconds
         terminalreporter.section(f"CPU seconds with children: {sum(of_modules.values()):.0f}")
-        for name, seconds in [*of_modules.most_common(), *self.of_tests.most_common(SHOWN_TESTS)]:
+        for name, seconds in [*_dearest(of_modules), *_dearest(self.of_tests)[:SHOWN_TESTS]]:
             terminalreporter.write_line(f"{seconds:9.2f}  {name}")
+
+
+def _dearest(seconds: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(seconds.items(), key=itemgetter(1), reverse=True)
 
 
 def _module(nodeid: str) -> str:
