@@ -13,16 +13,23 @@ from dataclasses import dataclass
 
 from log_service.common.env import NodeEnv
 from log_service.common.errors import ConfigError
-from log_service.common.features import DYNAMIC_QUORUM, KRAFT_VERSION, STATIC_QUORUM
+from log_service.common.features import DYNAMIC_QUORUM, KRAFT_VERSION, METADATA_VERSION, STATIC_QUORUM
+from log_service.common.repeated import repeated
 from log_service.common.types import NodeId
 from log_service.config.views import NodeConfig
+from log_service.metadata.access import ScramUser
+from log_service.metadata.access_records import credential_record
 from log_service.metadata.features import FIRST_LEVELS, METADATA_VERSION_LEVEL, SUPPORTED_FEATURES, is_supported
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
 from log_service.raft.format import FormatPlan, NodeIdentity, format_directories, is_formatted, own_endpoint
 from log_service.raft.voters import Voter, VoterEndpoint
+from log_service.security.sasl.scram import GetBits
+from log_service.security.sasl.scram_argument import ScramArgument
 from log_service.storage.partition_metadata import parse_uuid
 
 INITIAL_CONTROLLER = re.compile(r"(?P<id>\d{1,10})@(?P<host>.+):(?P<port>\d{1,5}):(?P<directory>[A-Za-z0-9_-]{22})")
+FIRST_LEVEL_WITH_SCRAM = 11
+"""The metadata.version (3.5-IV2) from which on the metadata may hold SCRAM credentials."""
 RELEASES = frozenset({"4.3", "4.3-IV0"})
 
 
@@ -37,6 +44,8 @@ class FormatOptions:
     features: Mapping[str, int] | None = None
     release: str | None = None
     is_formatted_ignored: bool = False
+    scram_users: tuple[ScramArgument, ...] = ()
+    """Users that the cluster begins with, with their passwords."""
 
 
 def format_node(env: NodeEnv, config: NodeConfig, options: FormatOptions) -> NodeIdentity:
@@ -54,7 +63,7 @@ def format_node(env: NodeEnv, config: NodeConfig, options: FormatOptions) -> Nod
         only_voter_at=own_endpoint(config) if options.is_standalone else None,
         voters=voters,
         is_log_elsewhere=not options.is_standalone,
-        bootstrap_records=_first_records(config, options),
+        bootstrap_records=[*_first_records(config, options), *_first_users(options, env.rng.getrandbits)],
         new_bits=env.rng.getrandbits,
         now_ms=env.clock.wall_ms(),
     )
@@ -135,3 +144,14 @@ def _first_records(config: NodeConfig, options: FormatOptions) -> list[MetadataR
         raise ConfigError(f"--feature {KRAFT_VERSION}=0 needs controller.quorum.voters in the file")
     chosen = dict(FIRST_LEVELS) | dict(sorted(levels.items()))
     return [FeatureLevelRecord(name=name, feature_level=level) for name, level in chosen.items() if level]
+
+
+def _first_users(options: FormatOptions, get_bits: GetBits) -> list[MetadataRecord]:
+    """Return the records of the users that a cluster begins with."""
+    named = [ScramUser(user.mechanism, user.name) for user in options.scram_users]
+    for user in repeated(named):
+        raise ConfigError(f"--add-scram names {user.name!r} twice for one mechanism; give it one password")
+    level = (options.features or {}).get(METADATA_VERSION, METADATA_VERSION_LEVEL)
+    if named and level < FIRST_LEVEL_WITH_SCRAM:
+        raise ConfigError(f"--add-scram needs metadata.version {FIRST_LEVEL_WITH_SCRAM} or later; --feature asks for {level}")
+    return [credential_record(user, argument.credential(get_bits)) for user, argument in zip(named, options.scram_users, strict=True)]

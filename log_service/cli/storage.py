@@ -2,13 +2,19 @@
 
 import json
 import secrets
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from log_service.cli.node_files import read_node_file
 from log_service.cli.output import json_option, print_rows
 from log_service.common.errors import ConfigError
+from log_service.common.secrets import SecretText
+
+if TYPE_CHECKING:
+    from log_service.security.sasl.scram_argument import ScramArgument
 
 
 @click.group()
@@ -37,6 +43,9 @@ def random_uuid(*, as_json: bool) -> None:
 @click.option("-N", "--no-initial-controllers", is_flag=True, help="Name no voters: this node joins a cluster that has some.")
 @click.option("-f", "--feature", "features", multiple=True, metavar="NAME=LEVEL", help="A feature's first level; may be repeated.")
 @click.option("-r", "--release-version", metavar="VERSION", help="The release whose metadata the cluster begins with: 4.3.")
+@click.option("-S", "--add-scram", "scram_users", multiple=True, metavar="MECHANISM=[name=..,passwordfile=..]",
+              help="A SCRAM user that the cluster begins with; may be repeated. The password is the first line of the file, or of the "
+              "standard input for -. password=.. stands in the list of processes.")  # fmt: skip
 @json_option
 def format_(
     *,
@@ -48,6 +57,7 @@ def format_(
     no_initial_controllers: bool,
     features: tuple[str, ...],
     release_version: str | None,
+    scram_users: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Format the log directories that FILE names.
@@ -70,6 +80,7 @@ def format_(
         features=dict(map(_level, features)),
         release=release_version,
         is_formatted_ignored=ignore_formatted,
+        scram_users=tuple(map(_scram_user, scram_users)),
     )
     identity = format_node(real_env(config), config, options)
     rows = [
@@ -77,6 +88,26 @@ def format_(
         for directory, directory_id in identity.directory_ids.items()
     ]
     print_rows(rows, ["directory", "directory_id", "node", "cluster"], as_json=as_json, empty="there is no directory")
+
+
+def _scram_user(text: str) -> "ScramArgument":
+    """Return a user with the password that the argument, or the file that it names, holds."""
+    from log_service.security.sasl.scram_argument import parse_scram_argument  # noqa: PLC0415 - the other commands need no node
+
+    user = parse_scram_argument(text)
+    return user if user.password_file is None else replace(user, password=_password(user.password_file), password_file=None)
+
+
+def _password(path: str) -> SecretText:
+    """Return the first line of a file, or of the standard input where its name is ``-``."""
+    try:
+        with click.open_file(path, encoding="utf-8") as file:
+            line = file.readline().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the password in {path} cannot be read: {error}") from error
+    if not line:
+        raise ConfigError(f"the first line of {path} is empty; it must be the password")
+    return SecretText(line)
 
 
 def _level(text: str) -> tuple[str, int]:

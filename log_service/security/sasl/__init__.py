@@ -7,6 +7,7 @@
     scram        SCRAM: keys, proofs and the texts of its messages
     scram_client  the client's side of SCRAM
     scram_server  the broker's side of SCRAM
+    scram_argument  a SCRAM user as the command line names it
     session      what a broker does with each frame of a connection until the login is complete, and when it is repeated
 
 All of these decide and do nothing else: frames, users and random nonces are handed in.

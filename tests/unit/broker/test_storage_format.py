@@ -12,10 +12,11 @@ from log_service.common.env import NodeEnv
 from log_service.common.errors import ConfigError, TidelogError
 from log_service.config.server import parse_server_properties
 from log_service.config.views import NodeConfig
-from log_service.protocol.stored.metadata_records import FeatureLevelRecord
+from log_service.protocol.stored.metadata_records import FeatureLevelRecord, UserScramCredentialRecord
 from log_service.raft.format import identify, read_bootstrap_records
 from log_service.raft.log_view import BOOTSTRAP_SNAPSHOT
 from log_service.raft.snapshots import read_snapshot
+from log_service.security.sasl.scram_argument import parse_scram_argument
 from log_service.storage.meta_properties import read_meta_properties
 from tests.sim.files import MemoryFiles
 from tests.sim.network import MemoryNetwork
@@ -159,3 +160,25 @@ def test_a_formatted_directory_is_left_as_it_is() -> None:
     assert disk.files.read_bytes(DATA / "meta.properties") == before
     with pytest.raises(TidelogError, match="belongs to cluster c1, this node is of c2"):
         disk.format(STATIC, is_formatted_ignored=True, cluster_id="c2")
+
+
+USERS = tuple(map(parse_scram_argument, ("SCRAM-SHA-256=[name=alice,password=secret]", "SCRAM-SHA-512=[name=alice,password=other]")))
+
+
+def test_users_are_in_the_metadata_of_a_new_cluster() -> None:
+    disk = Disk()
+    disk.format(DYNAMIC, is_standalone=True, scram_users=USERS)
+    records = [record for record in read_bootstrap_records(disk.files, DATA) if isinstance(record, UserScramCredentialRecord)]
+    assert [(record.name, record.mechanism, record.iterations) for record in records] == [("alice", 1, 4096), ("alice", 2, 4096)]
+    assert len({bytes(record.salt) for record in records}) == 2
+
+
+@pytest.mark.parametrize(
+    ("users", "features", "complaint"),
+    [((USERS[0], USERS[0]), None, "'alice' twice"), (USERS, {"metadata.version": 10}, "metadata.version")],
+)
+def test_users_that_cannot_be_added_leave_the_directories_alone(users: object, features: object, complaint: str) -> None:
+    disk = Disk()
+    with pytest.raises(ConfigError, match=complaint):
+        disk.format(DYNAMIC, is_standalone=True, scram_users=users, features=features)
+    assert read_meta_properties(disk.files, DATA) is None
