@@ -43,7 +43,6 @@ def describe_scram_users(image: MetadataImage, request: DescribeUserScramCredent
     named = [user.name for user in request.users or ()]
     twice = repeated(named)
     return DescribeUserScramCredentialsResponse(
-        error_message=None,
         results=[_described(name, infos, is_named_twice=name in twice) for name in (dict.fromkeys(named) or sorted(infos))],
     )
 
@@ -55,7 +54,7 @@ def _described(name: str, infos: dict[str, list[CredentialInfo]], *, is_named_tw
     if name not in infos:
         text = f"user {name!r} has no SCRAM credential"
         return DescribeUserScramCredentialsResult(user=name, error_code=ErrorCode.RESOURCE_NOT_FOUND, error_message=text)
-    return DescribeUserScramCredentialsResult(user=name, error_message=None, credential_infos=infos[name])
+    return DescribeUserScramCredentialsResult(user=name, credential_infos=infos[name])
 
 
 def refuse_describe_user_scram_credentials(call: Call, error: KafkaError) -> DescribeUserScramCredentialsResponse:

@@ -1,15 +1,16 @@
 """AlterUserScramCredentials: the passwords of users, salted by the client before they are sent.
 
-The controller decides on each user of a request by itself; a user that is named more than once is refused whatever is asked of it. All that
-is accepted is written at once. KIP-554.
+The controller decides on each user of a request by itself. A user that is named more than once is refused, with the first complaint that
+there is about it. All that is accepted is written at once. KIP-554.
 
 Invariants: what is written are a salt, keys of the mechanism's length, and iterations within the bounds. A salted password is never
 written, because it would log in as the user. An empty salt and a salted password of another length are refused, which Apache Kafka takes.
 """
 
+from collections.abc import Mapping
+
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import METADATA_VERSION
-from log_service.common.repeated import repeated
 from log_service.common.secrets import SecretBytes
 from log_service.metadata.access import ScramUser
 from log_service.metadata.access_records import credential_record
@@ -44,21 +45,28 @@ def alter_scram_users(
     if level < FIRST_LEVEL:
         text = f"metadata.version is {level}; SCRAM credentials are there from {FIRST_LEVEL} on"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
-    records: list[MetadataRecord] = []
-    results: dict[str, AlterUserScramCredentialsResult] = {}
     changes: list[Change] = [*request.deletions, *request.upsertions]
-    twice = repeated([change.name for change in changes])
+    errors: dict[str, KafkaError] = {}
+    accepted: dict[str, MetadataRecord] = {}
     for change in changes:
-        result = results[change.name] = AlterUserScramCredentialsResult(user=change.name, error_message=None)
-        try:
-            records.append(_decide(image, change, is_named_twice=change.name in twice))
-        except KafkaError as error:
-            result.error_code, result.error_message = error.code, str(error)
-    return records, AlterUserScramCredentialsResponse(results=list(results.values()))
+        if change.name not in errors:
+            try:
+                accepted[change.name] = _decide(image, change, accepted)
+            except KafkaError as error:
+                errors[change.name] = error
+                accepted.pop(change.name, None)
+    results = [_result(name, errors.get(name)) for name in dict.fromkeys(change.name for change in changes)]
+    return list(accepted.values()), AlterUserScramCredentialsResponse(results=results)
 
 
-def _decide(image: MetadataImage, change: Change, *, is_named_twice: bool) -> MetadataRecord:
-    if is_named_twice:
+def _result(name: str, error: KafkaError | None) -> AlterUserScramCredentialsResult:
+    if error is None:
+        return AlterUserScramCredentialsResult(user=name, error_message=None)
+    return AlterUserScramCredentialsResult(user=name, error_code=error.code, error_message=str(error))
+
+
+def _decide(image: MetadataImage, change: Change, accepted: Mapping[str, MetadataRecord]) -> MetadataRecord:
+    if change.name in accepted:
         raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, f"user {change.name!r} is changed more than once in the request")
     return _delete(image, change) if isinstance(change, ScramCredentialDeletion) else _upsert(change)
 
