@@ -36,6 +36,8 @@ TransactionDecision = Decision[TransactionRecord]
 TIMEOUT_TIMER = ("abort-timed-out",)
 EXPIRY_TIMER = ("forget-expired",)
 FORGOTTEN_PER_STEP = 500
+FORGOTTEN_CHARACTERS_PER_STEP = 1 << 18
+"""Of the ids that are forgotten in one batch: an id may have 32,767 bytes, and a batch has to fit into a segment."""
 PAUSE_MS = 5
 """The pause between two steps of work that no request waits for."""
 FIRST_END_VERSION_RAISING_EPOCH = 5
@@ -235,10 +237,16 @@ class TransactionCoordinatorShard:
             self._abort(known, decision)
 
     def _forget_expired(self, decision: TransactionDecision) -> None:
-        expired = (known for known in self._transactions.values() if rules.is_expired(known, self._config.expiration_ms, decision.wall_ms))
-        for known, _ in zip(expired, range(FORGOTTEN_PER_STEP), strict=False):
+        is_full, character_count = False, 0
+        for known in self._transactions.values():
+            if not rules.is_expired(known, self._config.expiration_ms, decision.wall_ms):
+                continue
+            character_count += len(known.transactional_id)
+            is_full = len(decision.records) == FORGOTTEN_PER_STEP
+            is_full |= bool(decision.records) and character_count > FORGOTTEN_CHARACTERS_PER_STEP
+            if is_full:
+                break
             decision.append(TransactionRecord(transactional_id=known.transactional_id, transaction=None))
-        is_full = len(decision.records) == FORGOTTEN_PER_STEP
         decision.set_timer(EXPIRY_TIMER, decision.now_ms + (PAUSE_MS if is_full else self._config.expiry_interval_ms))
 
     # Records and announcements

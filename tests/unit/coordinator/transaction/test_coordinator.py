@@ -6,7 +6,9 @@ from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.coordinator.transaction.listing import filters_of, unknown_states
 from log_service.coordinator.transaction.records import TransactionRecord, decode, encode
 from log_service.coordinator.transaction.transaction import Transaction, TransactionState
+from log_service.coordinator.transaction.transaction_coordinator import FORGOTTEN_CHARACTERS_PER_STEP, FORGOTTEN_PER_STEP
 from log_service.protocol.messages.list_transactions import ListTransactionsRequest
+from log_service.state_machine.decision import Decision
 from tests.unit.coordinator.transaction.transaction_story import ORDERS, REFUNDS, TIMEOUT_MS, TXN, TransactionStory
 
 BUSY, NONE = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE
@@ -91,6 +93,27 @@ def test_ids_that_no_producer_uses_are_forgotten_after_a_while() -> None:
     assert story.log[-1][1] is None, "a tombstone"
     story.restart()
     assert list(story.shard.transactions) == ["used"]
+
+
+@pytest.mark.parametrize(("size", "batch_count"), [(10, 2), (20_000, 8)])
+def test_ids_are_forgotten_in_batches_of_a_bounded_size(size: int, batch_count: int) -> None:
+    """Five hundred of the longest ids were one batch of 16 MB: a log with smaller segments refused it for ever."""
+    count = FORGOTTEN_PER_STEP + 3 if size < 100 else 100
+    story, sizes = TransactionStory(), []
+    for number in range(count):
+        story.init(txn=f"{number:0{size}}")
+    settle = story.settle
+
+    def measured(decision: Decision[TransactionRecord]) -> None:
+        sizes.append(sum(len(record.transactional_id) for record in decision.records))
+        assert len(decision.records) <= FORGOTTEN_PER_STEP
+        settle(decision)
+
+    story.settle = measured  # type: ignore[method-assign]
+    story.advance(story.config.expiration_ms + 2 * story.config.expiry_interval_ms)
+    assert not story.shard.transactions
+    assert len([size for size in sizes if size]) == batch_count
+    assert max(sizes) <= FORGOTTEN_CHARACTERS_PER_STEP
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
