@@ -10,6 +10,7 @@ Each kind of quota is looked up apart: a client may have its byte rate by one en
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from log_service.metadata.access import QuotaEntity, QuotaPart
@@ -71,13 +72,22 @@ ANY_CLIENT: Final = QuotaPart(CLIENT_ID, is_default=True)
 ANY_IP: Final = QuotaPart(IP, is_default=True)
 
 
+def remembered(name: str) -> str:
+    """Return what stands for a name where the names of many clients are kept: a long one by its beginning and its digest."""
+    if len(name) <= MAX_REMEMBERED_NAME:
+        return name
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{name[:SHOWN_OF_LONG_NAME]}...{digest}"
+
+
 def levels(client: Client) -> list[tuple[QuotaEntity, Share]]:
     """Return the entities that match a client, the one that counts first, and with whom it shares each.
 
     No quota of a client id, nor the default of client ids, is for a client without one; the same goes for users.
     """
     user, client_id = client
-    both, by_user, by_client = Share(user, client_id), Share(user, ""), Share("", client_id)
+    shown_user, shown_id = remembered(user), remembered(client_id)
+    both, by_user, by_client = Share(shown_user, shown_id), Share(shown_user, ""), Share("", shown_id)
     found: list[tuple[QuotaEntity, Share]] = []
     if user and client_id:
         found += [((_client(client_id), _user(user)), both), ((ANY_CLIENT, _user(user)), both)]
@@ -111,6 +121,9 @@ def has_any(quotas: Quotas, *keys: QuotaKey) -> bool:
 
 
 MAX_KNOWN_CLIENTS: Final = 10_000
+MAX_REMEMBERED_NAME: Final = 256
+"""Names that are longer (a client id may have 32,767 bytes) are not kept themselves, so that many of them take no memory."""
+SHOWN_OF_LONG_NAME: Final = 64
 
 
 @dataclass(slots=True)
@@ -123,9 +136,10 @@ class KnownLimits:
 
     def of(self, client: Client) -> tuple[Limit | None, ...]:
         """Return the client's limits in the order of ``keys``."""
-        found = self._found.get(client)
+        place = client if len(client.user) + len(client.client_id) <= MAX_REMEMBERED_NAME else Client(*map(remembered, client))
+        found = self._found.get(place)
         if found is None:
             if len(self._found) >= MAX_KNOWN_CLIENTS:
                 self._found.clear()
-            found = self._found[client] = tuple(limit_of(self.quotas, key, client) for key in self.keys)
+            found = self._found[place] = tuple(limit_of(self.quotas, key, client) for key in self.keys)
         return found

@@ -4,7 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_service.quota.entities import MAX_KNOWN_CLIENTS, Client, KnownLimits, Limit, QuotaKey, Share, has_any, limit_of
+from log_service.quota.entities import (
+    MAX_KNOWN_CLIENTS,
+    MAX_REMEMBERED_NAME,
+    Client,
+    KnownLimits,
+    Limit,
+    QuotaKey,
+    Share,
+    has_any,
+    limit_of,
+    remembered,
+)
 from tests.unit.quota.entities import entity, quotas
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
@@ -55,6 +66,21 @@ def test_has_any_looks_for_kinds() -> None:
     rows = quotas(("ip=", "connection_creation_rate", 9))
     assert has_any(rows, QuotaKey.CONNECTION_CREATION_RATE)
     assert not has_any(rows, KEY)
+
+
+def test_long_names_of_clients_are_not_kept() -> None:
+    """Ten thousand client ids of 32 kB were kept twice over: 300 MB."""
+    rows = quotas(("client-id=", KEY, 9), (f"client-id={'n' * 40_000}", KEY, 5))
+    limits = KnownLimits(rows, (KEY,))
+    found = [limits.of(Client("ANONYMOUS", f"{number:030000}")) for number in range(300)]
+    shares = [limit.share for (limit,) in found if limit is not None]
+    assert len(set(shares)) == len(limits._found) == 300, "each has its own"
+    kept = [*shares, *limits._found]
+    assert max(len(name) for names in kept for name in names) <= MAX_REMEMBERED_NAME
+    (named,) = limits.of(Client("ANONYMOUS", "n" * 40_000))
+    assert named is not None
+    assert named.bound == 5, "a quota is found by the whole name"
+    assert limits.of(Client("ANONYMOUS", "n" * 40_001))[0] == Limit(Share("", remembered("n" * 40_001)), 9)
 
 
 def test_clients_that_are_too_many_are_looked_up_anew() -> None:
