@@ -199,8 +199,12 @@ class AddressRates:
 
 
 def _normal(address: str) -> str:
-    """Return an address as connections have it. Apache Kafka also takes names of hosts, which no connection has here."""
+    """Return an address as connections have it: one of IPv4 that is written as one of IPv6 is one of IPv4.
+
+    Apache Kafka also takes names of hosts, which no connection has here.
+    """
     try:
-        return str(ip_address(address))
+        found = ip_address(address)
     except ValueError:
         return address
+    return str(getattr(found, "ipv4_mapped", None) or found)

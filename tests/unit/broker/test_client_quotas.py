@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from log_service.broker.metrics.quotas import MAX_SHOWN_COUNT, quota_families
-from log_service.broker.quotas import ClientQuotas
+from log_service.broker.quotas import AddressRates, ClientQuotas
 from log_service.common.errors import ErrorCode
 from log_service.config.views import QuotaWindows
 from log_service.metrics.exposition import rendered
@@ -20,6 +20,7 @@ from log_service.quota.entities import QuotaKey
 from tests.sim import VirtualClock
 from tests.unit.broker.context import HOST, PORT, Story, fetch_request, produce_request, tell, values_of
 from tests.unit.broker.quota_story import STORY, large_batch, new_topic, set_quotas
+from tests.unit.quota.entities import quotas
 
 ANYBODY: Mapping[str, str | None] = {"user": None}
 """The client of the stories is user ANONYMOUS with the client id "story"."""
@@ -250,6 +251,16 @@ def test_what_is_refused_for_another_reason_costs_nothing() -> None:
         assert (await node.ask(new_topic("a"), 7)).topics[0].error_code == 0
 
     tell(story)
+
+
+@pytest.mark.parametrize("written", ["192.0.2.7", "::ffff:192.0.2.7", "::FFFF:c000:207"])
+def test_an_address_of_ipv4_has_its_quota_however_it_is_written(written: str) -> None:
+    """A listener on all addresses sees clients of IPv4 by their own address; Apache Kafka takes all of these for the same."""
+    rates = AddressRates(QuotaWindows())
+    rates.set_quotas(quotas((f"ip={written}", QuotaKey.CONNECTION_CREATION_RATE, 0.1)))
+    held = [rates.hold_back("192.0.2.7", 0) for _ in range(3)]
+    assert held[-1] > 0
+    assert rates.hold_back("192.0.2.8", 0) == 0
 
 
 def test_an_address_that_connects_too_often_is_held_and_closed() -> None:
