@@ -15,7 +15,7 @@ from enum import Enum, StrEnum
 from typing import Any, Protocol, final
 
 from log_service.common.access import Permission
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.controller.caller import Caller
 from log_service.coordinator.request_context import RequestClient
 from log_service.metrics.request_meter import RequestMeter
@@ -91,9 +91,12 @@ class Deferred:
             self._complete([])
 
     def fail(self, error: Exception) -> None:
-        """Close the connection of the request: there is no response, because of a bug."""
+        """Close the connection of the request: there is no response, because of a bug; or the request has none (ProtocolError)."""
         if not self.response.is_done:
-            logger.error(FAILED, self._call.route.api.key.name, self._call.connection.peer_host, exc_info=error)
+            if isinstance(error, ProtocolError):
+                logger.info("Closing the connection from %s: %s", self._call.connection.peer_host, error)
+            else:
+                logger.error(FAILED, self._call.route.api.key.name, self._call.connection.peer_host, exc_info=error)
             self._complete([NO_RESPONSE])
 
     def _complete(self, chunks: list[Chunk]) -> None:

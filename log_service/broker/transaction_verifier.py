@@ -166,7 +166,7 @@ class TransactionVerifier:
                 verdict = await self._verdict_of(question)
                 try:
                     act(verdict)
-                except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
+                except Exception as error:  # noqa: BLE001 - a bug of ours, or a request without a response: its own connection pays
                     deferred.fail(error)
                 line.popleft()
                 self._held_bytes -= question.held_bytes

@@ -1,5 +1,6 @@
 """Produce in transactions: what the coordinator is asked before the first batch, how batches follow, and what clients are told."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -101,6 +102,23 @@ def test_the_coordinator_is_asked_once_in_a_transaction() -> None:
         assert coordinator.asked[2].transactions[0].verify_only
 
     tell_handlers(story)
+
+
+def test_a_producer_that_asks_for_no_response_is_told_of_a_refusal_by_the_end_of_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """It was taken for a bug of the broker's, and logged with a traceback."""
+
+    async def story(node: HandlerNode) -> None:
+        coordinator = await coordinated(node)
+        coordinator.verdicts = [ErrorCode.INVALID_TXN_STATE]
+        content = batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+        request = produce_request("a", bytes(content))
+        request.transactional_id, request.acks = "tx", 0
+        with caplog.at_level(logging.INFO, logger="log_service"), pytest.raises(OSError, match="failed"):
+            await node.ask(request, ADDS)
+
+    tell_handlers(story)
+    (told,) = [record for record in caplog.records if "acks=0" in record.getMessage()]
+    assert told.exc_info is None
 
 
 def test_batches_behind_the_first_one_wait_and_follow_in_their_order() -> None:
