@@ -34,7 +34,7 @@ def test_the_page_runs_as_it_is_printed(bootstrap: str, tmp_path: Path) -> None:
         (block for language in ("python", "console") for block in blocks(language) if block.document == PAGE),
         key=lambda block: block.line,
     )
-    assert len(steps) == 7
+    assert len(steps) == 8
     for block in steps:
         if block.language == "python":
             run_python(block, bootstrap, tmp_path)
