@@ -76,4 +76,6 @@ def test_a_cursor_that_makes_no_sense_is_one_that_was_lost(cursor: str | None) -
 def test_a_queue_is_downstream_of_its_topic() -> None:
     asset = queue_asset(PACKERS)
     assert [dependency.asset_key for dependency in asset.deps] == [PARCELS.asset_key]
-    assert dg.Definitions(assets=[asset], sensors=[queue_sensor([PACKERS])], resources={"log_service": LogServiceResource()})
+    dg.Definitions.validate_loadable(
+        dg.Definitions(assets=[asset], sensors=[queue_sensor([PACKERS])], resources={"log_service": LogServiceResource()})
+    )
