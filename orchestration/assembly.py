@@ -6,7 +6,7 @@ is how it goes into Definitions of somebody's own; a project of ``tidelog up`` h
 
 Decides that runs execute in one process (a run that is killed has no step process that goes on writing), which sensors and which upkeep
 a project gets that declares none, that each table from a topic gets what replays it, and all of them the asset of their dead letters, and
-that a topic is downstream of the transforms that send to it.
+that a topic is downstream of the transforms and sources that send to it.
 A top-level name of a module in ``assets`` or ``sensors`` that is a definition of Dagster's belongs to the project. Opens no connection and
 reads no environment while it loads.
 """
@@ -23,6 +23,7 @@ from orchestration.maintenance import is_maintenance, standard_maintenance
 from orchestration.projects import SENSORS
 from orchestration.resources import default_resources
 from orchestration.sensing import standard_sensors
+from orchestration.sources.assets import SourceFeed, source_feeds
 from orchestration.topics import TOPIC_PREFIX
 from orchestration.transforms import TopicFeed, topic_feeds
 from orchestration.transforms.history import history_definitions
@@ -48,7 +49,7 @@ def assemble(modules: Sequence[ModuleType], *, has_sensors: bool | None = None) 
     histories, replays = history_definitions(defined)
     feeds = topic_feeds(defined)
     followed = [feed.table for feed in feeds]
-    assets = fed_by_transforms(assets, feeds)
+    assets = fed(assets, feeds, source_feeds(defined))
     letters = [dead_letters_asset(followed)] if followed else []
     own = dg.Definitions(
         assets=[*assets, *upkeep, *histories, *letters],
@@ -63,9 +64,11 @@ def assemble(modules: Sequence[ModuleType], *, has_sensors: bool | None = None) 
     return dg.Definitions.merge(own, *given) if given else own
 
 
-def fed_by_transforms(assets: Sequence[Any], feeds: Sequence[TopicFeed]) -> list[Any]:
-    """Return ``assets``, the topics among them with the transforms that send to them upstream."""
+def fed(assets: Sequence[Any], feeds: Sequence[TopicFeed], sources: Sequence[SourceFeed]) -> list[Any]:
+    """Return ``assets``, the topics among them with the transforms and sources that send to them upstream."""
     senders: dict[dg.AssetKey, list[dg.AssetKey]] = {}
+    for source in sources:
+        senders.setdefault(dg.AssetKey([TOPIC_PREFIX, source.topic]), []).append(source.asset_key)
     for feed in feeds:
         if feed.target is not None:
             senders.setdefault(dg.AssetKey([TOPIC_PREFIX, feed.target]), []).append(feed.asset_key)

@@ -246,18 +246,32 @@ class ClientSender:
     ) -> None:
         """Send ``records`` and commit ``offsets`` in one transaction; returns when the group tells them."""
         progress = {TopicPartition(source, partition): _offset_and_metadata(one) for partition, one in offsets.items()}
+        with self._transaction():
+            self._send_each((topic, one) for one in records)
+            self._producer.send_offsets_to_transaction(progress, ConsumerGroupMetadata(group_id=group_id))
+        self._wait_until_told(group_id, source, offsets)
+
+    def send_all(self, records: Iterable[tuple[str, OutgoingRecord]]) -> None:
+        """Send records, each to its topic, in one transaction."""
+        with self._transaction():
+            self._send_each(records)
+
+    def _send_each(self, records: Iterable[tuple[str, OutgoingRecord]]) -> None:
+        for topic, one in records:
+            self._producer.send(topic, value=one.value, key=one.key, headers=one.headers, timestamp_ms=one.timestamp_ms)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Commit what is sent in the block, or abort it."""
         with _explained(self._connection.bootstrap_servers):
             self._producer.begin_transaction()
             try:
-                for one in records:
-                    self._producer.send(topic, value=one.value, key=one.key, headers=one.headers, timestamp_ms=one.timestamp_ms)
-                self._producer.send_offsets_to_transaction(progress, ConsumerGroupMetadata(group_id=group_id))
+                yield
                 self._commit()
             except BaseException:
                 with suppress(KafkaError):
                     self._producer.abort_transaction()
                 raise
-        self._wait_until_told(group_id, source, offsets)
 
     def _wait_until_told(self, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]) -> None:
         """Wait for the markers of a commit: it is acknowledged before they are in the group's log, and until then older offsets are told.

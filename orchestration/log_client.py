@@ -121,6 +121,13 @@ class Sender(Protocol):
         """
         ...
 
+    def send_all(self, records: Iterable[tuple[str, OutgoingRecord]]) -> None:
+        """Send records, each to its topic, in one transaction. Another sender of the transactional id that opens afterwards finds them.
+
+        :raises SenderFencedError: nothing of it counts. :raises LogServiceError: nothing of it counts, or whether it does is not known.
+        """
+        ...
+
 
 class LogClient(Protocol):
     """Blocking calls. All raise ``LogServiceError`` when the log service cannot answer."""

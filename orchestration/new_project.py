@@ -103,7 +103,7 @@ README = """\
     pip install pytest && pytest                                # the pipeline without a broker
 
 - `assets/` declares topics, tables and marts: every definition at the top level of a module belongs to the project.
-- `sensors/`, if there is one, replaces the standard sensors (new records, downstream, failures, schema drift, watchdog).
+- `sensors/`, if there is one, replaces the standard sensors (new records, sources, downstream, failures, schema drift, watchdog).
 - `tests/` runs the transforms on records that are made up.
 - `.env` holds settings; `workspace.yaml` is for Dagster's own commands.
 """

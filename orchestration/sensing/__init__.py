@@ -2,7 +2,7 @@
 
 ``new_records`` decides which tables have something to read, ``topic_sensor`` waits for it; ``progress`` decides what of watermarks and lag
 is worth an event; ``objectives`` judges whether tables keep up; ``automation`` evaluates the conditions of everything downstream;
-``schema_drift`` and ``run_failures`` watch the lake and the runs; ``watchdog`` watches the sensors.
+``sources`` looks at sources; ``schema_drift`` and ``run_failures`` watch the lake and the runs; ``watchdog`` watches the sensors.
 """
 
 from orchestration.sensing.automation import automation_sensor
@@ -11,6 +11,7 @@ from orchestration.sensing.objectives import decide_keeps_up, lag_objective
 from orchestration.sensing.progress import Progress, decide_events
 from orchestration.sensing.run_failures import Alert, decide_alert, run_failure_alerts
 from orchestration.sensing.schema_drift import decide_drift, schema_drift_sensor
+from orchestration.sensing.sources import decide_looks, source_sensor
 from orchestration.sensing.standard import standard_sensors
 from orchestration.sensing.topic_sensor import topic_sensor
 from orchestration.sensing.watchdog import decide_sensor_alert, watchdog_sensor
@@ -24,11 +25,13 @@ __all__ = [
     "decide_drift",
     "decide_events",
     "decide_keeps_up",
+    "decide_looks",
     "decide_runs",
     "decide_sensor_alert",
     "lag_objective",
     "run_failure_alerts",
     "schema_drift_sensor",
+    "source_sensor",
     "standard_sensors",
     "topic_sensor",
     "watchdog_sensor",

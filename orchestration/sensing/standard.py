@@ -5,10 +5,11 @@ import dagster as dg
 from orchestration.sensing.automation import automation_sensor
 from orchestration.sensing.run_failures import run_failure_alerts
 from orchestration.sensing.schema_drift import schema_drift_sensor
+from orchestration.sensing.sources import source_sensor
 from orchestration.sensing.topic_sensor import topic_sensor
 from orchestration.sensing.watchdog import watchdog_sensor
 
 
 def standard_sensors() -> list[dg.SensorDefinition]:
     """Return one of each."""
-    return [topic_sensor(), automation_sensor(), schema_drift_sensor(), run_failure_alerts(), watchdog_sensor()]
+    return [topic_sensor(), source_sensor(), automation_sensor(), schema_drift_sensor(), run_failure_alerts(), watchdog_sensor()]

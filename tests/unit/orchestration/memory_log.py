@@ -82,13 +82,19 @@ class MemorySender:
         self, topic: str, records: Iterable[OutgoingRecord], *, group_id: str, source: str, offsets: Mapping[int, CommittedOffset]
     ) -> None:
         taken = list(records)
-        if self._log.epochs[self._transactional_id] != self.epoch:
-            raise SenderFencedError(f"{self._transactional_id} is fenced")
-        partitions = self._log.topics[topic].partitions
-        for one in taken:
-            partitions[sum(one.key or b"") % len(partitions)].append(one.value, one.key, one.timestamp_ms or 0)
+        self._append([(topic, one) for one in taken])
         self._log.sent.append((topic, taken))
         self._log.groups.setdefault((group_id, source), {}).update(offsets)
+
+    def send_all(self, records: Iterable[tuple[str, OutgoingRecord]]) -> None:
+        self._append(list(records))
+
+    def _append(self, records: list[tuple[str, OutgoingRecord]]) -> None:
+        if self._log.epochs[self._transactional_id] != self.epoch:
+            raise SenderFencedError(f"{self._transactional_id} is fenced")
+        for topic, one in records:
+            partitions = self._log.topics[topic].partitions
+            partitions[sum(one.key or b"") % len(partitions)].append(one.value, one.key, one.timestamp_ms or 0)
 
 
 class MemoryLog:

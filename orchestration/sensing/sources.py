@@ -1,0 +1,108 @@
+"""Starts a source's run when there may be something new for it: a file in its folder, a row beyond its cursor, a comparison that is due.
+
+Decides from Dagster's runs and from what the sources say, not from a cursor of its own, so that nothing is forgotten. A source that
+cannot be looked at is started: its run says why it fails. A log service that is away is a reason to skip.
+Invariants: at most one run of a source is in flight; two starts are at least the source's interval apart, more after runs that failed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from orchestration.instance import UNFINISHED
+from orchestration.log_client import LogClient, LogServiceError
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.sensing.new_records import backoff_s
+from orchestration.sensing.topic_sensor import LOG_TIMEOUT_MS, REMEMBERED_RUNS, Clock, failures_in_a_row
+from orchestration.settings import SettingsError, load_settings
+from orchestration.sources.assets import SourceFeed, declared_source, source_feeds
+from orchestration.sources.positions import read_position
+from orchestration.sources.reading import SourceError
+from orchestration.sources.run import sender_id
+
+SOURCE_TAG = "tidelog/source"
+INTERVAL_S = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceState:
+    """What is known of a source. ``failures`` counts the newest runs that failed in a row."""
+
+    source: str
+    every_s: float
+    is_running: bool = False
+    last_start_s: float | None = None
+    failures: int = 0
+
+    @property
+    def due_s(self) -> float:
+        """When it is to be looked at next."""
+        return 0.0 if self.last_start_s is None else self.last_start_s + max(self.every_s, backoff_s(self.failures))
+
+
+def decide_looks(states: Iterable[SourceState], now_s: float) -> tuple[str, ...]:
+    """Return the sources that are to be looked at: none of their runs is in flight, and they are due."""
+    return tuple(one.source for one in states if not one.is_running and one.due_s <= now_s)
+
+
+def source_sensor(*, name: str = "sources", clock: Clock | None = None) -> dg.SensorDefinition:
+    """Return the sensor that starts the runs of every source of the project."""
+    used = clock or Clock()
+    job = dg.define_asset_job(
+        f"{name}_job",
+        selection=dg.AssetSelection.key_prefixes("sources"),
+        description="Runs that the sensor of sources starts: one source, everything new in it",
+    )
+
+    @dg.sensor(
+        name=name,
+        job=job,
+        minimum_interval_seconds=INTERVAL_S,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Looks for files that were dropped and rows that changed, and starts a run per source that has some",
+    )
+    def look_at_sources(context: dg.SensorEvaluationContext, log_service: LogServiceResource) -> dg.SensorResult | dg.SkipReason:
+        assert context.repository_def is not None
+        feeds = source_feeds(context.repository_def.assets_defs_by_key.values())
+        now_s = used.now_s()
+        due = decide_looks([state_of(feed, context.instance) for feed in feeds], now_s)
+        if not due:
+            return dg.SkipReason("no source is due" if feeds else "the project has no source")
+        now = datetime.fromtimestamp(now_s, UTC)
+        try:
+            with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
+                wanting = [feed for feed in feeds if feed.source in due and is_wanting(feed, log, now, context)]
+        except LogServiceError as error:
+            return dg.SkipReason(str(error))
+        requests = [dg.RunRequest(asset_selection=[feed.asset_key], tags={SOURCE_TAG: feed.source}) for feed in wanting]
+        return dg.SensorResult(run_requests=requests, skip_reason=None if requests else dg.SkipReason("nothing new in any source"))
+
+    return look_at_sources
+
+
+def state_of(feed: SourceFeed, instance: dg.DagsterInstance) -> SourceState:
+    """Return what Dagster's runs say of a source."""
+    records = instance.get_run_records(dg.RunsFilter(tags={SOURCE_TAG: feed.source}), limit=REMEMBERED_RUNS)
+    return SourceState(
+        source=feed.source,
+        every_s=feed.every_s,
+        is_running=any(record.dagster_run.status in UNFINISHED for record in records),
+        last_start_s=records[0].create_timestamp.timestamp() if records else None,
+        failures=failures_in_a_row([record.dagster_run for record in records]),
+    )
+
+
+def is_wanting(feed: SourceFeed, log: LogClient, now: datetime, context: dg.SensorEvaluationContext) -> bool:
+    """Return whether a run of the source would find something; also where that cannot be told, because the run says why.
+
+    :raises LogServiceError: the log service does not respond.
+    """
+    target = log.describe_topic(feed.topic)
+    found = None if target is None else read_position(log, sender_id(feed.source, load_settings().deployment), target)
+    try:
+        return declared_source(feed.source).is_wanting(None if found is None else found.position, now)
+    except (SourceError, SettingsError) as error:
+        context.log.error("the source %s cannot be looked at: %s", feed.source, error)
+        return True

@@ -1,0 +1,224 @@
+"""Sources as assets: each run sends what is new to the source's topic and tells how much, how often and from where.
+
+Decides how a source is declared and what its run is presented as: numbers that the UI plots, a Failure that says what to do, and an event
+that the topic grew. A run that finds nothing new materializes nothing. The sensor ``sources`` starts the runs
+(``orchestration.sensing.sources``). Reads no environment and opens no connection while it loads.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from orchestration.log_client import LogClient, LogServiceError
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.settings import SettingsError, load_settings
+from orchestration.sources.dropped_files import DroppedFiles, ReadAs
+from orchestration.sources.reading import Source, SourceError
+from orchestration.sources.run import prepared, run_source, sender_id
+from orchestration.sources.sql_rows import SqlRows
+from orchestration.tables import TABLE_NAME
+from orchestration.topics import TopicSpec
+
+SOURCE_PREFIX = "sources"
+SOURCE_METADATA = "tidelog/source"
+SQL_EVERY_S, FILES_EVERY_S = 30.0, 5.0
+COMPARE_EVERY_S = 3_600.0
+MakeSource = Callable[[], Source]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFeed:
+    """What the sensor has to know of a source: what it is called, where it sends, how often it is looked at."""
+
+    asset_key: dg.AssetKey
+    source: str
+    topic: str
+    every_s: float
+
+
+_declared: dict[str, MakeSource] = {}
+
+
+def declared_source(name: str) -> Source:
+    """Return the source that was declared last under ``name``, by the settings of now.
+
+    :raises KeyError: there is none. :raises SettingsError: a setting that it needs is missing.
+    """
+    return _declared[name]()
+
+
+def sql_source(
+    name: str,
+    *,
+    topic: TopicSpec,
+    table: str,
+    key: str | Sequence[str],
+    cursor: str | None = None,
+    columns: Sequence[str] = (),
+    compare_every_s: float | None = COMPARE_EVERY_S,
+    delay_s: float = 0.0,
+    url: str | dg.EnvVar | None = None,
+    every_s: float = SQL_EVERY_S,
+    group_name: str = "sources",
+    description: str = "",
+) -> dg.AssetsDefinition:
+    """Return the asset that captures the changes of a SQL table, or a view, as records of ``topic``, each exactly once.
+
+    A row becomes a JSON object of its ``columns`` (all by default) under its ``key``; a row that is gone becomes a record without value.
+    ``cursor`` names a column that grows with every change (a number, or a time): rows beyond the last are asked for every ``every_s``
+    seconds. Every ``compare_every_s`` seconds all rows are compared with what the topic holds of each key: that finds deletions and what
+    the cursor missed; without ``cursor`` each run compares if it is due, and None leaves comparisons out. For a comparison the topic has to
+    keep the newest record of each key (``cleanup.policy=compact``). ``delay_s``: rows with a younger time in ``cursor`` wait.
+
+    ``url`` is SQLAlchemy's, ``dg.EnvVar("NAME")`` takes it from the environment; ``TIDELOG_SQL_URL`` by default.
+
+    :raises ValueError: the declaration makes no sense; the text says why.
+    """
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    if not keys:
+        raise ValueError(f"the source {name} needs a key: the columns that tell one row of {table} from another")
+    if cursor is None and compare_every_s is None:
+        raise ValueError(f"the source {name} sees nothing: give it a cursor, comparisons (compare_every_s), or both")
+
+    def make() -> Source:
+        return SqlRows(
+            url=_resolved(url) or load_settings().sql_url,
+            table=table,
+            key=keys,
+            cursor=cursor,
+            columns=tuple(columns),
+            compare_every_s=compare_every_s,
+            delay_s=delay_s,
+        )
+
+    return source_asset(name, topic, make, every_s, "sql", group_name, description or f"Changes of the SQL table {table}")
+
+
+def folder_source(
+    name: str,
+    *,
+    topic: TopicSpec,
+    folder: str | Path,
+    pattern: str = "*",
+    read_as: ReadAs | None = None,
+    key: str | None = None,
+    settle_s: float = 2.0,
+    every_s: float = FILES_EVERY_S,
+    group_name: str = "sources",
+    description: str = "",
+) -> dg.AssetsDefinition:
+    """Return the asset that sends the files which are dropped into ``folder`` to ``topic``, each record exactly once.
+
+    ``read_as``: ``"lines"`` makes a record of each line, ``"csv"`` and ``"parquet"`` a JSON object of each row, ``"whole"`` one record of a
+    file; None goes by the suffix (``.csv``, ``.parquet``, all others lines). ``key`` names the field that becomes the record's key. A file
+    that was sent is moved to ``done/`` in the folder, one that cannot be read to ``rejected/``, with the reason beside it. A file counts
+    once it was not changed for ``settle_s`` seconds; names that begin with a dot, and unfinished downloads, are left alone.
+
+    :raises ValueError: the declaration makes no sense; the text says why.
+    """
+
+    def make() -> Source:
+        return DroppedFiles(folder=Path(folder), pattern=pattern, read_as=read_as, key=key, settle_s=settle_s)
+
+    return source_asset(name, topic, make, every_s, "file", group_name, description or f"Files that are dropped into {folder}")
+
+
+def source_asset(  # noqa: PLR0917 - both kinds of source give all of them
+    name: str, topic: TopicSpec, make: MakeSource, every_s: float, kind: str, group_name: str, description: str
+) -> dg.AssetsDefinition:
+    """Return the asset of a source of any kind.
+
+    :raises ValueError: the name cannot be a source's.
+    """
+    if not TABLE_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} cannot be a source's name: letters, digits and underscores, not starting with a digit")
+    _declared[name] = make
+    key = dg.AssetKey([SOURCE_PREFIX, name])
+    feed = {"source": name, "topic": topic.name, "every_s": every_s}
+
+    @dg.multi_asset(
+        name=key.to_python_identifier(),
+        specs=[
+            dg.AssetSpec(
+                key,
+                description=description,
+                kinds={kind, "kafka"},
+                group_name=group_name,
+                metadata={SOURCE_METADATA: dg.MetadataValue.json(feed)},
+                skippable=True,
+            )
+        ],
+        pool=f"source_{name}",
+    )
+    def capture(
+        context: dg.AssetExecutionContext, log_service: LogServiceResource
+    ) -> Iterator[dg.MaterializeResult[None] | dg.AssetMaterialization]:
+        with _explained(name), log_service.open() as log:
+            identity = sender_id(name, load_settings().deployment)
+            target = prepared(log, topic, context.log.info)
+            with log.open_sender(identity) as sender:
+                source = declared_source(name)
+                run_id, now = context.run.run_id, datetime.now(UTC)
+                sent = run_source(source, identity, target, log, sender, run_id=run_id, now=now, note=context.log.warning)
+            if not sent.counts:
+                context.log.info("%s: nothing new", name)
+                return
+            yield dg.MaterializeResult(asset_key=key, metadata={"topic": topic.name, **sent.counts})
+            if sent.counts["records"]:
+                yield grown(name, topic, log)
+
+    return capture
+
+
+def grown(name: str, topic: TopicSpec, log: LogClient) -> dg.AssetMaterialization:
+    """Return the event that the topic grew, for what is downstream of it."""
+    offsets = log.partition_offsets(topic.name)
+    return dg.AssetMaterialization(
+        asset_key=topic.asset_key,
+        description=f"{name} sent records",
+        metadata={
+            "high_watermark": sum(one.high_watermark for one in offsets),
+            "records_retained": sum(one.high_watermark - one.log_start_offset for one in offsets),
+            "partitions": len(offsets),
+        },
+    )
+
+
+def source_feeds(assets: Iterable[dg.AssetsDefinition]) -> tuple[SourceFeed, ...]:
+    """Return the sources among ``assets``, by name."""
+    found = []
+    for asset in assets:
+        for key, metadata in asset.metadata_by_key.items():
+            declared: Any = metadata.get(SOURCE_METADATA)
+            if isinstance(declared, dg.JsonMetadataValue) and isinstance(declared.value, dict):
+                found.append(SourceFeed(asset_key=key, **declared.value))
+    return tuple(sorted(found, key=lambda feed: feed.source))
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Translate what a source and the log service raise into a failed run that says what to do."""
+    try:
+        yield
+    except (SourceError, LogServiceError, SettingsError) as error:
+        is_passing = isinstance(error, LogServiceError) or (isinstance(error, SourceError) and error.is_passing)
+        told = f"{name}: {error}. What was committed before stays; the next run goes on after it"
+        raise dg.Failure(description=told, allow_retries=is_passing) from error
+
+
+def _resolved(url: str | dg.EnvVar | None) -> str | None:
+    """Return a URL as it is now.
+
+    :raises SettingsError: the variable that holds it is not set.
+    """
+    if not isinstance(url, dg.EnvVar):
+        return url
+    found = url.get_value()
+    if found is None:
+        raise SettingsError(f"the variable {url.env_var_name} is not set: it holds the URL of a source's database")
+    return found

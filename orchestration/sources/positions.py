@@ -1,0 +1,64 @@
+"""How far a source has come: a record of the topic ``tidelog.positions`` that commits in the transaction of what was sent.
+
+The topic has one partition and is compacted, keyed by the source's name, so that a position is never forgotten, however long a project is
+off. Decides which record counts: the newest of the source, if it is of the topic that is sent to, by its id; a topic that was created anew
+has got nothing yet. Knows no source.
+Invariant: a position is read only after the source's sender was opened, which ends what a killed run left open.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from orchestration.log_client import LogClient, OutgoingRecord, TopicDescription
+from orchestration.sources.reading import Position, settled_ranges
+from orchestration.topics import TopicSpec
+
+POSITIONS = TopicSpec(
+    name="tidelog.positions",
+    partitions=1,
+    configs={"cleanup.policy": "compact", "segment.bytes": str(1 << 20)},
+    description="How far each source has come; written in the transactions that send what it gave",
+)
+POSITION_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A source's position; None at the start. ``note`` says why there is none, where there was one for a former topic."""
+
+    position: Position | None
+    note: str | None = None
+
+
+def position_record(source: str, target: TopicDescription, position: Position, run_id: str) -> OutgoingRecord:
+    """Return the record that says how far ``source`` has come in what it sends to ``target``."""
+    told = {"tidelog": POSITION_VERSION, "topic": target.topic, "topic_id": target.topic_id, "run": run_id, "position": position}
+    return OutgoingRecord(key=source.encode(), value=json.dumps(told, separators=(",", ":")).encode())
+
+
+def read_position(log: LogClient, source: str, target: TopicDescription) -> Found:
+    """Return where ``source`` is to go on.
+
+    :raises LogServiceError: the log service does not respond. :raises SourceError: somebody's transaction stays open.
+    """
+    newest: Any = None
+    if log.describe_topic(POSITIONS.name) is None:
+        return Found(position=None)
+    read = log.range_reader()
+    for one in settled_ranges(log, POSITIONS.name):
+        for batch in read(POSITIONS.name, one):
+            for key, value in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True):
+                if key == source.encode():
+                    newest = value
+    return decide_position(source, target, None if newest is None else json.loads(newest))
+
+
+def decide_position(source: str, target: TopicDescription, told: Any) -> Found:
+    """Return what a position record means now; ``told`` None: there is none."""
+    if told is None:
+        return Found(position=None)
+    if told["topic_id"] == target.topic_id:
+        return Found(position=told["position"])
+    was = told["topic"] if told["topic"] != target.topic else f"{told['topic']} with the id {told['topic_id']}"
+    return Found(position=None, note=f"{source} sent to the topic {was} before: {target.topic} ({target.topic_id}) gets everything anew")

@@ -1,0 +1,112 @@
+"""What a source does: it yields what is new after a position, in portions that are sent and committed one by one.
+
+Values and a protocol; decides nothing.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from time import monotonic, sleep
+from typing import Any, Protocol
+
+from orchestration.log_client import LogClient, OutgoingRecord, TopicDescription
+from orchestration.offsets import OffsetRange
+
+Position = Mapping[str, Any]
+"""What a source needs to go on: values of JSON, in a form of its own."""
+
+SETTLED_WITHIN_S = 120.0
+"""Longer than a transaction of ours may take."""
+SETTLED_POLL_S = 0.05
+PORTION_RECORDS = 5_000
+PORTION_BYTES = 8 << 20
+"""What one transaction sends about; a record that is larger goes alone."""
+
+
+class SourceError(RuntimeError):
+    """A source cannot be read; the text says why and what to do. ``is_passing``: trying again may help."""
+
+    def __init__(self, text: str, *, is_passing: bool = False) -> None:
+        super().__init__(text)
+        self.is_passing = is_passing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """Records and the position after them, which commit together; then ``finish`` is called, which may never happen.
+
+    ``counts`` are numbers for people, by label.
+    """
+
+    records: Sequence[OutgoingRecord]
+    position: Position
+    finish: Callable[[], None] | None = None
+    counts: dict[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What a source reads with: the log service, the topic that it sends to as it is now, and the time."""
+
+    log: LogClient
+    target: TopicDescription
+    now: datetime
+
+
+class Source(Protocol):
+    """Something that can be read from a position on."""
+
+    def is_wanting(self, position: Position | None, now: datetime) -> bool:
+        """Whether there may be something new after ``position``.
+
+        :raises SourceError: it cannot be looked at.
+        """
+        ...
+
+    def portions(self, position: Position | None, situation: Situation, note: Callable[[str], None]) -> Iterator[Portion]:
+        """Yield what is new after ``position``; the next portion is asked for once the last one is committed.
+
+        ``note`` is told what a person should know. :raises SourceError: it cannot be read any further.
+        """
+        ...
+
+
+def settled_ranges(log: LogClient, topic: str) -> list[OffsetRange]:
+    """Return all that was committed to a topic by now, once no transaction that is open now hides any of it.
+
+    Readers of committed records stop at the first open transaction of anybody; what lies behind it may be committed, and a source must not
+    take it for missing.
+
+    :raises SourceError: a transaction stays open for longer than it may.
+    """
+    asked = log.partition_offsets(topic)
+    ends = {one.partition: one.high_watermark for one in asked}
+    deadline_s = monotonic() + SETTLED_WITHIN_S
+    while any(one.last_stable_offset < ends[one.partition] for one in asked if one.partition in ends):
+        if monotonic() > deadline_s:
+            raise SourceError(f"a transaction in the topic {topic} is open for more than {SETTLED_WITHIN_S:.0f} s", is_passing=True)
+        sleep(SETTLED_POLL_S)
+        asked = log.partition_offsets(topic)
+    starts = {one.partition: one.log_start_offset for one in asked}
+    found = (OffsetRange(partition=number, start=min(starts[number], end), end=end) for number, end in sorted(ends.items()))
+    return [one for one in found if not one.is_empty]
+
+
+def size_of(record: OutgoingRecord) -> int:
+    """Return about how many bytes a record takes."""
+    return len(record.key or b"") + len(record.value or b"") + sum(len(name) + len(value or b"") for name, value in record.headers)
+
+
+def portioned(records: Iterator[tuple[OutgoingRecord, Any]]) -> Iterator[tuple[list[OutgoingRecord], Any]]:
+    """Cut records, each with the place after it, into portions; yields each with the place after its last record."""
+    portion: list[OutgoingRecord] = []
+    size, place = 0, None
+    for record, after in records:
+        own = size_of(record)
+        if portion and (len(portion) >= PORTION_RECORDS or size + own > PORTION_BYTES):
+            yield portion, place
+            portion, size = [], 0
+        portion.append(record)
+        size, place = size + own, after
+    if portion:
+        yield portion, place

@@ -1,0 +1,69 @@
+"""One run of a source: fence older runs, read the position, then send what is new, a portion and its position in each transaction.
+
+Decides the order that keeps a source exact when its run is killed at any moment. The sender is opened first: from then on no older run can
+commit, and what a killed one left open is aborted, so that the position read after that is final. Knows no Dagster.
+Invariant: for readers of committed records the topic holds what came before the position, once, and nothing else of the source.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from orchestration.log_client import LogClient, Sender, TopicDescription
+from orchestration.sources.positions import POSITIONS, position_record, read_position
+from orchestration.sources.reading import Situation, Source, SourceError
+from orchestration.topics import TopicSpec, reconcile
+
+SENDER_PREFIX = "tidelog-source."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What a run sent: numbers by label, ``records`` and ``transactions`` among them."""
+
+    counts: Mapping[str, int]
+
+
+def sender_id(name: str, deployment: str | None) -> str:
+    """Return the transactional id of a source, and its name in the positions; deployments on one cluster have their own."""
+    return SENDER_PREFIX + ".".join(filter(None, [deployment, name]))
+
+
+def prepared(log: LogClient, target: TopicSpec, note: Callable[[str], None]) -> TopicDescription:
+    """Return the topic that is sent to; it and the topic of positions are created where they are missing."""
+    for spec in (POSITIONS, target):
+        if log.describe_topic(spec.name) is None:
+            note(f"topic {spec.name}: {reconcile(log, spec).summary}")
+    found = log.describe_topic(target.name)
+    if found is None:
+        raise SourceError(f"the topic {target.name} was created and is not there yet", is_passing=True)
+    return found
+
+
+def run_source(
+    source: Source,
+    name: str,
+    target: TopicDescription,
+    log: LogClient,
+    sender: Sender,
+    *,
+    run_id: str,
+    now: datetime,
+    note: Callable[[str], None],
+) -> Sent:
+    """Send what is new to ``target``; ``name`` is the source's among the positions.
+
+    :raises SourceError: the source cannot be read; what was sent before stays. :raises SenderFencedError: another run took over.
+    """
+    found = read_position(log, name, target)
+    if found.note is not None:
+        note(found.note)
+    counts: Counter[str] = Counter()
+    for portion in source.portions(found.position, Situation(log=log, target=target, now=now), note):
+        records = [(target.topic, one) for one in portion.records]
+        sender.send_all([*records, (POSITIONS.name, position_record(name, target, portion.position, run_id))])
+        counts.update({"records": len(portion.records), "transactions": 1, **(portion.counts or {})})
+        if portion.finish is not None:
+            portion.finish()
+    return Sent(counts=counts)

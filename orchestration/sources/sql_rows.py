@@ -1,0 +1,264 @@
+"""Rows of a SQL table as change records: the row as JSON under its key, a record without value where a row is gone.
+
+Two ways to see what changed, which may be used together. *By cursor*: rows whose cursor column (a number or a time that grows with every
+change) is beyond the last one that was sent, in the order of cursor and key. *By comparison*: all rows are compared with what the topic
+says of each key, so that changes without a cursor, deletions, and rows that became visible late are found. Decides the statements and what
+is sent. Knows SQLAlchemy only, so that any database it speaks to will do.
+Invariant: what the topic says of a key is the truth about what was sent of it, so a comparison needs no memory of its own and sends
+nothing twice.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from hashlib import blake2b
+from typing import Any
+
+import sqlalchemy as sa
+
+from orchestration.log_client import LogClient, OutgoingRecord
+from orchestration.sources.json_rows import json_key, json_value
+from orchestration.sources.reading import Portion, Position, Situation, SourceError, portioned, settled_ranges
+
+ROWS_AT_ONCE = 5_000
+LATER = "_is_later"
+"""The column that says that a row is the cursor's to send."""
+DIGEST_BYTES = 16
+Kept = Mapping[bytes, bytes]
+"""By key the digest of the value that the topic holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlRows:
+    """A table, or a view, of the database at ``url``. ``cursor`` None: only comparisons. ``compare_every_s`` None: only the cursor.
+
+    ``delay_s``: rows whose cursor is a time younger than so many seconds are left for later, because transactions that began before may
+    still bring older ones.
+    """
+
+    url: str
+    table: str
+    key: tuple[str, ...]
+    cursor: str | None = None
+    columns: tuple[str, ...] = ()
+    compare_every_s: float | None = None
+    delay_s: float = 0.0
+
+    def is_wanting(self, position: Position | None, now: datetime) -> bool:
+        """Whether a row is beyond the cursor, or a comparison is due."""
+        if self.cursor is None or self._is_comparison_due(position, now):
+            return self._is_comparison_due(position, now)
+        with self._reflected() as (connection, table):
+            newer = self._newer(table, (position or {}).get("after"), now).limit(1)
+            return connection.execute(newer).first() is not None
+
+    def portions(self, position: Position | None, situation: Situation, note: Callable[[str], None]) -> Iterator[Portion]:
+        """Yield the rows beyond the cursor, or, if a comparison is due, what that finds: it finds those as well."""
+        if self._is_comparison_due(position, situation.now):
+            note(f"comparing the table {self.table} with the topic {situation.target.topic}")
+            yield from self._by_comparison(position or {}, situation)
+        elif self.cursor is not None:
+            yield from self._by_cursor(position or {}, situation.now)
+
+    def _is_comparison_due(self, position: Position | None, now: datetime) -> bool:
+        if self.compare_every_s is None:
+            return self.cursor is None
+        compared = (position or {}).get("compared_at")
+        return compared is None or now.timestamp() - compared >= self.compare_every_s
+
+    def _by_cursor(self, position: Position, now: datetime) -> Iterator[Portion]:
+        with self._reflected() as (connection, table):
+            pages = self._pages(connection, lambda place: self._newer(table, place, now), self._order(), position.get("after"))
+            for records, after in portioned((self._record(row), place) for row, place in pages):
+                yield Portion(records=records, position={**position, "after": after})
+
+    def _by_comparison(self, position: Position, situation: Situation) -> Iterator[Portion]:
+        """Yield what the table says otherwise than the topic: rows that are new or changed, then keys that are gone.
+
+        Rows beyond the last place of the cursor, as it is at the start, are the cursor's to send.
+        """
+        kept = dict(kept_values(situation.log, situation.target.topic))
+        with self._reflected() as (connection, table):
+            last = None if self.cursor is None else self._last_place(connection, table, situation.now)
+            pages = self._pages(connection, lambda place: self._compared(table, last, place), self.key, None)
+            differing = self._differing((row for row, _ in pages), kept)
+            for records, _ in portioned(differing):
+                yield Portion(records=records, position=position, counts={"deleted": sum(one.value is None for one in records)})
+        place = {} if last is None else {"after": last}
+        yield Portion(records=(), position={**position, **place, "compared_at": situation.now.timestamp()}, counts={"comparisons": 1})
+
+    def _differing(self, rows: Iterator[Mapping[str, Any]], kept: dict[bytes, bytes]) -> Iterator[tuple[OutgoingRecord, Any]]:
+        """Yield rows that the topic does not hold so, then deletions of keys that no row has any more."""
+        for found in rows:
+            row = {name: value for name, value in found.items() if name != LATER}
+            record = self._record(row)
+            assert record.key is not None
+            before = kept.pop(record.key, None)
+            if not found[LATER] and before != digest(record.value):
+                yield record, None
+        for key in sorted(kept):
+            yield OutgoingRecord(key=key, value=None, headers=(("op", b"delete"),)), None
+
+    def _pages(
+        self, connection: sa.Connection, chosen: "Callable[[Any], sa.Select[Any]]", order: Sequence[str], place: Any
+    ) -> Iterator[tuple[Mapping[str, Any], Any]]:
+        """Yield rows, each with the place after it: a page a statement, so that none is open for long."""
+        while True:
+            rows = connection.execute(chosen(place).limit(ROWS_AT_ONCE)).mappings().all()
+            connection.rollback()
+            for found in rows:
+                row = dict(found)
+                missing = [name for name in self.key if row[name] is None]
+                if missing:
+                    raise SourceError(f"a row of the table {self.table} has no {', '.join(missing)}: name columns as key that each row has")
+                place = [encoded(row[name]) for name in order]
+                yield row, place
+            if len(rows) < ROWS_AT_ONCE:
+                return
+
+    def _last_place(self, connection: sa.Connection, table: sa.Table, now: datetime) -> Any:
+        """Return the place of the last row that the cursor may see now, None where there is none."""
+        order = [table.c[name] for name in self._order()]
+        newest = self._newer(table, None, now).order_by(None).order_by(*(column.desc() for column in order)).limit(1)
+        row = connection.execute(newest).mappings().first()
+        connection.rollback()
+        return None if row is None else [encoded(row[name]) for name in self._order()]
+
+    def _compared(self, table: sa.Table, last: Any, place: Any) -> "sa.Select[Any]":
+        """Return all rows in the order of their keys, with whether each is the cursor's to send."""
+        later: sa.ColumnElement[bool] = sa.false()
+        if self.cursor is not None:
+            later = table.c[self.cursor].is_not(None)
+            if last is not None:
+                later = sa.and_(later, _beyond([table.c[name] for name in self._order()], [decoded(one) for one in last]))
+        keys = [table.c[name] for name in self.key]
+        chosen = sa.select(*self._columns(table), sa.case((later, 1), else_=0).label(LATER)).order_by(*keys)
+        return chosen if place is None else chosen.where(_beyond(keys, [decoded(one) for one in place]))
+
+    def _newer(self, table: sa.Table, place: Any, now: datetime) -> "sa.Select[Any]":
+        """Return the rows beyond a place of the cursor, in the order of cursor and key."""
+        assert self.cursor is not None
+        order = [table.c[name] for name in self._order()]
+        chosen = sa.select(*self._columns(table)).where(table.c[self.cursor].is_not(None)).order_by(*order)
+        if place is not None:
+            chosen = chosen.where(_beyond(order, [decoded(one) for one in place]))
+        if self.delay_s and isinstance(table.c[self.cursor].type, sa.DateTime):
+            latest = now.astimezone(UTC) - timedelta(seconds=self.delay_s)
+            is_zoned = bool(getattr(table.c[self.cursor].type, "timezone", False))
+            chosen = chosen.where(table.c[self.cursor] <= (latest if is_zoned else latest.replace(tzinfo=None)))
+        return chosen
+
+    def _order(self) -> tuple[str, ...]:
+        """Return the columns that order rows for the cursor."""
+        return () if self.cursor is None else (self.cursor, *(one for one in self.key if one != self.cursor))
+
+    def _columns(self, table: sa.Table) -> "list[sa.Column[Any]]":
+        wanted = dict.fromkeys((*self.columns, *self.key, *([self.cursor] if self.cursor else []))) if self.columns else table.c.keys()
+        return [table.c[name] for name in wanted]
+
+    def _record(self, row: Mapping[str, Any]) -> OutgoingRecord:
+        return OutgoingRecord(key=json_key([row[name] for name in self.key]), value=json_value(row), headers=(("op", b"upsert"),))
+
+    @contextmanager
+    def _reflected(self) -> Iterator[tuple[sa.Connection, sa.Table]]:
+        """Yield a connection and the table as it is.
+
+        :raises SourceError: the database cannot be reached, or the table lacks a column.
+        """
+        engine = _engine(self.url)
+        try:
+            with engine.connect() as connection:
+                schema, _, name = self.table.rpartition(".")
+                table = sa.Table(name, sa.MetaData(), schema=schema or None, autoload_with=connection)
+                wanted = (*self.key, *self.columns, *([self.cursor] if self.cursor else []))
+                unknown = sorted({one for one in wanted if one not in table.c})
+                if unknown:
+                    raise SourceError(f"the table {self.table} has no columns {', '.join(unknown)}; it has {', '.join(table.c.keys())}")
+                yield connection, table
+        except sa.exc.NoSuchTableError as error:
+            raise SourceError(f"the database at {engine.url.render_as_string()} has no table {self.table}") from error
+        except sa.exc.SQLAlchemyError as error:
+            told = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+            is_passing = isinstance(error, sa.exc.OperationalError)
+            raise SourceError(f"{engine.url.render_as_string()}: {told}", is_passing=is_passing) from error
+        finally:
+            engine.dispose()
+
+
+def kept_values(log: LogClient, topic: str) -> Iterator[tuple[bytes, bytes]]:
+    """Yield each key that the topic holds a value of, with its digest: the newest, because a key's records lie in one partition.
+
+    :raises SourceError: the topic forgets values that nothing took the place of.
+    """
+    configs = log.topic_configs(topic)
+    if configs.get("cleanup.policy") != "compact" and (configs.get("retention.ms"), configs.get("retention.bytes", "-1")) != ("-1", "-1"):
+        raise SourceError(
+            f"the topic {topic} forgets records after a while, and a comparison needs the newest of each key: "
+            "give it cleanup.policy=compact, or retention.ms=-1"
+        )
+    kept: dict[bytes, bytes] = {}
+    read = log.range_reader()
+    for one in settled_ranges(log, topic):
+        for batch in read(topic, one):
+            for key, value in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True):
+                if key is not None and value is None:
+                    kept.pop(key, None)
+                elif key is not None:
+                    kept[key] = digest(value)
+    yield from kept.items()
+
+
+def digest(value: bytes | None) -> bytes:
+    """Return what stands for a value in memory."""
+    return blake2b(value or b"", digest_size=DIGEST_BYTES).digest()
+
+
+def _engine(url: str) -> sa.Engine:
+    """Return an engine that only reads: its transactions lock nothing for others.
+
+    :raises SourceError: the URL makes no sense, or its driver is not installed.
+    """
+    try:
+        return sa.create_engine(url)
+    except (sa.exc.ArgumentError, ImportError) as error:
+        example = "postgresql+psycopg://user@host/name"
+        raise SourceError(f"the database's URL cannot be used: {error}. Give SQLAlchemy's form, e.g. {example}") from error
+
+
+def _beyond(order: "Sequence[sa.Column[Any]]", place: Sequence[Any]) -> "sa.ColumnElement[bool]":
+    """Return the condition that a row comes after ``place`` in ``order``; written out, because not every database compares rows."""
+    cases = [
+        sa.and_(*(column == value for column, value in zip(order[:at], place[:at], strict=True)), order[at] > place[at])
+        for at in range(len(order))
+    ]
+    return sa.or_(*cases)
+
+
+def encoded(value: Any) -> list[Any]:
+    """Return a value of a cursor or key as JSON that ``decoded`` reads."""
+    if isinstance(value, datetime):
+        return ["datetime", value.isoformat()]
+    if isinstance(value, date):
+        return ["date", value.isoformat()]
+    if isinstance(value, Decimal):
+        return ["decimal", str(value)]
+    if isinstance(value, bytes):
+        return ["bytes", value.hex()]
+    if isinstance(value, bool | int | float | str):
+        return ["plain", value]
+    raise SourceError(f"a cursor or key of type {type(value).__name__} cannot be remembered: name another column")
+
+
+def decoded(stored: Sequence[Any]) -> Any:
+    """Return what ``encoded`` was given."""
+    kind, value = stored
+    readers: dict[str, Callable[[Any], Any]] = {
+        "datetime": datetime.fromisoformat,
+        "date": date.fromisoformat,
+        "decimal": Decimal,
+        "bytes": bytes.fromhex,
+        "plain": lambda one: one,
+    }
+    return readers[kind](value)

@@ -1,0 +1,80 @@
+"""Runs of a source in processes of their own, which die at a chosen step; see ``test_source_kills``. No Spark and no Dagster takes part."""
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from multiprocessing.context import ForkServerContext
+from typing import Any
+from unittest import mock
+
+from log_service.client import BlockingProducer
+from orchestration.connection import connect
+from orchestration.sources import reading
+from orchestration.sources.dropped_files import DroppedFiles
+from orchestration.sources.reading import Source
+from orchestration.sources.run import prepared, run_source, sender_id
+from orchestration.topics import TopicSpec
+
+KILLED = 137
+TIMEOUT_S = 120
+PORTION = 3
+CHANGES = TopicSpec(name="changes", partitions=2, configs={"cleanup.policy": "compact"})
+STEPS: dict[str, tuple[Any, str, str, int]] = {
+    "while-records-are-sent": (BlockingProducer, "send", "delivered", 2),
+    "before-the-first-commit": (BlockingProducer, "commit_transaction", "before", 1),
+    "between-two-commits": (BlockingProducer, "begin_transaction", "before", 2),
+    "before-the-second-commit": (BlockingProducer, "commit_transaction", "before", 2),
+    "after-the-second-commit": (BlockingProducer, "commit_transaction", "after", 2),
+}
+FILE_STEPS: dict[str, tuple[Any, str, str, int]] = {
+    **STEPS,
+    "before-the-move": (DroppedFiles, "_move", "before", 1),
+    "after-the-move": (DroppedFiles, "_move", "after", 1),
+}
+
+
+def dying(function: Callable[..., Any], when: str, at_call: int) -> Callable[..., Any]:
+    calls = 0
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls < at_call:
+            return function(*args, **kwargs)
+        if when != "before":
+            function(*args, **kwargs)
+        if when == "delivered":
+            args[0].flush()
+        os._exit(KILLED)
+
+    return call
+
+
+def run(bootstrap: str, source: Source, step: str) -> None:
+    """Run once; a STEP "none" lets it live."""
+    if step != "none":
+        owner, name, when, at_call = FILE_STEPS[step]
+        mock.patch.object(owner, name, dying(getattr(owner, name), when, at_call)).start()
+    mock.patch.object(reading, "PORTION_RECORDS", PORTION).start()
+    identity = sender_id("mine", None)
+    with connect(bootstrap) as log:
+        target = prepared(log, CHANGES, print)
+        with log.open_sender(identity) as sender:
+            run_source(source, identity, target, log, sender, run_id=f"run-{step}", now=datetime.now(UTC), note=print)
+    os._exit(0)
+
+
+def forking() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "psycopg"])
+    return context
+
+
+def exit_code(context: ForkServerContext, bootstrap: str, source: Source, step: str) -> int | None:
+    process = context.Process(target=run, args=(bootstrap, source, step))
+    process.start()
+    process.join(TIMEOUT_S)
+    process.kill()
+    process.join()
+    return process.exitcode

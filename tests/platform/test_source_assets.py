@@ -1,0 +1,135 @@
+"""Sources in Dagster: what a run tells, what is downstream, when the sensor starts one, and what a declaration refuses."""
+
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import dagster as dg
+import pytest
+import sqlalchemy as sa
+
+from orchestration.assembly import assemble
+from orchestration.sensing.sources import SourceState, decide_looks, source_sensor
+from orchestration.sensing.topic_sensor import Clock
+from orchestration.sources import folder_source, source_feeds, sql_source
+from orchestration.topics import TopicSpec, topic_asset
+from tests.platform.assets_world import World, failure_of
+
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
+PEOPLE = TopicSpec(name="people", configs={"cleanup.policy": "compact"})
+PAYMENTS = TopicSpec(name="payments")
+KEY = dg.AssetKey(["sources", "people"])
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setenv("PEOPLE_URL", f"sqlite:///{tmp_path / 'people.db'}")
+    with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
+        yield World(tmp_path, None, instance)
+
+
+@pytest.fixture
+def table(tmp_path: Path, world: World) -> Iterator[sa.Engine]:
+    del world
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'people.db'}")
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT)"))
+        connection.execute(sa.text("INSERT INTO people VALUES (1, 'Ada'), (2, 'Bob')"))
+    yield engine
+    engine.dispose()
+
+
+def people_source() -> dg.AssetsDefinition:
+    return sql_source("people", topic=PEOPLE, table="people", key="id", compare_every_s=0, url=dg.EnvVar("PEOPLE_URL"))
+
+
+def materialize(world: World, asset: dg.AssetsDefinition) -> dg.ExecuteInProcessResult:
+    return dg.materialize([asset], resources=world.resources, instance=world.instance, raise_on_error=False)
+
+
+def test_a_run_tells_what_it_sent_and_that_the_topic_grew(world: World, table: sa.Engine) -> None:
+    source = people_source()
+    result = materialize(world, source)
+    assert result.success, failure_of(result)
+    values = world.values(KEY)
+    assert [values[name] for name in ("records", "transactions", "deleted", "comparisons")] == [2, 2, 0, 1]
+    assert world.values(PEOPLE.asset_key)["records_retained"] == 2
+    with table.begin() as connection:
+        connection.execute(sa.text("DELETE FROM people WHERE id = 1"))
+    assert materialize(world, source).success
+    assert world.values(KEY)["deleted"] == 1
+
+
+def test_a_run_that_finds_nothing_tells_nothing(world: World, tmp_path: Path) -> None:
+    source = folder_source("payments", topic=PAYMENTS, folder=tmp_path / "inbox")
+    assert materialize(world, source).success
+    assert world.values(dg.AssetKey(["sources", "payments"])) == {}
+
+
+def test_a_failed_run_says_what_to_do(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "people: the database at sqlite" in failure_of(materialize(world, people_source()))
+    monkeypatch.delenv("PEOPLE_URL")
+    assert "the variable PEOPLE_URL is not set" in failure_of(materialize(world, people_source()))
+
+
+def test_the_topic_is_downstream_and_loading_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PEOPLE_URL", raising=False)
+    module = ModuleType("assets.people")
+    vars(module).update(people=people_source(), people_topic=topic_asset(PEOPLE))
+    definitions = assemble([module])
+    assert definitions.resolve_asset_graph().get(PEOPLE.asset_key).parent_keys == {KEY}
+    assert definitions.resolve_sensor_def("sources").name == "sources"
+
+
+def test_the_sensor_starts_a_run_when_something_is_new(world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "inbox"
+    folder.mkdir()
+    source = folder_source("payments", topic=PAYMENTS, folder=folder, settle_s=1)
+    sensor = source_sensor(clock=Clock(now_s=lambda: time.time() + 60))
+    repository = dg.Definitions(assets=[source], sensors=[sensor], resources=world.resources).get_repository_def()
+
+    def tick() -> Any:
+        resources = {"log_service": Opened(world)}
+        with dg.build_sensor_context(instance=world.instance, repository_def=repository, resources=resources) as context:
+            return sensor.evaluate_tick(context)
+
+    assert tick().skip_message == "nothing new in any source"
+    (folder / "a.csv").write_text("id\n1\n")
+    requests = tick().run_requests
+    assert [request.asset_selection for request in requests] == [[dg.AssetKey(["sources", "payments"])]]
+    assert source_feeds([source])[0].every_s == 5.0
+
+
+class Opened:
+    """Stands in for ``LogServiceResource``, whose calls have a limit in a sensor."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def open(self, *, timeout_ms: int) -> Any:
+        del timeout_ms
+        return nullcontext(self.world.log)
+
+
+def test_a_source_is_looked_at_when_it_is_due_and_later_after_failures() -> None:
+    idle = SourceState(source="a", every_s=5, last_start_s=100)
+    assert decide_looks([SourceState(source="new", every_s=5), idle], 104.9) == ("new",)
+    assert decide_looks([idle, SourceState(source="b", every_s=5, last_start_s=1, is_running=True)], 105) == ("a",)
+    assert decide_looks([SourceState(source="c", every_s=5, last_start_s=100, failures=2)], 119.9) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"key": ()}, "needs a key"),
+        ({"compare_every_s": None}, "sees nothing"),
+        ({"name": "a-b"}, "cannot be a source's name"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_when_it_is_declared(changes: dict[str, Any], told: str) -> None:
+    declared = {"name": "people", "topic": PEOPLE, "table": "people", "key": "id", **changes}
+    with pytest.raises(ValueError, match=told):
+        sql_source(declared.pop("name"), **declared)
