@@ -5,17 +5,19 @@ a field: its default, its bounds and the reason for it stand together. Code rece
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
 from types import NoneType
 from typing import Any, Self
 
 from log_service.common.errors import ConfigError
+from log_service.common.secrets import SecretText
+from log_service.config.client_security import PROTOCOLS, SECRETS, SECURITY_SETTINGS, ClientSecurity, client_security
 
 MAX_INT = 2**31 - 1
 MAX_TEXT_BYTES = 2**15 - 1
-KINDS = {str: "text", bool: "True or False", int: "a whole number", tuple: "a text or several"}
+KINDS = {str: "text", bool: "True or False", int: "a whole number", tuple: "a text or several", SecretText: "text"}
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 RESETS = ("earliest", "latest", "none")
 ACKNOWLEDGEMENTS = ("implicit", "explicit")
@@ -35,6 +37,16 @@ def _choice(default: str, reason: str, *choices: str) -> Any:
 def _plain(default: Any, reason: str, *kinds: type) -> Any:
     """A setting of the default's type, or of one of ``kinds``."""
     return field(default=default, metadata={"reason": reason, "kinds": kinds or (type(default),)})
+
+
+def _text(reason: str) -> Any:
+    """A setting that is a text, or not given."""
+    return field(default=None, metadata={"reason": reason, "kinds": (str, NoneType)})
+
+
+def _secret(reason: str) -> Any:
+    """A text that is never shown; given as a text or as a ``SecretText``."""
+    return field(default=None, metadata={"reason": reason, "kinds": (SecretText, NoneType)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +74,41 @@ class ClientConfig:
     connections_max_idle_ms: int = _number(540_000, "less than the broker's 600 s, so that we close first", at_least=1)
     enable_metrics: bool = _plain(True, "counts per request, batch and poll: nothing per record")
     max_response_bytes: int = _number(100 << 20, "the largest response that is read; a fetch asks for at most 50 MiB", at_least=1 << 16)
+    security_protocol: str = _choice("PLAINTEXT", "Kafka's default; SSL encrypts, SASL_SSL logs in as well", *PROTOCOLS)
+    sasl_mechanism: str | None = _text("PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; none is guessed")
+    sasl_jaas_config: SecretText | None = _secret("Kafka's text of user and password, instead of the next two")
+    sasl_username: str | None = _text("the user; with a delegation token use sasl_jaas_config with tokenauth=true")
+    sasl_password: SecretText | None = _secret("the user's password")
+    sasl_oauthbearer_token: Callable[[], str] | str | None = field(
+        default=None, metadata={"reason": "a function that returns a fresh token, or the path of the file that it lies in"}
+    )
+    ssl_ca: str | None = _text("PEM, or the path of a PEM file: whose certificates are trusted; None: the system's authorities")
+    ssl_truststore_type: str | None = _text("JKS where it is not given, as in Kafka; PEM, PKCS12")
+    ssl_truststore_location: str | None = _text("a file of that type, instead of ssl_ca")
+    ssl_truststore_password: SecretText | None = _secret("of a trust store that has one")
+    ssl_truststore_certificates: str | None = _text("PEM text (KIP-651)")
+    ssl_keystore_type: str | None = _text("JKS where it is not given, as in Kafka; PEM, PKCS12")
+    ssl_keystore_location: str | None = _text("our own certificate, where the brokers ask for one (mTLS)")
+    ssl_keystore_password: SecretText | None = _secret("of a key store that has one")
+    ssl_keystore_key: SecretText | None = _secret("PEM text of the key (KIP-651)")
+    ssl_keystore_certificate_chain: str | None = _text("PEM text of our certificate and those above it (KIP-651)")
+    ssl_key_password: SecretText | None = _secret("of a key that is encrypted")
+    ssl_enabled_protocols: str | None = _text("TLSv1.2,TLSv1.3 where it is not given")
+    ssl_cipher_suites: str | None = _text("those of the TLS library where it is not given")
+    ssl_endpoint_identification_algorithm: str | None = _text("https where it is not given; empty compares no names, which is unsafe")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bootstrap_servers", parse_servers(self.bootstrap_servers))
+        for name in SECRETS:
+            if isinstance(value := getattr(self, name), str):
+                object.__setattr__(self, name, SecretText(value))
         for declared in fields(self):
             _validate(declared, getattr(self, declared.name))
+        self.security()
+
+    def security(self) -> ClientSecurity:
+        """Return what the security settings say together. Raises ConfigError: they contradict each other."""
+        return client_security({name: getattr(self, name) for name in SECURITY_SETTINGS})
 
     @classmethod
     def of(cls, bootstrap_servers: "str | Iterable[str]", settings: Mapping[str, Any]) -> Self:
@@ -284,7 +326,8 @@ def _validate(declared: "Field[Any]", value: Any) -> None:
     kinds = declared.metadata.get("kinds")
     if kinds is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
         named = " or ".join("None" if kind is NoneType else KINDS[kind] for kind in kinds)
-        raise ConfigError(f"{declared.name} must be {named}, not {value!r}")
+        shown = "what was given" if declared.name in SECRETS else repr(value)
+        raise ConfigError(f"{declared.name} must be {named}, not {shown}")
     if isinstance(value, str) and len(value.encode()) > MAX_TEXT_BYTES:
         raise ConfigError(f"{declared.name} has more than {MAX_TEXT_BYTES} bytes")
     choices = declared.metadata.get("choices")
