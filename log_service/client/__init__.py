@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from log_service.client.admin.access import AclBinding, AclFilter, DelegationTokenDescription, ScramUser
     from log_service.client.admin.admin import Admin
     from log_service.client.admin.share_groups import ShareGroupDescription, ShareGroupOffset, ShareMemberDescription
     from log_service.client.admin.values import (
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from log_service.common.types import TopicPartition
 
 _HOMES = {
+    "log_service.client.admin.access": ("AclBinding", "AclFilter", "DelegationTokenDescription", "ScramUser"),
     "log_service.client.admin.admin": ("Admin",),
     "log_service.client.admin.share_groups": (
         "ShareGroupDescription",
@@ -214,6 +216,8 @@ _HOMES = {
 __all__ = [
     "AcknowledgeCallback",
     "AcknowledgeType",
+    "AclBinding",
+    "AclFilter",
     "Admin",
     "AsyncioAdmin",
     "AsyncioConsumer",
@@ -240,6 +244,7 @@ __all__ = [
     "ConsumerInterceptor",
     "ConsumerMetrics",
     "ConsumerRecord",
+    "DelegationTokenDescription",
     "Delivery",
     "DeliveryCallback",
     "Deserializer",
@@ -281,6 +286,7 @@ __all__ = [
     "ReplicaDescription",
     "ResourceType",
     "RetentionResult",
+    "ScramUser",
     "Serializer",
     "ShareConsumer",
     "ShareConsumerMetrics",

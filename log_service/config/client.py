@@ -44,9 +44,9 @@ def _text(reason: str) -> Any:
     return field(default=None, metadata={"reason": reason, "kinds": (str, NoneType)})
 
 
-def _secret(reason: str) -> Any:
-    """A text that is never shown; given as a text or as a ``SecretText``."""
-    return field(default=None, metadata={"reason": reason, "kinds": (SecretText, NoneType)})
+def _secret(reason: str) -> dict[str, Any]:
+    """Return what is said of a text that is never shown; it is given as a text or as a ``SecretText``."""
+    return {"reason": reason, "kinds": (SecretText, NoneType)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,23 +76,25 @@ class ClientConfig:
     max_response_bytes: int = _number(100 << 20, "the largest response that is read; a fetch asks for at most 50 MiB", at_least=1 << 16)
     security_protocol: str = _choice("PLAINTEXT", "Kafka's default; SSL encrypts, SASL_SSL logs in as well", *PROTOCOLS)
     sasl_mechanism: str | None = _text("PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; none is guessed")
-    sasl_jaas_config: SecretText | None = _secret("Kafka's text of user and password, instead of the next two")
+    sasl_jaas_config: SecretText | None = field(
+        default=None, metadata=_secret("Kafka's text of user and password, instead of the next two")
+    )
     sasl_username: str | None = _text("the user; with a delegation token use sasl_jaas_config with tokenauth=true")
-    sasl_password: SecretText | None = _secret("the user's password")
+    sasl_password: SecretText | None = field(default=None, metadata=_secret("the user's password"))
     sasl_oauthbearer_token: Callable[[], str] | str | None = field(
-        default=None, metadata={"reason": "a function that returns a fresh token, or the path of the file that it lies in"}
+        default=None, metadata={"reason": "a function that returns a token, or the path of a file that holds it"}
     )
     ssl_ca: str | None = _text("PEM, or the path of a PEM file: whose certificates are trusted; None: the system's authorities")
     ssl_truststore_type: str | None = _text("JKS where it is not given, as in Kafka; PEM, PKCS12")
     ssl_truststore_location: str | None = _text("a file of that type, instead of ssl_ca")
-    ssl_truststore_password: SecretText | None = _secret("of a trust store that has one")
+    ssl_truststore_password: SecretText | None = field(default=None, metadata=_secret("of a trust store that has one"))
     ssl_truststore_certificates: str | None = _text("PEM text (KIP-651)")
     ssl_keystore_type: str | None = _text("JKS where it is not given, as in Kafka; PEM, PKCS12")
     ssl_keystore_location: str | None = _text("our own certificate, where the brokers ask for one (mTLS)")
-    ssl_keystore_password: SecretText | None = _secret("of a key store that has one")
-    ssl_keystore_key: SecretText | None = _secret("PEM text of the key (KIP-651)")
+    ssl_keystore_password: SecretText | None = field(default=None, metadata=_secret("of a key store that has one"))
+    ssl_keystore_key: SecretText | None = field(default=None, metadata=_secret("PEM text of the key (KIP-651)"))
     ssl_keystore_certificate_chain: str | None = _text("PEM text of our certificate and those above it (KIP-651)")
-    ssl_key_password: SecretText | None = _secret("of a key that is encrypted")
+    ssl_key_password: SecretText | None = field(default=None, metadata=_secret("of a key that is encrypted"))
     ssl_enabled_protocols: str | None = _text("TLSv1.2,TLSv1.3 where it is not given")
     ssl_cipher_suites: str | None = _text("those of the TLS library where it is not given")
     ssl_endpoint_identification_algorithm: str | None = _text("https where it is not given; empty compares no names, which is unsafe")

@@ -1,7 +1,7 @@
 """What a client was told about encryption and logins: the settings ``security_protocol``, ``ssl_*`` and ``sasl_*``, checked together.
 
-The names are Kafka's in snake_case; ``sasl_username`` and ``sasl_password`` are librdkafka's, for those who have no JAAS text. Decides which
-combinations contradict each other, and says so before anything is connected. Opens no file and reads no JAAS text: that is for
+The names are Kafka's in snake_case; ``sasl_username`` and ``sasl_password`` are librdkafka's, for those who have no JAAS text. Decides
+which combinations contradict each other, and says so before anything is connected. Opens no file and reads no JAAS text: that is for
 ``security.outgoing``.
 
 Invariant: no error and no ``repr`` shows a secret.
@@ -73,8 +73,6 @@ class ClientSecurity:
     login: LoginConfig | None = None
 
 
-
-
 def client_security(given: Mapping[str, Any]) -> ClientSecurity:
     """Return what the security settings say together; settings that are None were not given.
 
@@ -101,7 +99,9 @@ def _refuse_unused(protocol: str, texts: Mapping[str, Any]) -> None:
     ):
         unused = [name for name in names if name in texts]
         if unused and not is_heeded:
-            raise ConfigError(f"{unused[0]} means nothing with security_protocol={protocol}: set security_protocol={better}, or leave it out")
+            raise ConfigError(
+                f"{unused[0]} means nothing with security_protocol={protocol}: set security_protocol={better}, or leave it out"
+            )
 
 
 def _tls(texts: Mapping[str, Any]) -> TlsConfig:

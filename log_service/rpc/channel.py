@@ -25,6 +25,8 @@ CORRELATION_ID_POSITION = 8  # in a request frame: size, API key, API version, c
 BUFFER_BYTES = 64 << 10
 MAX_UNSENT_BYTES = 1 << 20  # a task that sends more waits until the transport has taken what is there
 MAX_CORRELATION_ID = 2**31 - 1
+TLS_BEGINNINGS = (b"\x15\x03", b"\x16\x03")
+"""How an alert and a handshake of TLS begin; no response does, because its size would be above 350 MB."""
 
 _INT32 = struct.Struct(">i")
 
@@ -64,6 +66,7 @@ class Channel:
         self._error: Exception | None = None
         self._is_closed_by_us = False
         self._closed = trio.Event()
+        self._has_heard = False
         self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._end = 0
@@ -82,6 +85,11 @@ class Channel:
     def failure(self) -> Exception | None:
         """Why the channel is closed; None while it is open, and after ``close`` or a long idleness."""
         return None if self._is_closed_by_us else self._error
+
+    @property
+    def is_closed_unheard(self) -> bool:
+        """Whether the peer closed the connection before it sent a single response."""
+        return isinstance(self.failure, ConnectionResetError | BrokenPipeError) and not self._has_heard
 
     @property
     def bytes_sent(self) -> int:
@@ -210,6 +218,8 @@ class Channel:
         while end - start >= SIZE_BYTES:
             (size,) = _INT32.unpack_from(buffer, start)
             if not SIZE_BYTES <= size <= self._max_frame_bytes:
+                if not self._has_heard and buffer[start : start + 2] in TLS_BEGINNINGS:
+                    raise ProtocolError(f"{self.name} speaks TLS: set security_protocol to SSL or SASL_SSL")
                 raise ProtocolError(
                     f"{self.name} announced a response of {size} bytes; the bounds are {SIZE_BYTES} and {self._max_frame_bytes}"
                 )
@@ -243,6 +253,7 @@ class Channel:
         if correlation_id != sent.correlation_id:
             raise ProtocolError(f"{self.name} responded to request {correlation_id} before request {sent.correlation_id}")
         self._in_flight.popleft()
+        self._has_heard = True
         sent.frame = frame
         sent.settled.set()
         self._used_at = trio.current_time()

@@ -5,7 +5,7 @@ NETWORK_EXCEPTION, REQUEST_TIMED_OUT or UNSUPPORTED_VERSION, whatever the socket
 throttles (KIP-219). Knows nothing of clusters: it is never opened again once it is closed.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -61,6 +61,10 @@ class RpcSettings:
     reconnect_backoff: Backoff = RECONNECT_BACKOFF
 
 
+CLOSED_EARLY = "; a port that wants TLS closes connections without it: see security_protocol"
+"""What a first request that is not responded to may mean."""
+
+
 class Security(Protocol):
     """What happens to a fresh connection before the first request of its user."""
 
@@ -68,7 +72,7 @@ class Security(Protocol):
         """Return the stream to speak on (TLS). Raises OSError: the peer is not the node that it should be."""
 
     async def authenticate(self, connection: "RpcConnection") -> None:
-        """Prove our identity (SASL), before versions are negotiated. Raises KafkaError: the peer refused."""
+        """Prove our identity (SASL); may negotiate versions, which is done afterwards otherwise. Raises KafkaError: the peer refused."""
 
 
 class Plaintext:
@@ -82,6 +86,9 @@ class Plaintext:
         """Do nothing."""
 
 
+LogIn = Callable[["RpcConnection"], Awaitable[None]]
+
+
 class RpcConnection:
     """An open connection that knows what its peer speaks. Made by ``open_connection``."""
 
@@ -89,6 +96,9 @@ class RpcConnection:
         self._channel = channel
         self._settings = settings
         self._muted_until = -inf
+        self._login_due = inf
+        self._log_in: LogIn | None = None
+        self._login_lock = trio.Lock()
         self.destination = destination
         self.versions = BEFORE_NEGOTIATION
 
@@ -164,10 +174,37 @@ class RpcConnection:
         Raises:
             KafkaError: UNSUPPORTED_VERSION, NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
         """
+        await self._renew_login()
+        await self.wait_unmuted()
+        return await self._request(request, response_type, max_version, waits_ms)
+
+    async def request_of_login(self, request: Message, response_type: type[R]) -> R:
+        """Send a request of a login, which no renewal of that login goes before. Raises as ``request``."""
+        return await self._request(request, response_type, None, 0)
+
+    def renew_login_after(self, seconds: float, log_in: LogIn) -> None:
+        """Call ``log_in`` before the first request that is sent once so much time has passed; other requests wait for it (KIP-368)."""
+        self._login_due = trio.current_time() + seconds
+        self._log_in = log_in
+
+    async def _renew_login(self) -> None:
+        if self._login_due > trio.current_time() and not self._login_lock.locked():
+            return
+        async with self._login_lock:
+            log_in = self._log_in
+            if log_in is None or self._login_due > trio.current_time() or self.is_closed:
+                return
+            self._login_due, self._log_in = inf, None
+            try:
+                await log_in(self)
+            except BaseException:
+                self.close()  # half a login: no other request may follow it
+                raise
+
+    async def _request(self, request: Message, response_type: type[R], max_version: int | None, waits_ms: int) -> R:
         key = _key_of(request)
         version = self.versions.choose(key, max_version)
         timeout_ms = max(self._settings.request_timeout_ms, waits_ms + TIMEOUT_GRACE_MS) if waits_ms else self._settings.request_timeout_ms
-        await self.wait_unmuted()
         frame = await self._exchange(request, version, timeout_ms)
         response = self._decoded(response_type, version, frame)
         throttle_time_ms = getattr(response, "throttle_time_ms", 0)
@@ -177,6 +214,7 @@ class RpcConnection:
 
     async def send_only(self, request: Message, *, max_version: int | None = None) -> None:
         """Send a request that has no response (Produce with acks=0). Raises as ``request``."""
+        await self._renew_login()
         key = _key_of(request)
         version = self.versions.choose(key, max_version)
         try:
@@ -214,7 +252,8 @@ class RpcConnection:
 
     def _lost(self, error: Exception) -> KafkaError:
         text = error.strerror if isinstance(error, OSError) else f"the connection to {self.destination} is gone: {error}"
-        return KafkaError(ErrorCode.NETWORK_EXCEPTION, text or str(error))
+        hint = CLOSED_EARLY if self._channel.is_closed_unheard and self.versions is BEFORE_NEGOTIATION else ""
+        return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{text or error}{hint}")
 
 
 @asynccontextmanager
@@ -241,7 +280,8 @@ async def open_connection(
     ) as channel:
         connection = RpcConnection(channel, destination, settings)
         await security.authenticate(connection)
-        await connection.negotiate()
+        if connection.versions is BEFORE_NEGOTIATION:  # a login asks what the node speaks before it begins
+            await connection.negotiate()
         yield connection
 
 

@@ -13,9 +13,10 @@ from uuid import UUID
 import trio
 
 from log_service.client import arguments
-from log_service.client.admin import cluster, groups, maintenance, offsets, quotas, share_groups
+from log_service.client.admin import access, cluster, groups, maintenance, offsets, quotas, share_groups
 from log_service.client.admin import topics as topics_and_configs
 from log_service.client.admin import transactions as open_transactions
+from log_service.client.admin.access import AclBinding, AclFilter, DelegationTokenDescription, ScramUser
 from log_service.client.admin.share_groups import ShareGroupDescription, ShareGroupOffset
 from log_service.client.admin.values import (
     BrokerDescription,
@@ -54,8 +55,10 @@ from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.connections.env import real_env
 from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.secrets import SecretBytes
 from log_service.common.types import TopicId, TopicPartition
 from log_service.config.client import AdminConfig
+from log_service.security.outgoing import outgoing_security
 
 
 class Admin:
@@ -68,12 +71,13 @@ class Admin:
     def __init__(self, bootstrap_servers: str | Iterable[str], *, env: Env | None = None, **settings: Any) -> None:
         self.config = AdminConfig.of(bootstrap_servers, settings)
         self._env = env or real_env()
+        self._security = outgoing_security(self.config.security(), self._env.rng)
         self._stack = AsyncExitStack()
         self._cluster: ClusterMetadata | None = None
 
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
-        self._cluster = ClusterMetadata(self._env, self.config, self._nursery)
+        self._cluster = ClusterMetadata(self._env, self.config, self._nursery, security=self._security)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -426,6 +430,60 @@ class Admin:
         TRANSACTION_COORDINATOR_FENCED, INVALID_PRODUCER_EPOCH where its coordinator or its producer went on meanwhile.
         """
         await open_transactions.abort_transaction(self.cluster, transaction, self._limit(timeout_ms))
+
+    # Who gets in, and who may do what
+
+    async def set_scram_users(self, users: Sequence[ScramUser], *, timeout_ms: int | None = None) -> None:
+        """Create users, or give them new passwords (KIP-554). The password itself is not sent. UNACCEPTABLE_CREDENTIAL and others."""
+        wanted = arguments.all_of(ScramUser, users, "users")
+        await access.set_scram_users(self.cluster, wanted, self._env.rng, self._limit(timeout_ms))
+
+    async def remove_scram_users(self, users: Iterable[tuple[str, str]], *, timeout_ms: int | None = None) -> None:
+        """Remove passwords by (user, mechanism), as in ``("alice", "SCRAM-SHA-512")``. RESOURCE_NOT_FOUND where there is none."""
+        await access.remove_scram_users(self.cluster, users, self._limit(timeout_ms))
+
+    async def describe_scram_users(self, names: Sequence[str] | None = None, *, timeout_ms: int | None = None) -> dict[str, dict[str, int]]:
+        """Return the iterations of users (None: of all) by mechanism. RESOURCE_NOT_FOUND where one has no password."""
+        named = None if names is None else arguments.names(names, "users")
+        return await access.describe_scram_users(self.cluster, named, self._limit(timeout_ms))
+
+    async def create_acls(self, bindings: Sequence[AclBinding], *, timeout_ms: int | None = None) -> None:
+        """Create ACLs; those that are there already stay. SECURITY_DISABLED where the cluster has no authorizer."""
+        await access.create_acls(self.cluster, arguments.all_of(AclBinding, bindings, "ACLs"), self._limit(timeout_ms))
+
+    async def describe_acls(self, wanted: AclFilter | None = None, *, timeout_ms: int | None = None) -> list[AclBinding]:
+        """Return the ACLs that a filter means, None: all. SECURITY_DISABLED where the cluster has no authorizer."""
+        return await access.describe_acls(self.cluster, wanted or AclFilter(), self._limit(timeout_ms))
+
+    async def delete_acls(self, filters: Sequence[AclFilter], *, timeout_ms: int | None = None) -> list[AclBinding]:
+        """Delete the ACLs that any of the filters means, and return them. SECURITY_DISABLED where the cluster has no authorizer."""
+        return await access.delete_acls(self.cluster, arguments.all_of(AclFilter, filters, "filters"), self._limit(timeout_ms))
+
+    async def create_delegation_token(
+        self, *, owner: str | None = None, renewers: Sequence[str] = (), max_lifetime_ms: int = -1, timeout_ms: int | None = None
+    ) -> DelegationTokenDescription:
+        """Create a token that logs in as its owner (None: this client's user) until it expires (KIP-48).
+
+        DELEGATION_TOKEN_AUTH_DISABLED where the cluster has no secret for them, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED over a
+        connection that has no login of its own.
+        """
+        named = arguments.names(renewers, "renewers")
+        return await access.create_delegation_token(self.cluster, owner, named, max_lifetime_ms, self._limit(timeout_ms))
+
+    async def renew_delegation_token(self, hmac: SecretBytes, *, period_ms: int = -1, timeout_ms: int | None = None) -> int:
+        """Let a token hold longer, and return when it expires then, in milliseconds since 1970. DELEGATION_TOKEN_EXPIRED and others."""
+        return await access.renew_delegation_token(self.cluster, hmac, period_ms, self._limit(timeout_ms))
+
+    async def expire_delegation_token(self, hmac: SecretBytes, *, period_ms: int = -1, timeout_ms: int | None = None) -> int:
+        """Let a token expire ``period_ms`` from now, at once where that is negative, and return when that is."""
+        return await access.expire_delegation_token(self.cluster, hmac, period_ms, self._limit(timeout_ms))
+
+    async def describe_delegation_tokens(
+        self, owners: Sequence[str] | None = None, *, timeout_ms: int | None = None
+    ) -> list[DelegationTokenDescription]:
+        """Return the tokens of owners (None: of all) that this client's user may see, with their secrets."""
+        named = None if owners is None else arguments.names(owners, "owners")
+        return await access.describe_delegation_tokens(self.cluster, named, self._limit(timeout_ms))
 
     def _limit(self, timeout_ms: int | None) -> int:
         return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms

@@ -64,6 +64,16 @@ class AsyncioAdmin(OnAsyncio[Admin]):
     describe_transactions = awaited(Admin.describe_transactions)
     find_hanging_transactions = awaited(Admin.find_hanging_transactions)
     abort_transaction = awaited(Admin.abort_transaction)
+    set_scram_users = awaited(Admin.set_scram_users)
+    remove_scram_users = awaited(Admin.remove_scram_users)
+    describe_scram_users = awaited(Admin.describe_scram_users)
+    create_acls = awaited(Admin.create_acls)
+    describe_acls = awaited(Admin.describe_acls)
+    delete_acls = awaited(Admin.delete_acls)
+    create_delegation_token = awaited(Admin.create_delegation_token)
+    renew_delegation_token = awaited(Admin.renew_delegation_token)
+    expire_delegation_token = awaited(Admin.expire_delegation_token)
+    describe_delegation_tokens = awaited(Admin.describe_delegation_tokens)
 
     def read_range(
         self,

@@ -64,6 +64,16 @@ class BlockingAdmin(Blocking[Admin]):
     describe_transactions = blocking(Admin.describe_transactions)
     find_hanging_transactions = blocking(Admin.find_hanging_transactions)
     abort_transaction = blocking(Admin.abort_transaction)
+    set_scram_users = blocking(Admin.set_scram_users)
+    remove_scram_users = blocking(Admin.remove_scram_users)
+    describe_scram_users = blocking(Admin.describe_scram_users)
+    create_acls = blocking(Admin.create_acls)
+    describe_acls = blocking(Admin.describe_acls)
+    delete_acls = blocking(Admin.delete_acls)
+    create_delegation_token = blocking(Admin.create_delegation_token)
+    renew_delegation_token = blocking(Admin.renew_delegation_token)
+    expire_delegation_token = blocking(Admin.expire_delegation_token)
+    describe_delegation_tokens = blocking(Admin.describe_delegation_tokens)
 
     def read_range(
         self,

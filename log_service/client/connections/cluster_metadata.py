@@ -31,7 +31,7 @@ from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from log_service.protocol.schema import Message
-from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, raise_for
+from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, Security, raise_for
 from log_service.rpc.pool import ConnectionPool
 from log_service.rpc.retry import Backoff, first_success, retry
 
@@ -81,12 +81,13 @@ class ClusterMetadata:
         config: ClientConfig,
         nursery: trio.Nursery,
         *,
+        security: Security | None = None,
         is_auto_create_allowed: bool = False,
         is_idle: Callable[[str, int], bool] = lambda topic, since_ms: False,  # noqa: ARG005 - nothing is by default
     ) -> None:
         self.env = env
         self.config = config
-        self.pool = ConnectionPool(env, _rpc_settings(config), nursery)
+        self.pool = ConnectionPool(env, _rpc_settings(config), nursery, security)
         self.view = ClusterView()
         self._is_auto_create_allowed = is_auto_create_allowed
         self._quiet = QuietLogger(logger, env.clock.monotonic_ms)

@@ -38,6 +38,7 @@ from log_service.common.env import Env
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, TopicPartition
 from log_service.config.client import ConsumerConfig
+from log_service.security.outgoing import outgoing_security
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class Consumer:
         if unknown:
             raise ConfigError(f"partition_assignment_strategy: there is no assignor {unknown[0]!r}; there are {', '.join(ASSIGNORS)}")
         self._env = env or real_env()
+        self._security = outgoing_security(self.config.security(), self._env.rng)
         self._deserializers = (key_deserializer, value_deserializer)
         self._interceptors = tuple(interceptors)
         self._meter = ConsumerMeter(self._now_ms, self.config.enable_metrics)
@@ -87,7 +89,9 @@ class Consumer:
 
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
-        self._cluster = ClusterMetadata(self._env, self.config, self._nursery, is_auto_create_allowed=self.config.allow_auto_create_topics)
+        self._cluster = ClusterMetadata(
+            self._env, self.config, self._nursery, security=self._security, is_auto_create_allowed=self.config.allow_auto_create_topics
+        )
         self._fetcher = Fetcher(
             self._cluster, self.config, self._subscriptions, self._deserializers, on_change=self._note_change, meter=self._meter
         )

@@ -34,6 +34,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.config.client import ProducerConfig
 from log_service.records.record import RecordHeader
+from log_service.security.outgoing import outgoing_security
 
 if TYPE_CHECKING:
     from log_service.client.admin.values import ConsumerGroupMetadata, OffsetAndMetadata
@@ -68,6 +69,7 @@ class Producer:
     ) -> None:
         self.config = ProducerConfig.of(bootstrap_servers, settings)
         self._env = env or real_env()
+        self._security = outgoing_security(self.config.security(), self._env.rng)
         self.wall_ms = self._env.clock.wall_ms
         self.monotonic_ms = self._env.clock.monotonic_ms
         self._meter = ProducerMeter(self.monotonic_ms, self.config.enable_metrics)
@@ -101,7 +103,9 @@ class Producer:
 
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
-        self.cluster = ClusterMetadata(self._env, self.config, self._nursery, is_auto_create_allowed=True, is_idle=self.accumulator.is_idle)
+        self.cluster = ClusterMetadata(
+            self._env, self.config, self._nursery, security=self._security, is_auto_create_allowed=True, is_idle=self.accumulator.is_idle
+        )
         self._sender = Sender(
             self.cluster,
             self.config,

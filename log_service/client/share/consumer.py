@@ -32,6 +32,7 @@ from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import TopicPartition
 from log_service.config.client import ShareConsumerConfig
+from log_service.security.outgoing import outgoing_security
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ class ShareConsumer:
         self.config = ShareConsumerConfig.of(bootstrap_servers, settings)
         self.on_acknowledged = on_acknowledged
         self._env = env or real_env()
+        self._security = outgoing_security(self.config.security(), self._env.rng)
         self._deserializers = (key_deserializer, value_deserializer)
         self._meter = ShareConsumerMeter(self._now_ms, self.config.enable_metrics)
         self._quiet = QuietLogger(logger, self._now_ms)
@@ -77,7 +79,7 @@ class ShareConsumer:
 
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
-        self._cluster = ClusterMetadata(self._env, self.config, self._nursery)
+        self._cluster = ClusterMetadata(self._env, self.config, self._nursery, security=self._security)
         self._begin()
         self._nursery.start_soon(self._cluster.keep_fresh)
         self._is_open = True

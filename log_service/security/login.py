@@ -1,0 +1,162 @@
+"""Logging in on a fresh connection, as a client or as a node that connects to another one: SaslHandshake, then SaslAuthenticate.
+
+Decides which exchange the configuration means, when a session that ends is renewed (KIP-368), and what a refusal is called: KafkaError
+SASL_AUTHENTICATION_FAILED, which no one retries. Salting a password takes milliseconds and runs in a thread; the last result is kept, so
+that a reconnection costs nothing.
+
+Invariant: no error and no ``repr`` shows a password or a token; what the broker says is shown as it came.
+"""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+from typing import Final, TypeVar
+
+import trio
+
+from log_service.common.errors import ConfigError, ErrorCode, KafkaError
+from log_service.common.secrets import SecretBytes, SecretText
+from log_service.config.client_security import LoginConfig
+from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from log_service.rpc.connection import RpcConnection
+from log_service.security.sasl.credentials import ScramMechanism
+from log_service.security.sasl.jaas import parse_jaas
+from log_service.security.sasl.mechanisms import ClientExchange, LoginError
+from log_service.security.sasl.oauth_client import OAuthClient
+from log_service.security.sasl.plain import PlainClient
+from log_service.security.sasl.scram import TOKEN_AUTHENTICATION, random_text, salted_password
+from log_service.security.sasl.scram_client import SaltingWanted, ScramClient
+
+T = TypeVar("T")
+
+RENEWAL_SHARE: Final = 0.85
+"""A session is renewed once so much of its lifetime is over; Kafka's clients take between 0.85 and 0.95."""
+MAX_ROUNDS: Final = 8
+"""SaslAuthenticate requests of one login; SCRAM takes two, and a refused token of OAUTHBEARER two."""
+MAX_TOKEN_BYTES: Final = 1 << 16
+SCRAM_MECHANISMS: Final = {mechanism.mechanism_name: mechanism for mechanism in ScramMechanism}
+
+RunInThread = Callable[[Callable[[], T]], Awaitable[T]]
+
+
+class ClientLogin:
+    """Proves who we are. One object serves all connections of a client.
+
+    Raises:
+        ConfigError: the JAAS text cannot be read, is for another mechanism, or names no user.
+    """
+
+    def __init__(self, config: LoginConfig, rng: Random, run_in_thread: RunInThread[SecretBytes] | None = None) -> None:
+        self.mechanism = config.mechanism
+        self.user: str | None = config.username
+        self._password = config.password
+        self._token = config.token
+        self._is_by_token = False
+        self._rng = rng
+        self._run_in_thread: RunInThread[SecretBytes] = run_in_thread or trio.to_thread.run_sync
+        self._salted: tuple[SaltingWanted, SecretBytes] | None = None
+        if config.jaas is not None and config.mechanism != "OAUTHBEARER":
+            self._take_jaas(config.jaas)
+
+    def __repr__(self) -> str:
+        return f"<ClientLogin {self.mechanism} {self.user or ''}>"
+
+    async def authenticate(self, connection: RpcConnection) -> None:
+        """Log in, and again each time before the session of the connection ends.
+
+        Raises:
+            KafkaError: SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE: the broker refused;
+                NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
+        """
+        await connection.negotiate()
+        await self._log_in(connection)
+
+    async def _log_in(self, connection: RpcConnection) -> None:
+        await self._shake_hands(connection)
+        try:
+            lifetime_ms = await self._exchange(connection, await self._begin())
+        except LoginError as error:
+            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self._what(connection)} failed: {error}") from error
+        if lifetime_ms > 0:
+            connection.renew_login_after(lifetime_ms / 1_000 * RENEWAL_SHARE, self._log_in)
+
+    async def _shake_hands(self, connection: RpcConnection) -> None:
+        request = SaslHandshakeRequest(mechanism=self.mechanism)
+        response = await connection.request_of_login(request, SaslHandshakeResponse)
+        code = ErrorCode.of(response.error_code)
+        if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            offered = ", ".join(sorted(response.mechanisms)) or "none"
+            raise KafkaError(code, f"{connection.destination} does not take {self.mechanism}: set sasl_mechanism to one of {offered}")
+        if code is ErrorCode.ILLEGAL_SASL_STATE:
+            advice = "its listener has no logins: set security_protocol=PLAINTEXT or SSL, or name the port of another listener"
+            raise KafkaError(code, f"{connection.destination} refused the beginning of a login; {advice}")
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code, f"{connection.destination} refused the beginning of a login: {code.name}")
+
+    async def _exchange(self, connection: RpcConnection, exchange: "ClientExchange | ScramClient") -> int:
+        """Send tokens until both sides are content, and return for how many milliseconds the session holds; 0 is for ever."""
+        token = exchange.first()
+        for _ in range(MAX_ROUNDS):
+            response = await connection.request_of_login(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse)
+            if response.error_code:
+                code = ErrorCode.of(response.error_code)
+                raise KafkaError(code, f"{self._what(connection)} was refused: {response.error_message or code.name}")
+            if response.auth_bytes or not exchange.is_complete:
+                token = await self._next_token(exchange, response.auth_bytes)
+            if exchange.is_complete:
+                return response.session_lifetime_ms
+        raise LoginError(f"it took more than {MAX_ROUNDS} messages")
+
+    async def _next_token(self, exchange: "ClientExchange | ScramClient", told: bytes) -> bytes:
+        if not isinstance(exchange, ScramClient):
+            return exchange.evaluate(told)
+        wanted = exchange.evaluate(told)
+        return exchange.resume(await self._salt(wanted)) if isinstance(wanted, SaltingWanted) else wanted
+
+    async def _begin(self) -> "ClientExchange | ScramClient":
+        if self.mechanism == "OAUTHBEARER":
+            return OAuthClient(await self._fresh_token())
+        assert self.user is not None
+        assert self._password is not None
+        if self.mechanism == "PLAIN":
+            return PlainClient(self.user, self._password)
+        nonce = random_text(self._rng.getrandbits)
+        return ScramClient(SCRAM_MECHANISMS[self.mechanism], self.user, nonce, is_by_token=self._is_by_token)
+
+    async def _fresh_token(self) -> SecretText:
+        source = self._token
+        assert source is not None
+        try:
+            text = source() if callable(source) else await trio.to_thread.run_sync(_read_token, source)
+        except (OSError, UnicodeDecodeError) as error:
+            raise LoginError(f"the token cannot be read: {error}") from error
+        if not text.strip():
+            raise LoginError("the token is empty")
+        return SecretText(text.strip())
+
+    async def _salt(self, wanted: SaltingWanted) -> SecretBytes:
+        if self._salted is None or self._salted[0] != wanted:
+            password = self._password
+            assert password is not None
+            salted = await self._run_in_thread(lambda: salted_password(wanted.mechanism, password, wanted.salt, wanted.iterations))
+            self._salted = (wanted, salted)
+        return self._salted[1]
+
+    def _take_jaas(self, text: SecretText) -> None:
+        entry = parse_jaas(text.reveal())
+        if self.mechanism not in entry.mechanisms:
+            raise ConfigError(f"sasl_jaas_config has a login module for {', '.join(entry.mechanisms)}; sasl_mechanism is {self.mechanism}")
+        user, password = entry.option("username"), entry.option("password")
+        if not user or not password:
+            raise ConfigError('sasl_jaas_config names no user: its options are username="..." and password="..."')
+        self.user, self._password = user, SecretText(password)
+        self._is_by_token = (entry.option(TOKEN_AUTHENTICATION) or "").lower() == "true"
+
+    def _what(self, connection: RpcConnection) -> str:
+        return f"the {self.mechanism} login{f' of {self.user}' if self.user else ''} at {connection.destination}"
+
+
+def _read_token(path: str) -> str:
+    with Path(path).open("rb") as file:
+        return file.read(MAX_TOKEN_BYTES).decode()

@@ -1,0 +1,90 @@
+"""What happens to a fresh connection that we opened: TLS, then a login. Makes ``rpc.connection.Security`` of a client's settings.
+
+Decides which failures are final: a certificate that is not trusted and a login that is refused are told at once and never retried.
+The modules of TLS and of logins are imported where a configuration asks for them, so that plaintext clients do not pay for them.
+"""
+
+from random import Random
+from typing import TYPE_CHECKING, Protocol
+
+from log_service.common.env import Connection
+from log_service.common.errors import ConfigError, ErrorCode, KafkaError
+from log_service.config.client_security import ClientSecurity
+from log_service.config.security import TlsConfig
+from log_service.rpc.connection import Destination, Plaintext, RpcConnection, Security
+
+if TYPE_CHECKING:
+    from log_service.security.login import ClientLogin
+
+
+class StreamSecurity(Protocol):
+    """What encrypts the stream of a fresh connection."""
+
+    async def secure(self, destination: Destination, stream: Connection) -> Connection:
+        """Return the stream to speak on. Raises OSError."""
+
+
+class OutgoingSecurity:
+    """TLS where ``tls`` is given, and then a login where ``login`` is."""
+
+    def __init__(self, tls: StreamSecurity | None, login: "ClientLogin | None") -> None:
+        self._tls = tls
+        self._login = login
+
+    def __repr__(self) -> str:
+        return f"<OutgoingSecurity tls={self._tls is not None} login={self._login!r}>"
+
+    async def secure(self, destination: Destination, stream: Connection) -> Connection:
+        """Return the encrypted stream.
+
+        Raises:
+            KafkaError: SASL_AUTHENTICATION_FAILED, one side does not trust the other's certificate.
+            OSError: the handshake failed for another reason.
+        """
+        if self._tls is None:
+            return stream
+        try:
+            return await self._tls.secure(destination, stream)
+        except OSError as error:
+            if _is_distrust(error):
+                advice = "see ssl_ca or ssl_truststore_location, and ssl_keystore_location where the broker asks for a certificate"
+                text = f"the TLS handshake with {destination} failed: {error.strerror or error}; {advice}"
+                raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text) from error
+            hint = "is that the port of a listener with TLS? Its own log says why it refuses a client"
+            raise OSError(error.errno, f"the TLS handshake failed: {error.strerror or error}; {hint}") from error
+
+    async def authenticate(self, connection: RpcConnection) -> None:
+        """Log in. Raises as ``ClientLogin.authenticate``."""
+        if self._login is not None:
+            await self._login.authenticate(connection)
+
+
+def outgoing_security(security: ClientSecurity, rng: Random) -> Security:
+    """Return what is done with each fresh connection of a client.
+
+    Raises:
+        ConfigError: a store cannot be read, or the JAAS text means no login.
+    """
+    if security.tls is None and security.login is None:
+        return Plaintext()
+    login = None
+    if security.login is not None:
+        from log_service.security.login import ClientLogin  # noqa: PLC0415 - plaintext clients have no use for it
+
+        login = ClientLogin(security.login, rng)
+    return OutgoingSecurity(None if security.tls is None else _stream_security(security.tls), login)
+
+
+def _stream_security(config: TlsConfig) -> StreamSecurity:  # noqa: ARG001 - the room of TLS takes it
+    raise ConfigError("TLS is not there yet: use security_protocol=PLAINTEXT or SASL_PLAINTEXT")
+
+
+def _is_distrust(error: OSError) -> bool:
+    import ssl  # noqa: PLC0415 - loaded already where a handshake failed
+
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, ssl.SSLCertVerificationError) or "CERTIFICATE" in str(getattr(found, "reason", "") or "").upper():
+            return True
+        found = found.__cause__
+    return False
