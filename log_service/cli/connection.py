@@ -11,10 +11,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
+from log_service.cli.command_config import told_settings
 from log_service.client.admin.values import QuorumDescription
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.config.client import parse_servers
+from log_service.config.client import AdminConfig
 
 CONNECT_SECONDS = 3.0
 RESPONSE_SECONDS = 5.0
@@ -40,10 +41,12 @@ def client_settings(bootstrap_servers: str) -> dict[str, Any]:
 
     Raises:
         ClickException: none does.
-        ConfigError: the servers are not ``host:port``.
+        ConfigError: the servers are not ``host:port``, or the settings of ``--command-config`` contradict each other.
     """
-    check_reachable(parse_servers(bootstrap_servers))
-    return {"client_id": "tidelog-cli", "default_api_timeout_ms": API_TIMEOUT_MS}
+    settings = {"client_id": "tidelog-cli", "default_api_timeout_ms": API_TIMEOUT_MS} | told_settings(bootstrap_servers)
+    config = AdminConfig.of(bootstrap_servers, settings)
+    check_reachable(config.bootstrap_servers, is_tls=config.security().tls is not None)
+    return settings
 
 
 def _led(method: Callable[Concatenate["CommandAdmin", P], T]) -> Callable[Concatenate["CommandAdmin", P], T]:
@@ -61,6 +64,7 @@ class CommandAdmin(BlockingAdmin):
 
     def __init__(self, bootstrap_servers: str, **settings: Any) -> None:
         super().__init__(bootstrap_servers, **settings)
+        self.settings = settings
         self._is_led = False
 
     def require_leader(self) -> None:
@@ -107,6 +111,13 @@ class CommandAdmin(BlockingAdmin):
     unregister_broker = _led(BlockingAdmin.unregister_broker)
     add_raft_voter = _led(BlockingAdmin.add_raft_voter)
     remove_raft_voter = _led(BlockingAdmin.remove_raft_voter)
+    set_scram_users = _led(BlockingAdmin.set_scram_users)
+    remove_scram_users = _led(BlockingAdmin.remove_scram_users)
+    create_acls = _led(BlockingAdmin.create_acls)
+    delete_acls = _led(BlockingAdmin.delete_acls)
+    create_delegation_token = _led(BlockingAdmin.create_delegation_token)
+    renew_delegation_token = _led(BlockingAdmin.renew_delegation_token)
+    expire_delegation_token = _led(BlockingAdmin.expire_delegation_token)
 
 
 def open_admin(bootstrap_servers: str) -> CommandAdmin:
@@ -148,14 +159,15 @@ def speaks_kafka(connection: socket.socket, seconds: float) -> bool:
     return received[4:8] == GREETING_RESPONSE[4:]
 
 
-def check_reachable(servers: Sequence[tuple[str, int]]) -> None:
+def check_reachable(servers: Sequence[tuple[str, int]], *, is_tls: bool = False) -> None:
     """Raise ClickException unless one of the servers accepts a connection and responds as a Kafka broker does.
 
-    Of several servers each is first asked for a moment, so that one that hangs does not keep a person from those that respond.
+    Of one with TLS only the connection is looked at. Of several servers each is first asked for a moment, so that one that hangs does not
+    keep a person from those that respond.
     """
-    failures, is_hanging = _failures(servers, GLANCE_SECONDS if len(servers) > 1 else RESPONSE_SECONDS)
+    failures, is_hanging = _failures(servers, GLANCE_SECONDS if len(servers) > 1 else RESPONSE_SECONDS, is_tls=is_tls)
     if failures and is_hanging and len(servers) > 1:
-        failures, is_hanging = _failures(servers, RESPONSE_SECONDS)
+        failures, is_hanging = _failures(servers, RESPONSE_SECONDS, is_tls=is_tls)
     if failures:
         advice = "start one with 'tidelog up' or 'tidelog serve FILE', or name another with --bootstrap-servers"
         if is_hanging:
@@ -163,19 +175,20 @@ def check_reachable(servers: Sequence[tuple[str, int]]) -> None:
         raise click.ClickException(f"no broker at {', '.join(failures)}: {advice}")
 
 
-def _failures(servers: Sequence[tuple[str, int]], seconds: float) -> tuple[list[str], bool]:
+def _failures(servers: Sequence[tuple[str, int]], seconds: float, *, is_tls: bool) -> tuple[list[str], bool]:
     """Return what is wrong with each server and whether one of them hangs; nothing once one responds within so many seconds."""
     failures, is_hanging = [], False
     for host, port in servers:
         try:
             with socket.create_connection((host, port), CONNECT_SECONDS) as connection:
-                if speaks_kafka(connection, seconds):
+                if is_tls or speaks_kafka(connection, seconds):
                     return [], False
         except OSError as error:
             failures.append(f"{host}:{port} ({error.strerror or error})")
             is_hanging = is_hanging or isinstance(error, TimeoutError)
         else:
             raise click.ClickException(
-                f"{host}:{port} accepts connections and does not speak Kafka's protocol in plain text: is that the port of a broker?"
+                f"{host}:{port} accepts connections and does not speak Kafka's protocol in plain text: is that the port of a broker? "
+                "One with TLS wants security.protocol=SSL or SASL_SSL in the file of --command-config"
             )
     return failures, is_hanging

@@ -13,6 +13,7 @@ import click
 
 from log_service import __version__
 from log_service.cli.explain import explain
+from log_service.cli.output import command_config_option
 from log_service.cli.project_settings import read_settings_of
 from log_service.common.errors import TidelogError
 
@@ -29,6 +30,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "offsets": ("log_service.cli.offsets:offsets", "Tell where partitions begin and end, and which offset a time has."),
     "records": ("log_service.cli.records:records", "Delete records."),
     "groups": ("log_service.cli.groups:groups", "Consumer groups: lag, members, resetting and deleting offsets."),
+    "users": ("log_service.cli.users:users", "Users with a password (SCRAM): list, add, remove."),
+    "acls": ("log_service.cli.acls:acls", "Who may do what: list, add and remove ACLs."),
+    "tokens": ("log_service.cli.tokens:tokens", "Delegation tokens: create, list, renew, expire."),
     "transactions": ("log_service.cli.transactions:transactions", "Transactions: states, producers, and those that hang."),
     "cluster": ("log_service.cli.cluster:cluster", "How the cluster is, and where its replicas go."),
     "produce": ("log_service.cli.produce:produce", "Send records from standard input or a file."),
@@ -92,6 +96,7 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="tidelog")
 @click.option("-v", "--verbose", is_flag=True, help="Show what happens inside, and tracebacks of errors.")
 @click.option("-b", "--bootstrap-servers", metavar="HOST:PORT[,...]", help="The same option of every command that asks a cluster.")
+@command_config_option
 @click.pass_context
 def tidelog(ctx: click.Context, *, verbose: bool, bootstrap_servers: str | None) -> None:
     """A log service that speaks the Kafka protocol, and pipelines over it.

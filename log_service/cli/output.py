@@ -15,6 +15,8 @@ from log_service.common.errors import ConfigError
 from log_service.config.client import parse_servers
 
 LEAST_CUT = 8
+COMMAND_CONFIG = "tidelog.command_config"
+"""Where click keeps the file of ``--command-config`` for the length of a command."""
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
 DEFAULT_DATA, DATA_SETTING = ".tidelog", "TIDELOG_DATA"
@@ -61,7 +63,7 @@ def data_option(text: str) -> Callable[[click.decorators.FC], click.decorators.F
     )
 
 
-bootstrap_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(
+servers_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(
     "-b",
     "--bootstrap-servers",
     default=default_servers,
@@ -72,6 +74,27 @@ bootstrap_option: Callable[[click.decorators.FC], click.decorators.FC] = click.o
     callback=checked_servers,
     help="The brokers to ask first; tidelog's or Apache Kafka's.",
 )
+
+
+def keep_command_config(context: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
+    """Keep the file for all clients of the command."""
+    if value is not None:
+        context.find_root().meta[COMMAND_CONFIG] = value
+
+
+command_config_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(
+    "--command-config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    expose_value=False,
+    callback=keep_command_config,
+    help="A properties file with Kafka's keys for clients: security.protocol, sasl.*, ssl.*; TIDELOG_CLIENT_CONFIG names one, too.",
+)
+
+
+def bootstrap_option(command: click.decorators.FC) -> click.decorators.FC:
+    """Add the options of every command that asks a cluster: whom, and with which settings."""
+    return servers_option(command_config_option(command))
 
 
 def refuse_both(options: Mapping[str, bool]) -> None:

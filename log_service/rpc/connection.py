@@ -174,8 +174,8 @@ class RpcConnection:
         Raises:
             KafkaError: UNSUPPORTED_VERSION, NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
         """
-        await self._renew_login()
         await self.wait_unmuted()
+        await self._renew_login()  # the last that waits: no request leaves in the middle of a login
         return await self._request(request, response_type, max_version, waits_ms)
 
     async def request_of_login(self, request: Message, response_type: type[R]) -> R:

@@ -1,13 +1,17 @@
 """The client against a node of Apache Kafka that wants logins and certificates: who gets in, and what those are told who do not."""
 
+import stat
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from log_service.client import AclBinding, AclFilter, BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic, ScramUser
 from log_service.common.errors import ErrorCode, KafkaError
+from tests.integration.command_line import as_json, run
 from tests.integration.kafka_node import skip_unless_kafka_is_there
-from tests.integration.secure_kafka import ALICE, ALICE_PASSWORD, SecureKafka
+from tests.integration.secure_kafka import ADMIN, ADMIN_PASSWORD, ALICE, ALICE_PASSWORD, PLAIN_MODULE, SecureKafka
 
 REFUSED = ErrorCode.SASL_AUTHENTICATION_FAILED
 
@@ -90,10 +94,93 @@ def test_token_stands_for_its_owner_until_it_is_expired(kafka: SecureKafka) -> N
     with BlockingAdmin(kafka.sasl, **kafka.as_user()) as admin:
         token = admin.create_delegation_token(renewers=["User:renewer"])
         assert token.hmac.reveal() not in repr(token).encode()
-        assert [each.token_id for each in admin.describe_delegation_tokens()] == [token.token_id]
+        assert told(admin, 1) == [token.token_id]
         assert admin.renew_delegation_token(token.hmac) >= token.expiry_timestamp_ms
         settings = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", "sasl_jaas_config": token.jaas_config()}
         with BlockingAdmin(kafka.sasl, **settings) as bearer:
             assert bearer.describe_cluster().nodes
         admin.expire_delegation_token(token.hmac)
-        assert admin.describe_delegation_tokens() == []
+        assert told(admin, 0) == []
+
+
+def told(admin: BlockingAdmin, count: int) -> list[str]:
+    """Return the ids of tokens, once there are as many as there should be: a broker hears of changes a moment later."""
+    for _ in range(100):
+        tokens = admin.describe_delegation_tokens()
+        if len(tokens) == count:
+            break
+        time.sleep(0.05)
+    return [token.token_id for token in tokens]
+
+
+# The command line
+
+
+@pytest.fixture(scope="module")
+def operator(kafka: SecureKafka, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file that Kafka's tools and ours take."""
+    path = tmp_path_factory.mktemp("clients") / "operator.properties"
+    path.touch(0o600)
+    path.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={PLAIN_MODULE} required username="{ADMIN}" password="{ADMIN_PASSWORD}";\n'
+    )
+    return path
+
+
+def test_users_are_added_listed_and_removed(kafka: SecureKafka, operator: Path) -> None:
+    config = ["--command-config", str(operator)]
+    added = run(["users", "add", "carol", "--password-file", "-", *config], bootstrap=kafka.sasl, given="planted-password\n")
+    assert (added.exit_code, added.lines) == (0, ["carol logs in with SCRAM-SHA-512"]), added.errors
+    with BlockingAdmin(kafka.sasl, **kafka.as_user("carol", "planted-password", "SCRAM-SHA-512")) as carol:
+        assert carol.list_topics() is not None
+    listed = run(["users", "list", "carol", "--json", *config], bootstrap=kafka.sasl)
+    assert as_json(listed) == [{"user": "carol", "mechanism": "SCRAM-SHA-512", "iterations": 4096}]
+    assert run(["users", "remove", "carol", "--yes", *config], bootstrap=kafka.sasl).exit_code == 0
+    missing = run(["users", "list", "carol", *config], bootstrap=kafka.sasl)
+    assert missing.exit_code == 1
+    assert "carol" in missing.errors
+
+
+def test_password_is_not_asked_for_where_there_is_no_terminal(kafka: SecureKafka, operator: Path) -> None:
+    refused = run(["users", "add", "dave", "--command-config", str(operator)], bootstrap=kafka.sasl)
+    assert refused.exit_code == 1
+    assert "--password-file" in refused.errors
+
+
+def test_acls_of_a_producer_are_added_listed_and_removed(kafka: SecureKafka, operator: Path) -> None:
+    config = ["--command-config", str(operator)]
+    who = ["--allow-principal", "erin", "--producer", "--topic", "shop.", "--pattern", "prefixed"]
+    added = run(["acls", "add", *who, *config], bootstrap=kafka.sasl)
+    assert added.lines == [f"User:erin may {what} topic shop. and what begins so" for what in ("write", "describe", "create")], added.errors
+    listed = as_json(run(["acls", "list", "--topic", "shop.orders", "--pattern", "match", "--json", *config], bootstrap=kafka.sasl))
+    assert sorted(row["operation"] for row in listed) == ["create", "describe", "write"]
+    removed = run(["acls", "remove", *who, "--yes", *config], bootstrap=kafka.sasl)
+    assert len(removed.lines) == 3, removed.errors
+    gone = run(["acls", "list", "--allow-principal", "User:erin", *config], bootstrap=kafka.sasl)
+    assert gone.lines == ["there are no such ACLs; see: tidelog acls add --help"]
+    everything = run(["acls", "remove", "--yes", *config], bootstrap=kafka.sasl)
+    assert "all ACLs are not removed at once" in everything.errors
+
+
+def test_token_is_written_to_a_file_with_which_a_client_logs_in(kafka: SecureKafka, operator: Path, tmp_path: Path) -> None:
+    config = ["--command-config", str(operator)]
+    path = tmp_path / "job.properties"
+    created = run(["tokens", "create", "--to", str(path), "--json", *config], bootstrap=kafka.sasl)
+    token_id = as_json(created)["token"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with BlockingAdmin(kafka.sasl, **kafka.as_user()) as admin:
+        told(admin, 1)
+    used = run(["topics", "list", "--command-config", str(path)], bootstrap=kafka.sasl)
+    assert used.exit_code == 0, used.errors
+    assert run(["tokens", "renew", token_id, *config], bootstrap=kafka.sasl).exit_code == 0
+    assert run(["tokens", "expire", token_id, *config], bootstrap=kafka.sasl).exit_code == 0
+
+
+def test_environment_holds_for_commands(kafka: SecureKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in kafka.as_user(password="planted-wrong").items():
+        monkeypatch.setenv(f"TIDELOG_{name.upper()}", value)
+    refused = run(["topics", "list"], bootstrap=kafka.sasl)
+    assert refused.exit_code == 1
+    assert "Invalid username or password" in refused.errors
+    assert "planted-wrong" not in refused.errors

@@ -81,6 +81,8 @@ async def _await_leaders(cluster: ClusterMetadata, topics: list[str]) -> None:
     view = await cluster.refresh(topics)
     for topic in topics:
         known = view.topics.get(topic)
+        if known is None and view.errors.get(topic) is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            continue  # a user that may create a topic may not always see it
         if known is None or len(known.available) < len(known.partitions):
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic!r} was created and has no leaders yet")
 

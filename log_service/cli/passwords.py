@@ -1,0 +1,38 @@
+"""Passwords as they reach a command: typed without an echo, from a file, or from standard input; never as an argument.
+
+Arguments stand in the process list and in the history of shells, so no command takes a secret there.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+import click
+
+from log_service.common.secrets import SecretText
+
+MAX_BYTES = 1 << 16
+
+password_file_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(
+    "--password-file",
+    type=click.File("r", encoding="utf-8"),
+    metavar="FILE",
+    help="Read the password from the first line of FILE, - is standard input; without it a person is asked.",
+)
+
+
+def asked_password(file: TextIO | None, whose: str) -> SecretText:
+    """Return a password from a file, else typed twice.
+
+    Raises:
+        ClickException: there is none, or there is no person to ask.
+    """
+    if file is not None:
+        text = file.readline(MAX_BYTES).rstrip("\r\n")
+    elif sys.stdin.isatty():
+        text = click.prompt(f"password of {whose}", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        raise click.ClickException("there is no terminal to ask for a password: give it with --password-file FILE, or --password-file -")
+    if not text:
+        raise click.ClickException(f"the password of {whose} is empty")
+    return SecretText(text)

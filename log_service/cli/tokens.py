@@ -1,0 +1,157 @@
+"""``tidelog tokens``: delegation tokens (KIP-48), which log a program in without its owner's password.
+
+A token's HMAC is its password. No command takes it as an argument: a token is named by its id, and the broker tells its owner the rest. It
+is written to a file that its owner alone may read, and printed only where ``--show`` asks for it.
+"""
+
+import base64
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from log_service.cli.connection import CommandAdmin, open_admin
+from log_service.cli.output import bootstrap_option, json_option, print_rows, tell
+from log_service.client.admin.access import DelegationTokenDescription
+
+TRUST = {
+    "ssl_ca": "ssl.truststore.location",
+    "ssl_truststore_type": "ssl.truststore.type",
+    "ssl_truststore_location": "ssl.truststore.location",
+    "ssl_endpoint_identification_algorithm": "ssl.endpoint.identification.algorithm",
+}
+"""Settings that say whom to trust, and their keys in a file; a trust store with a password is left for a person to add."""
+COLUMNS = ["token", "owner", "renewers", "expires", "ends"]
+
+
+@click.group()
+def tokens() -> None:
+    """Delegation tokens: passwords for programs that end by themselves, made by a user who has logged in."""
+
+
+def shown(token: DelegationTokenDescription) -> dict[str, object]:
+    """Return a token as a row, without its secret."""
+    return {
+        "token": token.token_id,
+        "owner": token.owner,
+        "requester": token.requester,
+        "renewers": list(token.renewers),
+        "issued": _time(token.issue_timestamp_ms),
+        "expires": _time(token.expiry_timestamp_ms),
+        "ends": _time(token.max_timestamp_ms),
+    }
+
+
+def _time(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@tokens.command("list", short_help="List tokens.")
+@click.option("--owner", multiple=True, metavar="User:NAME", help="Only the tokens of these owners.")
+@json_option
+@bootstrap_option
+def list_tokens(*, owner: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
+    """List the tokens that this user may see: its own, those that it may renew, and those that an ACL lets it describe."""
+    with open_admin(bootstrap_servers) as admin:
+        found = admin.describe_delegation_tokens(list(owner) or None)
+    rows = [shown(token) for token in found]
+    print_rows(rows, COLUMNS, as_json=as_json, empty="there are no tokens; see: tidelog tokens create --help", flexible=["renewers"])
+
+
+@tokens.command(short_help="Create a token.")
+@click.option("--owner", metavar="User:NAME", help="For another user than this one; needs the operation create_tokens on that user.")
+@click.option("--renewer", multiple=True, metavar="User:NAME", help="Who may renew it beside its owner.")
+@click.option("--max-lifetime-ms", type=click.IntRange(1), help="After so long it ends, however often it is renewed.")
+@click.option("--to", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the settings of a client that uses it (0600).")
+@click.option("--show", is_flag=True, help="Print the secret, in base64: it stays in the terminal's history.")
+@json_option
+@bootstrap_option
+def create(
+    *,
+    owner: str | None,
+    renewer: tuple[str, ...],
+    max_lifetime_ms: int | None,
+    target: Path | None,
+    show: bool,
+    as_json: bool,
+    bootstrap_servers: str,
+) -> None:
+    """Create a token, and write a properties file with which a client logs in by it.
+
+    \b
+    tidelog tokens create --to job.properties --renewer User:scheduler
+    tidelog topics list --command-config job.properties
+    """
+    if target is None and not show:
+        raise click.UsageError("say where its secret goes: --to FILE, or --show")
+    with open_admin(bootstrap_servers) as admin:
+        token = admin.create_delegation_token(owner=owner, renewers=renewer, max_lifetime_ms=max_lifetime_ms or -1)
+        settings = admin.settings
+    if target is not None:
+        write_secret(target, _properties(token, settings))
+    row = shown(token) | ({"hmac": base64.b64encode(token.hmac.reveal()).decode()} if show else {})
+    text = f"token {token.token_id} of {token.owner} expires {row['expires']}"
+    tell("\n".join([text, *([f"hmac {row['hmac']}"] if show else []), *([f"written to {target}"] if target else [])]), row, as_json=as_json)
+
+
+@tokens.command(short_help="Let a token hold longer.")
+@click.argument("token_id")
+@click.option("--period-ms", type=click.IntRange(1), help="For so long from now; default delegation.token.expiry.time.ms of the broker.")
+@json_option
+@bootstrap_option
+def renew(*, token_id: str, period_ms: int | None, as_json: bool, bootstrap_servers: str) -> None:
+    """Let a token hold longer, up to the time at which it ends."""
+    with open_admin(bootstrap_servers) as admin:
+        expires_ms = admin.renew_delegation_token(named(admin, token_id).hmac, period_ms=period_ms or -1)
+    tell(f"token {token_id} expires {_time(expires_ms)}", {"token": token_id, "expires": _time(expires_ms)}, as_json=as_json)
+
+
+@tokens.command(short_help="Let a token expire.")
+@click.argument("token_id")
+@click.option("--period-ms", type=click.IntRange(0), help="So long from now; without it at once.")
+@json_option
+@bootstrap_option
+def expire(*, token_id: str, period_ms: int | None, as_json: bool, bootstrap_servers: str) -> None:
+    """Let a token expire: at once, or after a while."""
+    with open_admin(bootstrap_servers) as admin:
+        admin.expire_delegation_token(named(admin, token_id).hmac, period_ms=-1 if period_ms is None else period_ms)
+    tell(f"token {token_id} expires{' now' if period_ms is None else f' in {period_ms} ms'}", {"token": token_id}, as_json=as_json)
+
+
+def named(admin: CommandAdmin, token_id: str) -> DelegationTokenDescription:
+    """Return a token by its id.
+
+    Raises:
+        ClickException: this user sees no such token.
+    """
+    for token in admin.describe_delegation_tokens():
+        if token.token_id == token_id:
+            return token
+    raise click.ClickException(f"this user sees no token {token_id}; see: tidelog tokens list")
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a file that its owner alone may read; an older one is replaced at once."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    beside.replace(path)
+
+
+def _properties(token: DelegationTokenDescription, settings: Mapping[str, Any]) -> str:
+    """Return the settings of a client that trusts whom this command trusts, and logs in with the token."""
+    protocol = str(settings.get("security_protocol", "PLAINTEXT"))
+    lines = [
+        f"# Logs in as {token.owner} with delegation token {token.token_id}",
+        f"security.protocol={protocol if protocol.startswith('SASL') else 'SASL_SSL'}",
+        "sasl.mechanism=SCRAM-SHA-512",
+        f"sasl.jaas.config={token.jaas_config().reveal()}",
+    ]
+    lines += [f"{TRUST[name]}={settings[name]}" for name in TRUST if "\n" not in str(settings.get(name, "\n"))]
+    if "ssl_ca" in settings:
+        lines.append("ssl.truststore.type=PEM")
+    return "\n".join([*lines, ""])

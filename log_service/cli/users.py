@@ -1,0 +1,71 @@
+"""``tidelog users``: the users that log in with SCRAM, and their passwords (KIP-554)."""
+
+from typing import Any
+
+import click
+
+from log_service.cli.connection import open_admin
+from log_service.cli.output import bootstrap_option, confirm, json_option, print_rows, tell
+from log_service.cli.passwords import asked_password, password_file_option
+from log_service.client.admin.access import DEFAULT_MECHANISM, MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_MECHANISMS, ScramUser
+
+
+@click.group()
+def users() -> None:
+    """Users that log in with a password (SCRAM-SHA-256 and -512). Users of PLAIN and of certificates are not kept in the cluster."""
+
+
+@users.command("list", short_help="List users.")
+@click.argument("names", nargs=-1, metavar="[NAME...]")
+@json_option
+@bootstrap_option
+def list_users(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
+    """List all users, or those of these names, with the mechanisms that they have a password for."""
+    with open_admin(bootstrap_servers) as admin:
+        found = admin.describe_scram_users(list(dict.fromkeys(names)) or None)
+    rows = [
+        {"user": user, "mechanism": mechanism, "iterations": iterations}
+        for user, mechanisms in sorted(found.items())
+        for mechanism, iterations in sorted(mechanisms.items())
+    ]
+    print_rows(rows, ["user", "mechanism", "iterations"], as_json=as_json, empty="there are no users; see: tidelog users add --help")
+
+
+@users.command(short_help="Add a user, or give one a new password.")
+@click.argument("name")
+@click.option("-m", "--mechanism", type=click.Choice(list(SCRAM_MECHANISMS)), default=DEFAULT_MECHANISM, show_default=True)
+@click.option("--iterations", type=click.IntRange(MIN_ITERATIONS, MAX_ITERATIONS), default=MIN_ITERATIONS, show_default=True)
+@password_file_option
+@json_option
+@bootstrap_option
+def add(*, name: str, mechanism: str, iterations: int, password_file: Any, as_json: bool, bootstrap_servers: str) -> None:
+    """Add a user, or give one a new password. The password is asked for, or read from a file: no command takes it as an argument.
+
+    \b
+    tidelog users add alice
+    tidelog users add etl --password-file /run/secrets/etl
+    """
+    password = asked_password(password_file, name)
+    with open_admin(bootstrap_servers) as admin:
+        admin.set_scram_users([ScramUser(name=name, password=password, mechanism=mechanism, iterations=iterations)])
+    tell(f"{name} logs in with {mechanism}", {"user": name, "mechanism": mechanism, "iterations": iterations}, as_json=as_json)
+
+
+@users.command(short_help="Remove users.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("-m", "--mechanism", type=click.Choice(list(SCRAM_MECHANISMS)), help="Only the password for this one; else all.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
+@bootstrap_option
+def remove(*, names: tuple[str, ...], mechanism: str | None, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
+    """Take users' passwords away. Who is logged in stays so until the session ends (connections.max.reauth.ms)."""
+    with open_admin(bootstrap_servers) as admin:
+        found = admin.describe_scram_users(list(dict.fromkeys(names)))
+        doomed = [(user, each) for user, mechanisms in sorted(found.items()) for each in mechanisms if mechanism in {None, each}]
+        if not doomed:
+            raise click.ClickException(f"{', '.join(names)}: there is no password for {mechanism}; see: tidelog users list")
+        if not yes:
+            confirm(f"Take {', '.join(f'{user} ({each})' for user, each in doomed)} away?", "nothing was removed")
+        admin.remove_scram_users(doomed)
+    rows = [{"user": user, "mechanism": each} for user, each in doomed]
+    tell("\n".join(f"removed {row['user']} ({row['mechanism']})" for row in rows), rows, as_json=as_json)

@@ -1,0 +1,76 @@
+"""A client's settings as Kafka's tools take them: a properties file (``--command-config``), or variables of the environment.
+
+Decides which setting a key of the file means, and which variable: ``TIDELOG_`` and the setting in capitals. The keys are Apache Kafka's; a
+few of librdkafka's mean the same. Keys of other clients are left aside, as Kafka's tools do. Opens no file: its text is handed in.
+
+Invariant: errors name keys, never values.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any, Final
+
+from log_service.common.errors import ConfigError
+from log_service.config.client import ClientConfig
+from log_service.config.client_security import SECURITY_SETTINGS
+from log_service.config.properties import parse_properties
+
+PREFIX: Final = "TIDELOG_"
+FILE_VARIABLE: Final = "TIDELOG_CLIENT_CONFIG"
+"""Names a properties file that holds for every client of the command line and of the platform."""
+ALIASES: Final = {
+    "sasl.mechanisms": "sasl_mechanism",
+    "ssl.ca.location": "ssl_ca",
+    "ssl.ca.pem": "ssl_ca",
+    "ssl.key.pem": "ssl_keystore_key",
+    "ssl.certificate.pem": "ssl_keystore_certificate_chain",
+}
+"""librdkafka's keys that mean one of ours."""
+TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the name of a key
+FILE_SCHEME: Final = "file://"
+BOOLEANS: Final = {"true": True, "false": False}
+
+
+def settings_of_file(text: str, name: str) -> dict[str, Any]:
+    """Return the settings of every client that a properties file says; ``name`` is what errors call it. Other keys are left aside.
+
+    Raises:
+        ConfigError: it is no properties file, or a value is none of its key.
+    """
+    kinds = {declared.name: declared.default for declared in fields(ClientConfig) if declared.default is not MISSING}
+    found: dict[str, Any] = {}
+    for key, value in parse_properties(text).items():
+        setting = ALIASES.get(key, key.replace(".", "_"))
+        if key == TOKEN_URL:
+            found["sasl_oauthbearer_token"] = _token_path(value, name)
+        elif setting in kinds and not (value == "" and setting != "ssl_endpoint_identification_algorithm"):
+            found[setting] = _converted(key, value.strip() if isinstance(kinds[setting], int) else value, kinds[setting], name)
+    return found
+
+
+def settings_of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the security settings that variables such as ``TIDELOG_SECURITY_PROTOCOL`` and ``TIDELOG_SASL_PASSWORD`` say."""
+    return {name: environ[variable] for name in SECURITY_SETTINGS if environ.get(variable := f"{PREFIX}{name.upper()}")}
+
+
+def servers_of_file(text: str) -> str | None:
+    """Return the ``bootstrap.servers`` of a properties file; None where it names none."""
+    return parse_properties(text).get("bootstrap.servers", "").strip() or None
+
+
+def _converted(key: str, value: str, default: Any, name: str) -> Any:
+    if isinstance(default, bool):
+        if value.lower() not in BOOLEANS:
+            raise ConfigError(f"{name}: {key} must be true or false")
+        return BOOLEANS[value.lower()]
+    if isinstance(default, int):
+        if not value.isdecimal() or not value.isascii():
+            raise ConfigError(f"{name}: {key} must be a whole number")
+        return int(value)
+    return value
+
+
+def _token_path(value: str, name: str) -> str:
+    if not value.startswith(FILE_SCHEME):
+        raise ConfigError(f"{name}: {TOKEN_URL} must begin with {FILE_SCHEME}: tokens are read from files, and fetched by other programs")
+    return value.removeprefix(FILE_SCHEME)
