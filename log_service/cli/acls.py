@@ -232,7 +232,8 @@ def add(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
 
     \b
     tidelog acls add --allow-principal alice --producer --topic orders
-    tidelog acls add --allow-principal etl --consumer --topic orders --group etl. --pattern prefixed
+    tidelog acls add --allow-principal etl --consumer -t orders -g etl
+    tidelog acls add --allow-principal etl -o write -t shop. --pattern prefixed
     tidelog acls add --deny-principal mallory --operation all --topic '*'
     """
     bindings = bindings_of(given)
@@ -251,7 +252,7 @@ def remove(*, yes: bool, as_json: bool, bootstrap_servers: str, **given: Any) ->
 
     \b
     tidelog acls remove --allow-principal alice --topic orders
-    tidelog acls remove --allow-principal etl --consumer --topic orders --group etl. --pattern prefixed
+    tidelog acls remove --allow-principal etl --consumer -t orders -g etl
     """
     wanted = filters_of(given)
     if wanted == [AclFilter()]:

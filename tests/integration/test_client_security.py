@@ -2,8 +2,9 @@
 
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -12,6 +13,8 @@ from log_service.common.errors import ErrorCode, KafkaError
 from tests.integration.command_line import as_json, run
 from tests.integration.kafka_node import skip_unless_kafka_is_there
 from tests.integration.secure_kafka import ADMIN, ADMIN_PASSWORD, ALICE, ALICE_PASSWORD, PLAIN_MODULE, SecureKafka
+
+T = TypeVar("T")
 
 REFUSED = ErrorCode.SASL_AUTHENTICATION_FAILED
 
@@ -86,7 +89,7 @@ def test_acl_opens_a_topic_and_its_removal_closes_it(kafka: SecureKafka) -> None
         assert admin.describe_acls(AclFilter(resource_type="topic", name="opened")) == [binding]
         alice.create_topics([NewTopic(name="opened", partition_count=1, replication_factor=1)])
         assert admin.delete_acls([AclFilter(principal=f"User:{ALICE}")]) == [binding]
-        assert admin.describe_acls() == []
+        assert eventually(admin.describe_acls, 0) == []
     assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -104,13 +107,19 @@ def test_token_stands_for_its_owner_until_it_is_expired(kafka: SecureKafka) -> N
 
 
 def told(admin: BlockingAdmin, count: int) -> list[str]:
-    """Return the ids of tokens, once there are as many as there should be: a broker hears of changes a moment later."""
+    """Return the ids of tokens, once there are as many as there should be."""
+    return [token.token_id for token in eventually(admin.describe_delegation_tokens, count)]
+
+
+def eventually(ask: Callable[[], list[T]], count: int) -> list[T]:
+    """Return what the broker tells, once it tells of so many: it hears of changes a moment later."""
+    found = ask()
     for _ in range(100):
-        tokens = admin.describe_delegation_tokens()
-        if len(tokens) == count:
+        if len(found) == count:
             break
         time.sleep(0.05)
-    return [token.token_id for token in tokens]
+        found = ask()
+    return found
 
 
 # The command line
