@@ -209,7 +209,8 @@ async def started(cluster: Cluster, properties: dict[str, str], host: str) -> Br
 
 
 def broker_file(node_id: int, **properties: str) -> dict[str, str]:
-    return node_properties(node_id, (1, 2, 3), "broker", **properties)
+    """The file of a broker that gives up soon."""
+    return node_properties(node_id, (1, 2, 3), "broker", initial_broker_registration_timeout_ms="10000", **properties)
 
 
 def test_a_node_of_another_cluster_ends_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
