@@ -21,6 +21,7 @@ from orchestration.latest import PLACE, Changes, Held, Replaced, newest
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.tables import CommitConflictError, Lake, TableSnapshot, advance, fence
 from orchestration.upserts import remembered_deletions, upsert
+from tests.helpers.whole import of_a_run
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 KEYS = ("id", "the Key")
@@ -155,7 +156,7 @@ def cuts(draw: st.DrawFn, log: Sequence[Record]) -> list[list[Record]]:
 
 
 @given(st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=of_a_run(10, whole=20), deadline=None)
 def test_any_cut_into_batches_gives_what_a_dictionary_gives(data: st.DataObject) -> None:
     log = data.draw(logs())
     table = MemoryTable()
@@ -165,7 +166,7 @@ def test_any_cut_into_batches_gives_what_a_dictionary_gives(data: st.DataObject)
 
 
 @given(st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=of_a_run(10, whole=20), deadline=None)
 def test_a_replay_of_any_part_changes_nothing_where_the_records_make_what_they_made(data: st.DataObject) -> None:
     log = data.draw(logs())
     table = MemoryTable()
@@ -178,7 +179,7 @@ def test_a_replay_of_any_part_changes_nothing_where_the_records_make_what_they_m
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=of_a_run(20, whole=40), deadline=None)
 def test_a_replay_gives_what_a_dictionary_gives_that_reads_the_corrected_records_or_is_refused(data: st.DataObject) -> None:
     is_in_order = data.draw(st.booleans())
     log = data.draw(logs(is_in_order=is_in_order))
