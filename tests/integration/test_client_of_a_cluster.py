@@ -1,7 +1,7 @@
 """Our client beside three nodes that are killed, stopped and paused: what was acknowledged is there once, and in order.
 
-The same stories run against tidelog's cluster and Apache Kafka's. Outages are measured in counts (records sent again, records given up),
-not in seconds, because the machine that runs the tests is slow now and then.
+The same stories run against tidelog's cluster and Apache Kafka's, some of them there in a long run alone. Outages are measured in counts
+(records sent again, records given up), not in seconds, because the machine that runs the tests is slow now and then.
 """
 
 import itertools
@@ -13,13 +13,19 @@ import pytest
 import trio
 
 from log_service.client import Admin, BlockingAdmin, ConfigResource, Consumer, ErrorCode, KafkaError, NewTopic, Producer, TopicPartition
-from tests.integration.client_clusters import CLUSTERS
+from tests.helpers.whole import of_a_run
+from tests.integration.client_clusters import APACHE_KAFKA, CLUSTERS, TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS, SESSION_SECONDS, ClusterNodes
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 PARTITIONS = 3
+PAUSE_SECONDS = of_a_run(0.01, whole=0.003)
 names = itertools.count()
+on_both_in_a_long_run = pytest.mark.parametrize(
+    "cluster", [TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats)], indirect=True, scope="module"
+)
+"""Every run shows on Apache Kafka's nodes, too, that the client survives leaders and coordinators; how else nodes fail, on ours."""
 
 
 @pytest.fixture(scope="module", params=CLUSTERS)
@@ -88,7 +94,7 @@ class Sending:
                     break
                 delivery = await self.producer.send(self.topic, b"%d" % number, partition=number % PARTITIONS)
                 nursery.start_soon(self._settle, delivery, b"%d" % number)
-                await trio.sleep(0.003)
+                await trio.sleep(PAUSE_SECONDS)
 
     async def _settle(self, delivery: Any, value: bytes) -> None:
         try:
@@ -158,6 +164,7 @@ def test_records_that_were_acknowledged_are_there_once_after_their_leader_is_gon
     run(main)
 
 
+@on_both_in_a_long_run
 def test_a_leader_that_hangs_is_left_when_its_session_is_over(cluster: ClusterNodes, topic: str) -> None:
     """The client's own patience (request_timeout_ms) is ten times as long as the session."""
 
@@ -177,6 +184,7 @@ def test_a_leader_that_hangs_is_left_when_its_session_is_over(cluster: ClusterNo
     run(main)
 
 
+@on_both_in_a_long_run
 def test_leaders_that_change_places_cost_a_handful_of_retries(cluster: ClusterNodes, topic: str) -> None:
     """A reassignment puts another broker first, an election makes it lead: what the old leader refuses names the new one (KIP-951)."""
 
@@ -267,6 +275,7 @@ def test_no_commit_is_lost_with_its_coordinator(cluster: ClusterNodes, topic: st
 # Reading from near
 
 
+@on_both_in_a_long_run
 def test_a_reader_stays_in_its_rack_and_leaves_a_near_replica_that_dies(cluster: ClusterNodes, topic: str) -> None:
     async def main() -> None:
         async def read_near(sender: Sending) -> None:
@@ -293,6 +302,7 @@ def test_a_reader_stays_in_its_rack_and_leaves_a_near_replica_that_dies(cluster:
 # Administration
 
 
+@on_both_in_a_long_run
 def test_topics_are_created_while_any_node_is_gone(cluster: ClusterNodes, topic: str) -> None:
     for gone in NODE_IDS:
         cluster.kill(gone)
