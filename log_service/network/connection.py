@@ -36,6 +36,7 @@ SIZE_BYTES = 4
 JOIN_BYTES = 256 << 10  # ready responses are sent once they are this many bytes, so that one wake-up cannot pile up more
 SMALL_SLICE_BYTES = 128 << 10  # up to this many, reading a slice and sending it with its neighbours is cheaper than a sendfile
 COPY_BYTES = 8 << 10  # up to this many, copying responses into one buffer is cheaper than handing the kernel many
+TLS_HELLOS = range(0x160300, 0x160305)  # how the first record of a TLS handshake begins: its type, and a version
 INITIAL_BUFFER_BYTES = 4 << 10  # grows when it was too small once: ten thousand idle connections cost what they need
 
 logger = logging.getLogger(__name__)
@@ -147,6 +148,17 @@ class ServerConnection:
         """Requests that are not answered yet."""
         return len(self._responses)
 
+    async def secure(self, secure: Callable[[Connection, ConnectionContext], Awaitable[Connection]]) -> None:
+        """Speak on another stream from now on, which is made of the one that was accepted (TLS). Before ``serve``.
+
+        Raises:
+            OSError: it could not be made, or the peer is gone, or ``close`` was called meanwhile.
+        """
+        self._stream = await secure(self._stream, self.context)
+        if self.is_closed:
+            self._stream.close()
+            raise _closed()
+
     async def serve(self) -> None:
         """Read until the peer leaves, the connection is closed or stopped, or bytes make no sense.
 
@@ -221,7 +233,7 @@ class ServerConnection:
         while end - start >= SIZE_BYTES:
             size = _read_size(buffer, start)[0]
             if not 0 <= size <= max_frame_bytes:
-                raise ProtocolError(f"a frame announced {size} bytes; allowed are 0 to {max_frame_bytes}")
+                raise ProtocolError(self._absurd(size, max_frame_bytes))
             frame_end = start + SIZE_BYTES + size
             if frame_end > end:
                 needed_bytes = SIZE_BYTES + size
@@ -335,6 +347,14 @@ class ServerConnection:
         self.context.muted_until_s = 0.0
         if self.is_closed:
             raise _closed()
+
+    def _absurd(self, size: int, max_frame_bytes: int) -> str:
+        """Return what is wrong with a size; that of a TLS handshake's first record is known by its first three bytes."""
+        if size >> 8 in TLS_HELLOS and not self.request_count:
+            return (
+                "the client speaks TLS, and this listener does not; connect to a listener with SSL, or set security.protocol to PLAINTEXT"
+            )
+        return f"a frame announced {size} bytes; allowed are 0 to {max_frame_bytes}"
 
     def _is_full(self) -> bool:
         return len(self._responses) >= self._max_unanswered_count or self._budget.is_exhausted

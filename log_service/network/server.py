@@ -8,6 +8,7 @@ told once; after ``drain`` or cancellation nothing is left open.
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -20,7 +21,11 @@ from log_service.network.connection import ServerConnection
 from log_service.network.deadlines import ConnectionWatch, sweep_interval_ms
 from log_service.network.responses import Chunk, ConnectionContext, FrameHandler, PendingResponse, Response
 
-__all__ = ["Chunk", "ConnectionContext", "FrameHandler", "PendingResponse", "Response", "Server", "ServerBudget"]
+__all__ = ["Chunk", "ConnectionContext", "FrameHandler", "PendingResponse", "Response", "Secure", "Server", "ServerBudget"]
+
+Secure = Callable[[Connection, ConnectionContext], Awaitable[Connection]]
+"""Makes the stream that a connection speaks on of the one that was accepted (TLS), and may say who the peer is. Bounded in time and number
+by itself. Raises OSError: the connection is closed, and the text is logged."""
 
 MIN_ACCEPT_PAUSE_S = 0.05
 MAX_ACCEPT_PAUSE_S = 1.0
@@ -47,6 +52,7 @@ class Server:
         handler: FrameHandler,
         shared: ServerBudget,
         bound: Listener | None = None,
+        secure: Secure | None = None,
     ) -> None:
         self.name = listener.name
         self.bound_host = listener.host
@@ -57,6 +63,7 @@ class Server:
         self._config = listener
         self._limits = limits
         self._handler = handler
+        self._secure = secure
         self._budget = shared
         self._log = QuietLogger(logger, env.clock.monotonic_ms, LOG_WINDOW_MS, MAX_LINES_PER_WINDOW)
         self._connections: dict[ServerConnection, ConnectionWatch] = {}
@@ -205,7 +212,8 @@ class Server:
 
     async def _serve(self, connection: ServerConnection) -> None:
         try:
-            await connection.serve()
+            if self._secure is None or await self._is_secured(connection, self._secure):
+                await connection.serve()
         except OSError as error:
             logger.debug("%r ended: %s", connection, error)
         except ProtocolError as error:
@@ -214,6 +222,23 @@ class Server:
             self._log.error("bug", "Closing the connection from %s: its request failed", connection.context.peer_host, error=error)
         finally:
             self._forget(connection)
+
+    async def _is_secured(self, connection: ServerConnection, secure: Secure) -> bool:
+        """Secure a connection; False where that failed, with a log line where there is more to say than that the peer left."""
+        try:
+            await connection.secure(secure)
+        except ConnectionError as error:
+            logger.debug("%r left while it was secured: %s", connection, error)
+        except OSError as error:
+            if connection.is_closed:
+                logger.debug("%r was closed while it was secured: %s", connection, error)
+            else:
+                reason = error.strerror or error
+                self._log.warning("unsecured", "Listener %s refused %s: %s", self._config.name, connection.context.peer_host, reason)
+        else:
+            return True
+        self.refused_count += 1
+        return False
 
     def _forget(self, connection: ServerConnection) -> None:
         connection.discard()

@@ -1,6 +1,5 @@
 """Real sockets keep the contract of ``Network``; and what only they have: sendfile, addresses, buffers."""
 
-import os
 import socket
 from pathlib import Path
 from random import Random
@@ -12,34 +11,7 @@ from log_service.common.env import Connection, FileSlice, Network
 from log_service.network import sockets
 from log_service.network.sockets import SocketNetwork
 from tests.helpers.network_contract import NetworkContract, play, receive_exactly
-
-
-class DescriptorSlice:
-    """A slice of a real file, as storage hands them out."""
-
-    def __init__(self, path: Path, position: int, size_bytes: int) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY)
-        self._size_bytes = size_bytes
-        self.position = position
-        self.read_count = 0
-
-    def __len__(self) -> int:
-        return self._size_bytes
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def read(self) -> bytes:
-        self.read_count += 1
-        content = os.pread(self._descriptor, self._size_bytes, self.position)
-        if len(content) < self._size_bytes:
-            raise OSError(f"the file ended {self._size_bytes - len(content)} bytes early")
-        return content
-
-    def release(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+from tests.unit.network.slices import DescriptorSlice
 
 
 class TestSocketNetwork(NetworkContract):

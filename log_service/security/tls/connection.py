@@ -1,0 +1,301 @@
+"""A byte stream with TLS over another byte stream: a ``Connection`` over any ``Connection``, with OpenSSL between two memory buffers.
+
+Decides how bytes pass between OpenSSL and the stream below. OpenSSL is given no socket, so that the same code runs over sockets and over
+the network of the simulation. A memory buffer of OpenSSL's never gives back what its largest write took: writes are ``CHUNK_BYTES`` at
+most, and a connection that is idle holds a receive buffer of ``IDLE_BYTES``.
+
+A slice of a file is read and encrypted chunk by chunk. The kernel's own TLS is not used: Python cannot tell whether it is on, and a
+sendfile without it would put the records in the clear on the wire.
+
+Invariants: one task receives and one task sends at a time (the callers see to that). What OpenSSL wants to send by itself, while one task
+receives and another sends, leaves in order: one task at a time empties the outgoing buffer. A send that is cancelled or fails closes the
+connection, because a record may have left in part. Every failure is an ``OSError``.
+"""
+
+import errno
+import os
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, TypeGuard, cast
+
+import trio
+
+from log_service.common.env import Connection, FileSlice, RunInPool
+from log_service.common.types import Buffer
+from log_service.security.tls.failures import TlsError, named
+
+CHUNK_BYTES: Final = 128 << 10
+JOIN_BYTES: Final = 16 << 10
+"""Buffers smaller than this are joined: each write to OpenSSL becomes a record of its own, of at most 16 KiB."""
+IDLE_BYTES: Final = 4 << 10
+BUSY_BYTES: Final = 64 << 10
+MAX_HANDSHAKE_BYTES: Final = 256 << 10
+"""What a peer may send before a handshake is complete; a chain of certificates has some thousands."""
+RECORD_TYPES: Final = (21, 22)
+"""An alert, a handshake: what the other side's first record may be."""
+MAX_UNASKED_BYTES: Final = 64 << 10
+"""What may wait that nobody sent: responses of OpenSSL's to a peer that asks for new keys and reads nothing."""
+READ_NOW: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+"""Reads what the page cache holds, and nothing else; 0 where the system cannot."""
+
+
+class _DescriptorSlice(Protocol):
+    @property
+    def position(self) -> int: ...
+
+    def fileno(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+
+class TlsConnection:
+    """One TLS stream. ``handshake`` comes first; ``run_in_pool`` is where files are read that are not in memory."""
+
+    __slots__ = (
+        "_incoming",
+        "_inner",
+        "_is_broken",
+        "_is_ended",
+        "_is_flushing",
+        "_is_server",
+        "_is_tls",
+        "_lot",
+        "_outgoing",
+        "_read_bytes",
+        "_read_into",
+        "_run_in_pool",
+        "_tls",
+    )
+
+    def __init__(
+        self,
+        inner: Connection,
+        context: ssl.SSLContext,
+        *,
+        server_hostname: str | None = None,
+        run_in_pool: RunInPool | None = None,
+    ) -> None:
+        self._inner = inner
+        self._is_server = context.protocol is ssl.PROTOCOL_TLS_SERVER
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=self._is_server, server_hostname=server_hostname)
+        self._read_into: Callable[[int, memoryview], int] = cast(
+            "Any", self._tls.read
+        )  # with a buffer it returns how many bytes there were
+        self._run_in_pool = run_in_pool
+        self._read_bytes = IDLE_BYTES
+        self._is_flushing = False
+        self._is_broken = False
+        self._is_tls = False  # once the first byte that came was that of a record
+        self._is_ended = False  # the stream below
+        self._lot = trio.lowlevel.ParkingLot()
+
+    def __repr__(self) -> str:
+        return f"<TlsConnection {self._tls.version() or 'before its handshake'} over {self._inner!r}>"
+
+    @property
+    def peer_host(self) -> str:
+        """The peer's address."""
+        return self._inner.peer_host
+
+    @property
+    def peer_port(self) -> int:
+        """The peer's port."""
+        return self._inner.peer_port
+
+    @property
+    def local_host(self) -> str:
+        """The address on our side."""
+        return self._inner.local_host
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that the transport took, encrypted."""
+        return self._inner.bytes_sent
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The certificate that the peer has shown, DER; None where it has shown none."""
+        return self._tls.getpeercert(binary_form=True)
+
+    @property
+    def version(self) -> str | None:
+        """The protocol that was agreed on, such as TLSv1.3."""
+        return self._tls.version()
+
+    async def handshake(self) -> None:
+        """Agree on keys with the peer; the caller sets the deadline and closes on failure.
+
+        Raises:
+            TlsError: the two sides do not come together; the text says why.
+            OSError: the peer is gone.
+        """
+        received = 0
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._flush()
+                received += await self._receive_encrypted()
+                if received > MAX_HANDSHAKE_BYTES:
+                    raise TlsError(f"the peer sent {received} bytes and no end of a handshake") from None
+                continue
+            except ssl.SSLError as error:
+                await self._flush()  # the alert that says why
+                raise named(error, is_server=self._is_server, is_tls=self._is_tls) from error
+            await self._flush()
+            return
+
+    async def receive_into(self, buffer: bytearray | memoryview) -> int:
+        """Wait for bytes and put them at the front of ``buffer``; 0 is the end of the stream."""
+        while True:
+            received = self._decrypt_into(buffer)
+            if self._outgoing.pending and not self._is_ended:
+                await self._flush_unasked()
+            if received is not None:
+                return received
+            await self._receive_encrypted()
+
+    async def send_gathered(self, buffers: Sequence[Buffer]) -> None:
+        """Send all buffers, in order."""
+        for chunk in _chunks(buffers):
+            await self._send(chunk)
+
+    async def send_file(self, header: Sequence[Buffer], file_slice: FileSlice) -> None:
+        """Send ``header`` and then a leased range, chunk by chunk.
+
+        Raises:
+            OSError: the peer is gone, or the file was shorter than the lease; the connection must then be closed.
+        """
+        await self.send_gathered(header)
+        if not _has_descriptor(file_slice):
+            await self.send_gathered([file_slice.read()])
+            return
+        position, end = file_slice.position, file_slice.position + len(file_slice)
+        while position < end:
+            chunk = await self._read(file_slice.fileno(), position, min(CHUNK_BYTES, end - position))
+            if not chunk:
+                raise OSError(
+                    errno.EIO, f"the file ended {end - position} bytes before the end of the leased range, at position {position}"
+                )
+            await self._send(chunk)
+            position += len(chunk)
+
+    def close(self) -> None:
+        """Close at once, also while another task waits on it (that task gets OSError); idempotent."""
+        self._inner.close()
+        self._lot.unpark_all()
+
+    def _decrypt_into(self, buffer: bytearray | memoryview) -> int | None:
+        """Put what OpenSSL has at the front of ``buffer``; return how much, 0 at the end of the stream, None where more has to come."""
+        view, received = memoryview(buffer), 0
+        try:
+            while received < len(view):
+                count = self._read_into(len(view) - received, view[received:])
+                if not count:
+                    return received
+                received += count
+                if not self._tls.pending() and not self._incoming.pending:
+                    break
+        except ssl.SSLWantReadError:
+            return received or None
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            return received  # closed with or without a word: frames tell whether all of them came
+        except ssl.SSLError as error:
+            if not received:
+                raise named(error, is_server=self._is_server) from error
+        return received
+
+    async def _receive_encrypted(self) -> int:
+        """Wait for bytes of the stream below and give them to OpenSSL; return how many, 0 at its end."""
+        encrypted = bytearray(self._read_bytes)
+        received = await self._inner.receive_into(encrypted)
+        if not received:
+            self._is_ended = True
+            self._incoming.write_eof()
+            return 0
+        self._is_tls = self._is_tls or encrypted[0] in RECORD_TYPES
+        self._incoming.write(memoryview(encrypted)[:received])
+        self._read_bytes = BUSY_BYTES if received == len(encrypted) else IDLE_BYTES if received < IDLE_BYTES else self._read_bytes
+        return received
+
+    async def _send(self, chunk: Buffer) -> None:
+        """Encrypt at most ``CHUNK_BYTES`` and send them."""
+        if self._is_broken:
+            raise _broken()
+        view, sent = memoryview(chunk), 0
+        try:
+            while sent < len(view):
+                sent += self._tls.write(view[sent:])
+        except ssl.SSLError as error:
+            raise named(error, is_server=self._is_server) from error
+        await self._flush()
+
+    async def _flush(self) -> None:
+        """Send what OpenSSL has written, after what another task is sending."""
+        while self._is_flushing:
+            await self._lot.park()
+        if self._is_broken:
+            raise _broken()
+        self._is_flushing = True
+        try:
+            while self._outgoing.pending:
+                await self._inner.send_gathered([self._outgoing.read()])
+        except BaseException:
+            self._is_broken = True
+            self.close()
+            raise
+        finally:
+            self._is_flushing = False
+            self._lot.unpark()
+
+    async def _flush_unasked(self) -> None:
+        """Send what OpenSSL wrote while we received, unless a task that sends takes it along."""
+        if not self._is_flushing:
+            await self._flush()
+        elif self._outgoing.pending > MAX_UNASKED_BYTES + CHUNK_BYTES:
+            self.close()
+            raise TlsError("the peer asks for new keys and reads nothing")
+
+    async def _read(self, descriptor: int, position: int, size_bytes: int) -> Buffer:
+        """Read from the page cache at once, and from the disk in the pool."""
+        if READ_NOW:
+            chunk = bytearray(size_bytes)
+            try:
+                count = os.preadv(descriptor, [chunk], position, READ_NOW)
+            except OSError as error:
+                if error.errno not in {errno.EAGAIN, errno.EOPNOTSUPP}:
+                    raise
+            else:
+                return memoryview(chunk)[:count]
+        read = partial(os.pread, descriptor, size_bytes, position)
+        return read() if self._run_in_pool is None else await self._run_in_pool(read)
+
+
+def _has_descriptor(file_slice: FileSlice) -> TypeGuard[_DescriptorSlice]:
+    return hasattr(file_slice, "fileno")
+
+
+def _chunks(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
+    """Yield the bytes of all buffers in order, in chunks that OpenSSL's buffer may keep; small ones are joined."""
+    small: list[Buffer] = []
+    small_bytes = 0
+    for buffer in buffers:
+        size = len(buffer)
+        if size < JOIN_BYTES:
+            small.append(buffer)
+            small_bytes += size
+            if small_bytes < JOIN_BYTES:
+                continue
+        if small:
+            yield b"".join(small)
+            small, small_bytes = [], 0
+        if size >= JOIN_BYTES:
+            yield from (memoryview(buffer)[start : start + CHUNK_BYTES] for start in range(0, size, CHUNK_BYTES))
+    if small_bytes:
+        yield b"".join(small)
+
+
+def _broken() -> OSError:
+    return OSError(errno.EPIPE, "an earlier send on this connection was cut short")

@@ -1,0 +1,149 @@
+"""TLS contexts: what OpenSSL is told for a listener, and for connections that we open.
+
+Decides protocols, suites, what is shown and what is trusted (``material``), and what is never allowed: renegotiation, compression, anything
+older than TLS 1.2. Python takes keys from files only, so that a key that is a text stands in a file without a name for the moment.
+
+Invariant: a context that is returned works: its key fits its certificate, which is valid now.
+"""
+
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from log_service.common.errors import ConfigError
+from log_service.config.security import TlsConfig
+from log_service.security.tls.cipher_suites import choose_ciphers
+from log_service.security.tls.material import KeyMaterial, Read, TrustMaterial, pem_of, read_key, read_trust
+
+VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+VERIFY_MODES = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+TICKETS = 0
+"""Of TLS 1.3, with which a client comes back without a full handshake: it would show no certificate then, also where that has expired."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contexts:
+    """One side's context, and what it was made of."""
+
+    context: ssl.SSLContext
+    key: KeyMaterial | None
+    trust: TrustMaterial | None
+
+
+def server_context(config: TlsConfig, read: Read) -> Contexts:
+    """Return the context of a listener.
+
+    Raises:
+        ConfigError: a store cannot be read, or holds not what a listener needs; the certificate has expired, or does not fit its key; a
+            suite is not known; clients have to show certificates and nothing is said of whom to trust.
+    """
+    key, trust = read_key(config, read), read_trust(config, read)
+    if key is None:
+        raise ConfigError("a listener with TLS needs a key store: set ssl.keystore.location, or ssl.keystore.key and its certificate chain")
+    if config.client_auth != "none" and trust is None:
+        text = f"ssl.client.auth is {config.client_auth}, and there is no trust store: every public authority would be trusted"
+        raise ConfigError(f"{text}; set ssl.truststore.location or ssl.truststore.certificates")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.num_tickets = TICKETS
+    context.verify_mode = VERIFY_MODES[config.client_auth]
+    _settle(context, config, key, trust)
+    return Contexts(context=context, key=key, trust=trust)
+
+
+def client_context(config: TlsConfig, read: Read) -> Contexts:
+    """Return the context of connections that we open. Without a trust store the system's authorities are trusted.
+
+    Raises:
+        ConfigError: a store cannot be read; the certificate has expired, or does not fit its key; a suite is not known.
+    """
+    key, trust = read_key(config, read), read_trust(config, read)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = config.endpoint_identification_algorithm == "https"
+    context.verify_mode = ssl.CERT_REQUIRED
+    if trust is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    _settle(context, config, key, trust)
+    return Contexts(context=context, key=key, trust=trust)
+
+
+def _settle(context: ssl.SSLContext, config: TlsConfig, key: KeyMaterial | None, trust: TrustMaterial | None) -> None:
+    """Tell a context what both sides have in common."""
+    choice = choose_ciphers(config.enabled_protocols, config.cipher_suites)
+    versions = [VERSIONS[protocol] for protocol in choice.protocols]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    if choice.openssl_names is not None:
+        try:
+            context.set_ciphers(choice.openssl_names)
+        except ssl.SSLError as error:
+            raise ConfigError(f"ssl.cipher.suites: OpenSSL here has none of {', '.join(config.cipher_suites)}") from error
+    if key is not None:
+        _load_key(context, key)
+    if trust is not None:
+        _load_trust(context, trust)
+
+
+def _load_key(context: ssl.SSLContext, key: KeyMaterial) -> None:
+    validate_times(key)
+    password = "" if key.key_password is None else key.key_password.reveal()
+    with _nameless_file(key.pem.reveal().encode()) as path:
+        try:
+            context.load_cert_chain(path, password=password)
+        except ssl.SSLError as error:
+            raise ConfigError(f"{key.where}: {_complaint(error, is_encrypted=key.key_password is not None)}") from error
+
+
+def _complaint(error: ssl.SSLError, *, is_encrypted: bool) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "the private key does not belong to the certificate that stands first in the chain"
+    if is_encrypted:
+        return f"ssl.key.password does not open the private key ({error.reason})"
+    return f"OpenSSL cannot use the key or its chain ({error.reason or error})"
+
+
+def _load_trust(context: ssl.SSLContext, trust: TrustMaterial) -> None:
+    try:
+        context.load_verify_locations(cadata="".join(map(pem_of, trust.certificates)))
+    except ssl.SSLError as error:
+        raise ConfigError(f"{trust.where} holds what is no certificate ({error.reason or error})") from error
+
+
+def validate_times(key: KeyMaterial) -> None:
+    """Refuse a certificate that is not valid now.
+
+    Raises:
+        ConfigError: it has expired, or begins later, or is no certificate.
+    """
+    from cryptography import x509  # noqa: PLC0415 - a node without TLS needs none of it
+
+    try:
+        certificate = x509.load_der_x509_certificate(key.chain[0])
+    except ValueError as error:
+        raise ConfigError(f"{key.where} holds what is no certificate: {error}") from error
+    now, begins, ends = datetime.now(UTC), certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now > ends:
+        raise ConfigError(f"the certificate in {key.where} has expired on {ends:%Y-%m-%d %H:%M} UTC; no client would accept it")
+    if now < begins:
+        raise ConfigError(f"the certificate in {key.where} is not valid before {begins:%Y-%m-%d %H:%M} UTC; look at this machine's clock")
+
+
+@contextmanager
+def _nameless_file(content: bytes) -> Iterator[str]:
+    """Yield a path under which OpenSSL finds some bytes; they are in memory where the system can, else in a file of ours for the moment."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("tidelog-key", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, content)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile() as file:  # mode 0600
+        file.write(content)
+        file.flush()
+        yield file.name

@@ -1,0 +1,97 @@
+"""The handshakes of clients on one listener: how many at once, how long each, and who the client is afterwards.
+
+Decides when a handshake has taken too long, how many half-open connections there may be (also from one address), and which principal a
+client's certificate stands for. A half-open connection counts against the limits of connections like any other: the server has counted it
+before it comes here.
+
+The context is a reference that ``replace`` changes: connections that are open keep the old one, handshakes that begin get the new one.
+"""
+
+import errno
+from collections import Counter
+
+import trio
+
+from log_service.common.access import ANONYMOUS, Principal
+from log_service.common.env import Connection, RunInPool
+from log_service.config.security import TlsConfig
+from log_service.network.responses import ConnectionContext
+from log_service.security.tls.connection import TlsConnection
+from log_service.security.tls.contexts import Contexts, server_context
+from log_service.security.tls.distinguished_names import subject_text
+from log_service.security.tls.failures import TlsError
+from log_service.security.tls.material import Read
+from log_service.security.tls.principal_mapping import NoRuleMatchesError, PrincipalMapping
+
+HANDSHAKE_DEADLINE_MS = 10_000
+MAX_HALF_OPEN_COUNT = 1_024
+MAX_HALF_OPEN_COUNT_PER_HOST = 256
+
+
+class TlsListener:
+    """One listener's side of TLS. ``is_client_named`` says whether certificates name clients: on SASL listeners logins do.
+
+    Raises:
+        ConfigError: the configuration cannot be honoured.
+    """
+
+    def __init__(self, config: TlsConfig, read: Read, *, is_client_named: bool = True, run_in_pool: RunInPool | None = None) -> None:
+        self.contexts = server_context(config, read)
+        self._mapping = PrincipalMapping(config.principal_mapping_rules)
+        self._is_client_named = is_client_named
+        self._run_in_pool = run_in_pool
+        self._half_open: Counter[str] = Counter()
+        self._half_open_count = 0
+
+    def __repr__(self) -> str:
+        return f"<TlsListener half_open={self._half_open_count}>"
+
+    @property
+    def half_open_count(self) -> int:
+        """Handshakes that are under way."""
+        return self._half_open_count
+
+    def replace(self, contexts: Contexts) -> None:
+        """Have handshakes from now on use these contexts."""
+        self.contexts = contexts
+
+    async def secure(self, stream: Connection, context: ConnectionContext) -> Connection:
+        """Shake hands with a client, and return the stream to speak on; the principal of ``context`` is then the client's.
+
+        Raises:
+            TlsError: the client does not speak TLS, or not ours; its certificate is not accepted; it takes too long; there are too many.
+            OSError: the client is gone.
+        """
+        self._admit(context.peer_host)
+        try:
+            secured = TlsConnection(stream, self.contexts.context, run_in_pool=self._run_in_pool)
+            with trio.move_on_after(HANDSHAKE_DEADLINE_MS / 1_000) as scope:
+                await secured.handshake()
+            if scope.cancelled_caught:
+                raise TlsError(f"its TLS handshake was not complete after {HANDSHAKE_DEADLINE_MS} ms")
+        finally:
+            self._release(context.peer_host)
+        if self._is_client_named:
+            context.principal = self._principal(secured.peer_certificate)
+        return secured
+
+    def _principal(self, certificate: bytes | None) -> Principal:
+        if certificate is None:
+            return ANONYMOUS
+        try:
+            return Principal("User", self._mapping.user_of(subject_text(certificate)))
+        except (ValueError, NoRuleMatchesError) as error:
+            raise TlsError(f"its certificate names nobody: {error}") from error
+
+    def _admit(self, host: str) -> None:
+        if self._half_open_count >= MAX_HALF_OPEN_COUNT or self._half_open[host] >= MAX_HALF_OPEN_COUNT_PER_HOST:
+            text = f"{self._half_open_count} TLS handshakes are under way, {self._half_open[host]} of them from this address"
+            raise TlsError(text) from OSError(errno.EBUSY, text)
+        self._half_open_count += 1
+        self._half_open[host] += 1
+
+    def _release(self, host: str) -> None:
+        self._half_open_count -= 1
+        self._half_open[host] -= 1
+        if not self._half_open[host]:
+            del self._half_open[host]

@@ -1,0 +1,230 @@
+"""Keys and certificates out of what the ``ssl.*`` keys name: PEM files, PEM texts, PKCS12 and JKS stores.
+
+Decides which key and which chain a side shows, and which certificates it trusts. What is read becomes PEM, because OpenSSL takes nothing
+else. A complaint is a ``ConfigError`` that names the key, the file, and what to do.
+
+``Read`` gives the bytes of a file; a listener's files are read again for every reload. ``cryptography`` is imported with the first store
+that needs it.
+
+Invariants: private keys are secrets from the first byte on; the certificate of the key stands first in its chain.
+"""
+
+import base64
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from log_service.common.errors import ConfigError
+from log_service.common.secrets import SecretBytes, SecretText
+from log_service.config.security import TlsConfig
+from log_service.security.tls.java_key_store import JavaKeyStore, is_java_key_store, read_java_key_store
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
+
+Read = Callable[[Path], bytes]
+"""Returns the bytes of a file. Raises OSError."""
+
+BLOCK = re.compile(r"-+BEGIN (?P<label>[A-Z0-9 ]+)-+(?P<body>.*?)-+END (?P=label)-+", re.DOTALL)
+CERTIFICATE, ENCRYPTED_KEY = "CERTIFICATE", "ENCRYPTED PRIVATE KEY"
+KEY_LABELS = frozenset({"PRIVATE KEY", ENCRYPTED_KEY, "RSA PRIVATE KEY", "EC PRIVATE KEY"})
+MAX_STORE_BYTES = 8 << 20
+LINE_LETTERS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyMaterial:
+    """A private key with its chain; ``key`` is PEM, encrypted with ``key_password`` where there is one."""
+
+    where: str
+    """What it was read from, for messages."""
+    key: SecretText
+    key_password: SecretText | None
+    chain: tuple[bytes, ...]
+    """Certificates in DER, the key's own first."""
+
+    @property
+    def pem(self) -> SecretText:
+        """Key and chain in one text, as OpenSSL takes them."""
+        return SecretText(self.key.reveal() + "".join(map(pem_of, self.chain)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustMaterial:
+    """The certificates that are trusted to sign others', in DER."""
+
+    where: str
+    certificates: tuple[bytes, ...]
+
+
+def read_key(config: TlsConfig, read: Read) -> KeyMaterial | None:
+    """Return the key that a side shows, None where no key store is configured.
+
+    Raises:
+        ConfigError: the store cannot be read, its password is wrong, or it does not hold one key with its certificate.
+    """
+    if config.keystore_key is not None and config.keystore_certificate_chain is not None:
+        text = f"{config.keystore_key.reveal()}\n{config.keystore_certificate_chain.reveal()}"
+        return _pem_key(text, "ssl.keystore.key", config.key_password)
+    if config.keystore_location is None:
+        return None
+    where = config.keystore_location
+    content = _content(where, "ssl.keystore.location", read)
+    if config.keystore_type == "PEM":
+        return _pem_key(content.decode("latin-1"), where, config.key_password)
+    if is_java_key_store(content):
+        return _java_key(_java_store(content, config.keystore_password, where), where, config)
+    return _pkcs12_key(_pkcs12(content, config.keystore_password, where), where)
+
+
+def read_trust(config: TlsConfig, read: Read) -> TrustMaterial | None:
+    """Return what a side trusts, None where no trust store is configured.
+
+    Raises:
+        ConfigError: the store cannot be read, its password is wrong, or it holds no certificate.
+    """
+    if config.truststore_certificates is not None:
+        return _trust("ssl.truststore.certificates", _certificates(config.truststore_certificates.reveal(), "ssl.truststore.certificates"))
+    if config.truststore_location is None:
+        return None
+    where = config.truststore_location
+    content = _content(where, "ssl.truststore.location", read)
+    if config.truststore_type == "PEM":
+        return _trust(where, _certificates(content.decode("latin-1"), where))
+    if is_java_key_store(content):
+        return _trust(where, _java_store(content, config.truststore_password, where).trusted)
+    return _trust(where, _all_certificates(_pkcs12(content, config.truststore_password, where)))
+
+
+def files_of(config: TlsConfig) -> tuple[Path, ...]:
+    """Return the files that a configuration reads."""
+    return tuple(Path(location) for location in (config.keystore_location, config.truststore_location) if location is not None)
+
+
+def pem_of(certificate: bytes) -> str:
+    """Return a certificate in DER as PEM."""
+    return _wrapped(CERTIFICATE, base64.b64encode(certificate).decode())
+
+
+def _wrapped(label: str, letters: str) -> str:
+    lines = [letters[start : start + LINE_LETTERS] for start in range(0, len(letters), LINE_LETTERS)]
+    return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
+
+
+def _content(location: str, key: str, read: Read) -> bytes:
+    try:
+        content = read(Path(location))
+    except OSError as error:
+        raise ConfigError(f"{key} names {location}, which cannot be read: {error.strerror or error}") from error
+    if len(content) > MAX_STORE_BYTES:
+        raise ConfigError(f"{key} names {location}, which has {len(content)} bytes; a store has at most {MAX_STORE_BYTES}")
+    return content
+
+
+# PEM
+
+
+def _pem_key(text: str, where: str, password: SecretText | None) -> KeyMaterial:
+    keys = [match for match in BLOCK.finditer(text) if match["label"] in KEY_LABELS]
+    if len(keys) != 1:
+        raise ConfigError(f"{where} holds {len(keys)} private keys in PEM; there has to be one, with its certificate chain")
+    is_encrypted = keys[0]["label"] == ENCRYPTED_KEY or "ENCRYPTED" in keys[0]["body"]
+    if is_encrypted and password is None:
+        raise ConfigError(f"the private key in {where} is encrypted; set ssl.key.password")
+    key = SecretText(_normalized(keys[0], where))
+    return KeyMaterial(where=where, key=key, key_password=password if is_encrypted else None, chain=_certificates(text, where))
+
+
+def _normalized(block: re.Match[str], where: str) -> str:
+    """Return a block with line ends where they belong: a text out of a properties file may have lost them."""
+    if ":" in block["body"]:  # the headers of an older format
+        return block.group().strip() + "\n"
+    letters = "".join(block["body"].replace("\\n", "").replace("\\r", "").split())
+    try:
+        base64.b64decode(letters, validate=True)
+    except ValueError as error:
+        raise ConfigError(f"{where} holds a {block['label']} that is not PEM: {error}") from error
+    return _wrapped(block["label"], letters)
+
+
+def _certificates(text: str, where: str) -> tuple[bytes, ...]:
+    blocks = [match for match in BLOCK.finditer(text) if match["label"] == CERTIFICATE]
+    if not blocks:
+        raise ConfigError(f"{where} holds no certificate in PEM")
+    bodies = [_normalized(block, where).split("-----")[2] for block in blocks]
+    return tuple(base64.b64decode(body) for body in bodies)
+
+
+# Stores in PKCS12 and JKS
+
+
+def _trust(where: str, certificates: Sequence[bytes]) -> TrustMaterial:
+    if not certificates:
+        raise ConfigError(f"{where} holds no certificate to trust")
+    return TrustMaterial(where=where, certificates=tuple(certificates))
+
+
+def _java_store(content: bytes, password: SecretText | None, where: str) -> JavaKeyStore:
+    try:
+        return read_java_key_store(content, password)
+    except ConfigError as error:
+        hint = f"keytool -importkeystore -srckeystore {where} -destkeystore {where}.p12 -deststoretype PKCS12"
+        raise ConfigError(f"{where} cannot be read: {error}; if the password is right, convert it: {hint}") from error
+
+
+def _java_key(store: JavaKeyStore, where: str, config: TlsConfig) -> KeyMaterial:
+    if len(store.keys) != 1 or not store.keys[0].chain:
+        raise ConfigError(f"{where} holds {len(store.keys)} private keys; there has to be one, with its certificate chain")
+    password = config.key_password or config.keystore_password
+    assert password is not None, "config.tls refuses a location without a password"
+    try:
+        der = store.keys[0].key(password)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    return KeyMaterial(where=where, key=_key_pem(der), key_password=None, chain=store.keys[0].chain)
+
+
+def _key_pem(der: SecretBytes) -> SecretText:
+    return SecretText(_wrapped("PRIVATE KEY", base64.b64encode(der.reveal()).decode()))
+
+
+def _pkcs12(content: bytes, password: SecretText | None, where: str) -> "PKCS12KeyAndCertificates":
+    from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415 - see the module's opening
+
+    try:
+        return pkcs12.load_pkcs12(content, None if password is None else password.reveal().encode())
+    except ValueError as error:
+        raise ConfigError(f"{where} cannot be read: its password is wrong, or it is neither PKCS12 nor JKS") from error
+
+
+def _pkcs12_key(store: "PKCS12KeyAndCertificates", where: str) -> KeyMaterial:
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
+
+    if store.key is None or store.cert is None:
+        raise ConfigError(f"{where} holds no private key with its certificate; a store of certificates alone is a trust store")
+    der = store.key.private_bytes(serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return KeyMaterial(where=where, key=_key_pem(SecretBytes(der)), key_password=None, chain=_chain(store))
+
+
+def _chain(store: "PKCS12KeyAndCertificates") -> tuple[bytes, ...]:
+    """Return the chain in its order: a store keeps what is above the key's certificate in any order."""
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - as above
+
+    assert store.cert is not None
+    chain = [store.cert.certificate]
+    others = [each.certificate for each in store.additional_certs]
+    while chain[-1].issuer != chain[-1].subject:
+        above = next((other for other in others if other.subject == chain[-1].issuer and other not in chain), None)
+        if above is None:
+            break
+        chain.append(above)
+    return tuple(certificate.public_bytes(Encoding.DER) for certificate in chain)
+
+
+def _all_certificates(store: "PKCS12KeyAndCertificates") -> tuple[bytes, ...]:
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - as above
+
+    found = [store.cert, *store.additional_certs] if store.cert is not None else store.additional_certs
+    return tuple(each.certificate.public_bytes(Encoding.DER) for each in found)
