@@ -29,7 +29,7 @@ from log_service.broker.node import QuorumNode
 from log_service.broker.one_error import one_error
 from log_service.broker.peers import Peers
 from log_service.broker.pipeline import Pipeline, new_meters
-from log_service.broker.protection import refuse_unprotected
+from log_service.broker.protection import Protection
 from log_service.broker.quotas import ClientQuotas
 from log_service.broker.registry import REGISTRY
 from log_service.broker.rooms import NodeFoundation, Rooms, build_rooms, new_controller, new_raft, quorum_node
@@ -41,7 +41,7 @@ from log_service.common.timers import TimerQueue
 from log_service.config.views import ListenerConfig, NodeConfig
 from log_service.controller.driver import ControllerDriver
 from log_service.metadata.features import first_feature_records
-from log_service.metadata.image import Endpoint, MetadataImage
+from log_service.metadata.image import MetadataImage
 from log_service.metadata.loader import MetadataLoader
 from log_service.metrics.exposition import rendered
 from log_service.network.server import FrameHandler, Server, ServerBudget
@@ -65,7 +65,7 @@ class Broker:
     """
 
     def __init__(self, env: NodeEnv, config: NodeConfig, *, static_texts: Mapping[str, str] = NO_TEXTS) -> None:
-        refuse_unprotected(config)
+        self._protection = Protection(env, config)
         self._loader = MetadataLoader()
         self._logins = NodeLogins(env, config, lambda: self._loader.image, lambda: self.foundation.identity.cluster_id)
         self.env = env
@@ -74,13 +74,13 @@ class Broker:
         self._meters = new_meters(REGISTRY, env.clock.monotonic_ms())
         self._timers = TimerQueue()
         self._timer_task = TimerTask(self._timers, env.clock)
-        self._peers = Peers(env, config)
+        self._peers = Peers(env, config, self._protection)
         self._raft: RaftDriver | None = None
         self._logs: LogManager | None = None
         self._budget = ServerBudget(config.limits)
         self._quotas = ClientQuotas(env.clock, config.quota_windows, self._budget)
-        self._listeners = ListenerGroup(env, config.listeners, config.limits, self._budget)
-        self._controller_listeners = ListenerGroup(env, config.controller_listeners, config.limits, self._budget)
+        self._listeners = ListenerGroup(env, config.listeners, config.limits, self._budget, self._protection)
+        self._controller_listeners = ListenerGroup(env, config.controller_listeners, config.limits, self._budget, self._protection)
         self._metrics_listener: Listener | None = None
         self._foundation: NodeFoundation | None = None
         self._rooms: Rooms | None = None
@@ -228,6 +228,7 @@ class Broker:
             raft=raft,
             logs=logs,
             peers=self._peers.pool,
+            controller_peers=self._peers.controller_pool,
         )
 
     async def _hold_background(
@@ -312,11 +313,10 @@ class Broker:
     async def _register(self, foundation: NodeFoundation, lifecycle: BrokerLifecycle) -> None:
         if self._disk_failure is not None:
             raise self._disk_failure  # the controller would refuse a broker without log directories, which tells less
-        endpoints = {name: Endpoint(host=host, port=port) for name, (host, port) in self.addresses.items()}
         await lifecycle.register(
             cluster_id=foundation.identity.cluster_id,
             incarnation_id=random_id(self.env.rng.getrandbits),
-            endpoints=endpoints,
+            endpoints=self._listeners.endpoints,
             log_dirs=tuple(sorted(foundation.identity.directory_ids.values())),
         )
 
@@ -327,7 +327,7 @@ class Broker:
         registrar = ControllerRegistrar(
             node_id=foundation.node_id,
             incarnation_id=random_id(self.env.rng.getrandbits),
-            endpoints=self._controller_listeners.addresses,
+            endpoints=self._controller_listeners.endpoints,
             channel=rooms.controller_channel,
             rng=self.env.rng,
         )

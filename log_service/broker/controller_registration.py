@@ -20,7 +20,7 @@ from log_service.common.types import NodeId
 from log_service.controller.channel import ControllerChannel
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.features import SUPPORTED_FEATURES
-from log_service.metadata.image import MetadataImage
+from log_service.metadata.image import Endpoint, MetadataImage
 from log_service.protocol.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
@@ -40,11 +40,11 @@ REPEAT_MS = 1_000
 class ControllerRegistrar:
     """This node's controller, as the metadata names it. A publisher of the loader; ``run`` sends what is due.
 
-    ``endpoints`` are the host and port of each controller listener by name, as others are told; ``channel`` leads to the active controller.
+    ``endpoints`` are the controller listeners by name, as others are told; ``channel`` leads to the active controller.
     """
 
     def __init__(
-        self, *, node_id: NodeId, incarnation_id: UUID, endpoints: Mapping[str, tuple[str, int]], channel: ControllerChannel, rng: Random
+        self, *, node_id: NodeId, incarnation_id: UUID, endpoints: Mapping[str, Endpoint], channel: ControllerChannel, rng: Random
     ) -> None:
         self._node_id = node_id
         self._incarnation_id = incarnation_id
@@ -89,7 +89,10 @@ class ControllerRegistrar:
             controller_id=self._node_id,
             incarnation_id=self._incarnation_id,
             zk_migration_ready=False,
-            listeners=[Listener(name=name, host=host, port=port, security_protocol=0) for name, (host, port) in self._endpoints.items()],
+            listeners=[
+                Listener(name=name, host=endpoint.host, port=endpoint.port, security_protocol=endpoint.security_protocol)
+                for name, endpoint in self._endpoints.items()
+            ],
             features=[
                 Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
                 for name, (lowest, highest) in SUPPORTED_FEATURES.items()

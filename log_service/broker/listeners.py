@@ -8,20 +8,26 @@ from collections.abc import Callable, Sequence
 
 import trio
 
+from log_service.broker.protection import Protection
 from log_service.common.env import Listener, NodeEnv
+from log_service.config.security import PROTOCOL_NUMBERS
 from log_service.config.views import ListenerConfig, NetworkLimits
+from log_service.metadata.image import Endpoint
 from log_service.network.server import FrameHandler, Server, ServerBudget
 
 
 class ListenerGroup:
     """What listens on ``configs``; ``budget`` is the node's. ``servers`` are there once they are served."""
 
-    def __init__(self, env: NodeEnv, configs: Sequence[ListenerConfig], limits: NetworkLimits, budget: ServerBudget) -> None:
+    def __init__(
+        self, env: NodeEnv, configs: Sequence[ListenerConfig], limits: NetworkLimits, budget: ServerBudget, protection: Protection
+    ) -> None:
         self.servers: list[Server] = []
         self._env = env
         self._configs = configs
         self._limits = limits
         self._budget = budget
+        self._protection = protection
         self._bound: list[Listener] = []
 
     def __repr__(self) -> str:
@@ -34,6 +40,12 @@ class ListenerGroup:
             config.name: (config.advertised_host, config.advertised_port or listener.port)
             for config, listener in zip(self._configs, self._bound, strict=False)
         }
+
+    @property
+    def endpoints(self) -> dict[str, Endpoint]:
+        """The same with the protocol of each, as the metadata names them."""
+        numbers = {config.name: PROTOCOL_NUMBERS[config.security.protocol] for config in self._configs}
+        return {name: Endpoint(host=host, port=port, security_protocol=numbers[name]) for name, (host, port) in self.addresses.items()}
 
     async def bind(self) -> None:
         """Take the addresses.
@@ -48,7 +60,15 @@ class ListenerGroup:
         """Answer connections in ``nursery``; ``handler_of`` returns what takes the frames of a listener."""
         for config, bound in zip(self._configs, self._bound, strict=True):
             handler = handler_of(config)
-            server = Server(env=self._env, listener=config, limits=self._limits, handler=handler, shared=self._budget, bound=bound)
+            server = Server(
+                env=self._env,
+                listener=config,
+                limits=self._limits,
+                handler=handler,
+                shared=self._budget,
+                bound=bound,
+                secure=self._protection.secure_of(config.name),
+            )
             await nursery.start(server.run)
             self.servers.append(server)
 

@@ -1,21 +1,22 @@
 """The connections of a node to other nodes: made when they are first asked for, so that a node alone does not even import what they take.
 
 Decides which pool a request takes: the quorum's requests have one of their own, with their own name, times and bound of one request in
-flight; all others share the other one. A destination's ``purpose`` keeps requests that wait long apart from those that do not. Finds where
-another broker listens.
+flight; those to the controller have one of their own where it is reached with another protection than brokers; all others share one. A
+destination's ``purpose`` keeps requests that wait long apart from those that do not. Finds where another broker listens.
 """
 
 from typing import TYPE_CHECKING
 
 import trio
 
+from log_service.broker.protection import Protection
 from log_service.common.env import NodeEnv
 from log_service.common.types import NodeId
 from log_service.config.views import NodeConfig
 from log_service.metadata.image import MetadataImage
 
 if TYPE_CHECKING:
-    from log_service.rpc.connection import Destination, RpcSettings
+    from log_service.rpc.connection import Destination, RpcSettings, Security
     from log_service.rpc.pool import ConnectionPool
 
 FIRST_RECONNECT_MS, LAST_RECONNECT_MS = 50, 500
@@ -25,23 +26,36 @@ FIRST_RECONNECT_MS, LAST_RECONNECT_MS = 50, 500
 class Peers:
     """The pools of one node. ``nursery`` holds their connections; it is set before the first request."""
 
-    def __init__(self, env: NodeEnv, config: NodeConfig) -> None:
+    def __init__(self, env: NodeEnv, config: NodeConfig, protection: Protection) -> None:
         self.nursery: trio.Nursery | None = None
         self._env = env
         self._config = config
+        self._protection = protection
         self._of_all: ConnectionPool | None = None
+        self._of_controllers: ConnectionPool | None = None
         self._of_quorum: ConnectionPool | None = None
 
     def __repr__(self) -> str:
         return f"<Peers of={self._config.node_id} all={self._of_all!r} quorum={self._of_quorum!r}>"
 
     def pool(self) -> "ConnectionPool":
-        """Return the connections of all requests but the quorum's."""
+        """Return the connections of all requests to brokers."""
         if self._of_all is None:
-            from log_service.rpc.connection import RpcSettings  # noqa: PLC0415 - a node alone asks no other node
-
-            self._of_all = self._new_pool(RpcSettings(client_id=f"broker-{self._config.node_id}"))
+            self._of_all = self._new_pool(self._settings(), self._protection.between_brokers)
         return self._of_all
+
+    def controller_pool(self) -> "ConnectionPool":
+        """Return the connections of all requests to controllers but the quorum's."""
+        if self._protection.to_controllers is self._protection.between_brokers:
+            return self.pool()
+        if self._of_controllers is None:
+            self._of_controllers = self._new_pool(self._settings(), self._protection.to_controllers)
+        return self._of_controllers
+
+    def _settings(self) -> "RpcSettings":
+        from log_service.rpc.connection import RpcSettings  # noqa: PLC0415 - a node alone asks no other node
+
+        return RpcSettings(client_id=f"broker-{self._config.node_id}")
 
     def quorum_pool(self) -> "ConnectionPool":
         """Return the connections of the quorum's requests."""
@@ -57,14 +71,14 @@ class Peers:
                 max_requests_in_flight=1,
                 reconnect_backoff=Backoff(first_ms=FIRST_RECONNECT_MS, max_ms=LAST_RECONNECT_MS),
             )
-            self._of_quorum = self._new_pool(settings)
+            self._of_quorum = self._new_pool(settings, self._protection.to_controllers)
         return self._of_quorum
 
-    def _new_pool(self, settings: "RpcSettings") -> "ConnectionPool":
+    def _new_pool(self, settings: "RpcSettings", security: "Security | None") -> "ConnectionPool":
         from log_service.rpc.pool import ConnectionPool  # noqa: PLC0415 - as above
 
         assert self.nursery is not None, "the node runs before it asks others"
-        return ConnectionPool(self._env, settings, self.nursery)
+        return ConnectionPool(self._env, settings, self.nursery, security)
 
 
 def destination_of(

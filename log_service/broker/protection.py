@@ -1,23 +1,73 @@
 """How the listeners of a node are protected, and the connections that the node itself opens.
 
-Decides that nothing is served in the clear that was asked to be protected. What the keys mean is decided in ``config``.
+Decides which listener gets which protection, and which connection of ours is made how: those to brokers as the listener between brokers
+says, those to controllers as the first of the controllers' listeners says. Nothing is served, and nobody is connected to, in the clear
+that was asked to be protected. What the keys mean is decided in ``config``; what TLS is, in ``security.tls``, which a node without TLS does
+not import.
 """
 
+from typing import TYPE_CHECKING
+
+from log_service.common.env import NodeEnv
 from log_service.common.errors import ConfigError
-from log_service.config.views import NodeConfig
+from log_service.config.security import ListenerSecurity
+from log_service.config.views import ListenerConfig, NodeConfig
+from log_service.network.server import Secure
 
-SERVED = ("PLAINTEXT", "SASL_PLAINTEXT")
+if TYPE_CHECKING:
+    from log_service.rpc.connection import Security
+    from log_service.security.tls.listener import TlsListener
 
 
-def refuse_unprotected(config: NodeConfig) -> None:
-    """Refuse listeners whose protection this version does not have.
+class Protection:
+    """The protection of one node's listeners and of its own connections.
 
     Raises:
-        ConfigError: one of them asks for TLS.
+        ConfigError: a listener cannot be protected as its keys say: a store cannot be read, a certificate has expired.
     """
-    for listener in (*config.listeners, *config.controller_listeners):
-        if listener.security.protocol not in SERVED:
-            raise ConfigError(
-                f"listener {listener.name} asks for {listener.security.protocol}; only {' and '.join(SERVED)} are there in this version, "
-                "listen on loopback or a private network"
-            )
+
+    def __init__(self, env: NodeEnv, config: NodeConfig) -> None:
+        self.tls_listeners: dict[str, TlsListener] = {}
+        self.between_brokers = _outgoing(env, config.inter_broker_security, config.inter_broker_listener_name, config)
+        self.to_controllers = _outgoing(env, config.controller_security, config.quorum.listener_name, config)
+        for listener in (*config.listeners, *config.controller_listeners):
+            if listener.security.tls is not None:
+                self.tls_listeners[listener.name] = _tls_listener(env, listener)
+
+    def __repr__(self) -> str:
+        return f"<Protection TLS on {', '.join(self.tls_listeners) or 'no listener'}>"
+
+    def secure_of(self, listener_name: str) -> Secure | None:
+        """Return what makes a stream of a listener's connections, None where they speak on the bare one."""
+        tls = self.tls_listeners.get(listener_name)
+        return None if tls is None else tls.secure
+
+
+def _tls_listener(env: NodeEnv, listener: ListenerConfig) -> "TlsListener":
+    from log_service.security.tls.listener import TlsListener  # noqa: PLC0415 - see the module's opening
+
+    security = listener.security
+    assert security.tls is not None
+    try:
+        return TlsListener(
+            security.tls,
+            env.files.read_bytes,
+            is_client_named=security.protocol == "SSL",
+            run_in_pool=env.files.run_in_pool,
+        )
+    except ConfigError as error:
+        raise ConfigError(f"listener {listener.name}: {error}") from error
+
+
+def _outgoing(env: NodeEnv, security: ListenerSecurity, listener_name: str, config: NodeConfig) -> "Security | None":
+    """Return how connections to other nodes are made, None for those in the clear."""
+    if config.is_alone and not config.controller_listeners:
+        return None  # there are no other nodes
+    if security.tls is None:
+        return None
+    from log_service.security.tls.outgoing import OutgoingTls  # noqa: PLC0415 - as above
+
+    try:
+        return OutgoingTls(security.tls, env.files.read_bytes)
+    except ConfigError as error:
+        raise ConfigError(f"connections to listener {listener_name} of other nodes: {error}") from error

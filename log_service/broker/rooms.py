@@ -76,7 +76,9 @@ class NodeFoundation:
     raft: RaftDriver
     logs: LogManager
     peers: "Callable[[], ConnectionPool]"
-    """Returns the connections to other nodes; a ``Destination`` has a purpose for each use."""
+    """Returns the connections to other brokers; a ``Destination`` has a purpose for each use."""
+    controller_peers: "Callable[[], ConnectionPool]"
+    """Returns the connections to controllers."""
 
     @property
     def node_id(self) -> NodeId:
@@ -263,7 +265,7 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
     controller_channel = NodeToControllerChannel(
         local=controller,
         find=foundation.leader_address,
-        pool=foundation.peers,
+        pool=foundation.controller_peers,
         rng=env.rng,
     )
     lifecycle = BrokerLifecycle(

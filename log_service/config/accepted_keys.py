@@ -179,31 +179,16 @@ REMOTE_STORAGE: Family = (
 )
 
 TLS: Family = (
-    "Belongs to TLS, which this version does not have.",
+    "Tunes TLS in Java. The newest version that both sides speak is used; certificates are checked by OpenSSL.",
     (
         ("ssl.allow.dn.changes", BOOLEAN, "false"),
         ("ssl.allow.san.changes", BOOLEAN, "false"),
-        ("ssl.cipher.suites", LIST, "", no_empty_item),
-        ("ssl.client.auth", STRING, "none", one_of("required", "requested", "none")),
-        ("ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", no_empty_item),
-        ("ssl.endpoint.identification.algorithm", STRING, "https"),
         ("ssl.engine.factory.class", CLASS, None),
-        ("ssl.key.password", PASSWORD, None),
         ("ssl.keymanager.algorithm", STRING, "SunX509"),
-        ("ssl.keystore.certificate.chain", PASSWORD, None),
-        ("ssl.keystore.key", PASSWORD, None),
-        ("ssl.keystore.location", STRING, None),
-        ("ssl.keystore.password", PASSWORD, None),
-        ("ssl.keystore.type", STRING, "JKS"),
-        ("ssl.principal.mapping.rules", STRING, "DEFAULT"),
         ("ssl.protocol", STRING, "TLSv1.3"),
         ("ssl.provider", STRING, None),
         ("ssl.secure.random.implementation", STRING, None),
         ("ssl.trustmanager.algorithm", STRING, "PKIX"),
-        ("ssl.truststore.certificates", PASSWORD, None),
-        ("ssl.truststore.location", STRING, None),
-        ("ssl.truststore.password", PASSWORD, None),
-        ("ssl.truststore.type", STRING, "JKS"),
     ),
 )
 SASL: Family = (

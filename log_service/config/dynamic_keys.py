@@ -175,6 +175,21 @@ PER_LISTENER_ACTING = frozenset(
         "sasl.enabled.mechanisms",
         "sasl.jaas.config",
         "sasl.server.max.receive.size",
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.principal.mapping.rules",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
     }
 )
 """Keys whose override for one listener acts here."""

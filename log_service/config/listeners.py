@@ -213,6 +213,18 @@ def _protection(name: str, keys: ListenerKeys) -> ListenerSecurity:
     )
 
 
+def controller_security(keys: ListenerKeys, listeners: tuple[ListenerConfig, ...]) -> ListenerSecurity:
+    """Return how this node connects to controllers: as the first of ``controller.listener.names`` says, also where it is no controller.
+
+    Raises:
+        ConfigError: that listener has no protocol, though others are protected; or its keys contradict each other.
+    """
+    name = keys.controller_names[0]
+    if name not in keys.protocols and all(listener.security is PLAINTEXT_SECURITY for listener in listeners):
+        return PLAINTEXT_SECURITY
+    return _protection(name, keys)
+
+
 def protocol_of(name: str, protocols: Mapping[str, str]) -> str:
     """Return the security protocol of a listener.
 

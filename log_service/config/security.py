@@ -66,6 +66,9 @@ class ListenerSecurity:
 
 
 PLAINTEXT_SECURITY = ListenerSecurity()
+PROTOCOL_NUMBERS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+"""Kafka's numbers of protocols, as brokers and controllers register them."""
+TLS_NUMBERS = frozenset({1, 3})
 
 
 def effective_text(texts: Mapping[str, str], key: str, listener: str, mechanism: str | None = None) -> str | None:

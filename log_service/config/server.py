@@ -25,6 +25,7 @@ from log_service.config.listeners import (
     ListenerKeys,
     broker_listeners,
     controller_listeners,
+    controller_security,
     inter_broker_listener,
     parse_end_points,
     parse_metrics_listener,
@@ -33,6 +34,7 @@ from log_service.config.listeners import (
 from log_service.config.properties import parse_properties
 from log_service.config.quorum import begins_alone, quorum_config, roles, validate_roles
 from log_service.config.resolve import log_defaults
+from log_service.config.security import PLAINTEXT_SECURITY, ListenerSecurity
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.server_values import ServerValues
 from log_service.config.share_groups import share_groups, share_states
@@ -42,6 +44,7 @@ from log_service.config.views import (
     DynamicBrokerConfig,
     FetchConfig,
     GroupConfig,
+    ListenerConfig,
     LogManagerConfig,
     MetadataLogConfig,
     NetworkLimits,
@@ -186,6 +189,7 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         cluster_id=values.optional_text("cluster.id"),
         inter_broker_listener_name=inter_broker_listener(keys, listeners),
         controller_listeners=own_controllers,
+        controller_security=_controller_security(keys, listeners, own_controllers, is_alone=is_alone),
         quorum=quorum,
         log=log_defaults(texts),
         metadata_log=_metadata_log(values, is_directory_apart=metadata_log_dir not in log_dirs),
@@ -228,6 +232,14 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         death_grace_ms=values.number("node.death.grace.ms"),
         high_watermark_checkpoint_interval_ms=values.number("replica.high.watermark.checkpoint.interval.ms"),
     )
+
+
+def _controller_security(
+    keys: ListenerKeys, listeners: tuple[ListenerConfig, ...], own_controllers: tuple[ListenerConfig, ...], *, is_alone: bool
+) -> ListenerSecurity:
+    if own_controllers:
+        return own_controllers[0].security
+    return PLAINTEXT_SECURITY if is_alone else controller_security(keys, listeners)
 
 
 def _node_id(values: ServerValues) -> int:

@@ -28,6 +28,7 @@ from log_service.config.dynamic_keys import with_update_modes
 from log_service.config.host_limits import validate_host_limits
 from log_service.config.quorum_keys import QUORUM_KEYS
 from log_service.config.sasl_keys import SASL_KEYS
+from log_service.config.tls_keys import TLS_KEYS
 
 HIGH = Importance.HIGH
 DEFAULT_LISTENERS = "PLAINTEXT://127.0.0.1:9092"
@@ -110,7 +111,7 @@ LISTENERS = (
     _text("inter.broker.listener.name", None, "Listener over which nodes talk to each other.",
           "the one whose protocol is security.inter.broker.protocol"),
     _text("security.inter.broker.protocol", "PLAINTEXT", "Security protocol of the listener between nodes, where none is named.",
-          "the only one that there is", validator=one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+          "nodes trust their network", validator=one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     _list("controller.listener.names", "CONTROLLER", "Names of the controllers' listeners; controllers talk on the first one.",
           "the name in Kafka's own samples", validator=some_items),
 )  # fmt: skip
@@ -358,6 +359,7 @@ SERVER_KEYS: Mapping[str, ConfigKey] = keyed(
             *REPLICATION,
             *VERIFICATION,
             *SASL_KEYS,
+            *TLS_KEYS,
             *BROKER_LOG_KEYS,
             *ACCEPTED_KEYS,
         )

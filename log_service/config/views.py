@@ -416,6 +416,7 @@ class NodeConfig:
     inter_broker_listener_name: str = "PLAINTEXT"
     metrics_listener: tuple[str, int] | None = None  # host and port of the metrics page
     controller_listeners: tuple[ListenerConfig, ...] = ()
+    controller_security: ListenerSecurity = PLAINTEXT_SECURITY  # with which controllers are connected to
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     log: LogConfig = field(default_factory=LogConfig)
     metadata_log: MetadataLogConfig = field(default_factory=MetadataLogConfig)
@@ -441,6 +442,12 @@ class NodeConfig:
     broker_session_timeout_ms: int = 9_000
     death_grace_ms: int = 200  # a broker that refuses connections for so long after its own has ended is dead; 0 or less: none is
     high_watermark_checkpoint_interval_ms: int = 5_000
+
+    @property
+    def inter_broker_security(self) -> ListenerSecurity:
+        """With which other brokers are connected to: as their listener between brokers is protected, which has the name of ours."""
+        of_name = (listener.security for listener in self.listeners if listener.name == self.inter_broker_listener_name)
+        return next(of_name, PLAINTEXT_SECURITY)
 
     @property
     def controller_listener(self) -> ListenerConfig | None:

@@ -1,8 +1,8 @@
 """Finds out at once that a broker has died: watches the connections of heartbeats, and probes brokers whose connection has ended.
 
 Decides nothing: ``death_watch`` says when to probe and when to fence. Here are the probes, and a task for each suspected broker. A probe
-connects to all addresses that the broker has registered; one connection that gets a response to ApiVersions ends it. It knows no TLS and no
-login: any byte that comes back is a response.
+connects to all addresses that the broker has registered; one connection that gets a response ends it. It asks ApiVersions in the clear, and
+begins a handshake where the broker speaks TLS. It finishes neither handshake nor login: any byte that comes back is a response.
 
 Invariants: what this controller suspected in an earlier epoch is forgotten with that epoch; a probe takes a bounded time.
 """
@@ -15,6 +15,7 @@ import trio
 
 from log_service.common.env import NodeEnv
 from log_service.common.types import BrokerEpoch, NodeId
+from log_service.config.security import TLS_NUMBERS
 from log_service.controller.death_watch import Action, DeathWatch, Fence, Finding, Probe
 from log_service.metadata.image import BrokerRegistration, Endpoint, MetadataImage
 from log_service.protocol.api_versions import ApiKey
@@ -106,17 +107,26 @@ async def probe(env: NodeEnv, endpoints: Iterable[Endpoint]) -> Finding:
 
 
 async def _probe_one(env: NodeEnv, endpoint: Endpoint) -> Finding:
-    header = RequestHeader(ApiKey.API_VERSIONS, 0, 0, CLIENT_ID)
     with trio.move_on_after(PROBE_TIMEOUT_MS / 1_000):
         try:
             connection = await env.network.connect(endpoint.host, endpoint.port)
         except OSError as error:
             return Finding.REFUSED if error.errno == errno.ECONNREFUSED else Finding.UNKNOWN
         try:
-            await connection.send_gathered([b"".join(encode_request(header, ApiVersionsRequest()))])  # type: ignore[arg-type]  # no file slices
+            await connection.send_gathered([_question(endpoint)])
             return Finding.RESPONDED if await connection.receive_into(bytearray(64)) else Finding.BROKEN_OFF
         except OSError:
             return Finding.BROKEN_OFF
         finally:
             connection.close()
     return Finding.UNKNOWN
+
+
+def _question(endpoint: Endpoint) -> bytes:
+    """Return bytes that a process which listens there responds to."""
+    if endpoint.security_protocol in TLS_NUMBERS:
+        from log_service.security.tls.hello import client_hello  # noqa: PLC0415 - few clusters probe, and fewer with TLS
+
+        return client_hello(endpoint.host)
+    header = RequestHeader(ApiKey.API_VERSIONS, 0, 0, CLIENT_ID)
+    return b"".join(encode_request(header, ApiVersionsRequest()))  # type: ignore[arg-type]  # no file slices

@@ -1,11 +1,14 @@
 """A network whose every connection speaks TLS, over sockets or over memory; and contexts of both sides for tests."""
 
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
 
 import trio
 
 from log_service.common.env import Connection, Listener, Network, RunInPool
+from log_service.config.security import TlsConfig
+from log_service.config.server import parse_server_properties
 from log_service.security.tls.connection import TlsConnection
 from tests.helpers.authority import Authority, Issued
 
@@ -26,6 +29,14 @@ def client_side(trusted: Path, issued: Issued | None = None) -> ssl.SSLContext:
     if issued is not None:
         context.load_cert_chain(issued.keystore)
     return context
+
+
+def tls_config_of(texts: Mapping[str, str]) -> TlsConfig:
+    """Return what a node's file says of TLS on its one listener."""
+    node = {"node.id": "1", "listeners": "SSL://127.0.0.1:0", "security.inter.broker.protocol": "SSL"}
+    tls = parse_server_properties(node | dict(texts))[0].listeners[0].security.tls
+    assert tls is not None
+    return tls
 
 
 class TlsNetwork:

@@ -13,7 +13,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.features import SUPPORTED_FEATURES
-from log_service.metadata.image import EMPTY_IMAGE, ControllerRegistration, MetadataImage
+from log_service.metadata.image import EMPTY_IMAGE, ControllerRegistration, Endpoint, MetadataImage
 from log_service.protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 from log_service.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord, RegisterControllerRecord
@@ -60,7 +60,11 @@ def play(script: Script, *images: MetadataImage, seconds: float = 10) -> Script:
 
     async def main() -> None:
         registrar = ControllerRegistrar(
-            node_id=NodeId(3), incarnation_id=OWN, endpoints={"CONTROLLER": ("c3", 9093)}, channel=script, rng=Random(1)
+            node_id=NodeId(3),
+            incarnation_id=OWN,
+            endpoints={"CONTROLLER": Endpoint(host="c3", port=9093, security_protocol=1)},
+            channel=script,
+            rng=Random(1),
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(registrar.run)
@@ -76,7 +80,8 @@ def play(script: Script, *images: MetadataImage, seconds: float = 10) -> Script:
 def test_a_process_tells_where_it_listens_and_what_it_keeps() -> None:
     (request,) = play(Script(), image(LEVEL)).requests
     assert (request.controller_id, request.incarnation_id) == (3, OWN)
-    assert [(each.name, each.host, each.port) for each in request.listeners] == [("CONTROLLER", "c3", 9093)]
+    listeners = [(each.name, each.host, each.port, each.security_protocol) for each in request.listeners]
+    assert listeners == [("CONTROLLER", "c3", 9093, 1)]
     told = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
     assert told == SUPPORTED_FEATURES
 

@@ -30,7 +30,26 @@ DEATHS = "unit/broker/test_cluster_deaths.py"
 CHECKPOINTS = (LOGS, "test_checkpoints_are_written_in_their_intervals")
 VERIFICATION = "unit/broker/test_transactional_produce.py"
 LOGINS = "unit/broker/test_login.py"
+STORES = "unit/security/tls/test_stores.py"
+HANDSHAKES = "unit/security/tls/test_handshakes.py"
+KEY_STORES = (STORES, "test_a_key_is_read_from_every_kind_of_store")
+TRUST_STORES = (STORES, "test_authorities_are_read_from_every_kind_of_store")
 PROOFS = {
+    "ssl.cipher.suites": (HANDSHAKES, "test_only_the_suites_that_are_named_are_spoken"),
+    "ssl.client.auth": (HANDSHAKES, "test_whether_clients_show_certificates"),
+    "ssl.enabled.protocols": (HANDSHAKES, "test_only_the_protocols_that_are_named_are_spoken"),
+    "ssl.endpoint.identification.algorithm": (HANDSHAKES, "test_the_name_in_a_certificate_is_compared_with_the_host_unless_that_is_off"),
+    "ssl.key.password": KEY_STORES,
+    "ssl.keystore.certificate.chain": KEY_STORES,
+    "ssl.keystore.key": KEY_STORES,
+    "ssl.keystore.location": KEY_STORES,
+    "ssl.keystore.password": KEY_STORES,
+    "ssl.keystore.type": KEY_STORES,
+    "ssl.principal.mapping.rules": (HANDSHAKES, "test_rules_make_a_user_of_the_name_in_a_certificate"),
+    "ssl.truststore.certificates": TRUST_STORES,
+    "ssl.truststore.location": TRUST_STORES,
+    "ssl.truststore.password": TRUST_STORES,
+    "ssl.truststore.type": TRUST_STORES,
     "connection.failed.authentication.delay.ms": (LOGINS, "test_refusal_is_told_after_the_delay_and_the_connection_closed"),
     "connections.max.reauth.ms": (LOGINS, "test_login_that_ends_is_repeated_or_costs_the_connection"),
     "sasl.enabled.mechanisms": (LOGINS, "test_unknown_mechanism_is_refused_after_the_delay"),

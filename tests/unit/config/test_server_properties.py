@@ -193,10 +193,10 @@ def test_settings_hold_what_was_set_as_it_was_written() -> None:
 
 def test_keys_without_meaning_are_named_in_one_warning_when_they_are_set_to_something_else() -> None:
     _, settings = parse_server_properties(
-        "node.id=1\nbackground.threads=10\nnum.network.threads=8\nssl.client.auth=required\nlog.retention.hours=2\n"
+        "node.id=1\nbackground.threads=10\nnum.network.threads=8\nssl.protocol=TLSv1.2\nlog.retention.hours=2\n"
         "listener.name.plaintext.max.connections=7\nlistener.name.plaintext.connections.max.idle.ms=5\n"
     )
-    assert settings.idle_keys == ("listener.name.plaintext.connections.max.idle.ms", "num.network.threads", "ssl.client.auth")
+    assert settings.idle_keys == ("listener.name.plaintext.connections.max.idle.ms", "num.network.threads", "ssl.protocol")
     assert settings.idle_warning is not None
     assert "num.network.threads" in settings.idle_warning
     assert parse_server_properties("node.id=1")[1].idle_warning is None

@@ -1,0 +1,187 @@
+"""Handshakes between a listener and clients as both are configured: who is let in, as whom, and who is not."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from log_service.common.access import ANONYMOUS, Principal
+from log_service.common.env import Connection
+from log_service.network.responses import ConnectionContext
+from log_service.rpc.connection import Destination
+from log_service.security.tls import listener as tls_listener
+from log_service.security.tls.cipher_suites import TLS13_SUITES
+from log_service.security.tls.connection import TlsConnection
+from log_service.security.tls.failures import TlsError
+from log_service.security.tls.listener import TlsListener
+from log_service.security.tls.outgoing import OutgoingTls
+from tests.helpers.authority import Authority, Issued
+from tests.helpers.tls_network import tls_config_of
+from tests.sim import MemoryNetwork
+
+ALICE = Principal("User", "CN=alice")
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def listener_of(issued: Issued, **texts: str) -> TlsListener:
+    return TlsListener(tls_config_of(issued.properties() | named(texts)), Path.read_bytes)
+
+
+def client_of(issued: Issued, *, is_known: bool = True, **texts: str) -> OutgoingTls:
+    own = issued.properties()
+    if not is_known:
+        own = {name: text for name, text in own.items() if "keystore" not in name}
+    return OutgoingTls(tls_config_of(own | named(texts)), Path.read_bytes)
+
+
+def named(texts: Mapping[str, str]) -> dict[str, str]:
+    return {f"ssl.{name.replace('_', '.')}": text for name, text in texts.items()}
+
+
+class Meeting:
+    """What came out of a handshake: a principal and a version, or why not, on each side."""
+
+    def __init__(self, listener: TlsListener, client: OutgoingTls, host: str = "localhost") -> None:
+        self.principal: Principal | None = None
+        self.version: str | None = None
+        self.listener_says = ""
+        self.client_says = ""
+        self.is_served = False
+        self._listener = listener
+        self._client = client
+        self._host = host
+        trio.run(self._meet, clock=MockClock(autojump_threshold=0))
+
+    async def _meet(self) -> None:
+        network = MemoryNetwork(Random(1))
+        bound = await network.listen("", 1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._connect, await network.connect("localhost", 1))
+            await self._serve(await bound.accept())
+
+    async def _serve(self, stream: Connection) -> None:
+        context = ConnectionContext(1, "peer", "here", "SSL")
+        try:
+            secured = await self._listener.secure(stream, context)
+            assert isinstance(secured, TlsConnection)
+            self.principal, self.version = context.principal, secured.version
+            await secured.send_gathered([b"welcome"])
+        except TlsError as error:
+            self.listener_says = str(error.strerror)
+            stream.close()
+
+    async def _connect(self, stream: Connection) -> None:
+        try:
+            secured = await self._client.secure(Destination(host=self._host, port=1), stream)
+            self.is_served = bool(await secured.receive_into(bytearray(10)))  # in TLS 1.3 a refusal is read with the first bytes
+        except OSError as error:
+            self.client_says = str(error.strerror)
+            stream.close()
+
+
+def test_whether_clients_show_certificates(authority: Authority, tmp_path: Path) -> None:
+    node, alice = authority.issue("node"), authority.issue("alice", ())
+    stranger = Authority(tmp_path / "other").issue("alice", ())
+    strange = client_of(stranger, truststore_location=str(authority.truststore))
+    outcomes = {
+        auth: [
+            meeting.principal
+            for client in (client_of(alice), client_of(alice, is_known=False), strange)
+            for meeting in [Meeting(listener_of(node, client_auth=auth), client)]
+        ]
+        for auth in ("none", "requested", "required")
+    }
+    assert outcomes == {
+        "none": [ANONYMOUS, ANONYMOUS, ANONYMOUS],
+        "requested": [ALICE, ANONYMOUS, None],
+        "required": [ALICE, None, None],
+    }
+
+
+def test_both_sides_say_why_a_client_is_refused(authority: Authority) -> None:
+    meeting = Meeting(listener_of(authority.issue("node"), client_auth="required"), client_of(authority.issue("alice"), is_known=False))
+    assert "the client shows no certificate" in meeting.listener_says
+    assert "asks for a certificate, and we show none" in meeting.client_says
+
+
+@pytest.mark.parametrize("protocol", ["TLSv1.2", "TLSv1.3"])
+def test_only_the_protocols_that_are_named_are_spoken(authority: Authority, protocol: str) -> None:
+    listener = listener_of(authority.issue("node"), enabled_protocols=protocol)
+    assert Meeting(listener, client_of(authority.issue("alice"))).version == protocol
+    other = "TLSv1.2" if protocol == "TLSv1.3" else "TLSv1.3"
+    meeting = Meeting(listener, client_of(authority.issue("alice"), enabled_protocols=other))
+    assert "version" in meeting.listener_says + meeting.client_says
+    assert meeting.principal is None
+
+
+def test_only_the_suites_that_are_named_are_spoken(authority: Authority) -> None:
+    suites = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+    listener = listener_of(authority.issue("node"), cipher_suites=suites)
+    assert Meeting(listener, client_of(authority.issue("alice"))).version == "TLSv1.2"
+    other = client_of(authority.issue("alice"), cipher_suites="TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384")
+    assert "no cipher suite in common" in Meeting(listener, other).listener_says
+    newest = client_of(authority.issue("alice"), cipher_suites=",".join(TLS13_SUITES))
+    assert Meeting(listener, newest).principal is None
+
+
+def test_the_name_in_a_certificate_is_compared_with_the_host_unless_that_is_off(authority: Authority) -> None:
+    listener = listener_of(authority.issue("node", ("node.example", "10.0.0.1")))
+    alice = authority.issue("alice")
+    assert Meeting(listener, client_of(alice), "node.example").is_served
+    assert Meeting(listener, client_of(alice), "10.0.0.1").is_served
+    assert "certificate of the server is not accepted" in Meeting(listener, client_of(alice), "other.example").client_says
+    assert "certificate of the server is not accepted" in Meeting(listener, client_of(alice), "10.0.0.2").client_says
+    assert Meeting(listener, client_of(alice, endpoint_identification_algorithm=""), "other.example").is_served
+
+
+def test_rules_make_a_user_of_the_name_in_a_certificate(authority: Authority) -> None:
+    listener = listener_of(authority.issue("node"), client_auth="required", principal_mapping_rules="RULE:^CN=(a.*)$/$1/U")
+    assert Meeting(listener, client_of(authority.issue("alice"))).principal == Principal("User", "ALICE")
+    assert "its certificate names nobody" in Meeting(listener, client_of(authority.issue("bob"))).listener_says
+
+
+def test_a_client_whose_certificate_has_expired_is_refused(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("log_service.security.tls.contexts.validate_times", lambda _: None)  # the client is not ours
+    client = client_of(authority.issue("alice", lasts=timedelta(days=-1)))
+    meeting = Meeting(listener_of(authority.issue("node"), client_auth="required"), client)
+    assert "the certificate of the client is not accepted: certificate has expired" in meeting.listener_says
+
+
+def test_a_slow_handshake_ends_at_its_deadline_and_half_open_ones_are_counted(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_listener, "MAX_HALF_OPEN_COUNT_PER_HOST", 2)
+    listener = listener_of(authority.issue("node"))
+    says: list[str] = []
+
+    async def main() -> None:
+        network = MemoryNetwork()
+        bound = await network.listen("", 1)
+
+        async def serve(stream: Connection) -> None:
+            with pytest.raises(TlsError) as raised:
+                await listener.secure(stream, ConnectionContext(1, "peer", "here", "SSL"))
+            says.append(str(raised.value.strerror))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                await network.connect("localhost", 1)
+                nursery.start_soon(serve, await bound.accept())
+            await trio.sleep(1)
+            assert listener.half_open_count == 2
+        assert trio.current_time() - began >= tls_listener.HANDSHAKE_DEADLINE_MS / 1_000
+        assert listener.half_open_count == 0
+
+    began = 0.0
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert "3" not in says[0]
+    assert "2 TLS handshakes are under way" in says[0]
+    assert all("was not complete after 10000 ms" in text for text in says[1:])
