@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -50,6 +51,9 @@ from log_service.raft.format import NodeIdentity, identify, random_id, read_boot
 from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.log_manager import LogManager
 
+if TYPE_CHECKING:
+    from log_service.broker.authorization.node_authorizer import NodeAuthorizer
+
 DRAIN_DEADLINE_MS = 5_000
 HAND_OVER_DEADLINE_MS = 2_000
 """How long the leader of the quorum waits for its successor, which stands for election at once; where all stop together there is none."""
@@ -79,6 +83,7 @@ class Broker:
         self._logs: LogManager | None = None
         self._budget = ServerBudget(config.limits)
         self._quotas = ClientQuotas(env.clock, config.quota_windows, self._budget)
+        self._authorizer: NodeAuthorizer | None = None
         self._listeners = ListenerGroup(env, config.listeners, config.limits, self._budget, self._protection)
         self._controller_listeners = ListenerGroup(env, config.controller_listeners, config.limits, self._budget, self._protection)
         self._metrics_listener: Listener | None = None
@@ -218,6 +223,11 @@ class Broker:
     def _new_foundation(self, identity: NodeIdentity, logs: LogManager) -> NodeFoundation:
         raft = self._raft = new_raft(self.env, self._config, self._peers, self._controller_listeners.addresses)
         raft.subscribe(self._loader)
+        if self._config.authorizer is not None:
+            from log_service.broker.authorization.node_authorizer import NodeAuthorizer  # noqa: PLC0415 - many nodes have none
+
+            self._authorizer = NodeAuthorizer(self._config, self._config.authorizer, lambda: self.image, lambda: raft.high_watermark)
+            self._loader.add_publisher(self._authorizer)
         return NodeFoundation(
             env=self.env,
             config=self._config,
@@ -229,6 +239,7 @@ class Broker:
             logs=logs,
             peers=self._peers.pool,
             controller_peers=self._peers.controller_pool,
+            admit=None if self._authorizer is None else self._authorizer.admit,
         )
 
     async def _hold_background(
@@ -392,6 +403,7 @@ class Broker:
     def _handlers(self, node: QuorumNode, side: Side, background: trio.Nursery) -> Callable[[ListenerConfig], FrameHandler]:
         """Return what takes the frames of each listener of a side: the pipeline, behind a login where the listener asks for one."""
         pipeline = Pipeline(node, side, background.start_soon, REGISTRY, self._meters)
+        pipeline.authorizer = self._authorizer
         self._quotas.govern(pipeline)
         return lambda listener: self._logins.in_front_of(pipeline, listener, background.start_soon)
 

@@ -10,11 +10,11 @@ Invariants: a ``Deferred`` is completed once, and what goes wrong in making its 
 import errno
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, Protocol, final
 
-from log_service.common.access import Permission
+from log_service.common.access import Access, Admission, Permission
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.controller.caller import Caller
 from log_service.coordinator.request_context import RequestClient
@@ -126,7 +126,24 @@ Reply = Message | list[Chunk] | Deferred | Nothing
 Handler = Callable[[Any, "Call", Any], Reply]
 """Answers a request with what the node has: a ``Node`` on the broker's listeners, a ``QuorumNode`` on the controller's."""
 
-Echo = Callable[["Call", KafkaError], Message]
+
+class Refusable(Protocol):
+    """What a refusal repeats: a request, or a part of one."""
+
+    @property
+    def version(self) -> int:
+        """The version of its API."""
+
+    @property
+    def request(self) -> Any:
+        """What was asked."""
+
+    @property
+    def response_type(self) -> type[Any]:
+        """The class of its response."""
+
+
+Echo = Callable[[Refusable, KafkaError], Message]
 """Makes the response that answers a request with an error throughout."""
 
 
@@ -215,8 +232,8 @@ class Quotas(Protocol):
 class Authorizer(Protocol):
     """Who may do what (KIP-11)."""
 
-    def authorize(self, call: "Call") -> None:
-        """Let a request pass.
+    def authorize(self, call: "Call") -> Admission | None:
+        """Let a request pass: all of it (None), or what the admission says. Note in the call whom its handler may ask.
 
         Raises:
             KafkaError: the request is refused as a whole, with this code.
@@ -234,6 +251,15 @@ class Call:
     connection: ConnectionContext
     request: Any
     account: QuotaAccount | None
+    access: Access | None = field(default=None, init=False)
+    """What its client may do; None where there is no authorizer, and everything is allowed."""
+    amend: Callable[[Any], Any] | None = field(default=None, init=False)
+    """Adds what was refused to the response."""
+
+    @property
+    def response_type(self) -> type[Message]:
+        """The class of its response."""
+        return self.route.response_type
 
     def client(self) -> RequestClient:
         """Return who asks, as coordinators are told; hosts are written with a slash, as Kafka's tools expect them."""
@@ -251,6 +277,8 @@ class Call:
 
     def respond(self, response: Message) -> list[Chunk]:
         """Charge the request, and return the response as the frame that answers it."""
+        if self.amend is not None:
+            response = self.amend(response)
         if self.account is not None:
             self.charge(response)
         frame: list[Any] = encode_response(self.route.api.key, self.version, self.correlation_id, response)
@@ -298,8 +326,14 @@ class ForwardedCall(Call):
 
     def respond(self, response: Message) -> list[Chunk]:
         """Charge the request, and return its response as the frame that answers the request around it."""
+        return self.outer.call.respond(self.wrapped(response))
+
+    def wrapped(self, response: Message) -> Message:
+        """Charge the request, and return the response to the request around it."""
+        if self.amend is not None:
+            response = self.amend(response)
         self.charge(response)
-        return self.outer.call.respond(self.outer.wrap(self, response))
+        return self.outer.wrap(self, response)
 
 
 class _NoResponse:

@@ -11,6 +11,7 @@ from random import Random
 from typing import NamedTuple
 from uuid import UUID
 
+from log_service.common.access import Access, AclResource
 from log_service.common.access import AclOperation as Acl
 from log_service.common.errors import ErrorCode
 from log_service.common.topic_names import INTERNAL_TOPICS
@@ -18,6 +19,7 @@ from log_service.common.types import NO_NODE, NodeId, TopicId
 from log_service.metadata.image import BrokerRegistration, MetadataImage
 from log_service.metadata.partition import PartitionRegistration
 
+CLUSTER_NAME = "kafka-cluster"
 OPERATIONS_NOT_ASKED_FOR = -(2**31)
 
 
@@ -26,10 +28,26 @@ def _bits(*operations: int) -> int:
 
 
 _CONFIGS = (Acl.DESCRIBE_CONFIGS, Acl.ALTER_CONFIGS)
-TOPIC_OPERATIONS = _bits(Acl.READ, Acl.WRITE, Acl.CREATE, Acl.DELETE, Acl.ALTER, Acl.DESCRIBE, *_CONFIGS)
-GROUP_OPERATIONS = _bits(Acl.READ, Acl.DELETE, Acl.DESCRIBE, *_CONFIGS)
-CLUSTER_OPERATIONS = _bits(Acl.CREATE, Acl.ALTER, Acl.DESCRIBE, Acl.CLUSTER_ACTION, Acl.IDEMPOTENT_WRITE, *_CONFIGS)
-"""What every client may do, as bits of Kafka's AclOperation (KIP-430): there is no authorizer."""
+OPERATIONS_ON_TOPICS = (Acl.READ, Acl.WRITE, Acl.CREATE, Acl.DELETE, Acl.ALTER, Acl.DESCRIBE, *_CONFIGS)
+OPERATIONS_ON_GROUPS = (Acl.READ, Acl.DELETE, Acl.DESCRIBE, *_CONFIGS)
+OPERATIONS_ON_CLUSTER = (Acl.CREATE, Acl.ALTER, Acl.DESCRIBE, Acl.CLUSTER_ACTION, Acl.IDEMPOTENT_WRITE, *_CONFIGS)
+"""What clients are told of, if they ask what they may do (KIP-430)."""
+TOPIC_OPERATIONS = _bits(*OPERATIONS_ON_TOPICS)
+GROUP_OPERATIONS = _bits(*OPERATIONS_ON_GROUPS)
+CLUSTER_OPERATIONS = _bits(*OPERATIONS_ON_CLUSTER)
+"""What every client may do where there is no authorizer, as bits of Kafka's AclOperation."""
+
+
+def topic_operations(access: Access | None, name: str) -> int:
+    """Return what a client may do with a topic, as bits."""
+    return TOPIC_OPERATIONS if access is None else access.bits(AclResource.TOPIC, name, OPERATIONS_ON_TOPICS)
+
+
+def cluster_operations(access: Access | None) -> int:
+    """Return what a client may do with the cluster, as bits; nothing to one that must not describe it."""
+    if access is None:
+        return CLUSTER_OPERATIONS
+    return access.bits(AclResource.CLUSTER, CLUSTER_NAME, OPERATIONS_ON_CLUSTER) if access.may_cluster(Acl.DESCRIBE) else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from log_service.broker.call import Call, Echo
+from log_service.broker.call import Echo, Refusable
 from log_service.common.errors import KafkaError
 from log_service.protocol.schema import Message, has_version
 
@@ -35,10 +35,10 @@ def echoing(*levels: Items, **fields: int) -> Echo:
     ``fields`` are what the innermost items (the response itself, where there are no levels) say beside the error.
     """
 
-    def echo(call: Call, error: KafkaError) -> Message:
-        response = call.route.response_type()
-        _mark(response, call.version, error)
-        _fill(response, call.request, levels, fields, call.version, error)
+    def echo(asked: Refusable, error: KafkaError) -> Message:
+        response: Message = asked.response_type()
+        _mark(response, asked.version, error)
+        _fill(response, asked.request, levels, fields, asked.version, error)
         return response
 
     return echo

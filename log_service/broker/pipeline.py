@@ -108,8 +108,7 @@ class Pipeline:
                 call.account.set_aside()
             return reply
         assert not isinstance(reply, list | Nothing), "what is passed on is answered with a message"
-        call.charge(reply)
-        return outer.wrap(call, reply)
+        return call.wrapped(reply)
 
     def connection_closed(self, context: ConnectionContext) -> None:
         """Tell who wants to know; promised responses have their own ``on_discard``."""
@@ -129,7 +128,12 @@ class Pipeline:
         """Authorize a request, find its quota and handle it. What is refused becomes the error response of the API."""
         try:
             if self.authorizer is not None:
-                self.authorizer.authorize(call)
+                admission = self.authorizer.authorize(call)
+                if admission is not None:
+                    if admission.response is not None:
+                        refused: Message = admission.response
+                        return refused
+                    call.request, call.amend = admission.request, admission.amend
             if self.quotas is not None:
                 call.account = self.quotas.account_of(call, size_bytes, started_ns)
             return call.route.handle(self._node, call, call.request)

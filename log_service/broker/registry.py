@@ -7,7 +7,8 @@ ApiVersions, the pipeline, the warm-up, the documentation and the tests read thi
 Handlers that every client asks first are imported with the node. The others are imported, with their messages, when they are first asked
 for or when ``warm_up`` comes to them: importing them all would take as long as the rest of a start.
 
-Permissions are Apache Kafka's (KIP-11 and the KIPs that added APIs). ``Maintenance`` is ours and asks for what DeleteTopics asks for.
+Permissions are Apache Kafka's (KIP-11 and the KIPs that added APIs). ``Maintenance`` is ours: what it does a broker does by itself, too, so
+that it asks for CLUSTER_ACTION, or for ALTER.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from log_service.broker.call import Api, Call, Echo, Handler, QuotaKind, Reply, Side
+from log_service.broker.call import Api, Call, Echo, Handler, QuotaKind, Refusable, Reply, Side
 from log_service.broker.echo import AT_TOP, Items, echoing
 from log_service.broker.handlers.fetch import handle_fetch
 from log_service.broker.handlers.metadata import handle_metadata
@@ -55,8 +56,8 @@ class OnDemand:
 def _own_echo(module: str, name: str) -> Echo:
     """Return the echo that is a function of a handlers' module; it is imported when a request is first refused."""
 
-    def echo(call: Call, error: KafkaError) -> Message:
-        refused: Message = _imported(module, name)(call, error)
+    def echo(asked: Refusable, error: KafkaError) -> Message:
+        refused: Message = _imported(module, name)(asked, error)
         return refused
 
     return echo
@@ -375,9 +376,9 @@ _ROWS = (
     ),
     _api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, "telemetry", NO_PERMISSION),
     _api(ApiKey.PUSH_TELEMETRY, "telemetry", NO_PERMISSION),
-    _api(ApiKey.DESCRIBE_ACLS, "acls", _cluster(DESCRIBE)),
-    _api(ApiKey.CREATE_ACLS, "acls", _cluster(ALTER), echo=echoing(Items(asked="creations", told="results"))),
-    _api(ApiKey.DELETE_ACLS, "acls", _cluster(ALTER), echo=echoing(Items(asked="filters", told="filter_results"))),
+    _api(ApiKey.DESCRIBE_ACLS, "acls", _cluster(DESCRIBE), sides=BOTH),
+    _api(ApiKey.CREATE_ACLS, "acls", _cluster(ALTER), echo=echoing(Items(asked="creations", told="results")), sides=BOTH),
+    _api(ApiKey.DELETE_ACLS, "acls", _cluster(ALTER), echo=echoing(Items(asked="filters", told="filter_results")), sides=BOTH),
     _api(
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         "scram_users",
@@ -410,7 +411,7 @@ _ROWS = (
     _api(ApiKey.FETCH_SNAPSHOT, "raft", _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE),
     _api(ApiKey.UPDATE_RAFT_VOTER, "raft", _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE),
     # Ours
-    _api(ApiKey.TIDELOG_MAINTENANCE, "maintenance", (*_cluster(DELETE), *_topic(DELETE))),
+    _api(ApiKey.TIDELOG_MAINTENANCE, "maintenance", _cluster(ALTER, CLUSTER_ACTION)),
 )
 
 REGISTRY: Mapping[ApiKey, Api] = MappingProxyType({row.key: row for row in sorted(_ROWS, key=lambda row: row.key)})

@@ -57,6 +57,9 @@ from log_service.storage.log import Log
 from log_service.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
+    from log_service.common.access import Admission
+    from log_service.controller.caller import Caller
+    from log_service.protocol.schema import Message
     from log_service.rpc.connection import Destination
     from log_service.rpc.pool import ConnectionPool
 
@@ -79,6 +82,8 @@ class NodeFoundation:
     """Returns the connections to other brokers; a ``Destination`` has a purpose for each use."""
     controller_peers: "Callable[[], ConnectionPool]"
     """Returns the connections to controllers."""
+    admit: "Callable[[Message, type[Message], Caller], Admission | None] | None" = None
+    """Looks at what this node's controller decides on for clients; None: there is no authorizer."""
 
     @property
     def node_id(self) -> NodeId:
@@ -267,6 +272,7 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         find=foundation.leader_address,
         pool=foundation.controller_peers,
         rng=env.rng,
+        admit=foundation.admit,
     )
     lifecycle = BrokerLifecycle(
         config, controller_channel, foundation.image, foundation.directory_states, is_quorum_gone=lambda: foundation.raft.is_majority_gone

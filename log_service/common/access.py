@@ -3,8 +3,10 @@
 Decides nothing: rules of access and the logins that make principals are for the rooms above. KIP-11.
 """
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 
 class Principal(NamedTuple):
@@ -52,6 +54,44 @@ class AclResource(IntEnum):
     TRANSACTIONAL_ID = 5
     DELEGATION_TOKEN = 6
     USER = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """What becomes of a request that is let through in part, or whose response shows not all.
+
+    ``request`` is what is let through. ``amend`` returns the response with what was refused and without what must not be seen. Where
+    ``response`` is given, nothing is left to do.
+    """
+
+    request: Any
+    amend: Callable[[Any], Any] | None = None
+    response: Any = None
+
+
+class Access(Protocol):
+    """What the client of one request may do, for those who answer it; see ``broker.authorization.access``."""
+
+    def may(self, operation: AclOperation, resource: AclResource, name: str, count: int = 1) -> bool:
+        """Whether what the request wants is allowed."""
+
+    def may_cluster(self, operation: AclOperation) -> bool:
+        """Whether what the request wants of the cluster is allowed."""
+
+    def could_cluster(self, operation: AclOperation) -> bool:
+        """Whether something is allowed on the cluster that the request gets on without."""
+
+    def allowed(self, operation: AclOperation, resource: AclResource, names: Iterable[str]) -> set[str]:
+        """Return those of the names that a request wants and that are allowed."""
+
+    def visible(self, operation: AclOperation, resource: AclResource, names: Iterable[str]) -> set[str]:
+        """Return those of the names that are allowed; the others are left out silently."""
+
+    def require(self, operation: AclOperation, resource: AclResource, name: str) -> None:
+        """Raise KafkaError unless the operation is allowed."""
+
+    def bits(self, resource: AclResource, name: str, operations: Iterable[AclOperation]) -> int:
+        """Return which of the operations are allowed, as bits (KIP-430)."""
 
 
 class Permission(NamedTuple):

@@ -3,8 +3,9 @@
 This module decides names, types, defaults and bounds as facts of Apache Kafka 4.3, and why each family has no effect here. A key that is
 set to something else than its default is named in one warning at the start. A value of type PASSWORD is never shown.
 
-Keys that would weaken a promise if they were passed over are refused: ``config.server`` refuses an authorizer and a policy,
-``config.listeners`` a listener with TLS or SASL. So none of the keys here can be taken for protection that is not there.
+Keys that would weaken a promise if they were passed over are refused: ``config.authorizer_keys`` refuses an authorizer in Java,
+``config.server`` a policy, ``config.listeners`` what a listener cannot be. So none of the keys here can be taken for protection that is not
+there.
 """
 
 from log_service.config.definition import (
@@ -111,7 +112,6 @@ EXECUTION: Family = (
         ("controller.performance.always.log.threshold.ms", LONG, "2000", at_least(0)),
         ("controller.performance.sample.period.ms", LONG, "60000", at_least(100)),
         ("delete.records.purgatory.purge.interval.requests", INT, "1"),
-        ("early.start.listeners", LIST, None, no_empty_item),
         ("fetch.purgatory.purge.interval.requests", INT, "1000"),
         ("internal.metadata.delete.delay.millis", LONG, "60000"),
         ("internal.metadata.log.segment.bytes", INT, None),
@@ -255,7 +255,6 @@ PLUG_INS: Family = (
     "Names a Java class, which cannot run here.",
     (
         ("alter.config.policy.class.name", CLASS, None),
-        ("authorizer.class.name", STRING, ""),
         ("client.quota.callback.class", CLASS, None),
         ("config.providers", LIST, "", no_empty_item),
         ("create.topic.policy.class.name", CLASS, None),

@@ -210,8 +210,8 @@ THREAD_COUNTS = frozenset(
 )
 """May at most double or halve in one step."""
 
-OUR_OWN = frozenset({"cluster.id", "metrics.listener", "node.death.grace.ms"})
-"""Keys that Apache Kafka does not have; shown where they are set."""
+OUR_OWN = frozenset({"allow.everyone.if.no.acl.found", "cluster.id", "metrics.listener", "node.death.grace.ms", "super.users"})
+"""Keys that Apache Kafka does not have, or that its authorizer reads and its broker does not know; shown where they are set."""
 
 LISTENER_KEY = re.compile(
     r"listener\.name\.(?P<listener>[^.]*)\.(?:(?:plain|scram-sha-256|scram-sha-512|oauthbearer|gssapi)\.)?(?P<key>.+)"

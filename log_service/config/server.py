@@ -2,7 +2,7 @@
 
 This module decides what the keys of a file mean together. It reads no file and knows no machine. An override wins over the file.
 
-A key that asks for what is not there is a ``ConfigError``: an authorizer, remote storage. A harmless key without meaning is
+A key that asks for what is not there is a ``ConfigError``: a policy in Java, remote storage. A harmless key without meaning is
 accepted. A name that is no key is in ``ServerSettings.unknown_keys``, for one warning.
 
 The file may name a listener of the controller, as Kafka's own sample of a combined node does. Its address goes into the voter record, and
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from log_service.common.errors import ConfigError
+from log_service.config.authorizer import authorizer_config
 from log_service.config.definition import closest_name
 from log_service.config.describe import broker_key
 from log_service.config.dynamic_broker_config import dynamic_broker_config
@@ -61,7 +62,6 @@ FOREVER_IDLE_MS: Final = 2**62
 
 
 REFUSED: Mapping[str, str] = {
-    "authorizer.class.name": "access control, which is not there in this version; remove the key only if the cluster can do without",
     "alter.config.policy.class.name": "a policy in Java, which cannot run here; remove the key only if the cluster can do without",
     "create.topic.policy.class.name": "a policy in Java, which cannot run here; remove the key only if the cluster can do without",
     "client.quota.callback.class": "quotas in Java, which cannot run here; remove the key only if the cluster can do without",
@@ -219,6 +219,7 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
             retry_backoff_ms=values.number("add.partitions.to.txn.retry.backoff.ms"),
             retry_max_ms=values.number("add.partitions.to.txn.retry.backoff.max.ms"),
         ),
+        authorizer=authorizer_config(values, frozenset(keys.controller_names)),
         disk_pool_threads=values.number("num.io.threads"),
         max_partitions_described=values.number("max.request.partition.size.limit"),
         broker_heartbeat_interval_ms=values.number("broker.heartbeat.interval.ms"),

@@ -8,6 +8,7 @@ says otherwise. Keys about logs are in ``broker_log_keys``, keys of the quorum i
 from collections.abc import Mapping
 
 from log_service.config.accepted_keys import ACCEPTED_KEYS
+from log_service.config.authorizer_keys import AUTHORIZER_KEYS
 from log_service.config.broker_log_keys import BROKER_LOG_KEYS
 from log_service.config.definition import (
     MAX_INT,
@@ -360,6 +361,7 @@ SERVER_KEYS: Mapping[str, ConfigKey] = keyed(
             *VERIFICATION,
             *SASL_KEYS,
             *TLS_KEYS,
+            *AUTHORIZER_KEYS,
             *BROKER_LOG_KEYS,
             *ACCEPTED_KEYS,
         )

@@ -397,6 +397,15 @@ class QuorumConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizerConfig:
+    """Who decides what clients may do. ``super_users`` are principals as ``Type:name``."""
+
+    super_users: frozenset[str] = frozenset()
+    is_open: bool = False
+    """Whether everyone may do what no ACL is about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
     """One node: its identity and the views of its rooms.
 
@@ -432,6 +441,8 @@ class NodeConfig:
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
     mutation_quota_windows: QuotaWindows = field(default_factory=QuotaWindows)  # of partitions that are created and deleted
     verification: VerificationConfig = field(default_factory=VerificationConfig)
+    authorizer: AuthorizerConfig | None = None
+    """None: every client may do everything."""
     disk_pool_threads: int = 4
     max_partitions_described: int = 2_000  # in one response of DescribeTopicPartitions
     broker_heartbeat_interval_ms: int = 2_000

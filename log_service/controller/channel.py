@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import trio
 
+from log_service.common.access import Admission
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.controller.caller import Caller
 from log_service.controller.driver import ControllerDriver, out_of_time
@@ -97,12 +98,17 @@ class NodeToControllerChannel:
     find: "Callable[[], Destination | None]"
     pool: "Callable[[], ConnectionPool]"
     rng: Random
+    admit: Callable[[Message, type[Message], Caller], Admission | None] | None = None
+    """Looks at what the controller of this node decides on for a client, where there is an authorizer. Elsewhere the other node does.
+
+    Raises KafkaError: the request is refused as a whole.
+    """
 
     async def request(self, request: Message, response_type: type[R], caller: Caller | None = None) -> R:
         """Return the active controller's response; see ``ControllerChannel``."""
         if self.local.is_active:
             try:
-                return await self.local.request(request, response_type, caller)
+                return await self._decide_here(request, response_type, caller)
             except KafkaError as error:
                 if error.code is not ErrorCode.NOT_CONTROLLER:
                     raise
@@ -112,7 +118,7 @@ class NodeToControllerChannel:
 
         async def attempt(_failed_count: int) -> R:
             if self.local.is_active:
-                return await self.local.request(request, response_type, caller)
+                return await self._decide_here(request, response_type, caller)
             return await self._ask_elsewhere(request, response_type, timeout_ms, caller)
 
         try:
@@ -124,6 +130,19 @@ class NodeToControllerChannel:
                 raise
             text = f"the active controller was lost while it decided, and may have done so: {error}"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from error  # a client's own connection is well
+
+    async def _decide_here(self, request: Message, response_type: type[R], caller: Caller | None) -> R:
+        """Have the controller of this node decide on what the client may ask for."""
+        admission = None if caller is None or self.admit is None else self.admit(request, response_type, caller)
+        if admission is None:
+            return await self.local.request(request, response_type, caller)
+        response = admission.response
+        if response is None:
+            response = await self.local.request(admission.request, response_type, caller)
+            if admission.amend is not None:
+                response = admission.amend(response)
+        assert isinstance(response, response_type), "an API has one class of responses"
+        return response
 
     def spoken_versions(self) -> "SpokenVersions | None":
         """Return what the active controller speaks, where that is another node that is known well enough to say."""

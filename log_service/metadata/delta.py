@@ -10,7 +10,7 @@ is listed as one that has none; a record that refers to what is not there is a b
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from uuid import UUID
 
 from log_service.common.features import KRAFT_VERSION
@@ -62,6 +62,9 @@ from log_service.protocol.stored.metadata_records import (
     ZkMigrationStateRecord,
 )
 from log_service.security.sasl.credentials import ScramCredential
+
+if TYPE_CHECKING:
+    from log_service.security.acls.index import AclIndex
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -314,10 +317,20 @@ class MetadataDelta:
             return base
         return AccessImage(
             acls=changed_map(base.acls, self.changed_acls),
+            acl_index=self._build_acl_index(),
             scram_credentials=changed_map(base.scram_credentials, self.changed_scram_credentials),
             delegation_tokens=changed_map(base.delegation_tokens, self.changed_delegation_tokens),
             client_quotas=changed_map(base.client_quotas, _none_if_empty(self.changed_client_quotas)),
         )
+
+    def _build_acl_index(self) -> "AclIndex | None":
+        base, changed = self.base.access, self.changed_acls
+        if not changed:
+            return base.acl_index
+        from log_service.security.acls.index import NO_INDEX  # noqa: PLC0415 - most clusters have no ACLs
+
+        added = [entry for entry in changed.values() if entry is not None]
+        return (base.acl_index or NO_INDEX).changed(added, [base.acls[acl_id] for acl_id in changed if acl_id in base.acls])
 
     _HANDLERS: ClassVar[Mapping[type, Callable[["MetadataDelta", Any], None]]] = {
         RegisterBrokerRecord: _register_broker,

@@ -11,6 +11,7 @@ of topics, partitions, configurations and access iterate in the order of their k
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from log_service.common.types import NO_LEADER_EPOCH, BrokerEpoch, LeaderEpoch, NodeId, ProducerId, TopicId
@@ -18,6 +19,9 @@ from log_service.metadata.access import AclEntry, DelegationToken, QuotaEntity, 
 from log_service.metadata.partition import LOST_DIRECTORY, UNPLACED_DIRECTORIES, PartitionRegistration
 from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.security.sasl.credentials import ScramCredential
+
+if TYPE_CHECKING:
+    from log_service.security.acls.index import AclIndex
 
 FIRST_PRODUCER_ID = ProducerId(0)
 NO_CONFIGS: Mapping[str, str] = {}
@@ -174,6 +178,8 @@ class AccessImage:
     """ACLs, credentials, tokens and quotas. A quota is a number by its key, such as ``producer_byte_rate``."""
 
     acls: Mapping[UUID, AclEntry] = field(default_factory=dict)
+    acl_index: "AclIndex | None" = field(default=None, compare=False, repr=False)
+    """The ACLs by what they are about; None while there never was one."""
     scram_credentials: Mapping[ScramUser, ScramCredential] = field(default_factory=dict)
     delegation_tokens: Mapping[str, DelegationToken] = field(default_factory=dict)
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)

@@ -44,7 +44,7 @@ def refused(directory: Path, code: ExitCode, properties: Mapping[str, str] | Non
         ({"listeners": "SSL://127.0.0.1:0"}, "SSL"),
         ({"listeners": "nonsense"}, "listeners"),
         ({"listeners": "PLAINTEXT://127.0.0.1:99999"}, "99999"),
-        ({"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}, "access control"),
+        ({"authorizer.class.name": "org.example.Authorizer"}, "StandardAuthorizer"),
         ({"remote.log.storage.system.enable": "true"}, "remote storage"),
         ({"num.partitions": "many"}, "num.partitions"),
         ({"num.partitions": "0"}, "num.partitions"),

@@ -1,33 +1,85 @@
 """DescribeAcls (API key 29), CreateAcls (30) and DeleteAcls (31), versions 1-3.
 
-Behaviour: SECURITY_DISABLED to whatever is asked, as from an Apache Kafka without an authorizer: every client may do everything, and no
-rule is kept. Tools read that code as "there are no rules here" and go on; an API that is missing they report as a failure, again and again.
-The responses to 30 and 31 have one refusal for each rule or filter.
+Behaviour: DescribeAcls is answered from this node's metadata, ACLs of one pattern together. The controller decides on the others, each ACL
+and each filter by itself. A number that stands for nothing, 0, in any place closes the connection, as with Apache Kafka.
+
+Without ``authorizer.class.name`` all three are SECURITY_DISABLED: every client may do everything, and no rule is kept. Tools read that code
+as "there are no rules here" and go on; an API that is missing they report as a failure, again and again. The responses to 30 and 31 have
+one refusal for each rule or filter.
 
 Versions: 1 pattern types; 2 flexible; 3 the resource type of users. KIP-11, KIP-290.
 """
 
-from log_service.broker.call import Call
-from log_service.broker.node import Node
-from log_service.common.errors import ErrorCode
-from log_service.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from log_service.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
-from log_service.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from collections.abc import Iterable
+from typing import Any
 
-CODE = ErrorCode.SECURITY_DISABLED
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import QuorumNode
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.controller.rules.acls import acl_filter, index_of
+from log_service.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from log_service.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from log_service.protocol.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
+from log_service.security.acls.index import AclIndex
+from log_service.security.acls.values import Acl, sort_key
+
 REFUSAL = "no authorizer is configured: this node keeps no access rules"
 
 
-def handle_describe_acls(node: Node, call: Call, request: DescribeAclsRequest) -> DescribeAclsResponse:  # noqa: ARG001 - one shape for all
-    """Say that there are no rules."""
-    return DescribeAclsResponse(error_code=CODE, error_message=REFUSAL)
+def _check_authorizer(node: QuorumNode) -> None:
+    if node.config.authorizer is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, REFUSAL)
 
 
-def handle_create_acls(node: Node, call: Call, request: CreateAclsRequest) -> CreateAclsResponse:  # noqa: ARG001 - one shape for all
-    """Refuse each rule."""
-    return CreateAclsResponse(results=[AclCreationResult(error_code=CODE, error_message=REFUSAL) for _ in request.creations])
+def _check_numbers(*numbers: int) -> None:
+    """Check that each number stands for something.
+
+    Raises:
+        ProtocolError: one of them is 0.
+    """
+    if 0 in numbers:
+        raise ProtocolError("a resource type, pattern type, operation or permission of an ACL is 0, which stands for nothing")
 
 
-def handle_delete_acls(node: Node, call: Call, request: DeleteAclsRequest) -> DeleteAclsResponse:  # noqa: ARG001 - one shape for all
-    """Refuse each filter."""
-    return DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(error_code=CODE, error_message=REFUSAL) for _ in request.filters])
+def handle_describe_acls(node: QuorumNode, call: Call, request: DescribeAclsRequest) -> Deferred:
+    """Tell the ACLs that a filter finds."""
+    _check_numbers(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
+    _check_authorizer(node)
+    return call.run(_described(node, index_of(node.image()), request))
+
+
+async def _described(node: QuorumNode, index: AclIndex, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    return await node.run_in_pool(lambda: _describe(acl_filter(request).find(index)))  # type: ignore[arg-type]  # the same fields
+
+
+def _describe(found: Iterable[Acl]) -> DescribeAclsResponse:
+    resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for acl in sorted(found, key=_place):
+        resource = resources.setdefault(
+            (acl.resource_type, acl.resource_name, acl.pattern_type),
+            DescribeAclsResource(resource_type=acl.resource_type, resource_name=acl.resource_name, pattern_type=acl.pattern_type),
+        )
+        resource.acls.append(
+            AclDescription(principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission_type)
+        )
+    return DescribeAclsResponse(error_message=None, resources=list(resources.values()))
+
+
+def _place(acl: Acl) -> tuple[Any, ...]:
+    return (acl.resource_type, acl.resource_name, *sort_key(acl))
+
+
+def handle_create_acls(node: QuorumNode, call: Call, request: CreateAclsRequest) -> Deferred:
+    """Have the controller decide."""
+    for each in request.creations:
+        _check_numbers(each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
+    _check_authorizer(node)
+    return call.run(node.controller.request(request, CreateAclsResponse, call.caller()))
+
+
+def handle_delete_acls(node: QuorumNode, call: Call, request: DeleteAclsRequest) -> Deferred:
+    """Have the controller decide."""
+    for each in request.filters:
+        _check_numbers(each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type)
+    _check_authorizer(node)
+    return call.run(node.controller.request(request, DeleteAclsResponse, call.caller()))

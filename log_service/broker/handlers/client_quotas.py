@@ -8,7 +8,7 @@ AlterClientQuotas: the controller decides on each entity by itself. ``validate_o
 Versions: 1 flexible. KIP-546.
 """
 
-from log_service.broker.call import Call, Deferred
+from log_service.broker.call import Call, Deferred, Refusable
 from log_service.broker.node import Node
 from log_service.common.errors import KafkaError
 from log_service.protocol.messages.alter_client_quotas import (
@@ -26,7 +26,7 @@ def handle_describe_client_quotas(node: Node, call: Call, request: DescribeClien
     return describe(node.image().access.client_quotas, request)
 
 
-def refuse_describe_client_quotas(call: Call, error: KafkaError) -> DescribeClientQuotasResponse:  # noqa: ARG001 - one shape for all
+def refuse_describe_client_quotas(call: Refusable, error: KafkaError) -> DescribeClientQuotasResponse:  # noqa: ARG001 - one shape for all
     """Tell an error, and no entries."""
     return DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
 
@@ -36,7 +36,7 @@ def handle_alter_client_quotas(node: Node, call: Call, request: AlterClientQuota
     return call.run(node.controller.request(request, AlterClientQuotasResponse, call.caller()))
 
 
-def refuse_alter_client_quotas(call: Call, error: KafkaError) -> AlterClientQuotasResponse:
+def refuse_alter_client_quotas(call: Refusable, error: KafkaError) -> AlterClientQuotasResponse:
     """Tell an error for each entity."""
     request: AlterClientQuotasRequest = call.request
     return AlterClientQuotasResponse(

@@ -18,7 +18,7 @@ KIP-631.
 """
 
 from log_service.broker.call import Call, Deferred, Side
-from log_service.broker.cluster_view import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, broker_addresses, told_controller
+from log_service.broker.cluster_view import OPERATIONS_NOT_ASKED_FOR, broker_addresses, cluster_operations, told_controller
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -36,7 +36,7 @@ def handle_describe_cluster(node: Node, call: Call, request: DescribeClusterRequ
         is_known = request.endpoint_type in NAMES
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         return DescribeClusterResponse(error_code=code, error_message=f"this listener tells {NAMES[present]} only")
-    operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+    operations = cluster_operations(call.access) if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     return DescribeClusterResponse(
         endpoint_type=present,
         cluster_id=node.cluster_id,

@@ -4,14 +4,16 @@ Behaviour: describes topics in the order of their names, all of them where none 
 partitions (at most ``max.request.partition.size.limit``) with a cursor to the first one that was left out; the next request goes on from
 there. A partition whose leader clients of the listener cannot reach has leader -1, and no error. Topics that do not exist are answered with
 UNKNOWN_TOPIC_OR_PARTITION when they are named; a cursor at a topic that is not among those named gets INVALID_REQUEST. Nothing is ever
-created. KIP-966.
+created. Topics that the client may not describe are left out where all are asked for, and TOPIC_AUTHORIZATION_FAILED where they are named,
+whether they exist or not. KIP-966.
 """
 
 from collections.abc import Iterator
 
 from log_service.broker.call import Call
-from log_service.broker.cluster_view import TOPIC_OPERATIONS, is_internal, offline_replicas, reached_leader
+from log_service.broker.cluster_view import is_internal, offline_replicas, reached_leader, topic_operations
 from log_service.broker.node import Node
+from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode
 from log_service.common.topic_names import topic_name_fault
 from log_service.metadata.image import MetadataImage, TopicImage
@@ -35,16 +37,22 @@ def handle_describe_topic_partitions(node: Node, call: Call, request: DescribeTo
             DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name) for topic in request.topics
         ]
         return response
-    for name, first_index in _wanted(image, request):
+    wanted = list(_wanted(image, request))
+    hidden = _hidden(call, [name for name, _ in wanted])
+    if request.topics:
+        response.topics += [_refused(name) for name, _ in wanted if name in hidden]
+    for name, first_index in wanted:
+        if name in hidden:
+            continue
         topic = image.topics.by_name.get(name)
         if topic is None:
-            response.topics.append(_unknown(name))
+            response.topics.append(_unknown(name, call))
             continue
         indexes = [index for index in sorted(topic.partitions) if index >= first_index]
         if left_count == 0 and indexes:
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=indexes[0])
             return response
-        response.topics.append(_describe(image, topic, indexes[:left_count], call.connection.listener_name))
+        response.topics.append(_describe(image, topic, indexes[:left_count], call))
         if len(indexes) > left_count:
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=indexes[left_count])
             return response
@@ -71,20 +79,33 @@ def _wanted(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> It
             yield name, max(cursor.partition_index, 0)
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _hidden(call: Call, names: list[str]) -> set[str]:
+    """Return the names of what the client may not describe, whether it exists or not."""
+    access = call.access
+    return set() if access is None else set(names) - access.allowed(AclOperation.DESCRIBE, AclResource.TOPIC, names)
+
+
+def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
+    """Return what is told of a topic that the client may not describe, and of one that does not exist."""
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
+
+
+def _unknown(name: str, call: Call) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_name_fault(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
     return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, is_internal=is_internal(name), topic_authorized_operations=TOPIC_OPERATIONS
+        error_code=code, name=name, is_internal=is_internal(name), topic_authorized_operations=topic_operations(call.access, name)
     )
 
 
-def _describe(image: MetadataImage, topic: TopicImage, indexes: list[int], listener_name: str) -> DescribeTopicPartitionsResponseTopic:
+def _describe(image: MetadataImage, topic: TopicImage, indexes: list[int], call: Call) -> DescribeTopicPartitionsResponseTopic:
+    listener_name = call.connection.listener_name
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
         partitions=[_describe_partition(image, index, topic.partitions[index], listener_name) for index in indexes],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=topic_operations(call.access, topic.name),
     )
 
 

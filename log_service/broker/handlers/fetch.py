@@ -12,6 +12,8 @@ replica (KIP-392); 12 flexible, last fetched epoch and diverging epoch (KIP-595)
 
 A follower (a request with a replica id) reads up to the log's end, and waits there for appends, not for the high watermark;
 ``replica_fetch`` says what it is told and what the leader learns from it.
+
+A partition of a topic that the client may not read is TOPIC_AUTHORIZATION_FAILED, also in a session that named it before.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,6 +24,7 @@ from log_service.broker.call import Call, Deferred, QuotaAccount
 from log_service.broker.cluster_view import hinted_brokers, leader_hint
 from log_service.broker.fetch_session import FetchContext, FetchTarget
 from log_service.broker.node import Node
+from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, NO_NODE, TopicId, TopicPartition
 from log_service.protocol.messages.fetch import (
@@ -291,8 +294,12 @@ def read_all(node: Node, call: Call, request: FetchRequest, context: FetchContex
         left_bytes = _quota_bytes(call.account, left_bytes)
     reading.max_bytes = left_bytes
     isolation = Isolation.of(request.isolation_level)
+    may_read = _reader(call, is_follower=replica is not None)
     absent: list[tuple[FetchTarget, PartitionData]] = []
     for target in context.targets:
+        if may_read is not None and not _is_read(node, target, may_read):
+            reading.add(target, _failed(target, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None), 0)
+            continue
         try:
             partition = node.replicas.find(target.topic, target.topic_id, target.partition)
         except KafkaError as error:
@@ -316,6 +323,38 @@ def read_all(node: Node, call: Call, request: FetchRequest, context: FetchContex
     for target, found in absent:  # last, as Kafka orders them
         reading.add(target, found, 0)
     return reading
+
+
+def _reader(call: Call, *, is_follower: bool) -> Callable[[str], bool] | None:
+    """Return what says of a topic whether the client may read it; None where there is no authorizer.
+
+    It is asked about each partition that a fetch names or its session holds, and asked again after a wait. Followers are brokers.
+    """
+    access = call.access
+    if access is None:
+        return None
+    if is_follower:
+        is_broker = access.may_cluster(AclOperation.CLUSTER_ACTION)
+        return lambda _: is_broker
+    known: dict[str, bool] = {}
+
+    def may_read(topic: str) -> bool:
+        if topic not in known:
+            known[topic] = access.may(AclOperation.READ, AclResource.TOPIC, topic)
+        return known[topic]
+
+    return may_read
+
+
+def _is_read(node: Node, target: FetchTarget, may_read: Callable[[str], bool]) -> bool:
+    """Whether a partition may be read. An id of no topic is told to be of none, to everyone."""
+    name = target.name
+    if not name:
+        topic = node.image().topics.by_id.get(TopicId(target.topic_id))
+        if topic is None:
+            return True
+        name = topic.name
+    return may_read(name)
 
 
 def _is_quiet(partition: Partition, target: FetchTarget, isolation: Isolation) -> bool:

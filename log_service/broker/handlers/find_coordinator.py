@@ -10,7 +10,7 @@ transactions (KIP-890); 6 share groups, key type 2 (KIP-932).
 Other key types are INVALID_REQUEST, and share partitions before version 6.
 """
 
-from log_service.broker.call import Call, Deferred
+from log_service.broker.call import Call, Deferred, Refusable
 from log_service.broker.cluster_view import NO_BROKER, BrokerAddress, leader_address
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
@@ -42,7 +42,7 @@ def _created_topic(key_type: int, version: int) -> str | None:
     return {GROUP_KEY_TYPE: GROUP_METADATA_TOPIC, TRANSACTION_KEY_TYPE: TRANSACTION_STATE_TOPIC}.get(key_type)
 
 
-def refuse_find_coordinator(call: Call, error: KafkaError) -> FindCoordinatorResponse:
+def refuse_find_coordinator(call: Refusable, error: KafkaError) -> FindCoordinatorResponse:
     """Tell an error for each key, or, up to version 3, for the only one."""
     text = str(error)
     if call.version < FIRST_VERSION_WITH_MANY_KEYS:

@@ -17,7 +17,7 @@ Versions: 2 flexible; 3 an error at the top; 4 total and usable bytes (KIP-827);
 
 from collections.abc import Iterator, Mapping
 
-from log_service.broker.call import Call, Deferred
+from log_service.broker.call import Call, Deferred, Refusable
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
@@ -48,7 +48,7 @@ def handle_alter_replica_log_dirs(
     return _told({(topic, index): _move(node, topic, index, path) for (topic, index), path in targets.items()})
 
 
-def refuse_alter_replica_log_dirs(call: Call, error: KafkaError) -> AlterReplicaLogDirsResponse:
+def refuse_alter_replica_log_dirs(call: Refusable, error: KafkaError) -> AlterReplicaLogDirsResponse:
     """Tell an error for each partition."""
     request: AlterReplicaLogDirsRequest = call.request
     return _told({(topic.name, index): error.code for wanted in request.dirs for topic in wanted.topics for index in topic.partitions})

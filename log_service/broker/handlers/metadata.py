@@ -2,9 +2,13 @@
 
 Behaviour: tells the brokers of the listener that the request came through, the cluster's id, and the topics that were asked for. All
 topics are asked for with null (version 0: with an empty list); an empty list asks for none. Asking for a topic that does not exist
-creates it where both the request and ``auto.create.topics.enable`` allow that, and answers when it is there. There are no authorizers:
-a client that asks for authorized operations is told all of them. Each broker passes on what the controller decides, so that any broker is
-told as the controller.
+creates it where both the request and ``auto.create.topics.enable`` allow that, and answers when it is there. Each broker passes on what the
+controller decides, so that any broker is told as the controller.
+
+Who may not describe a topic does not hear of it: where all topics are asked for it is left out, and where it is named it is
+TOPIC_AUTHORIZATION_FAILED whether it exists or not. One that exists is named by the id that it was asked for, or by its name alone. A
+missing topic that the client may describe and not create is TOPIC_AUTHORIZATION_FAILED, too. A client that asks for authorized operations
+is told its own; where there is no authorizer these are all.
 
 A partition whose leader clients of the listener cannot reach has leader -1 and an error: LEADER_NOT_AVAILABLE where no broker leads,
 LISTENER_NOT_FOUND where the leader has no such listener. Replicas whose broker is fenced, has no such listener or has lost the log
@@ -20,17 +24,18 @@ from collections.abc import Iterable
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import (
-    CLUSTER_OPERATIONS,
     OPERATIONS_NOT_ASKED_FOR,
-    TOPIC_OPERATIONS,
     alive_replicas,
     broker_addresses,
+    cluster_operations,
     is_internal,
     offline_replicas,
     partition_error,
     told_controller,
+    topic_operations,
 )
 from log_service.broker.node import Node
+from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode
 from log_service.common.topic_names import topic_name_fault
 from log_service.common.types import NO_NODE, NO_TOPIC_ID, TopicId
@@ -55,10 +60,14 @@ def handle_metadata(node: Node, call: Call, request: MetadataRequest) -> Metadat
     """Respond at once, or after the topics that are missing were created."""
     if call.version < FIRST_VERSION_BY_ID and any(_is_by_id(topic) for topic in request.topics or ()):
         return _refuse_ids(request)
-    missing = _missing_topics(node, request)
+    hidden = _hidden(node.image(), call, request)
+    missing = [name for name in _missing_topics(node, request) if name not in hidden]
+    denied = _not_to_be_created(call, missing)
+    missing = [name for name in missing if name not in denied]
+    errors = dict.fromkeys(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if not missing:
-        return _describe(node, call, request, {})
-    return call.run(_create_and_describe(node, call, request, missing))
+        return _describe(node, call, request, errors, hidden)
+    return call.run(_create_and_describe(node, call, request, missing, errors, hidden))
 
 
 def _is_by_id(topic: MetadataRequestTopic) -> bool:
@@ -74,8 +83,34 @@ def _refuse_ids(request: MetadataRequest) -> MetadataResponse:
     return MetadataResponse(cluster_id=None, controller_id=NO_NODE, topics=topics)
 
 
-async def _create_and_describe(node: Node, call: Call, request: MetadataRequest, missing: list[str]) -> MetadataResponse:
-    return _describe(node, call, request, await node.topic_creation.create(missing, call.caller()))
+async def _create_and_describe(  # noqa: PLR0917 - what was found out so far
+    node: Node, call: Call, request: MetadataRequest, missing: list[str], errors: dict[str, ErrorCode], hidden: frozenset[str]
+) -> MetadataResponse:
+    return _describe(node, call, request, errors | await node.topic_creation.create(missing, call.caller()), hidden)
+
+
+def _hidden(image: MetadataImage, call: Call, request: MetadataRequest) -> frozenset[str]:
+    """Return the names of what a request asks for and its client may not describe, whether it exists or not."""
+    if call.access is None:
+        return frozenset()
+    if _asks_for_all(call, request):
+        names = set(image.topics.by_name)
+        return frozenset(names - call.access.visible(AclOperation.DESCRIBE, AclResource.TOPIC, names))
+    found = (_find(image, wanted) or wanted for wanted in _asked_for(request.topics or []))
+    names = {each.name for each in found if each.name is not None}
+    return frozenset(names - call.access.allowed(AclOperation.DESCRIBE, AclResource.TOPIC, names))
+
+
+def _asks_for_all(call: Call, request: MetadataRequest) -> bool:
+    return request.topics is None or (not request.topics and call.version < FIRST_VERSION_WITH_NULL)
+
+
+def _not_to_be_created(call: Call, missing: list[str]) -> set[str]:
+    """Return those of the missing topics that the client may not create. The controller asks again, by its own ACLs."""
+    access = call.access
+    if access is None or not missing or access.could_cluster(AclOperation.CREATE):
+        return set()
+    return set(missing) - access.allowed(AclOperation.CREATE, AclResource.TOPIC, missing)
 
 
 def _missing_topics(node: Node, request: MetadataRequest) -> list[str]:
@@ -87,10 +122,10 @@ def _missing_topics(node: Node, request: MetadataRequest) -> list[str]:
     return sorted(name for name in names if name not in by_name and topic_name_fault(name) is None)
 
 
-def _describe(node: Node, call: Call, request: MetadataRequest, errors: dict[str, ErrorCode]) -> MetadataResponse:
+def _describe(node: Node, call: Call, request: MetadataRequest, errors: dict[str, ErrorCode], hidden: frozenset[str]) -> MetadataResponse:
     image = node.image()
     listener_name = call.connection.listener_name
-    operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+    operations = cluster_operations(call.access) if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
@@ -98,25 +133,43 @@ def _describe(node: Node, call: Call, request: MetadataRequest, errors: dict[str
         ],
         cluster_id=node.cluster_id,
         controller_id=told_controller(image, node.rng),
-        topics=_describe_topics(image, call, request, errors),
+        topics=_describe_topics(image, call, request, errors, hidden),
         cluster_authorized_operations=operations,
     )
 
 
 def _describe_topics(
-    image: MetadataImage, call: Call, request: MetadataRequest, errors: dict[str, ErrorCode]
+    image: MetadataImage, call: Call, request: MetadataRequest, errors: dict[str, ErrorCode], hidden: frozenset[str]
 ) -> list[MetadataResponseTopic]:
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
-    if request.topics is None or (not request.topics and call.version < FIRST_VERSION_WITH_NULL):
-        return [_describe_topic(image, topic, call, operations) for _, topic in sorted(image.topics.by_name.items())]
-    responses = []
+    def operations_on(name: str | None) -> int:
+        is_asked = request.include_topic_authorized_operations and name is not None
+        return topic_operations(call.access, name) if is_asked and name is not None else OPERATIONS_NOT_ASKED_FOR
+
+    if request.topics is None or _asks_for_all(call, request):
+        seen = [topic for name, topic in sorted(image.topics.by_name.items()) if name not in hidden]
+        return [_describe_topic(image, topic, call, operations_on(topic.name)) for topic in seen]
+    responses, refused = [], []
     for wanted in _asked_for(request.topics):
         topic = _find(image, wanted)
-        if topic is None:
-            responses.append(_unknown(wanted, errors, operations))
+        name = wanted.name if topic is None else topic.name
+        if name in hidden:
+            refused.append(_refused(wanted))
+        elif topic is None:
+            responses.append(_unknown(wanted, errors, operations_on(name)))
         else:
-            responses.append(_describe_topic(image, topic, call, operations))
-    return responses
+            responses.append(_describe_topic(image, topic, call, operations_on(name)))
+    return responses + refused
+
+
+def _refused(wanted: MetadataRequestTopic) -> MetadataResponseTopic:
+    """Return what is told of a topic that the client may not describe, and of one that does not exist."""
+    name = wanted.name
+    return MetadataResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        name=name,
+        topic_id=wanted.topic_id if name is None else NO_TOPIC_ID,
+        is_internal=name is not None and is_internal(name),
+    )
 
 
 def _asked_for(topics: list[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:

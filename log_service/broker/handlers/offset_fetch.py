@@ -9,7 +9,7 @@ in one request (KIP-709); 9 member epochs (KIP-848); 10 topic ids (KIP-848). Up 
 1, is told by each of its partitions.
 """
 
-from log_service.broker.call import Call, Deferred
+from log_service.broker.call import Call, Deferred, Refusable
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
@@ -64,7 +64,7 @@ def _each_whole_once(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchR
     return [group for group in groups if group.topics is not None or whole[group.group_id] is group]
 
 
-def refuse_offset_fetch(call: Call, error: KafkaError) -> OffsetFetchResponse:
+def refuse_offset_fetch(call: Refusable, error: KafkaError) -> OffsetFetchResponse:
     """Tell an error for each group; up to version 7 there is one."""
     request: OffsetFetchRequest = call.request
     if call.version < FIRST_VERSION_WITH_GROUPS:
@@ -85,7 +85,7 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
-def _one_group_response(call: Call, group: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+def _one_group_response(call: Refusable, group: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup) -> OffsetFetchResponse:
     if response.error_code and call.version < FIRST_VERSION_WITH_ERROR:
         return OffsetFetchResponse(topics=[_failed_topic(topic, response.error_code) for topic in group.topics or ()])
     topics = [

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Protocol
 from uuid import UUID
 
-from log_service.broker.call import NOTHING, Call, Deferred, Nothing
+from log_service.broker.call import NOTHING, Call, Deferred, Nothing, Refusable
 from log_service.broker.cluster_view import LeaderHint, hinted_brokers, leader_hint
 from log_service.broker.echo import Items, echoing
 from log_service.broker.node import Node
@@ -194,7 +194,7 @@ _echo = echoing(
 )
 
 
-def refuse_produce(call: Call, error: KafkaError) -> ProduceResponse:
+def refuse_produce(call: Refusable, error: KafkaError) -> ProduceResponse:
     """Tell an error for each partition.
 
     Raises:

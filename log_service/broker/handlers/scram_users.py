@@ -8,7 +8,7 @@ AlterUserScramCredentials: the controller decides on each user by itself.
 KIP-554.
 """
 
-from log_service.broker.call import Call, Deferred
+from log_service.broker.call import Call, Deferred, Refusable
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.repeated import repeated
@@ -57,7 +57,7 @@ def _described(name: str, infos: dict[str, list[CredentialInfo]], *, is_named_tw
     return DescribeUserScramCredentialsResult(user=name, credential_infos=infos[name])
 
 
-def refuse_describe_user_scram_credentials(call: Call, error: KafkaError) -> DescribeUserScramCredentialsResponse:
+def refuse_describe_user_scram_credentials(call: Refusable, error: KafkaError) -> DescribeUserScramCredentialsResponse:
     """Tell an error, and an error for each user that was named."""
     request: DescribeUserScramCredentialsRequest = call.request
     text = str(error)
@@ -72,7 +72,7 @@ def handle_alter_user_scram_credentials(node: Node, call: Call, request: AlterUs
     return call.run(node.controller.request(request, AlterUserScramCredentialsResponse, call.caller()))
 
 
-def refuse_alter_user_scram_credentials(call: Call, error: KafkaError) -> AlterUserScramCredentialsResponse:
+def refuse_alter_user_scram_credentials(call: Refusable, error: KafkaError) -> AlterUserScramCredentialsResponse:
     """Tell an error for each user."""
     request: AlterUserScramCredentialsRequest = call.request
     names = dict.fromkeys([*(each.name for each in request.deletions), *(each.name for each in request.upsertions)])

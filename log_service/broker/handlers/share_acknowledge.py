@@ -19,6 +19,7 @@ from log_service.broker.cluster_view import hinted_brokers, leader_hint
 from log_service.broker.node import Node
 from log_service.broker.share.session import FINAL_EPOCH, SessionKey, SharedPartition
 from log_service.broker.share.shares import Shares
+from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import SHARE_VERSION
 from log_service.common.types import TopicId
@@ -71,7 +72,7 @@ def handle_share_acknowledge(node: Node, call: Call, request: ShareAcknowledgeRe
         deferred.complete_with(lambda: _response(node, call, key.group_id, outcomes))
 
     asked = batches_of(request.topics)
-    acknowledge(node, key, asked, respond, version=call.version, is_renewing=request.is_renew_ack)
+    acknowledge(node, call, key, asked, respond, is_renewing=request.is_renew_ack)
     return deferred
 
 
@@ -82,7 +83,7 @@ def batches_of(topics: Iterable[Any]) -> dict[SharedPartition, list[Any]]:
     }
 
 
-def acknowledge(node: Node, key: SessionKey, asked: Asked, on_done: Callable[[Outcomes], None], *, version: int, is_renewing: bool) -> None:
+def acknowledge(node: Node, call: Call, key: SessionKey, asked: Asked, on_done: Callable[[Outcomes], None], *, is_renewing: bool) -> None:
     """Tell ``on_done`` once what became of each partition's acknowledgements.
 
     A partition of which nothing is said is named where others are, as by Apache Kafka.
@@ -93,7 +94,8 @@ def acknowledge(node: Node, key: SessionKey, asked: Asked, on_done: Callable[[Ou
     silent: list[SharedPartition] = []
     for where, batches in asked.items():
         try:
-            ranges = validated_ranges(batches, has_renewal=version >= FIRST_VERSION_WITH_RENEWAL, is_renewing=is_renewing)
+            check_readable(image, call, where)
+            ranges = validated_ranges(batches, has_renewal=call.version >= FIRST_VERSION_WITH_RENEWAL, is_renewing=is_renewing)
             check_exists(image, where)
         except KafkaError as error:
             outcomes[where] = error
@@ -129,6 +131,17 @@ def _acknowledge_one(
         on_done(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the group has acquired nothing of this partition here"))
     else:
         led.acknowledge(key.member_id, ranges, on_done)
+
+
+def check_readable(image: MetadataImage, call: Call, where: SharedPartition) -> None:
+    """Check that the client may read a partition's topic. One that does not exist is for ``check_exists``.
+
+    Raises:
+        KafkaError: TOPIC_AUTHORIZATION_FAILED.
+    """
+    topic = None if call.access is None else image.topics.by_id.get(TopicId(where[0]))
+    if call.access is not None and topic is not None:
+        call.access.require(AclOperation.READ, AclResource.TOPIC, topic.name)
 
 
 def check_exists(image: MetadataImage, where: SharedPartition) -> str:

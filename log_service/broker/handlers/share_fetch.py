@@ -24,6 +24,7 @@ from log_service.broker.handlers.share_acknowledge import (
     acknowledge,
     batches_of,
     check_exists,
+    check_readable,
     session_key,
 )
 from log_service.broker.node import Node
@@ -87,7 +88,7 @@ def handle_share_fetch(node: Node, call: Call, request: ShareFetchRequest) -> De
     call.connection.on_closed.setdefault(SESSIONS, partial(node.shares.end_connection, call.connection.connection_id))
     fetch = _Fetch(node, call, request, context, call.defer(), _wanted(node, call, request, key, mode))
     if any(asked.values()):
-        acknowledge(node, key, asked, partial(_acknowledged, fetch), version=call.version, is_renewing=request.is_renew_ack)
+        acknowledge(node, call, key, asked, partial(_acknowledged, fetch), is_renewing=request.is_renew_ack)
     else:
         fetch.outcomes = {}
     if context.is_final or request.is_renew_ack:
@@ -154,6 +155,7 @@ def _begin_fetch(fetch: _Fetch) -> None:
     node, request, wanted = fetch.node, fetch.request, fetch.wanted
     for where in _rotated(fetch.context.partitions, request.share_session_epoch):
         try:
+            check_readable(node.image(), fetch.call, where)
             led = _open(node, fetch.context.key, where)
         except KafkaError as error:
             fetch.errors[where] = error

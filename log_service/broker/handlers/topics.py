@@ -17,7 +17,7 @@ INVALID_PARTITIONS. Records stay where they are. ``validate_only`` decides and w
 Versions: 2 flexible; 3 THROTTLING_QUOTA_EXCEEDED (KIP-599). KIP-195.
 """
 
-from log_service.broker.call import Call, Deferred
+from log_service.broker.call import Call, Deferred, Refusable
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID
@@ -47,7 +47,7 @@ def handle_delete_topics(node: Node, call: Call, request: DeleteTopicsRequest) -
     return call.run(node.controller.request(request, DeleteTopicsResponse, call.caller()))
 
 
-def refuse_delete_topics(call: Call, error: KafkaError) -> DeleteTopicsResponse:
+def refuse_delete_topics(call: Refusable, error: KafkaError) -> DeleteTopicsResponse:
     """Tell an error for each topic; up to version 5 topics are names, from version 6 on names or ids."""
     request: DeleteTopicsRequest = call.request
     named = [(name, NO_TOPIC_ID) for name in request.topic_names] + [(topic.name, topic.topic_id) for topic in request.topics]

@@ -10,7 +10,7 @@ AddOffsetsToTxn and EndTxn: 2 PRODUCER_FENCED; 3 flexible; 4 TRANSACTION_ABORTAB
 ListTransactions: 1 duration (KIP-994); 2 pattern (KIP-1152).
 """
 
-from log_service.broker.call import Call, Deferred
+from log_service.broker.call import Call, Deferred, Refusable
 from log_service.broker.node import Node
 from log_service.common.errors import KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, TopicPartition
@@ -69,7 +69,7 @@ def handle_list_transactions(node: Node, call: Call, request: ListTransactionsRe
     return deferred
 
 
-def refuse_add_partitions_to_txn(call: Call, error: KafkaError) -> AddPartitionsToTxnResponse:
+def refuse_add_partitions_to_txn(call: Refusable, error: KafkaError) -> AddPartitionsToTxnResponse:
     """Tell an error at the top, or, up to version 3, for each partition: the response has no other place for it there."""
     if call.version >= FIRST_ADD_VERSION_WITH_MANY:
         return AddPartitionsToTxnResponse(error_code=error.code)

@@ -138,6 +138,9 @@ RULES: Mapping[int, Rule] = MappingProxyType(
         ApiKey.UPDATE_FEATURES: _on_demand("feature_levels", "update_features", _static_texts),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _on_demand("scram_users", "alter_scram_users"),
         ApiKey.ALTER_CLIENT_QUOTAS: _on_demand("client_quotas", "alter_client_quotas"),
+        # Access
+        ApiKey.CREATE_ACLS: _on_demand("acls", "create_acls", lambda around: (around.new_id,)),
+        ApiKey.DELETE_ACLS: _on_demand("acls", "delete_acls"),
     }
 )
 """The rows by the API key of the request."""

@@ -10,14 +10,12 @@ outlives the ACLs that made it.
 Invariants: callers and decisions that are remembered are bounded; what is over is forgotten and decided anew.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from log_service.common.access import AclOperation, AclResource, Principal
 from log_service.security.acls.decision import SUPER_USER, Decision, Who, decide, is_allowed_somewhere
 from log_service.security.acls.hosts import java_host
 from log_service.security.acls.index import NO_INDEX, AclIndex
-from log_service.security.acls.values import Acl
 
 MAX_CALLERS: Final = 4096
 """So many pairs of a principal and a host are remembered."""
@@ -87,9 +85,9 @@ class AclAuthorizer:
         """The ACLs that decisions are made by."""
         return self._index
 
-    def change(self, added: Iterable[Acl], removed: Iterable[Acl]) -> None:
-        """Take over a change of the ACLs. Every decision from now on is made by them."""
-        self._index, self._known = self._index.changed(added, removed), {}
+    def follow(self, index: AclIndex) -> None:
+        """Decide by these ACLs from now on."""
+        self._index, self._known = index, {}
 
     def is_super(self, principal: Principal) -> bool:
         """Whether a principal may do everything. Type and name are compared as they are, with the case of their letters."""
@@ -106,16 +104,3 @@ class AclAuthorizer:
         rights = Rights(self._index, who, principal, is_super=self.is_super(principal), is_open=self._is_open)
         self._known[principal, host] = rights
         return rights
-
-
-def parse_super_users(text: str) -> frozenset[str]:
-    """Return the principals of ``super.users``: ``Type:name``, separated by semicolons, because names may hold commas.
-
-    Raises:
-        ValueError: one of them has no colon; the text says which.
-    """
-    users = [user.strip() for user in text.split(";") if user.strip()]
-    wrong = [user for user in users if ":" not in user]
-    if wrong:
-        raise ValueError(f"{wrong[0]!r} is no principal, which is Type:name, for example User:admin; separate several with semicolons")
-    return frozenset(users)

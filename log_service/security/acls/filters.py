@@ -5,8 +5,10 @@ on a resource of the name: the literal ones, those of the literal ``*``, and the
 text: a filter for ``User:*`` finds that principal alone. A number that is not known here finds nothing.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from log_service.security.acls.index import AclIndex
 from log_service.security.acls.values import OPERATION_ANY, WILDCARD, Acl, PatternType, PermissionType
 
 RESOURCE_ANY = 1
@@ -23,6 +25,20 @@ class AclFilter:
     host: str | None
     operation: int
     permission_type: int
+
+    def find(self, index: AclIndex) -> Iterator[Acl]:
+        """Yield the ACLs that are meant. All are looked at only where neither a resource nor a principal is named."""
+        return filter(self.matches, self._candidates(index))
+
+    def _candidates(self, index: AclIndex) -> Iterable[Acl]:
+        if self.resource_type == RESOURCE_ANY:
+            return index.all()
+        if self.resource_name is not None:
+            if self.pattern_type == PatternType.MATCH:
+                return index.about(self.resource_type, self.resource_name)
+            literal = index.named(self.resource_type, PatternType.LITERAL, self.resource_name)
+            return literal + index.named(self.resource_type, PatternType.PREFIXED, self.resource_name)
+        return index.all() if self.principal is None else index.of_principal(self.resource_type, self.principal)
 
     def matches(self, acl: Acl) -> bool:
         """Whether an ACL is meant."""

@@ -50,6 +50,16 @@ class AclIndex:
         if name != WILDCARD:
             yield from self.literal.get((resource_type, WILDCARD), NO_ACLS)
 
+    def named(self, resource_type: int, pattern_type: int, name: str) -> Acls:
+        """Return the ACLs of exactly one pattern."""
+        return (self.prefixed if pattern_type == PatternType.PREFIXED else self.literal).get((resource_type, name), NO_ACLS)
+
+    def all(self) -> Iterator[Acl]:
+        """Yield every ACL."""
+        for section in (self.literal, self.prefixed):
+            for acls in section.values():
+                yield from acls
+
     def of_principal(self, resource_type: int, principal: str) -> Acls:
         """Return the ACLs on resources of a type that name a principal, in no particular order."""
         return self.by_principal.get((resource_type, principal), NO_ACLS)

@@ -5,6 +5,7 @@ from typing import Any
 from log_service.broker.call import Side
 from log_service.broker.registry import REGISTRY
 from log_service.protocol.api_versions import ApiKey, request_class
+from log_service.protocol.messages.describe_acls import DescribeAclsRequest
 from log_service.protocol.messages.produce import ProduceRequest
 
 
@@ -19,4 +20,6 @@ VERSIONS = versions_of(Side.BROKER)
 
 def least_request(key: ApiKey) -> Any:
     """What a client sends that fills in nothing."""
+    if key is ApiKey.DESCRIBE_ACLS:
+        return DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1)
     return ProduceRequest(acks=-1) if key is ApiKey.PRODUCE else request_class(key)()

@@ -34,7 +34,12 @@ STORES = "unit/security/tls/test_stores.py"
 HANDSHAKES = "unit/security/tls/test_handshakes.py"
 KEY_STORES = (STORES, "test_a_key_is_read_from_every_kind_of_store")
 TRUST_STORES = (STORES, "test_authorities_are_read_from_every_kind_of_store")
+AUTHORIZER = ("unit/broker/authorization/test_visibility.py", "test_super_users_and_open_clusters")
 PROOFS = {
+    "allow.everyone.if.no.acl.found": AUTHORIZER,
+    "authorizer.class.name": AUTHORIZER,
+    "early.start.listeners": (FILE, "test_what_cannot_be_honoured_is_refused_by_name"),
+    "super.users": AUTHORIZER,
     "ssl.cipher.suites": (HANDSHAKES, "test_only_the_suites_that_are_named_are_spoken"),
     "ssl.client.auth": (HANDSHAKES, "test_whether_clients_show_certificates"),
     "ssl.enabled.protocols": (HANDSHAKES, "test_only_the_protocols_that_are_named_are_spoken"),

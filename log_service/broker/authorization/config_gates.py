@@ -1,0 +1,82 @@
+"""The gates of configuration: what is described and altered, each resource by itself.
+
+A topic and a group need an operation on themselves, everything else one on the cluster. The levels of a broker's loggers are altered by
+the broker that is asked. Its gate looks at those alone: the rest of the request goes to the controller, and through the gate there.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from log_service.broker.authorization.access import CLUSTER, GROUP, REFUSALS, TOPIC
+from log_service.broker.authorization.gate_shapes import ALTER_CONFIGS, CLUSTER_ACTION, DESCRIBE_CONFIGS, Gate, Question, admit_part
+from log_service.common.access import AclOperation, AclResource, Admission
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.metadata.image import ResourceType
+from log_service.security.acls.values import CLUSTER_NAME
+
+RESOURCES = {ResourceType.TOPIC: TOPIC, ResourceType.GROUP: GROUP}
+ON_CLUSTER = frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS})
+
+OperationOf = Callable[[int], AclOperation | None]
+"""The operation that a resource of a type needs; None where the gate does not look at it."""
+
+
+def _each_resource(operation_of: OperationOf, told: str) -> Gate:
+    """Return the gate of an API that answers resource by resource."""
+
+    def gate(question: Question) -> Admission | None:
+        denied: dict[AclResource, list[int]] = {}
+        decided: dict[tuple[AclOperation, AclResource, str], bool] = {}
+        for item in question.request.resources:
+            operation = operation_of(item.resource_type)
+            resource = RESOURCES.get(item.resource_type, CLUSTER if item.resource_type in ON_CLUSTER else None)
+            if operation is None or resource is None:
+                continue
+            key = (operation, resource, CLUSTER_NAME if resource is CLUSTER else item.resource_name)
+            if key not in decided:
+                decided[key] = question.access.may(*key)
+            if not decided[key]:
+                denied.setdefault(resource, []).append(id(item))
+        return _refused_each(question, told, denied)
+
+    return gate
+
+
+def _refused_each(question: Question, told: str, denied: dict[AclResource, list[int]]) -> Admission | None:
+    """Let the rest through; what is denied gets the code that belongs to its kind of resource."""
+    codes = {each: REFUSALS[resource] for resource, items in denied.items() for each in items}
+    text = "the operation is not allowed"
+    admission = admit_part(
+        question, "resources", told, lambda item: id(item) not in codes, KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, text)
+    )
+    if admission is None:
+        return None
+    by_name = {(item.resource_type, item.resource_name): codes[id(item)] for item in question.request.resources if id(item) in codes}
+
+    def with_codes(response: Any) -> Any:
+        for result in getattr(response, told):
+            if result.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                result.error_code = by_name.get((result.resource_type, result.resource_name), result.error_code)
+        return response
+
+    if admission.response is not None:
+        return Admission(request=admission.request, response=with_codes(admission.response))
+    later = admission.amend
+    assert later is not None, "a part that is let through has refusals to add"
+    return Admission(request=admission.request, amend=lambda response: with_codes(later(response)))
+
+
+_describe_each = _each_resource(lambda _: DESCRIBE_CONFIGS, "results")
+
+
+def describe_configs(question: Question) -> Admission | None:
+    """A request with a resource of an unknown type is the handler's to refuse, whole."""
+    known: Collection[int] = {*RESOURCES, *ON_CLUSTER}
+    if any(item.resource_type not in known for item in question.request.resources):
+        return None
+    return _describe_each(question)
+
+
+alter_configs = _each_resource(lambda kind: None if kind == ResourceType.BROKER_LOGGER else ALTER_CONFIGS, "responses")
+alter_incrementally = _each_resource(lambda kind: CLUSTER_ACTION if kind == ResourceType.BROKER_LOGGER else ALTER_CONFIGS, "responses")
+alter_loggers = _each_resource(lambda kind: ALTER_CONFIGS if kind == ResourceType.BROKER_LOGGER else None, "responses")

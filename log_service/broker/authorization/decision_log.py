@@ -1,0 +1,80 @@
+"""Counts decisions, and writes them into the audit log ``kafka.authorizer.logger``.
+
+Decides at which level a decision is written, as Apache Kafka does. What a request wants: denied at INFO, allowed at DEBUG. What it gets on
+without: denied at TRACE, allowed at DEBUG. A mere question: TRACE. A line is put together only where the logger lets it through.
+"""
+
+import logging
+from typing import Final, Protocol
+
+from log_service.common.access import AclOperation, AclResource, Principal
+from log_service.security.acls.decision import Decision
+from log_service.security.audit import LOGGER_NAME, audit_line
+
+TRACE: Final = 5
+LINE: Final = "%s"
+
+
+class Asker(Protocol):
+    """Who asks: a principal, from a host as the audit log writes it, in a request of an API."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who."""
+
+    @property
+    def written_host(self) -> str:
+        """From where."""
+
+    @property
+    def api_name(self) -> str:
+        """In which request."""
+
+
+class DecisionLog:
+    """What a node has decided, in numbers and in lines."""
+
+    __slots__ = ("_logger", "allowed_count", "denied_count")
+
+    def __init__(self) -> None:
+        self._logger = logging.getLogger(LOGGER_NAME)
+        self.allowed_count = 0
+        self.denied_count = 0
+
+    def __repr__(self) -> str:
+        return f"<DecisionLog allowed={self.allowed_count} denied={self.denied_count}>"
+
+    def note_wanted(  # noqa: PLR0917 - the parts of a line
+        self, asker: Asker, decision: Decision, operation: AclOperation, resource: AclResource, name: str, count: int = 1
+    ) -> None:
+        """Take note of a decision on what a request wants."""
+        level = logging.DEBUG if decision.is_allowed else logging.INFO
+        self._note(level, asker, decision, operation, resource, name, count)
+
+    def note_optional(self, asker: Asker, decision: Decision, operation: AclOperation, resource: AclResource, name: str) -> None:
+        """Take note of a decision on what a request gets on without."""
+        level = logging.DEBUG if decision.is_allowed else TRACE
+        self._note(level, asker, decision, operation, resource, name, 1)
+
+    def note_probe(self, asker: Asker, decision: Decision, operation: AclOperation, resource: AclResource, name: str) -> None:
+        """Take note of a decision on what a client asks about."""
+        self._note(TRACE, asker, decision, operation, resource, name, 1)
+
+    def _note(  # noqa: PLR0917 - as above
+        self,
+        level: int,
+        asker: Asker,
+        decision: Decision,
+        operation: AclOperation,
+        resource: AclResource,
+        name: str,
+        count: int,
+    ) -> None:
+        if decision.is_allowed:
+            self.allowed_count += 1
+        else:
+            self.denied_count += 1
+        if self._logger.isEnabledFor(level):
+            host = asker.written_host
+            line = audit_line(asker.principal, decision, operation, host, resource, name, asker.api_name, count)
+            self._logger.log(level, LINE, line)

@@ -1,0 +1,363 @@
+"""The gates of groups: their members, their positions, and what is told of them.
+
+A description of a group that shows a topic which the client must not see is refused as a whole, without members: half a group would be
+misread. Positions are shown or refused topic by topic.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from log_service.broker.authorization.access import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, Access, refusal
+from log_service.broker.authorization.gate_shapes import (
+    CLUSTER_ACTION,
+    DELETE,
+    DESCRIBE,
+    READ,
+    Gate,
+    Question,
+    admit_part,
+    amended,
+    keep,
+    on_group,
+    on_named_topics,
+    on_plain_names,
+    topic_name,
+)
+from log_service.broker.cluster_view import OPERATIONS_ON_GROUPS
+from log_service.broker.handlers.find_coordinator import FIRST_VERSION_WITH_MANY_KEYS, GROUP_KEY_TYPE, SHARE_KEY_TYPE, TRANSACTION_KEY_TYPE
+from log_service.common.access import Admission
+from log_service.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from log_service.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+from log_service.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from log_service.protocol.messages.offset_delete import OffsetDeleteRequestTopic, OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
+from log_service.protocol.messages.offset_fetch import (
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from log_service.security.acls.values import CLUSTER_NAME
+
+FIRST_FETCH_VERSION_WITH_GROUPS: Final = 8
+FIRST_FETCH_VERSION_BY_ID: Final = 10
+NO_OFFSET: Final = -1
+FIRST_COMMIT_VERSION_BY_ID = 10
+FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
+
+# Members
+
+_reads_group = on_group(READ)
+
+
+def find_coordinator(question: Question) -> Admission | None:
+    """Groups and transactional ids are refused one by one; share partitions are asked for by brokers."""
+    key_type, request = question.request.key_type, question.request
+    if key_type == SHARE_KEY_TYPE:
+        question.access.require(CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
+    resource = {GROUP_KEY_TYPE: GROUP, TRANSACTION_KEY_TYPE: TRANSACTIONAL_ID}.get(key_type)
+    if resource is None:
+        return None
+    if question.version < FIRST_VERSION_WITH_MANY_KEYS:
+        question.access.require(DESCRIBE, resource, request.key)
+        return None
+    return on_plain_names(DESCRIBE, resource, asked="coordinator_keys", told="coordinators")(question)
+
+
+def sync_group(question: Question) -> None:
+    """A request without a protocol is inconsistent, whoever sends it."""
+    request = question.request
+    if question.version < FIRST_SYNC_VERSION_WITH_PROTOCOL or None not in (request.protocol_type, request.protocol_name):
+        _reads_group(question)
+
+
+def heartbeat_of(is_enabled: Callable[[Question], bool]) -> Gate:
+    """Return the gate of heartbeats that name topics: the group needs READ, and every topic DESCRIBE."""
+
+    def gate(question: Question) -> None:
+        if not is_enabled(question):
+            return
+        _reads_group(question)
+        names = set(question.request.subscribed_topic_names or ())
+        if question.access.allowed(DESCRIBE, TOPIC, names) != names:
+            raise refusal(DESCRIBE, TOPIC)
+
+    return gate
+
+
+def share_session(question: Question) -> None:
+    """The group needs READ. Which topics a session is about, the handler knows."""
+    if question.request.group_id is not None:
+        _reads_group(question)
+
+
+# What is told of groups
+
+delete_groups = on_plain_names(DELETE, GROUP, asked="groups_names", told="results")
+
+
+def list_groups(question: Question) -> Admission | None:
+    """Who may describe the cluster sees all groups, others those that they may describe."""
+    if question.access.could_cluster(DESCRIBE):
+        return None
+
+    def amend(response: Any) -> Any:
+        seen = question.access.visible(DESCRIBE, GROUP, (group.group_id for group in response.groups))
+        response.groups = keep(response.groups, lambda group: group.group_id in seen)
+        return response
+
+    return Admission(request=question.request, amend=amend)
+
+
+def describe_of(asked: str, shown_topics: Callable[[Any], Iterable[str]]) -> Gate:
+    """Return the gate of a description of groups; ``shown_topics`` are those that the description of one group shows."""
+    named = on_plain_names(DESCRIBE, GROUP, asked=asked, told="groups")
+
+    def gate(question: Question) -> Admission:
+        return amended(question, named(question), lambda response: _described(question, response, shown_topics))
+
+    return gate
+
+
+def _described(question: Question, response: Any, shown_topics: Callable[[Any], Iterable[str]]) -> Any:
+    access = question.access
+    for number, group in enumerate(response.groups):
+        if group.error_code:
+            continue
+        topics = set(shown_topics(group))
+        if access.allowed(DESCRIBE, TOPIC, topics) != topics:
+            hidden = refusal(DESCRIBE, TOPIC)
+            response.groups[number] = type(group)(group_id=group.group_id, error_code=hidden.code, error_message=str(hidden))
+        elif question.request.include_authorized_operations:
+            group.authorized_operations = access.bits(GROUP, group.group_id, OPERATIONS_ON_GROUPS)
+    return response
+
+
+def no_topics(group: Any) -> Iterable[str]:  # noqa: ARG001 - of any group
+    """Return nothing: descriptions of classic groups hold assignments as bytes that the group alone can read."""
+    return ()
+
+
+def assigned_topics(group: Any) -> Iterable[str]:
+    """Yield the topics of the members' assignments."""
+    for member in group.members:
+        for assignment in (member.assignment, getattr(member, "target_assignment", None)):
+            if assignment is not None:
+                yield from (topic.topic_name for topic in assignment.topic_partitions)
+
+
+# Positions
+
+
+def offset_commit(question: Question) -> Admission | None:
+    """The group and each topic need READ."""
+    _reads_group(question)
+    return on_named_topics(question, READ, asked="topics", told="topics", first_version_by_id=FIRST_COMMIT_VERSION_BY_ID)
+
+
+def offset_delete(question: Question) -> Admission | None:
+    """The group needs DELETE, each topic READ."""
+    question.access.require(DELETE, GROUP, question.request.group_id)
+    return _refuse_topics(question, "topics", lambda topic: topic.name, _undeleted)
+
+
+def alter_share_group_offsets(question: Question) -> Admission | None:
+    """The group and each topic need READ."""
+    if question.request.group_id:
+        _reads_group(question)
+        return _refuse_topics(question, "responses", lambda topic: topic.topic_name, _unaltered)
+    return None
+
+
+def delete_share_group_offsets(question: Question) -> Admission | None:
+    """The group needs DELETE, each topic READ."""
+    if question.request.group_id:
+        question.access.require(DELETE, GROUP, question.request.group_id)
+        return _refuse_topics(question, "responses", lambda topic: topic.topic_name, _unforgotten)
+    return None
+
+
+def _refuse_topics(question: Question, told: str, name_of: Callable[[Any], str], refused: Callable[[Any], Any]) -> Admission | None:
+    """Let through the topics that may be read. The response has a place for each topic, and one for the error of the group."""
+    topics = question.request.topics
+    allowed = question.access.allowed(READ, TOPIC, map(name_of, topics))
+    items = [refused(topic) for topic in topics if name_of(topic) not in allowed]
+    if not items:
+        return None
+
+    def amend(response: Any) -> Any:
+        if not response.error_code:
+            getattr(response, told).extend(items)
+        return response
+
+    kept = [topic for topic in topics if name_of(topic) in allowed]
+    return Admission(request=replace(question.request, topics=kept), amend=amend)
+
+
+NO_TOPIC = refusal(READ, TOPIC)
+
+
+def _undeleted(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
+    partitions = [
+        OffsetDeleteResponsePartition(partition_index=partition.partition_index, error_code=NO_TOPIC.code) for partition in topic.partitions
+    ]
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=partitions)
+
+
+def _unaltered(topic: AlterShareGroupOffsetsRequestTopic) -> AlterShareGroupOffsetsResponseTopic:
+    partitions = [
+        AlterShareGroupOffsetsResponsePartition(
+            partition_index=partition.partition_index, error_code=NO_TOPIC.code, error_message=str(NO_TOPIC)
+        )
+        for partition in topic.partitions
+    ]
+    return AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, partitions=partitions)
+
+
+def _unforgotten(topic: DeleteShareGroupOffsetsRequestTopic) -> DeleteShareGroupOffsetsResponseTopic:
+    return DeleteShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, error_code=NO_TOPIC.code, error_message=str(NO_TOPIC))
+
+
+# Positions of many groups at once
+
+
+def offset_fetch(question: Question) -> Admission | None:
+    """Each group needs DESCRIBE, and each topic that is named; of all topics of a group those are shown that the client may see."""
+    if question.version < FIRST_FETCH_VERSION_WITH_GROUPS:
+        return _fetch_one(question)
+    return _fetch_many(question)
+
+
+def _fetch_one(question: Question) -> Admission | None:
+    request, access = question.request, question.access
+    access.require(DESCRIBE, GROUP, request.group_id)
+    if request.topics is None:
+        return Admission(request=request, amend=lambda response: _shown_alone(question, response))
+    allowed = access.allowed(DESCRIBE, TOPIC, (topic.name for topic in request.topics))
+    denied = [topic for topic in request.topics if topic.name not in allowed]
+    if not denied:
+        return None
+
+    def amend(response: Any) -> Any:
+        if not getattr(response, "error_code", 0):
+            response.topics.extend(map(_refused_alone, denied))
+        return response
+
+    kept = [topic for topic in request.topics if topic.name in allowed]
+    return Admission(request=replace(request, topics=kept), amend=amend)
+
+
+def _refused_alone(topic: OffsetFetchRequestTopic) -> OffsetFetchResponseTopic:
+    partitions = [
+        OffsetFetchResponsePartition(partition_index=index, committed_offset=NO_OFFSET, error_code=NO_TOPIC.code)
+        for index in topic.partition_indexes
+    ]
+    return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
+
+
+def _shown_alone(question: Question, told: Any) -> Any:
+    """Leave out the topics that the client must not see; each of them is in the audit log."""
+    allowed = question.access.allowed(DESCRIBE, TOPIC, (topic.name for topic in told.topics))
+    told.topics = keep(told.topics, lambda topic: topic.name in allowed)
+    return told
+
+
+def _fetch_many(question: Question) -> Admission | None:
+    is_by_id = question.version >= FIRST_FETCH_VERSION_BY_ID
+
+    def name_of(topic: Any) -> str | None:
+        return topic_name(question.image, topic.topic_id) if is_by_id else topic.name
+
+    return admit_groups(question, name_of, _refused_among_many, _audited)
+
+
+def _refused_among_many(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    partitions = [
+        OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, error_code=NO_TOPIC.code)
+        for index in topic.partition_indexes
+    ]
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+
+
+def describe_share_group_offsets(question: Question) -> Admission | None:
+    """Each group needs DESCRIBE, and each topic that is named; of all topics of a group those are shown that the client may see."""
+    return admit_groups(question, lambda topic: topic.topic_name, _undescribed, _silent)
+
+
+def _undescribed(topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupOffsetsResponseTopic:
+    partitions = [
+        DescribeShareGroupOffsetsResponsePartition(
+            partition_index=index, start_offset=NO_OFFSET, error_code=NO_TOPIC.code, error_message=str(NO_TOPIC)
+        )
+        for index in topic.partitions
+    ]
+    return DescribeShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, partitions=partitions)
+
+
+def admit_groups(
+    question: Question, name_of: Callable[[Any], str | None], refused: Callable[[Any], Any], seen_of: Callable[[Any, list[str]], set[str]]
+) -> Admission | None:
+    """Let through the groups that may be described, each with those topics that may be. ``refused`` makes what is told of the others.
+
+    A topic without a name is one that does not exist, and is for the handler. Of a group that is asked for all of its topics, the response
+    shows those that ``seen_of`` returns of their names.
+    """
+    request, access = question.request, question.access
+    seen = access.allowed(DESCRIBE, GROUP, dict.fromkeys(group.group_id for group in request.groups))
+    first = admit_part(question, "groups", "groups", lambda group: group.group_id in seen, refusal(DESCRIBE, GROUP))
+    if first is not None and first.response is not None:
+        return first
+    groups = [group for group in request.groups if group.group_id in seen]
+    names = {name for group in groups for topic in group.topics or () if (name := name_of(topic)) is not None}
+    denied = names - access.allowed(DESCRIBE, TOPIC, names)
+    whole = {group.group_id for group in groups if group.topics is None}
+    items: dict[str, list[Any]] = {}
+    for group in groups:
+        items.setdefault(group.group_id, []).extend(refused(topic) for topic in group.topics or () if name_of(topic) in denied)
+
+    def amend(response: Any) -> Any:
+        for told in response.groups:
+            if told.error_code:
+                continue
+            if told.group_id in whole:
+                shown = seen_of(access, [_told_name(topic) for topic in told.topics])
+                told.topics = [topic for topic in told.topics if _told_name(topic) in shown]
+            told.topics.extend(items.pop(told.group_id, ()))
+        return response
+
+    return replace(amended(question, first, amend), request=replace(request, groups=[_without(group, name_of, denied) for group in groups]))
+
+
+def _without(group: Any, name_of: Callable[[Any], str | None], denied: set[str]) -> Any:
+    """Return a group's question without the topics that are denied."""
+    if group.topics is None or not denied:
+        return group
+    return replace(group, topics=[topic for topic in group.topics if name_of(topic) not in denied])
+
+
+def _told_name(topic: Any) -> str:
+    name: str = topic.topic_name if hasattr(topic, "topic_name") else topic.name
+    return name
+
+
+def _audited(access: Access, names: list[str]) -> set[str]:
+    """Return the topics that may be seen; those that may not be are in the audit log, as in Apache Kafka."""
+    return access.allowed(DESCRIBE, TOPIC, names)
+
+
+def _silent(access: Access, names: list[str]) -> set[str]:
+    """Return the topics that may be seen."""
+    return access.visible(DESCRIBE, TOPIC, names)

@@ -1,0 +1,100 @@
+"""The authorizer of a node: what the pipelines of its listeners ask, and its controller for requests of the same process.
+
+Decides which gate a request goes through. The gate of Produce is skipped for what most producers send, one batch for one topic: a single
+decision says all that the gate would say.
+
+Follows the ACLs of the metadata: the index of each image that is published is used before anyone hears of the decision that led to it. The
+ACLs count as known once an image has all that is known to be committed.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from log_service.broker.authorization.access import TOPIC, Access
+from log_service.broker.authorization.decision_log import DecisionLog
+from log_service.broker.authorization.gate_shapes import WRITE, Question
+from log_service.broker.authorization.gates import GATES
+from log_service.broker.call import Api, Call, Side
+from log_service.broker.registry import REGISTRY
+from log_service.common.access import Admission
+from log_service.common.types import TopicId
+from log_service.config.views import AuthorizerConfig, NodeConfig
+from log_service.controller.caller import Caller
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import MetadataImage
+from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.schema import Message
+from log_service.security.acls.authorizer import AclAuthorizer
+from log_service.security.acls.index import NO_INDEX
+
+
+class NodeAuthorizer:
+    """Who may do what on this node. ``high_watermark`` returns how far the metadata log is known to be committed."""
+
+    def __init__(
+        self, config: NodeConfig, access: AuthorizerConfig, image: Callable[[], MetadataImage], high_watermark: Callable[[], int]
+    ) -> None:
+        self._config = config
+        self._image = image
+        self._high_watermark = high_watermark
+        self.acls = AclAuthorizer(access.super_users, is_open=access.is_open)
+        self.log = DecisionLog()
+
+    def __repr__(self) -> str:
+        return f"<NodeAuthorizer {self.acls!r} {self.log!r}>"
+
+    # ACLs
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take over what changed of the ACLs."""
+        if delta.changed_acls:
+            self.acls.follow(image.access.acl_index or NO_INDEX)
+        if not self.acls.is_loaded and 0 < self._high_watermark() <= image.offset + 1:
+            self.acls.is_loaded = True
+
+    # Requests
+
+    def authorize(self, call: Call) -> Admission | None:
+        """Look at a request; see ``broker.call.Authorizer``."""
+        api = call.route.api
+        connection = call.connection
+        access = call.access = Access(self.acls, self.log, connection.principal, connection.peer_host, api.spec.name)
+        if api.key is ApiKey.PRODUCE and self._may_produce(call, access):
+            return None
+        return self._ask(api, call.route.side, call.version, call.request, call.route.response_type, access)
+
+    def admit(self, request: Message, response_type: type[Message], caller: Caller) -> Admission | None:
+        """Look at a request that the controller of this process decides on for a client; raises as ``authorize``."""
+        api = REGISTRY[ApiKey(request.SCHEMA.key)]  # type: ignore[arg-type]  # a whole message has a key
+        access = Access(self.acls, self.log, caller.principal, caller.host, api.spec.name)
+        return self._ask(api, Side.CONTROLLER, caller.version, request, response_type, access)
+
+    def _ask(self, api: Api, side: Side, version: int, request: Any, response_type: type[Message], access: Access) -> Admission | None:  # noqa: PLR0917 - the parts of a question
+        question = Question(
+            api=api,
+            version=version,
+            request=request,
+            response_type=response_type,
+            access=access,
+            image=self._image(),
+            config=self._config,
+        )
+        return GATES[api.key].on(side)(question)
+
+    def _may_produce(self, call: Call, access: Access) -> bool:
+        """Whether a request writes to one topic without a transaction, and may."""
+        request = call.request
+        if request.transactional_id is not None or len(request.topic_data) != 1:
+            return False
+        (topic,) = request.topic_data
+        name = topic.name
+        if not name:
+            found = self._image().topics.by_id.get(TopicId(topic.topic_id))
+            if found is None:
+                return False
+            name = found.name
+        decision = self.acls.rights_of(access.principal, access.host).decide(WRITE, TOPIC, name)
+        if decision.is_allowed and self.acls.is_loaded:
+            self.log.note_wanted(access, decision, WRITE, TOPIC, name)
+            return True
+        return False  # the gate refuses it, and says so

@@ -1,0 +1,65 @@
+"""The gates of the APIs about records: Produce, the fetches of the metadata log, offsets of logs, DeleteRecords, DescribeProducers.
+
+The gate of Produce refuses a request with acks=0 as a whole where a part of it is denied: it has no response, and its connection closes, so
+that its client hears of it. Apache Kafka appends the other part first.
+"""
+
+from typing import Any
+
+from log_service.broker.authorization.access import TOPIC, TRANSACTIONAL_ID, refusal
+from log_service.broker.authorization.gate_shapes import (
+    CLUSTER_ACTION,
+    DELETE,
+    DESCRIBE,
+    READ,
+    WRITE,
+    Question,
+    admit_part,
+    on_named_topics,
+    on_topics,
+)
+from log_service.broker.handlers.produce import ACKS_NONE, FIRST_VERSION_BY_ID
+from log_service.common.access import Admission
+from log_service.common.topic_names import topic_name_fault
+from log_service.protocol.messages.produce import ProduceRequest
+from log_service.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_FLAG
+
+
+def produce(question: Question) -> Admission | None:
+    """Batches in transactions need the transactional id, each topic WRITE."""
+    request: ProduceRequest = question.request
+    if _has_transactional_batch(request):
+        name = request.transactional_id
+        if name is None or not question.access.may(WRITE, TRANSACTIONAL_ID, name):
+            raise refusal(WRITE, TRANSACTIONAL_ID)
+    admission = on_named_topics(question, WRITE, asked="topic_data", told="responses", first_version_by_id=FIRST_VERSION_BY_ID)
+    if admission is not None and request.acks == ACKS_NONE:
+        raise refusal(WRITE, TOPIC)
+    return admission
+
+
+def _has_transactional_batch(request: ProduceRequest) -> bool:
+    return any(_is_transactional(wanted.records) for topic in request.topic_data for wanted in topic.partition_data)
+
+
+def _is_transactional(records: Any) -> bool:
+    return records is not None and len(records) >= HEADER_SIZE and bool(records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_FLAG)
+
+
+list_offsets = on_topics(DESCRIBE)
+delete_records = on_topics(DELETE)
+
+
+def offset_for_leader_epoch(question: Question) -> Admission | None:
+    """Brokers may ask about every topic, others about those that they may describe."""
+    if question.access.could_cluster(CLUSTER_ACTION):
+        return None
+    return on_topics(DESCRIBE, name_of=lambda topic: topic.topic)(question)
+
+
+def describe_producers(question: Question) -> Admission | None:
+    """A name that no topic can have is the handler's to refuse."""
+    names = [topic.name for topic in question.request.topics if topic_name_fault(topic.name) is None]
+    allowed = question.access.allowed(READ, TOPIC, names)
+    denied = set(names) - allowed
+    return admit_part(question, "topics", "topics", lambda topic: topic.name not in denied, refusal(READ, TOPIC))

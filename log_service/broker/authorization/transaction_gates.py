@@ -1,0 +1,120 @@
+"""The gates of transactions: producer ids, what is part of a transaction, its end, and what is told of transactions.
+
+In AddPartitionsToTxn one topic that is denied keeps all of the request out: the others are OPERATION_NOT_ATTEMPTED, because a transaction
+gets all partitions of a request or none.
+"""
+
+from typing import Any
+
+from log_service.broker.authorization.access import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, refusal
+from log_service.broker.authorization.gate_shapes import CLUSTER_ACTION as BETWEEN_NODES
+from log_service.broker.authorization.gate_shapes import (
+    DESCRIBE,
+    READ,
+    WRITE,
+    Question,
+    amended,
+    keep,
+    on_cluster,
+    on_plain_names,
+    on_topics,
+)
+from log_service.common.access import AclOperation, Admission
+from log_service.common.errors import ErrorCode
+from log_service.common.topic_names import INTERNAL_TOPICS
+from log_service.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+)
+
+FIRST_ADD_VERSION_WITH_MANY = 4
+
+_between_nodes = on_cluster(BETWEEN_NODES)
+_describe_ids = on_plain_names(DESCRIBE, TRANSACTIONAL_ID, asked="transactional_ids", told="transaction_states")
+_read_topics = on_topics(READ)
+
+
+def init_producer_id(question: Question) -> None:
+    """A transactional id needs WRITE; without one the producer must be allowed to write to some topic (KIP-679)."""
+    name, access = question.request.transactional_id, question.access
+    if name is not None:
+        access.require(WRITE, TRANSACTIONAL_ID, name)
+    elif not (access.could_cluster(AclOperation.IDEMPOTENT_WRITE) or access.may_somewhere(WRITE, TOPIC)):
+        raise refusal(AclOperation.IDEMPOTENT_WRITE, CLUSTER)
+
+
+def add_partitions_to_txn(question: Question) -> Admission | None:
+    """Up to version 3 producers ask, for one transaction; later ones are for brokers."""
+    if question.version >= FIRST_ADD_VERSION_WITH_MANY:
+        _between_nodes(question)
+        return None
+    request: AddPartitionsToTxnRequest = question.request
+    question.access.require(WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id)
+    topics = request.v3_and_below_topics
+    allowed = question.access.allowed(WRITE, TOPIC, (topic.name for topic in topics if topic.name not in INTERNAL_TOPICS))
+    if all(topic.name in allowed for topic in topics):
+        return None
+    results = [_not_added(question, topic, is_allowed=topic.name in allowed) for topic in topics]
+    return Admission(request=request, response=AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results))
+
+
+def _not_added(question: Question, topic: AddPartitionsToTxnTopic, *, is_allowed: bool) -> AddPartitionsToTxnTopicResult:
+    partitions = [
+        AddPartitionsToTxnPartitionResult(
+            partition_index=index, partition_error_code=_why(question, topic.name, index, is_allowed=is_allowed)
+        )
+        for index in topic.partitions
+    ]
+    return AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=partitions)
+
+
+def _why(question: Question, topic: str, index: int, *, is_allowed: bool) -> ErrorCode:
+    if not is_allowed:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    is_there = question.image.topics.partition(topic, index) is not None
+    return ErrorCode.OPERATION_NOT_ATTEMPTED if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def add_offsets_to_txn(question: Question) -> None:
+    """The transaction is written to, the group's positions are read for it."""
+    question.access.require(WRITE, TRANSACTIONAL_ID, question.request.transactional_id)
+    question.access.require(READ, GROUP, question.request.group_id)
+
+
+def end_txn(question: Question) -> None:
+    """The transaction is written to."""
+    question.access.require(WRITE, TRANSACTIONAL_ID, question.request.transactional_id)
+
+
+def txn_offset_commit(question: Question) -> Admission | None:
+    """As AddOffsetsToTxn, and the topics must be readable."""
+    add_offsets_to_txn(question)
+    return _read_topics(question)
+
+
+def describe_transactions(question: Question) -> Admission:
+    """Ids are refused one by one; topics that the client must not see are left out of the transactions."""
+
+    def amend(response: Any) -> Any:
+        for state in response.transaction_states:
+            seen = question.access.visible(DESCRIBE, TOPIC, (topic.topic for topic in state.topics))
+            state.topics = keep(state.topics, lambda topic, seen=seen: topic.topic in seen)  # type: ignore[misc]  # bound for this state
+        return response
+
+    return amended(question, _describe_ids(question), amend)
+
+
+def list_transactions(question: Question) -> Admission:
+    """Transactional ids that the client must not see are left out; each of them is in the audit log."""
+
+    def amend(response: Any) -> Any:
+        may = question.access.may
+        response.transaction_states = keep(
+            response.transaction_states, lambda state: may(DESCRIBE, TRANSACTIONAL_ID, state.transactional_id)
+        )
+        return response
+
+    return Admission(request=question.request, amend=amend)

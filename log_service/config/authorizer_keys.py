@@ -1,0 +1,72 @@
+"""The keys of the authorizer: who decides what clients may do, who may do everything, and what holds where no rule is.
+
+This module decides names, types, defaults and bounds; ``config.authorizer`` decides what they mean together. ``authorizer.class.name``
+names Apache Kafka's StandardAuthorizer, whose rules this node follows; without it every client may do everything. Any other class would be
+Java and is refused: a node that passed it over would protect nothing.
+"""
+
+from typing import Final
+
+from log_service.config.definition import ConfigKey, ConfigType, Importance, Value, no_empty_item
+
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+OF_ZOOKEEPER: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
+
+
+def _authorizer_class(value: Value) -> str | None:
+    """Accept nothing, and the one authorizer that there is."""
+    if value in ("", STANDARD_AUTHORIZER):
+        return None
+    if value in OF_ZOOKEEPER:
+        return f"it kept its rules in ZooKeeper; the authorizer of KRaft is {STANDARD_AUTHORIZER}"
+    return f"a class of Java cannot run here; the authorizer that is there is {STANDARD_AUTHORIZER}"
+
+
+def _principals(value: Value) -> str | None:
+    """Accept principals, separated by semicolons."""
+    wrong = [user for user in split_principals(str(value)) if ":" not in user]
+    if not wrong:
+        return None
+    return f"{wrong[0]!r} is no principal, which is Type:name, for example User:admin; separate several with semicolons"
+
+
+def split_principals(text: str) -> list[str]:
+    """Return the principals of ``super.users``."""
+    return [user.strip() for user in text.split(";") if user.strip()]
+
+
+AUTHORIZER_KEYS = (
+    ConfigKey(
+        name="authorizer.class.name",
+        type=ConfigType.STRING,
+        default="",
+        documentation=f"Who decides what clients may do: {STANDARD_AUTHORIZER}, by ACLs in the metadata (KIP-11).",
+        reason="every client may do everything",
+        validator=_authorizer_class,
+    ),
+    ConfigKey(
+        name="super.users",
+        type=ConfigType.STRING,
+        default="",
+        documentation="Principals that may do everything: Type:name, with semicolons between. Nodes of the cluster must be among them.",
+        reason="nobody is above the ACLs",
+        validator=_principals,
+        importance=Importance.HIGH,
+    ),
+    ConfigKey(
+        name="allow.everyone.if.no.acl.found",
+        type=ConfigType.BOOLEAN,
+        default="false",
+        documentation="Whether everyone may do what no ACL is about. The first ACL about a resource ends that for this resource.",
+        reason="what is not allowed is denied",
+        importance=Importance.HIGH,
+    ),
+    ConfigKey(
+        name="early.start.listeners",
+        type=ConfigType.LIST,
+        default=None,
+        documentation="Listeners that take requests before the ACLs are known; super users alone are let in until then (KIP-801).",
+        reason="those of the controller, because controllers elect a leader over them; the others always wait",
+        validator=no_empty_item,
+    ),
+)

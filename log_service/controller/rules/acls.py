@@ -1,0 +1,215 @@
+"""CreateAcls and DeleteAcls: the rules of access, which are records of the metadata (KIP-11, KIP-290).
+
+The controller decides on each ACL and each filter of a request by itself; what it decides is one batch. An ACL that is there already, or
+stands twice in the request, is no error and is not written again. A request that would write more than ``MAX_RECORDS`` is refused whole.
+
+Invariants: what is written is of a known kind and has a name; the cluster has one name; a principal is ``Type:name``. Hosts, and operations
+that make no sense for a kind of resource, are taken as they are, as by Apache Kafka.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+from uuid import UUID
+
+from log_service.common.access import AclOperation, AclResource
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.metadata.access import AclEntry
+from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from log_service.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from log_service.protocol.stored.metadata_records import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
+from log_service.security.acls.filters import RESOURCE_ANY, AclFilter
+from log_service.security.acls.index import NO_INDEX, AclIndex
+from log_service.security.acls.values import CLUSTER_NAME, OPERATION_ALL, OPERATION_ANY, PatternType, PermissionType
+
+MAX_RECORDS: Final = 10_000
+TYPES: Final = frozenset(map(int, AclResource))
+OPERATIONS: Final = frozenset({OPERATION_ALL, *map(int, AclOperation)})
+PATTERNS: Final = frozenset({int(PatternType.LITERAL), int(PatternType.PREFIXED)})
+PERMISSIONS: Final = frozenset({int(PermissionType.DENY), int(PermissionType.ALLOW)})
+FILTER_PATTERNS: Final = PATTERNS | {int(PatternType.ANY), int(PatternType.MATCH)}
+
+Binding = tuple[int, str, int, str, str, int, int]
+"""All of an ACL but its id."""
+
+
+def index_of(image: MetadataImage) -> AclIndex:
+    """Return the index of the metadata's ACLs."""
+    return image.access.acl_index or NO_INDEX
+
+
+# Creating
+
+
+def create_acls(
+    image: MetadataImage, request: CreateAclsRequest, new_id: Callable[[], UUID]
+) -> tuple[Sequence[MetadataRecord], CreateAclsResponse]:
+    """Decide on every ACL of the request.
+
+    Raises:
+        KafkaError: UNKNOWN_SERVER_ERROR, one of them is no ACL but a filter; POLICY_VIOLATION, there are too many new ones.
+    """
+    for creation in request.creations:
+        _refuse_filter(creation)
+    new: dict[Binding, AccessControlEntryRecord] = {}
+    results = []
+    for creation in request.creations:
+        result = AclCreationResult(error_message=None)
+        try:
+            _validate(creation)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, str(error)
+        else:
+            if not _is_there(index_of(image), creation):
+                new.setdefault(_binding(creation), _record(creation, new_id()))
+        results.append(result)
+    if len(new) > MAX_RECORDS:
+        text = f"the request would write {len(new)} ACLs, of at most {MAX_RECORDS}; split it"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
+    return list(new.values()), CreateAclsResponse(results=results)
+
+
+def _refuse_filter(creation: AclCreation) -> None:
+    """Refuse what only a filter can say."""
+    if (
+        creation.resource_type == RESOURCE_ANY
+        or creation.resource_pattern_type in (PatternType.ANY, PatternType.MATCH)
+        or creation.operation == OPERATION_ANY
+        or creation.permission_type == PermissionType.ANY
+    ):
+        text = "ANY and MATCH are for filters; an ACL names its resource type, pattern type, operation and permission"
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+
+
+def _validate(creation: AclCreation) -> None:
+    for what, value, known in (
+        ("resource type", creation.resource_type, TYPES),
+        ("pattern type", creation.resource_pattern_type, PATTERNS),
+        ("operation", creation.operation, OPERATIONS),
+        ("permission", creation.permission_type, PERMISSIONS),
+    ):
+        if value not in known:
+            raise _invalid(f"{value} is no {what}")
+    if not creation.resource_name:
+        raise _invalid("the name of the resource is empty; * means all of them")
+    if creation.resource_type == AclResource.CLUSTER and creation.resource_name != CLUSTER_NAME:
+        raise _invalid(f"the only resource of the type CLUSTER is {CLUSTER_NAME}, not {creation.resource_name!r}")
+    if ":" not in creation.principal:
+        raise _invalid(f"{creation.principal!r} is no principal, which is Type:name, for example User:alice")
+
+
+def _binding(creation: AclCreation) -> Binding:
+    return (
+        creation.resource_type,
+        creation.resource_name,
+        creation.resource_pattern_type,
+        creation.principal,
+        creation.host,
+        creation.operation,
+        creation.permission_type,
+    )
+
+
+def _binding_of(entry: AclEntry) -> Binding:
+    return (
+        entry.resource_type,
+        entry.resource_name,
+        entry.pattern_type,
+        entry.principal,
+        entry.host,
+        entry.operation,
+        entry.permission_type,
+    )
+
+
+def _is_there(index: AclIndex, creation: AclCreation) -> bool:
+    wanted = _binding(creation)
+    present = index.named(creation.resource_type, creation.resource_pattern_type, creation.resource_name)
+    return any(_binding_of(entry) == wanted for entry in present)  # type: ignore[arg-type]  # the metadata's index holds its entries
+
+
+def _record(creation: AclCreation, acl_id: UUID) -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(
+        id=acl_id,
+        resource_type=creation.resource_type,
+        resource_name=creation.resource_name,
+        pattern_type=creation.resource_pattern_type,
+        principal=creation.principal,
+        host=creation.host,
+        operation=creation.operation,
+        permission_type=creation.permission_type,
+    )
+
+
+# Deleting
+
+
+def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> tuple[Sequence[MetadataRecord], DeleteAclsResponse]:
+    """Delete what every filter of the request finds; an ACL that two filters find is told twice and deleted once.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, too many would go.
+    """
+    found: dict[UUID, AclEntry] = {}
+    results = []
+    for each in request.filters:
+        result = DeleteAclsFilterResult(error_message=None)
+        try:
+            matching = _matching(index_of(image), each)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, str(error)
+        else:
+            found.update((entry.acl_id, entry) for entry in matching)
+            result.matching_acls = [_told(entry) for entry in matching]
+        results.append(result)
+        if len(found) > MAX_RECORDS:
+            raise _invalid(f"the filters find more than {MAX_RECORDS} ACLs, which is the most of one request; delete them in parts")
+    return [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in found], DeleteAclsResponse(filter_results=results)
+
+
+def _matching(index: AclIndex, wanted: DeleteAclsFilter) -> list[AclEntry]:
+    for what, value, known in (
+        ("resource type", wanted.resource_type_filter, TYPES | {RESOURCE_ANY}),
+        ("pattern type", wanted.pattern_type_filter, FILTER_PATTERNS),
+        ("operation", wanted.operation, OPERATIONS | {OPERATION_ANY}),
+        ("permission", wanted.permission_type, PERMISSIONS | {int(PermissionType.ANY)}),
+    ):
+        if value not in known:
+            raise _invalid(f"{value} is no {what}")
+    return list(acl_filter(wanted).find(index))  # type: ignore[arg-type]  # the metadata's index holds its entries
+
+
+def acl_filter(wanted: DeleteAclsFilter) -> AclFilter:
+    """Return a filter of DeleteAcls, or a DescribeAclsRequest, which has the same fields."""
+    return AclFilter(
+        resource_type=wanted.resource_type_filter,
+        resource_name=wanted.resource_name_filter,
+        pattern_type=wanted.pattern_type_filter,
+        principal=wanted.principal_filter,
+        host=wanted.host_filter,
+        operation=wanted.operation,
+        permission_type=wanted.permission_type,
+    )
+
+
+def _told(entry: AclEntry) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_message=None,
+        resource_type=entry.resource_type,
+        resource_name=entry.resource_name,
+        pattern_type=entry.pattern_type,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission_type=entry.permission_type,
+    )
+
+
+def _invalid(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, text)

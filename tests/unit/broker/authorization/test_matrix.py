@@ -1,0 +1,73 @@
+"""Each API of the registry, each right that it takes: without the right a request is refused, does nothing and tells nothing."""
+
+import pytest
+
+from log_service.broker.authorization.gates import GATES
+from log_service.broker.call import Side
+from log_service.broker.registry import REGISTRY
+from log_service.common.access import AclResource
+from tests.unit.broker.authorization.acl_story import DENIALS, AclStory, codes, tell_with_acls
+from tests.unit.broker.authorization.matrix import Row
+from tests.unit.broker.authorization.matrix_rows import ROWS
+from tests.unit.broker.authorization.matrix_steps import ask, check_refusal, prepare, shows, state
+from tests.unit.broker.context import batch, produce_request
+
+CASES = [(row, side) for row in ROWS for side in sorted(row.sides)]
+
+
+def test_every_api_has_a_gate_and_a_row_on_each_side_that_takes_it() -> None:
+    """Whoever adds an API to the registry says here, and in the table of gates, what it needs."""
+    assert set(GATES) == set(REGISTRY)
+    asked = {(row.key, side) for row, side in CASES}
+    assert {(key, side) for key, api in REGISTRY.items() for side in api.sides} == asked
+
+
+def test_the_rows_ask_for_the_rights_that_the_registry_names() -> None:
+    for key, api in REGISTRY.items():
+        of_rows = {(right[0], right[1]) for row in ROWS if row.key is key for right in (*row.needs, *row.instead) if right[0] != 2}
+        named = {(permission.operation, permission.resource) for permission in api.permissions}
+        assert {resource for _, resource in of_rows} <= {resource for _, resource in named} or not of_rows, key.name
+        assert {resource for _, resource in named} - {resource for _, resource in of_rows} <= {AclResource.TOPIC, AclResource.CLUSTER}, (
+            key.name
+        )
+
+
+@pytest.mark.parametrize(("row", "side"), CASES, ids=[f"{row}-{side.value}" for row, side in CASES])
+def test_what_an_api_needs(row: Row, side: Side) -> None:
+    async def story(node: AclStory) -> None:
+        things = await prepare(node)
+        client = node.client if side is Side.BROKER else await node.connect_to_controller()
+        for version in row.all_versions:
+            for missing in row.needs:
+                await node.have_only(*(right for right in row.needs if right is not missing))
+                await check_refusal(node, client, row, version, things, missing)
+        for version in row.all_versions[-1:]:
+            for rights in ([right] for right in row.instead):
+                await node.have_only(*rights)
+                assert not codes(await ask(client, row, version, things)) & DENIALS
+        await node.have_only(*row.needs)
+        told = await ask(client, row, row.all_versions[-1], things)
+        assert not codes(told) & DENIALS
+        if row.hidden is not None:
+            assert shows(told, row.hidden)
+        if side is Side.CONTROLLER:
+            client.close()
+
+    tell_with_acls(story)
+
+
+def test_the_short_way_of_produce_is_guarded() -> None:
+    """A request that was decoded before is recognized by its bytes: the decision is made all the same."""
+
+    async def story(node: AclStory) -> None:
+        await prepare(node)
+        await node.have_only((4, AclResource.TOPIC, "t"))
+        for _ in range(3):
+            assert (await node.produce("t", batch(b"x"))).error_code == 0
+        await node.forget_acls()
+        before = state(node)
+        for _ in range(3):
+            assert (await node.ask(produce_request("t", batch(b"x")), 9)).responses[0].partition_responses[0].error_code == 29
+        assert state(node) == before
+
+    tell_with_acls(story)
