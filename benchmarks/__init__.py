@@ -4,8 +4,8 @@
 - ``rounds``: the one way to measure: families of figures, in rounds, their sides taking turns.
 - ``table``: rows, goals, and how they are printed.
 - ``instructions``: what operations cost in instructions, of two checkouts side by side; ``wire`` is its client.
-- The node, beside Apache Kafka: ``produce``, ``consume``, ``latency``, ``groups``, ``footprint``, ``partitions``; our client, beside
-  confluent-kafka: ``clients``.
+- The node, beside Apache Kafka: ``produce``, ``consume``, ``latency``, ``groups``, ``rebalances``, ``footprint``, ``partitions``; our
+  client, beside confluent-kafka: ``clients``.
 - The path to a table: the other modules, each saying what it measures and beside whom.
 
 A new family is a function in a module of its own and a line in ``__main__``; README.md has the figures and how they are to be read.

@@ -14,7 +14,7 @@ from types import FrameType
 
 import psutil
 
-from benchmarks import consume, footprint, groups, latency, produce, queues, rounds, table, transactions
+from benchmarks import consume, footprint, groups, latency, produce, queues, rebalances, rounds, table, transactions
 from benchmarks.asyncio_clients import asyncio_clients
 from benchmarks.canned import with_floor
 from benchmarks.clients import clients
@@ -27,6 +27,7 @@ NODE: Mapping[str, Family] = {
     "consume": of_shared_brokers(consume.measure),
     "latency": with_floor(latency.measure),
     "groups": of_shared_brokers(groups.measure),
+    "rebalances": of_shared_brokers(rebalances.measure),
     "transactions": of_shared_brokers(transactions.measure),
     "queues": of_shared_brokers(queues.measure),
     "footprint": of_new_brokers(footprint.measure),
