@@ -129,11 +129,48 @@ LATE_TRANSACTIONS = Aim(
 )
 """Transactions take longer than their timeout, and coordinators abort them."""
 
+QUEUES = Aim(
+    name="queues",
+    faults=(Fault.DIE, Fault.DIE, Fault.CLIENT_DIES, Fault.NEW_LEADER_DIES, Fault.STOP, Fault.CUT, Fault.PAUSE),
+    deaths=(Death.KILL,),
+    properties={
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "500",
+        "leader.imbalance.check.interval.seconds": "2",
+        "share.coordinator.state.topic.replication.factor": "3",
+        "share.coordinator.state.topic.min.isr": "2",
+        "share.coordinator.state.topic.num.partitions": "2",
+        "group.share.min.record.lock.duration.ms": "1000",
+        "group.share.record.lock.duration.ms": "1000",
+        "group.share.session.timeout.ms": "2000",
+        "group.share.min.session.timeout.ms": "1000",
+        "group.share.heartbeat.interval.ms": "400",
+        "group.share.min.heartbeat.interval.ms": "200",
+        "group.share.assignment.interval.ms": "0",
+        "group.share.initialize.retry.interval.ms": "2000",
+    },
+    fields={
+        "producer_count": 1,
+        "member_count": 0,
+        "automatic_count": 0,
+        "reader_count": 0,
+        "churn_count": 0,
+        "reassigner_count": 0,
+        "are_waits_judged": False,
+        "records_per_second": 15.0,
+        "queue_worker_count": 3,
+        "seconds": 12.0,
+        "pause_seconds": 1.0,
+    },
+)
+"""Members of a share group work on records and hang, while leaders, coordinators and members end."""
+
 TRANSACTIONAL_AIMS = (COPY_LOOP, ENDING_COORDINATORS, ZOMBIES, LATE_TRANSACTIONS)
 """Those with copiers and writers."""
 
 AIMS = (
     *TRANSACTIONAL_AIMS,
+    QUEUES,
     MOVING_COORDINATORS,
     REFUSED_CONTROLLERS,
     CHANGING_VOTERS,

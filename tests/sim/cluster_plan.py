@@ -53,7 +53,7 @@ class ClusterPlan(Plan):
     ``copier_count`` clients copy the first topic exactly once, ``writer_count`` write in transactions of their own, of which
     ``late_fraction`` may take longer than ``transaction_timeout_seconds``; ``usurper_count`` take the places of copiers that live, and
     ``hang_fraction`` of a copier's transactions hang, twice; ``committed_reader_count`` read what is committed of all that.
-    ``transaction_level`` is that of transaction.version.
+    ``transaction_level`` is that of transaction.version. ``queue_worker_count`` members of a share group take from the first topic.
 
     ``is_all_synced``: see the module. ``session_seconds`` is how long a silent broker counts as alive, ``election_seconds`` how long a
     voter waits for its leader, and then for votes, at most.
@@ -75,6 +75,7 @@ class ClusterPlan(Plan):
     transaction_level: int = TRANSACTION_VERSION_LEVEL
     transaction_timeout_seconds: float = 10.0
     late_fraction: float = 0.0
+    queue_worker_count: int = 0
     hang_fraction: float = 0.0
     aim: str = ""
 
@@ -189,6 +190,8 @@ def _completed(plan: ClusterPlan, aim: Aim | None) -> ClusterPlan:
     if plan.copier_count:
         level = Random(f"transactions {plan.seed}").choice([TRANSACTION_VERSION_LEVEL, TRANSACTION_VERSION_LEVEL, 1, 0])
         plan = replace(plan, topics=plan.topics[:1], transaction_level=level)
+    if plan.queue_worker_count:
+        plan = replace(plan, topics=plan.topics[:1])
     return replace(plan, topics=tuple(replace(topic, is_moved=plan.reassigner_count > 0) for topic in plan.topics))
 
 

@@ -13,6 +13,16 @@ _FEW_REPLICAS = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_R
 _NO_CONTROLLER = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
 _NO_LEADER = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REPLICA_NOT_AVAILABLE})
 _NO_COORDINATOR = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+_QUEUE = frozenset(
+    {
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.INVALID_RECORD_STATE,
+        ErrorCode.FENCED_STATE_EPOCH,
+        *_NO_COORDINATOR,
+    }
+)
+"""A leader may have no session for a member, and no word of the coordinator that keeps the queue's state."""
 _ELECTION = frozenset(
     {
         ErrorCode.ELECTION_NOT_NEEDED,
@@ -44,6 +54,10 @@ _MORE: Mapping[ApiKey, frozenset[ErrorCode]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _NO_CONTROLLER,
     ApiKey.DESCRIBE_QUORUM: _NO_CONTROLLER | _NO_LEADER,
     ApiKey.ADD_RAFT_VOTER: _NO_CONTROLLER | {ErrorCode.DUPLICATE_VOTER, ErrorCode.NOT_LEADER_OR_FOLLOWER},
+    ApiKey.SHARE_GROUP_HEARTBEAT: _NO_COORDINATOR | {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH},
+    ApiKey.SHARE_FETCH: _NO_LEADER | _QUEUE,
+    ApiKey.SHARE_ACKNOWLEDGE: _NO_LEADER | _QUEUE | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _NO_COORDINATOR | _NO_LEADER | {ErrorCode.REQUEST_TIMED_OUT},
     ApiKey.REMOVE_RAFT_VOTER: _NO_CONTROLLER | {ErrorCode.VOTER_NOT_FOUND, ErrorCode.NOT_LEADER_OR_FOLLOWER},
 }
 

@@ -42,6 +42,8 @@ from tests.sim.node_metadata_checker import check_metadata
 from tests.sim.node_refusals import check_refusals
 from tests.sim.node_runs import Outcome, Run, command, play_plans, play_seeds
 from tests.sim.node_waits import check_waits
+from tests.sim.queue_checker import check_queue
+from tests.sim.queue_clients import QueueClients
 from tests.sim.world import World
 
 WHOLE_LIMIT_SECONDS = 60
@@ -92,6 +94,7 @@ class ClusterRun(Run):
         assert isinstance(self.clients, ClusterClients)
         self.copying = Copying(CopyClients(self.clients, plan), self.watch.report) if plan.copier_count else None
         self.history.copying = self.copying
+        self.queue = QueueClients(self.clients, plan) if plan.queue_worker_count else None
 
     def _history(self) -> History:
         return WatchedHistory(trio.current_time)
@@ -131,6 +134,9 @@ class ClusterRun(Run):
         assert isinstance(self.clients, ClusterClients)
         if self.copying is not None:
             self.copying.begin(self._beginning(senders), self._beginning(readers))
+        for number in range(self.plan.queue_worker_count):
+            assert self.queue is not None
+            self._beginning(readers)(self.queue.work, f"worker-{number}")
         for number in range(self.plan.reassigner_count):
             senders.start_soon(self.clients.reassign, f"reassigner-{number}")
         if self.plan.are_voters_dynamic and len(self.controllers) > 1:
@@ -168,7 +174,7 @@ class ClusterRun(Run):
         """Whether nothing that is committed in a partition may be lost in this run; commits have as many replicas as the plan asks."""
         known = self.history.topics.get(topic)
         if known is None:
-            return topic in (COPIED_TOPICS if self.copying is not None else ("__consumer_offsets",))
+            return topic in (COPIED_TOPICS if self.copying is not None else ("__consumer_offsets", "__share_group_state"))
         return known.is_synced or not any(death.value == "power" for death in self.plan.deaths)
 
     # Once all is calm
@@ -190,11 +196,16 @@ class ClusterRun(Run):
         await super()._create_topics()
         if self.copying is not None:
             await self.copying.cast.create_topic()
+        if self.queue is not None:
+            await self.queue.begin_at_the_first_record()
 
     async def _drain(self) -> None:
-        """Wait until the groups have read everything, and everything is copied."""
+        """Wait until the groups have read everything, everything is copied, and the queue is empty."""
         if self.plan.member_count:
             await super()._drain()
+        if self.queue is not None:
+            empty = await self.queue.drain()
+            self.violations += [empty] if empty is not None else []
         if self.copying is not None:
             violation = await self.copying.drain()
             self.violations += [violation] if violation is not None else []
@@ -240,6 +251,8 @@ class ClusterRun(Run):
         for judge in (check, check_waits):
             self.violations += judge(self.history)
         self.violations += check_metadata(self.history, self._settled_at)
+        if self.queue is not None:
+            self.violations += check_queue(self.history, self.queue.topic)
         self.violations += check_refusals(self.history, LEGITIMATE_IN_CLUSTER if self.copying is None else LEGITIMATE_WITH_TRANSACTIONS)
 
 

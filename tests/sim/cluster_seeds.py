@@ -6,6 +6,7 @@ AIMED_SEEDS = {
     "ending coordinators": (1, 3),
     "zombies": (2, 4),
     "late transactions": (1,),
+    "queues": (0, 1),
     "moving coordinators": (0,),
     "refused controllers": (0,),
     "changing voters": (1,),

@@ -1,0 +1,109 @@
+"""Bugs of queues that are planted into the product, to prove that workers of a simulated cluster notice them.
+
+As in ``cluster_bugs``, each replaces one decision by a wrong one that a programmer could have made.
+
+    python -m tests.sim.queue_bugs                   each bug, with the seeds that are known to show it first
+    python -m tests.sim.queue_bugs --seeds 9         every seed of each up to 9, with the time that it takes to show the bug
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from log_service.broker.share.led_share_partition import LedSharePartition
+from log_service.coordinator.share import acknowledging, share_coordinator, share_partition
+from log_service.coordinator.share.acknowledging import STATE_AFTER, Acknowledging
+from log_service.coordinator.share.in_flight import Delivery, InFlightBatch
+from log_service.coordinator.share.record_states import RecordState
+from log_service.coordinator.share.share_partition import SharePartition
+from log_service.coordinator.share.window import StateBatch
+from tests.sim import cluster_aims as aims
+from tests.sim.bug_hunts import ClusterBug, hunt
+
+# The wrong decisions
+
+_state_batches = share_partition._state_batches
+_updated = share_coordinator._updated
+
+
+def _never_expire(_self: SharePartition, _now_ms: int) -> None:
+    """What a member holds is its own for good."""
+
+
+def _believe_anybody(self: Acknowledging, batch: InFlightBatch, first: int, last: int, of_type: Any) -> None:
+    """A member knows what it was given: its word counts, be the record another member's by now."""
+    batch.change(first, last, self._ended(STATE_AFTER[of_type]))
+
+
+def _store_first_counts(runs: Any) -> Iterator[StateBatch]:
+    """What is stored of a record is whether it is done with."""
+    return (replace(batch, delivery_count=1) for batch in _state_batches(runs))
+
+
+def _give_up_at_once(delivery: Delivery, _delivery_count_limit: int) -> Delivery:
+    """What a member gives back is of no use to others."""
+    return delivery.followed_by(RecordState.ARCHIVED, delivery.delivery_count)
+
+
+def _count_before_it_is_stored(self: LedSharePartition, write: Any, on_done: Any) -> None:
+    """A change counts as soon as it is decided; nothing of it is stored."""
+    if write is not None:
+        self._open_count += 1
+        self._settle([(write, on_done)], None)
+    else:
+        on_done(None)
+
+
+def _forget_what_changed(state: Any, update: Any) -> Any:
+    """A coordinator that loads takes the start offset of an update, and not what it says of records behind that."""
+    return replace(_updated(state, update), batches=state.batches)
+
+
+BUGS: Sequence[ClusterBug] = (
+    ClusterBug(
+        name="locks never run out",
+        replacements=((SharePartition, "expire_locks", _never_expire),),
+        aim=aims.QUEUES,
+        shown_by=(0,),
+    ),
+    ClusterBug(
+        name="acknowledged by a member that lost its lock",
+        replacements=((Acknowledging, "_change", _believe_anybody),),
+        aim=aims.QUEUES,
+        shown_by=(1,),
+    ),
+    ClusterBug(
+        name="delivery counts are not stored",
+        replacements=((share_partition, "_state_batches", _store_first_counts),),
+        aim=aims.QUEUES,
+        shown_by=(0,),
+    ),
+    ClusterBug(
+        name="given up when it is given back",
+        replacements=((share_partition, "given_back", _give_up_at_once), (acknowledging, "given_back", _give_up_at_once)),
+        aim=aims.QUEUES,
+        shown_by=(0,),
+    ),
+    ClusterBug(
+        name="taken before it is stored",
+        replacements=((LedSharePartition, "_store", _count_before_it_is_stored),),
+        aim=aims.QUEUES,
+        shown_by=(0,),
+    ),
+    ClusterBug(
+        name="states of records lost on failover",
+        replacements=((share_coordinator, "_updated", _forget_what_changed),),
+        aim=aims.QUEUES,
+        shown_by=(0,),
+    ),
+)
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Play bugs; see ``bug_hunts.hunt``."""
+    return hunt(BUGS, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
