@@ -10,6 +10,7 @@ protocol the member that leads divides the partitions, one after the other.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from uuid import UUID, uuid4
 
@@ -36,6 +37,8 @@ from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, 
 MEMBER_COUNTS = (10, 100, 1_000)
 BEATS_PER_SECOND = 1_000
 MIN_PAUSE_S = 0.02
+CONNECTING_COUNT = 20
+"""Below what a listener keeps waiting (``socket.listen.backlog.size``, 50): a busy broker accepts later."""
 USUAL_PAUSE_S = 3.0
 REBALANCE_COUNT = 5
 MIN_WINDOW_S = 3.0
@@ -86,7 +89,6 @@ class ClassicMember(Member):
     """A member of the classic protocol."""
 
     async def join(self) -> None:
-        await self.find_coordinator()
         while not await self._try_to_join():
             pass
 
@@ -157,7 +159,6 @@ class ConsumerMember(Member):
         self._topic_id = UUID(int=0)
 
     async def join(self) -> None:
-        await self.find_coordinator()
         while not await self._tell(subscribed=[self.topic], owned=[]):  # noqa: ASYNC110 - the broker makes it so
             await trio.sleep(RETRY_S)
 
@@ -211,12 +212,16 @@ class Group:
         self._members: dict[int, Member] = {}
         self._scopes: dict[int, trio.CancelScope] = {}
         self._has_changed = trio.Event()
+        self._doors = trio.CapacityLimiter(CONNECTING_COUNT)
         self.pause_s = max(MIN_PAUSE_S, count / BEATS_PER_SECOND)
 
     async def live(self, index: int) -> None:
         """Be a member until it is told to leave."""
-        async with open_connection(real_env(), self._destination, RpcSettings(client_id="bench")) as connection:
-            member = self._kind(connection, f"{self._topic}-group", self._topic, self._count)
+        async with AsyncExitStack() as stack:
+            async with self._doors:
+                opened = open_connection(real_env(), self._destination, RpcSettings(client_id="bench"))
+                member = self._kind(await stack.enter_async_context(opened), f"{self._topic}-group", self._topic, self._count)
+                await member.find_coordinator()
             await member.join()
             self._members[index] = member
             with trio.CancelScope() as self._scopes[index]:

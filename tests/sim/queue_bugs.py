@@ -13,9 +13,9 @@ from typing import Any
 
 from log_service.broker.share.led_share_partition import LedSharePartition
 from log_service.coordinator.share import acknowledging, share_coordinator, share_partition
-from log_service.coordinator.share.acknowledging import STATE_AFTER, Acknowledging
+from log_service.coordinator.share.acknowledging import Acknowledging
 from log_service.coordinator.share.in_flight import Delivery, InFlightBatch
-from log_service.coordinator.share.record_states import RecordState
+from log_service.coordinator.share.record_states import STATE_AFTER, RecordState
 from log_service.coordinator.share.share_partition import SharePartition
 from log_service.coordinator.share.window import StateBatch
 from tests.sim import cluster_aims as aims
