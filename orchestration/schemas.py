@@ -51,7 +51,7 @@ def validate_shape(name: str, existing: Sequence[str], declared: Sequence[str]) 
 
 
 def _kept(latest_by: Sequence[str]) -> str:
-    return f"the newest row by {', '.join(latest_by)}" if latest_by else "all rows"
+    return f"one row by {', '.join(latest_by)}" if latest_by else "all rows"
 
 
 def validate_types(schema: pa.Schema, name: str) -> None:

@@ -14,7 +14,7 @@ from orchestration.transforms.assets import (
     topic_feeds,
 )
 from orchestration.transforms.declarations import DerivedTable, TopicTable, pool_of, table_key
-from orchestration.transforms.decorator import on_fresh_inputs, spark_table
+from orchestration.transforms.decorator import on_fresh_inputs, spark_aggregate, spark_table
 from orchestration.transforms.errors import NotReadyError, TransformError
 from orchestration.transforms.events import is_announced
 from orchestration.transforms.to_database.assets import DatabaseTableConfig
@@ -36,6 +36,7 @@ __all__ = [
     "is_announced",
     "on_fresh_inputs",
     "pool_of",
+    "spark_aggregate",
     "spark_duckdb_table",
     "spark_sql_table",
     "spark_table",

@@ -74,7 +74,7 @@ class TopicFeed:
     """What a sensor has to know of a table that follows a topic. ``minimum_interval_s`` None is that of the settings.
 
     ``target`` is the topic that a transform to a topic sends to; its table is the ledger of what was sent. ``database_table`` is the table
-    of a database; the lake's table is the ledger of what was committed.
+    of a database; the lake's table is the ledger of what was committed. ``is_replayable``: ranges may be read once more into the table.
     """
 
     asset_key: dg.AssetKey
@@ -83,6 +83,7 @@ class TopicFeed:
     minimum_interval_s: int | None
     target: str | None = None
     database_table: str | None = None
+    is_replayable: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,9 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
     """Return the asset of ``table``. It has no automation condition: the topic sensor starts it."""
     declare(table)
     key = table_key(table.name)
-    feed = {"table": table.name, "topic": table.topic.name, "minimum_interval_s": table.minimum_interval_s}
+    feed: dict[str, Any] = {"table": table.name, "topic": table.topic.name, "minimum_interval_s": table.minimum_interval_s}
+    if table.aggregates:
+        feed["is_replayable"] = False
     metadata = {FEED_METADATA: dg.MetadataValue.json(feed)}
     spec = asset_spec(key, [table.topic.asset_key], table.function, shown, metadata=metadata)
 

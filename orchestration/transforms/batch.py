@@ -21,6 +21,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from orchestration.aggregates import group_rejections, validate_columns
 from orchestration.dead_letters import DUPLICATE, Rejection
 from orchestration.offsets import OffsetRanges
 from orchestration.quality import Rule
@@ -77,6 +78,10 @@ def compute_batch(session: Any, table: TopicTable, batch: Batch, existing: Table
     if table.latest_by:
         rows, deletions, refused = _changes(table, batch, rows, misfits)
         return ComputedBatch(rows=rows, rejections=(*refused, *broken), violations=counts, filtered=filtered, deletions=deletions)
+    if table.aggregates:
+        validate_columns(rows, table.aggregate_by, table.aggregates)
+        groupless = group_rejections(rows, table.aggregate_by)
+        rows, broken = without_rejected(rows, groupless), (*broken, *groupless)
     repeated = _repetition_rejections(rows, table.unique_by, existing)
     rows = without_rejected(rows, repeated)
     return ComputedBatch(rows=rows, rejections=(*misfits, *broken, *repeated), violations=counts, filtered=filtered)

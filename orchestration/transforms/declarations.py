@@ -12,6 +12,7 @@ from typing import Any
 
 import dagster as dg
 
+from orchestration.aggregates import Aggregate, validate_aggregates
 from orchestration.quality import Rule, Suite
 from orchestration.quality.rules import validate_rules
 from orchestration.tables import LAKE_PREFIX, RESERVED_NAMES, TABLE_NAME
@@ -31,7 +32,7 @@ Transform = Callable[..., Any]
 class TopicTable:
     """A table that follows one topic. None limits are those of the settings; ``history_from`` is the first day of its backfill.
 
-    With ``latest_by`` it keeps the newest row per value of these columns.
+    With ``latest_by`` it keeps the newest row per value of these columns; with ``aggregates`` a row per value of ``aggregate_by``.
     """
 
     name: str
@@ -46,13 +47,22 @@ class TopicTable:
     minimum_interval_s: int | None = None
     records_per_run: int | None = None
     history_from: date = DEFAULT_HISTORY_FROM
+    aggregate_by: tuple[str, ...] = ()
+    aggregates: tuple[Aggregate, ...] = ()
 
     def __post_init__(self) -> None:
         validate_table_name(self.name)
+        if self.aggregates or self.aggregate_by:
+            validate_aggregates(self.name, self.aggregate_by, self.aggregates)
         validate_rules(self.rules, is_quarantine_possible=True)
         validate_check_names(self.rules, self.suite)
         validate_parameters(self.name, self.function, 1)
         validate_latest(self)
+
+    @property
+    def kept_by(self) -> tuple[str, ...]:
+        """The columns of which the table keeps one row per value, and what it keeps of them; empty where it keeps all rows."""
+        return self.latest_by or (*self.aggregate_by, *map(str, self.aggregates))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +149,8 @@ def validate_latest(table: TopicTable) -> None:
     """
     if table.deleted_when is not None and not table.latest_by:
         raise ValueError(f"deleted_when says when a key's row goes: table {table.name} needs latest_by, the columns of the key")
+    if table.aggregates and (table.latest_by or table.is_evolving):
+        raise ValueError(f"table {table.name} keeps aggregates: neither latest_by nor is_evolving goes with them")
     if table.latest_by and table.unique_by:
         raise ValueError(f"table {table.name} cannot have both: unique_by keeps the first row of a key, latest_by the newest")
     if len(set(table.latest_by)) != len(table.latest_by) or set(table.latest_by) & {"_topic_id", "_partition", "_offset", "_timestamp"}:

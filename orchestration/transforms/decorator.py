@@ -8,6 +8,7 @@ from datetime import date
 
 import dagster as dg
 
+from orchestration.aggregates import Aggregate
 from orchestration.quality import Rule, Suite
 from orchestration.topics import TopicSpec
 from orchestration.transforms.assets import Presentation, derived_table_asset, topic_table_asset
@@ -82,6 +83,49 @@ def spark_table(
         names = tuple(_table_name(one) for one in tables)
         derived = DerivedTable(name=table_name, inputs=names, function=function, rules=tuple(rules), suite=suite)
         return derived_table_asset(derived, shown, automation_condition=on_fresh_inputs() if is_automated else None)
+
+    return declare
+
+
+def spark_aggregate(
+    *,
+    topic: TopicSpec,
+    by: str | Sequence[str],
+    aggregates: Sequence[Aggregate],
+    name: str | None = None,
+    rules: Sequence[Rule] = (),
+    suite: Suite = NO_SUITE,
+    minimum_interval_s: int | None = None,
+    records_per_run: int | None = None,
+    group_name: str = "lake",
+    tags: Mapping[str, str] | None = None,
+    owners: Sequence[str] | None = None,
+    freshness_policy: dg.FreshnessPolicy | None = None,
+) -> Callable[[Transform], dg.AssetsDefinition]:
+    """Make a lake table of running aggregates of a DataFrame function over ``topic``: a row per value of the columns ``by``.
+
+    The function gets what that of a table gets (``spark_table``) and returns rows with the columns ``by``, those that are aggregated, and
+    ``_topic_id, _partition, _offset``. ``aggregates`` are made with ``count``, ``total``, ``smallest`` and ``largest`` of
+    ``orchestration.aggregates``. Each run merges its rows into the groups that they touch, and the offsets move in the same commit: each
+    record counts once, whenever a run is killed. Rules and suite look at the rows before they are aggregated.
+
+    :raises ValueError: the declaration makes no sense; the text says why.
+    """
+    shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
+
+    def declare(function: Transform) -> dg.AssetsDefinition:
+        declared = TopicTable(
+            name=name or function.__name__,
+            topic=topic,
+            function=function,
+            aggregate_by=(by,) if isinstance(by, str) else tuple(by),
+            aggregates=tuple(aggregates),
+            rules=tuple(rules),
+            suite=suite,
+            minimum_interval_s=minimum_interval_s,
+            records_per_run=records_per_run,
+        )
+        return topic_table_asset(declared, shown)
 
     return declare
 

@@ -77,7 +77,7 @@ def topic_materialization(key: dg.AssetKey, result: TopicRunResult, now: datetim
         **_changed(result),
         **(result.sent or {}),
         **({} if result.row_count is None else {"dagster/row_count": result.row_count}),
-        "dagster/column_schema": column_schema(result.batch.rows.schema),
+        "dagster/column_schema": column_schema(_stored(result).schema),
         "records": result.statistics.records,
         "bytes": result.statistics.bytes,
         "dead_letters": len(result.batch.rejections),
@@ -91,6 +91,12 @@ def topic_materialization(key: dg.AssetKey, result: TopicRunResult, now: datetim
         CHECKPOINT_METADATA: checkpoint_text(result.state.topic_id, result.next_offsets),
     }
     return dg.MaterializeResult(asset_key=key, metadata=metadata)
+
+
+def _stored(result: TopicRunResult) -> pa.Table:
+    """Return the rows as the table has them: groups have columns of their own."""
+    assert result.batch is not None
+    return result.batch.rows if result.changes is None else result.changes.rows
 
 
 def _changed(result: TopicRunResult) -> dict[str, int]:

@@ -80,7 +80,7 @@ class ReplayConfig(dg.Config):
 
 def history_definitions(assets: Iterable[dg.AssetsDefinition]) -> tuple[list[dg.AssetsDefinition], list[dg.JobDefinition]]:
     """Return the histories and the jobs of those among ``assets`` that are tables from topics."""
-    tables = [declared_table(feed.table) for feed in topic_feeds(assets) if feed.target is None and feed.database_table is None]
+    tables = [declared_table(feed.table) for feed in topic_feeds(assets) if feed.is_replayable]
     return [history_asset(table) for table in tables], [replay_job(table) for table in tables]
 
 

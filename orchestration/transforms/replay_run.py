@@ -16,7 +16,7 @@ offset once, though timestamps need not be in order.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestration.checkpoints import clip_replay, plan_replay
+from orchestration.checkpoints import ProgressError, clip_replay, plan_replay
 from orchestration.dead_letters import DeadLetters, Origin, naming
 from orchestration.fixes import FixedReader, Fixes
 from orchestration.latest import Replaced
@@ -105,11 +105,21 @@ def run_replay(table: TopicTable, context: RunContext, request: ReplayRequest) -
             return
 
 
+def why_no_replay_of_groups(name: str, topic: str) -> str:
+    """Return why nothing can be replayed into a table of aggregates."""
+    return (
+        f"the table {name} keeps aggregates, and what a range gave to a group cannot be taken out of it: there is no replay. To have it "
+        f"built anew from {topic}, move the table's folder in the lake away: the next run begins at the log start"
+    )
+
+
 def plan(table: TopicTable, context: RunContext, request: ReplayRequest) -> OffsetRanges:
     """Return the offsets that ``request`` means; writes nothing and reads no record.
 
     :raises NotReadyError: there is no such topic or table. :raises ProgressError: as ``run_replay``.
     """
+    if table.aggregates:
+        raise ProgressError(why_no_replay_of_groups(table.name, table.topic.name))
     state = read_state(table, context)
     if state.snapshot is None:
         raise NotReadyError(f"the table {table.name} does not exist yet: there is nothing to replay")

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from orchestration.aggregates import merged
 from orchestration.checkpoints import BatchPlan, Checkpoint, PartitionOffsets, plan_batch
 from orchestration.dead_letters import DeadLetters, Origin, Rejection, envelopes, naming
 from orchestration.latest import Changes, Held, Replaced, newest
@@ -141,7 +142,7 @@ def read_state(table: TopicTable, context: RunContext) -> TopicState:
         raise NotReadyError(f"there is no topic {table.topic.name}: materialize topics/{table.topic.name}, which creates it")
     snapshot = context.lake.snapshot(table.name)
     if snapshot is not None:
-        validate_shape(table.name, snapshot.latest_by, table.latest_by)
+        validate_shape(table.name, snapshot.latest_by, table.kept_by)
     log = context.log.partition_offsets(table.topic.name)
     partitions = [one.partition for one in log]
     committed = snapshot.checkpoints(description.topic_id, partitions) if snapshot else {}
@@ -169,9 +170,10 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
         rejected = dead_letter_rows(origin, source, result.batch.rejections, context.now())
     finally:
         source.release()
-    target = _target(table, context, state, result.batch.rows)
-    conform(result.batch.rows, table.name, target.arrow_schema, is_evolving=table.is_evolving)
     changes = decide_changes(table, state, result.batch)
+    stored = changes.rows if changes is not None and table.aggregates else result.batch.rows
+    target = _target(table, context, state, stored)
+    conform(stored, table.name, target.arrow_schema, is_evolving=table.is_evolving)
     leader_epochs = source.statistics.epochs_at(plan.ranges.ends())
     _validate_unmoved(table, context, state)
     letters_snapshot = letters.cleaned(letters_snapshot, origin, target)
@@ -226,10 +228,12 @@ def read_planned(table: TopicTable, context: RunContext, state: TopicState, plan
 
 
 def decide_changes(table: TopicTable, state: TopicState, batch: ComputedBatch, replaced: Replaced | None = None) -> Changes | None:
-    """Return what a batch, or a replay, changes in a table of newest rows; None for a table that keeps all rows.
+    """Return what a batch, or a replay, changes in a table of newest rows, or of groups; None for a table that keeps all rows.
 
-    :raises ProgressError: a replay cannot know what a row was before.
+    :raises ProgressError: a replay cannot know what a row was before. :raises AggregateError: a group cannot be computed.
     """
+    if table.aggregates:
+        return merged(batch.rows, state.snapshot, table.aggregate_by, table.aggregates)
     if batch.deletions is None:
         return None
     return newest(
@@ -321,4 +325,4 @@ def _target(table: TopicTable, context: RunContext, state: TopicState, rows: pa.
     if state.snapshot is not None:
         return state.snapshot
     conform(rows, table.name, rows.schema)
-    return context.lake.create(table.name, rows.schema, description=table.function.__doc__ or "", latest_by=table.latest_by)
+    return context.lake.create(table.name, rows.schema, description=table.function.__doc__ or "", latest_by=table.kept_by)

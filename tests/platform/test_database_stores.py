@@ -2,18 +2,22 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from orchestration.checkpoints import Checkpoint, ProgressError
 from orchestration.latest import Held, newest
 from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.resources.database import open_engine
 from orchestration.schemas import SchemaConflictError
-from orchestration.tables import CommitConflictError
+from orchestration.sql import replace_table
+from orchestration.tables import CommitConflictError, Lake, replace_all
 from orchestration.transforms.to_database import duckdb_store, sql_store
 from orchestration.transforms.to_database.stores import Batch, Store, StoreError
 from tests.platform.databases import KINDS, Database, database
@@ -169,6 +173,39 @@ def test_what_a_database_refuses_is_said_without_its_values(tmp_path: Path) -> N
     place.execute("CREATE TABLE t (id TEXT, v INT CHECK (v < 5), at TEXT, tags TEXT, _topic_id TEXT, _partition, _offset, _timestamp)")
     with place.store("t") as store, pytest.raises(StoreError, match=r"CHECK constraint failed: v < 5. Nothing was committed$"):
         commit(store, batch(0, 5, rows(("secret", 9, 0))))
+
+
+@pytest.mark.parametrize("place", ["postgresql"], indirect=True)
+def test_a_reference_table_holds_every_type_and_is_replaced_in_one_transaction(place: Database, tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake")
+    first = pa.table(
+        {
+            "id": ["a", "b"],
+            "price": pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)),
+            "at": pa.array([NOW, None], pa.timestamp("us", tz="UTC")),
+            "day": [NOW.date(), None],
+            "raw": [b"\x00", None],
+            "ratio": [0.5, None],
+            "is_new": [True, None],
+            "tags": [["x", "y"], None],
+            "seen": pa.array([{"at": NOW}, None], pa.struct([("at", pa.timestamp("us", tz="UTC"))])),
+        }
+    )
+    snapshot = replace_all(lake.create("goods", first.schema), first, {}, {})
+    engine = open_engine(place.address)
+    assert not replace_table(engine, "goods", snapshot, None, ["id"]).is_unchanged
+    row = (Decimal("1.50"), NOW, NOW.date(), b"\x00", 0.5, True, ["x", "y"], {"at": "2026-01-01 00:00:00+00:00"})
+    assert place.rows("goods", *first.column_names) == [("a", *row), ("b", *[None] * 8)]
+    with engine.connect() as reader:
+        reader.execution_options(isolation_level="REPEATABLE READ")
+        question = sa.text("SELECT count(*) FROM goods")
+        assert reader.execute(question).scalar() == 2
+        replace_rows = replace_all(snapshot, first.slice(1), {}, {})
+        assert not replace_table(engine, "goods", replace_rows, None, ["id"]).is_unchanged
+        assert reader.execute(question).scalar() == 2
+    assert place.rows("goods", "id") == [("b",)]
+    assert replace_table(engine, "goods", replace_rows, None, ["id"]).is_unchanged
+    engine.dispose()
 
 
 def test_a_database_that_is_away_may_come_back() -> None:

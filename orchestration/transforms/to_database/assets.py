@@ -49,6 +49,7 @@ def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.Ass
         "topic": table.topic.name,
         "minimum_interval_s": table.minimum_interval_s,
         "database_table": declared.table,
+        "is_replayable": False,
     }
     metadata = {FEED_METADATA: dg.MetadataValue.json(feed), SINK_METADATA: declared.table}
     spec = asset_spec(key, [table.topic.asset_key], table.function, shown, kinds={"pyspark", declared.kind}, metadata=metadata)

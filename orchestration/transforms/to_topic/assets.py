@@ -48,6 +48,7 @@ def topic_transform_asset(transform: TopicTransform, shown: Presentation) -> dg.
         "topic": transform.source.name,
         "minimum_interval_s": table.minimum_interval_s,
         "target": transform.target.name,
+        "is_replayable": False,
     }
     metadata = {FEED_METADATA: dg.MetadataValue.json(feed), TARGET_METADATA: transform.target.name}
     spec = asset_spec(key, [transform.source.asset_key], transform.table.function, shown, kinds={"pyspark", "kafka"}, metadata=metadata)

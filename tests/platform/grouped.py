@@ -1,0 +1,113 @@
+"""An aggregated table of the tests, and runs of it in processes that die at a chosen step; see ``test_aggregate_kills``."""
+
+import json
+import multiprocessing
+import os
+from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from orchestration import file_commits, upserts
+from orchestration.aggregates import count, largest, total
+from orchestration.dead_letters import DeadLetters
+from orchestration.quality import quarantine
+from orchestration.settings import load_settings
+from orchestration.spark.session import open_session
+from orchestration.tables import Lake
+from orchestration.transforms import topic_run
+from orchestration.transforms.declarations import TopicTable
+from tests.platform.pipeline import ORDERS, order, run_context
+from tests.unit.orchestration.memory_log import MemoryLog
+
+KILLED = 137
+TIMEOUT_S = 200
+BY, AGGREGATES = ("kind",), (count("orders"), total("amount", "amount"), largest("largest", "amount"))
+RULES = (quarantine("amount_is_positive", "amount > 0"),)
+STEPS: dict[str, tuple[Any, str, str]] = {
+    "after-dead-letters": (DeadLetters, "replace_pending", "after"),
+    "before-the-commit": (file_commits, "_create", "before"),
+    "after-the-commit": (upserts, "_tidy", "before"),
+}
+
+
+def by_kind(records: Any) -> Any:
+    """Orders by the first letter of their id; an order counts twice if its amount is even."""
+    copies = "explode(if(amount % 2 = 0, array(0, 1), array(0))) AS copy"
+    return records.selectExpr("_topic_id", "_partition", "_offset", "nullif(left(id, 1), 'n') AS kind", "amount", copies).drop("copy")
+
+
+def grouped_table(**changes: Any) -> TopicTable:
+    declared: dict[str, Any] = {"name": "by_kind", "topic": ORDERS, "function": by_kind, "rules": RULES}
+    return TopicTable(**{**declared, "aggregate_by": BY, "aggregates": AGGREGATES, **changes})
+
+
+def append_orders(log: MemoryLog, number: int) -> None:
+    """Append orders of groups that are there and of a new one, some of them rejected."""
+    for position in range(9):
+        value = b"nonsense" if position == 4 else order(f"{'abcn'[position % 4]}{number}", position - 1)
+        log.topics["orders"].partitions[position % 2].append(value)
+    log.topics["orders"].partitions[0].append(order(f"{chr(ord('o') + number)}", 7))
+    log.topics["orders"].partitions[1].skip(2)
+
+
+def groups_of(log: MemoryLog) -> tuple[dict[str, tuple[int, int, int]], int]:
+    """Return the groups that a plain loop makes of the log, and how many records are rejected."""
+    found: dict[str, tuple[int, int, int]] = {}
+    rejected = 0
+    for partition in log.topics["orders"].partitions:
+        for _, _, _, value in partition.records.values():
+            made = None if value == b"nonsense" else json.loads(value or b"{}")
+            if made is None or made["amount"] <= 0 or made["id"].startswith("n"):
+                rejected += 1
+                continue
+            times = 1 if made["amount"] % 2 else 2
+            orders, amount, most = found.get(made["id"][0], (0, 0, 0))
+            found[made["id"][0]] = (orders + times, amount + times * made["amount"], max(most, made["amount"]))
+    return found, rejected
+
+
+def held_groups(lake_root: Path) -> dict[str, tuple[int, int, int]]:
+    snapshot = Lake(lake_root).snapshot("by_kind")
+    rows = [] if snapshot is None else snapshot.dataset().to_table().to_pylist()
+    found = {row["kind"]: (row["orders"], row["amount"], row["largest"]) for row in rows}
+    assert len(found) == len(rows), "a group has two rows"
+    return found
+
+
+def dying(function: Callable[..., Any], when: str) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> None:
+        if when == "after":
+            function(*args, **kwargs)
+        os._exit(KILLED)
+
+    return call
+
+
+def run(remote: str, log: MemoryLog, lake: Path, step: str, limit: int) -> None:
+    """Run until there is nothing new; a STEP "none" lets it live."""
+    session = open_session(load_settings({"TIDELOG_SPARK_REMOTE": remote}))
+    if step != "none":
+        owner, name, when = STEPS[step]
+        mock.patch.object(owner, name, dying(getattr(owner, name), when)).start()
+    context = run_context(log, lake, session, records_per_run=limit, run_id=f"run-{step}")
+    while (result := topic_run.run_topic_table(grouped_table(), context)).version is not None:
+        pass
+    assert not result.failures
+    os._exit(0)
+
+
+def forking() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "pyspark.sql.connect.session"])
+    return context
+
+
+def exit_code(context: ForkServerContext, *arguments: Any) -> int | None:
+    process = context.Process(target=run, args=arguments)
+    process.start()
+    process.join(TIMEOUT_S)
+    process.kill()
+    process.join()
+    return process.exitcode
