@@ -100,7 +100,7 @@ def is_wanting(feed: SourceFeed, log: LogClient, now: datetime, context: dg.Sens
     :raises LogServiceError: the log service does not respond.
     """
     target = log.describe_topic(feed.topic)
-    found = None if target is None else read_position(log, sender_id(feed.source, load_settings().deployment), target)
+    found = None if target is None else read_position(log, sender_id(feed.source, load_settings().deployment), target, is_final=False)
     try:
         return declared_source(feed.source).is_wanting(None if found is None else found.position, now)
     except (SourceError, SettingsError) as error:

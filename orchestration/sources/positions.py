@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestration.log_client import LogClient, OutgoingRecord, TopicDescription
-from orchestration.sources.reading import Position, settled_ranges
+from orchestration.sources.reading import SETTLED_WITHIN_S, Position, settled_ranges
 from orchestration.topics import TopicSpec
 
 POSITIONS = TopicSpec(
@@ -37,8 +37,8 @@ def position_record(source: str, target: TopicDescription, position: Position, r
     return OutgoingRecord(key=source.encode(), value=json.dumps(told, separators=(",", ":")).encode())
 
 
-def read_position(log: LogClient, source: str, target: TopicDescription) -> Found:
-    """Return where ``source`` is to go on.
+def read_position(log: LogClient, source: str, target: TopicDescription, *, is_final: bool = True) -> Found:
+    """Return where ``source`` is to go on. ``is_final`` False: what can be read at once, which may be an older position.
 
     :raises LogServiceError: the log service does not respond. :raises SourceError: somebody's transaction stays open.
     """
@@ -46,7 +46,7 @@ def read_position(log: LogClient, source: str, target: TopicDescription) -> Foun
     if log.describe_topic(POSITIONS.name) is None:
         return Found(position=None)
     read = log.range_reader()
-    for one in settled_ranges(log, POSITIONS.name):
+    for one in settled_ranges(log, POSITIONS.name, within_s=SETTLED_WITHIN_S if is_final else 0.0):
         for batch in read(POSITIONS.name, one):
             for key, value in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True):
                 if key == source.encode():

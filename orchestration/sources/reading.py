@@ -71,20 +71,20 @@ class Source(Protocol):
         ...
 
 
-def settled_ranges(log: LogClient, topic: str) -> list[OffsetRange]:
+def settled_ranges(log: LogClient, topic: str, *, within_s: float = SETTLED_WITHIN_S) -> list[OffsetRange]:
     """Return all that was committed to a topic by now, once no transaction that is open now hides any of it.
 
     Readers of committed records stop at the first open transaction of anybody; what lies behind it may be committed, and a source must not
-    take it for missing.
+    take it for missing. With ``within_s`` 0 it is what can be read now.
 
-    :raises SourceError: a transaction stays open for longer than it may.
+    :raises SourceError: a transaction stays open for longer than ``within_s``.
     """
     asked = log.partition_offsets(topic)
-    ends = {one.partition: one.high_watermark for one in asked}
-    deadline_s = monotonic() + SETTLED_WITHIN_S
+    ends = {one.partition: one.high_watermark if within_s else one.last_stable_offset for one in asked}
+    deadline_s = monotonic() + within_s
     while any(one.last_stable_offset < ends[one.partition] for one in asked if one.partition in ends):
         if monotonic() > deadline_s:
-            raise SourceError(f"a transaction in the topic {topic} is open for more than {SETTLED_WITHIN_S:.0f} s", is_passing=True)
+            raise SourceError(f"a transaction in the topic {topic} is open for more than {within_s:.0f} s", is_passing=True)
         sleep(SETTLED_POLL_S)
         asked = log.partition_offsets(topic)
     starts = {one.partition: one.log_start_offset for one in asked}

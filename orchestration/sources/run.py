@@ -7,7 +7,7 @@ Invariant: for readers of committed records the topic holds what came before the
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from orchestration.log_client import LogClient, Sender, TopicDescription
@@ -31,13 +31,21 @@ def sender_id(name: str, deployment: str | None) -> str:
 
 
 def prepared(log: LogClient, target: TopicSpec, note: Callable[[str], None]) -> TopicDescription:
-    """Return the topic that is sent to; it and the topic of positions are created where they are missing."""
-    for spec in (POSITIONS, target):
-        if log.describe_topic(spec.name) is None:
-            note(f"topic {spec.name}: {reconcile(log, spec).summary}")
-    found = log.describe_topic(target.name)
+    """Return the topic that is sent to; it and the topic of positions are created where they are missing.
+
+    Positions are kept on as many brokers as what they are about.
+    """
+    found = _existing(log, target, note)
+    _existing(log, replace(POSITIONS, replication_factor=found.replication_factor), note)
+    return found
+
+
+def _existing(log: LogClient, spec: TopicSpec, note: Callable[[str], None]) -> TopicDescription:
+    if log.describe_topic(spec.name) is None:
+        note(f"topic {spec.name}: {reconcile(log, spec).summary}")
+    found = log.describe_topic(spec.name)
     if found is None:
-        raise SourceError(f"the topic {target.name} was created and is not there yet", is_passing=True)
+        raise SourceError(f"the topic {spec.name} was created and is not there yet", is_passing=True)
     return found
 
 

@@ -187,6 +187,25 @@ def test_what_cannot_be_read_says_why(world: World, people: Table, changes: dict
     assert "secret" not in str(error.value)
 
 
+def test_a_position_behind_somebody_s_open_transaction_is_waited_for(world: World, people: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers of committed records stop at the first open transaction; the position behind it is committed all the same."""
+    source = SqlRows(url=people.url, table="people", key=("id",), cursor="changed")
+    people.execute("INSERT INTO people VALUES (1, 'a', 1)")
+    world.run(source)
+    positions = world.log.topics[POSITIONS.name].partitions[0]
+    positions.last_stable_offset = 0
+    assert read_position(world.log, "s", prepared(world.log, TOPIC, world.notes.append), is_final=False).position is None
+    monkeypatch.setattr(reading, "sleep", lambda _: setattr(positions, "last_stable_offset", None))
+    positions.last_stable_offset = 0
+    assert world.run(source) == {}
+    assert len(world.records()) == 1
+    positions.last_stable_offset = 0
+    monkeypatch.setattr(reading, "sleep", lambda _: None)
+    monkeypatch.setattr(reading, "monotonic", iter(range(0, 1_000, 100)).__next__)
+    with pytest.raises(SourceError, match=r"a transaction in the topic tidelog\.positions is open for more than 120 s"):
+        world.run(source)
+
+
 def test_a_comparison_is_refused_where_the_topic_forgets(world: World, people: Table) -> None:
     world.log.add_topic("t").configs.update({"cleanup.policy": "delete", "retention.ms": "1000"})
     with pytest.raises(SourceError, match=r"give it cleanup\.policy=compact, or retention\.ms=-1"):
