@@ -1,7 +1,8 @@
 """The warm Spark Connect server as a child process: its arguments, environment, address and readiness.
 
 The supervisor starts it; runs then reach it by ``TIDELOG_SPARK_REMOTE``. Connect runs whatever code is sent to it, so it binds to the
-loopback address. pip's pyspark has the server's class but no start script: ``spark-submit`` starts the class. Knows no supervisor.
+loopback address and takes only requests with its token (``spark.token``), which its environment tells it. pip's pyspark has the server's
+class but no start script: ``spark-submit`` starts the class. Knows no supervisor.
 """
 
 import socket
@@ -17,6 +18,7 @@ from orchestration.spark.session import (
     spark_environment,
     spark_home,
 )
+from orchestration.spark.token import TOKEN_VARIABLE, kept_token
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 MAX_GRPC_BYTES = 512 * 1024 * 1024
@@ -60,7 +62,8 @@ class SparkServer:
         """
         self.settings.spark_scratch_directory.mkdir(parents=True, exist_ok=True)
         inherited = {key: value for key, value in environ.items() if key != "TIDELOG_SPARK_REMOTE"}
-        return {**inherited, **spark_environment(self.settings, inherited)}
+        token = inherited.get(TOKEN_VARIABLE) or kept_token(self.settings)
+        return {**inherited, **spark_environment(self.settings, inherited), TOKEN_VARIABLE: token}
 
     def is_ready(self) -> bool:
         """Return whether the server accepts connections; it binds only once Spark is up."""

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from orchestration.settings import Settings, export_environment, process_environment
 from orchestration.spark.java import find_java_home
+from orchestration.spark.token import LOCAL_HOSTS, TOKEN_VARIABLE, dialled, token_for
 
 APPLICATION_NAME = "tidelog"
 DEFAULT_CONNECT_PORT = 15002
@@ -23,7 +24,6 @@ REACHABLE_WITHIN_S = 20.0
 REACHABLE_POLL_S = 0.25
 SERVER_GONE = ("UNAVAILABLE", "SESSION_CLOSED", "SESSION_NOT_FOUND", "SESSION_CHANGED")
 LOOPBACK = "127.0.0.1"
-LOCAL_HOSTS = frozenset({LOOPBACK, "localhost", "::1"})
 MAX_RETRIES = 5
 MAX_BACKOFF_MS = 2_000
 
@@ -96,8 +96,9 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
     if settings.spark_remote:
         chosen = {**session_configuration(settings), **(extra or {})}
         wait_until_reachable(settings.spark_remote, REACHABLE_WITHIN_S)
-        builder = SparkSession.builder.remote(settings.spark_remote)
-        export_environment({"SPARK_CONNECT_RELEASE_SESSION_ON_EXIT": "true"})
+        token = token_for(settings, process_environment())
+        builder = SparkSession.builder.remote(settings.spark_remote if token is None else dialled(settings.spark_remote))
+        export_environment({"SPARK_CONNECT_RELEASE_SESSION_ON_EXIT": "true", **({TOKEN_VARIABLE: token} if token else {})})
     else:
         chosen = {**process_configuration(settings), **session_configuration(settings), **(extra or {})}
         builder = SparkSession.builder

@@ -1,6 +1,7 @@
 """How a session is configured, without starting one."""
 
 import socket
+import stat
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from orchestration.spark.session import (
     spark_environment,
     wait_until_reachable,
 )
+from orchestration.spark.token import TOKEN_VARIABLE, dialled, token_for, token_path
 
 
 def test_nothing_binds_beyond_loopback_and_there_is_no_ui(tmp_path: Path) -> None:
@@ -85,3 +87,27 @@ def test_only_errors_of_the_wire_mean_that_the_server_is_gone() -> None:
     assert is_server_gone(SparkConnectGrpcException("<_InactiveRpcError ... StatusCode.UNAVAILABLE failed to connect"))
     assert not is_server_gone(AnalysisException("[UNRESOLVED_COLUMN] x"))
     assert not is_server_gone(ValueError("UNAVAILABLE"))
+
+
+def test_the_token_of_the_server_is_kept_in_a_file_of_its_owner_and_stands_in_no_argument(tmp_path: Path) -> None:
+    settings = load_settings({"TIDELOG_DATA": str(tmp_path), "TIDELOG_SPARK_REMOTE": "sc://127.0.0.1:15002"})
+    server = SparkServer(settings=settings)
+    token = server.environment({"PATH": ""})["SPARK_CONNECT_AUTHENTICATE_TOKEN"]
+    assert len(token) >= 32
+    assert server.environment({"PATH": ""})["SPARK_CONNECT_AUTHENTICATE_TOKEN"] == token, "a restart keeps it"
+    assert stat.S_IMODE(token_path(settings).stat().st_mode) == 0o600
+    assert not any(token in part for part in server.argv())
+    assert token not in repr(server)
+    assert token_for(settings, {}) == token
+    assert token_for(settings, {TOKEN_VARIABLE: "mine"}) == "mine"
+
+
+def test_a_server_elsewhere_is_not_shown_the_token_of_the_one_here(tmp_path: Path) -> None:
+    SparkServer(settings=load_settings({"TIDELOG_DATA": str(tmp_path)})).environment({"PATH": ""})
+    settings = load_settings({"TIDELOG_DATA": str(tmp_path), "TIDELOG_SPARK_REMOTE": "sc://spark.example:15002"})
+    assert token_for(settings, {}) is None
+
+
+def test_a_token_is_sent_to_localhost_by_name() -> None:
+    assert dialled("sc://127.0.0.1:15002/;user_id=me") == "sc://localhost:15002/;user_id=me"
+    assert dialled("sc://spark.example:15002") == "sc://spark.example:15002"

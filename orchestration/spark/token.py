@@ -1,0 +1,66 @@
+"""The token without which the warm Spark Connect server runs no code: where it lies, and who shows it.
+
+Connect runs whatever code is sent to it, and any user of the machine may connect to the loopback address. So the server takes only requests
+with its token (``spark.connect.authenticate.token``). The token lies in a file that its owner alone may read, below the directory of the
+data, and reaches processes through their environment, never as an argument. A token in the environment holds over the file: that is for a
+server of the user's own.
+
+Invariant: the token stands in no argument, log or address that this package prints.
+"""
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from orchestration.settings import Settings
+
+TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of a variable, which Spark's server and clients read
+TOKEN_FILE = "connect.token"  # noqa: S105 - the name of a file
+TOKEN_BYTES = 32
+LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+def token_path(settings: Settings) -> Path:
+    """Return where the token of the warm server lies."""
+    return settings.spark_scratch_directory / TOKEN_FILE
+
+
+def kept_token(settings: Settings) -> str:
+    """Return the token of the warm server; makes one at the first start. A file that others may read is closed to them."""
+    path = token_path(settings)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        path.chmod(0o600)
+        if token := path.read_text().strip():
+            return token
+        path.unlink()
+        return kept_token(settings)
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(token)
+    return token
+
+
+def token_for(settings: Settings, environ: Mapping[str, str]) -> str | None:
+    """Return the token that a client of ``settings.spark_remote`` shows; None where it knows none."""
+    if given := environ.get(TOKEN_VARIABLE):
+        return given
+    if urlsplit(settings.spark_remote or "").hostname not in LOCAL_HOSTS:
+        return None
+    try:
+        return token_path(settings).read_text().strip() or None
+    except OSError:
+        return None
+
+
+def dialled(remote: str) -> str:
+    """Return the address as a client with a token dials it: Spark sends tokens without TLS to the name ``localhost`` alone."""
+    address = urlsplit(remote)
+    if address.hostname not in LOCAL_HOSTS:
+        return remote
+    port = f":{address.port}" if address.port else ""
+    return address._replace(netloc=f"localhost{port}").geturl()
