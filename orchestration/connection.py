@@ -43,6 +43,7 @@ from orchestration.log_client import (
     TopicDescription,
 )
 from orchestration.offsets import OffsetRange
+from orchestration.settings import client_settings
 
 UNREACHABLE = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE})
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -69,7 +70,9 @@ class ClientRangeReader:
         """
         with _explained(self.bootstrap_servers):
             place = TopicPartition(topic, wanted.partition)
-            yield from read_range_arrow(self.bootstrap_servers, place, wanted.start, wanted.end, timeout_ms=self.timeout_ms)
+            yield from read_range_arrow(
+                self.bootstrap_servers, place, wanted.start, wanted.end, timeout_ms=self.timeout_ms, **client_settings()
+            )
 
 
 class Connection:
@@ -227,6 +230,7 @@ class Connection:
                 transactional_id=transactional_id,
                 transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
                 delivery_timeout_ms=TRANSACTION_TIMEOUT_MS,
+                **client_settings(),
             )
         with producer:
             with _explained(self.bootstrap_servers):
@@ -325,7 +329,7 @@ def connect_admin(bootstrap_servers: str, *, timeout_ms: int | None = None) -> I
 
 def _admin(bootstrap_servers: str, timeout_ms: int | None) -> BlockingAdmin:
     limits = {} if timeout_ms is None else {"default_api_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
-    return BlockingAdmin(bootstrap_servers, **limits)
+    return BlockingAdmin(bootstrap_servers, **(client_settings() | limits))
 
 
 def topic_id_text(topic_id: UUID) -> str:

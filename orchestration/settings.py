@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
 DEFAULT_DATA_DIRECTORY = ".tidelog"
@@ -84,6 +85,18 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         commit_attempts=_positive(given, "TIDELOG_COMMIT_ATTEMPTS", DEFAULT_COMMIT_ATTEMPTS),
         deployment=_deployment(given),
     )
+
+
+def client_settings(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return how clients of the log service encrypt and log in: what TIDELOG_CLIENT_CONFIG names, and TIDELOG_SASL_... and the like.
+
+    Each process reads them where it connects, so that no secret stands in a run's configuration, a pickle or an event.
+
+    :raises ConfigError: the file cannot be read or understood.
+    """
+    from log_service.client import settings_from_environment  # noqa: PLC0415 - where a connection is made, never while definitions load
+
+    return settings_from_environment(os.environ if environ is None else environ)
 
 
 def process_environment() -> dict[str, str]:

@@ -10,7 +10,7 @@ what only a consumer needs. The rooms, from the bottom up:
 - ``blocking``: the same for programs without an event loop. ``asyncio``: for programs on asyncio.
 
 Beside them ``arguments`` checks what callers hand in, ``metrics`` counts, ``group_protocol`` holds the bytes that members of a group
-exchange, and ``portal`` runs a client in a thread of its own.
+exchange, ``settings_files`` reads settings that stand outside of a program, and ``portal`` runs a client in a thread of its own.
 """
 
 from importlib import import_module
@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from log_service.client.producer.partitioning import Partitioner, murmur2, partition_of_key
     from log_service.client.producer.producer import Producer
     from log_service.client.producer.transaction_errors import ProducerFailed, ProducerFenced, TransactionAbortable
+    from log_service.client.settings_files import settings_from_environment, settings_from_file
     from log_service.client.share.acknowledgements import AcknowledgeCallback
     from log_service.client.share.consumer import ShareConsumer
     from log_service.client.share.metrics import ShareConsumerMetrics
@@ -197,6 +198,7 @@ _HOMES = {
         "ProducerFenced",
         "TransactionAbortable",
     ),
+    "log_service.client.settings_files": ("settings_from_environment", "settings_from_file"),
     "log_service.client.share.acknowledgements": ("AcknowledgeCallback",),
     "log_service.client.share.consumer": ("ShareConsumer",),
     "log_service.client.share.metrics": ("ShareConsumerMetrics",),
@@ -310,6 +312,8 @@ __all__ = [
     "read_range",
     "read_range_arrow",
     "real_env",
+    "settings_from_environment",
+    "settings_from_file",
 ]
 
 

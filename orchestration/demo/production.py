@@ -10,6 +10,7 @@ from log_service.client import BlockingProducer, KafkaError, RecordMetadata
 from orchestration.connection import connect
 from orchestration.demo.directory import DemoError
 from orchestration.demo.source import DataSet
+from orchestration.settings import client_settings
 from orchestration.topics import TopicSpec, reconcile
 
 PRODUCER_SETTINGS = {"compression": "zstd", "linger_ms": 20, "batch_size": 256 * 1024}
@@ -51,7 +52,10 @@ def produce(bootstrap_servers: str, sets: Sequence[DataSet], console: Console) -
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console) as progress, BlockingProducer(bootstrap_servers, **PRODUCER_SETTINGS) as producer:
+    with (
+        Progress(*columns, console=console) as progress,
+        BlockingProducer(bootstrap_servers, **PRODUCER_SETTINGS, **client_settings()) as producer,
+    ):
         return {data.topic: _produce_one(producer, data, progress) for data in sets}
 
 

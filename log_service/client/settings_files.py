@@ -1,0 +1,52 @@
+"""The settings of clients outside of a program: a properties file as Kafka's tools take it, and variables of the environment.
+
+Reads the file that is named; ``config.client_properties`` decides what its text and the variables mean.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from log_service.common.errors import ConfigError
+from log_service.config.client_properties import FILE_VARIABLE, settings_of_environment, settings_of_file
+
+MAX_FILE_BYTES = 1 << 20
+READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
+
+
+def settings_from_file(path: Path | str) -> dict[str, Any]:
+    """Return the settings of a properties file with Kafka's keys, for ``BlockingAdmin(servers, **settings)`` and its like.
+
+    Keys that are not of every client, such as serializers, are left aside.
+
+    Raises:
+        ConfigError: it cannot be read, is no properties file, or a value is none of its key.
+    """
+    return read_settings_file(path)[0]
+
+
+def settings_from_environment(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the settings that the environment (None: this process's) asks for.
+
+    ``TIDELOG_CLIENT_CONFIG`` names a properties file; variables such as ``TIDELOG_SASL_PASSWORD`` hold over it.
+
+    Raises:
+        ConfigError: as ``settings_from_file``.
+    """
+    given = os.environ if environ is None else environ
+    named = given.get(FILE_VARIABLE)
+    return (settings_from_file(named) if named else {}) | settings_of_environment(given)
+
+
+def read_settings_file(path: Path | str) -> tuple[dict[str, Any], bool]:
+    """Return the settings of a file, and whether others than its owner may read it. Raises as ``settings_from_file``."""
+    try:
+        with Path(path).open("rb") as file:
+            mode, content = os.fstat(file.fileno()).st_mode, file.read(MAX_FILE_BYTES)
+        return settings_of_file(content.decode(), str(path)), bool(mode & READ_BY_OTHERS)
+    except OSError as error:
+        raise ConfigError(f"the settings of clients cannot be read: {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not a properties file in UTF-8") from error
