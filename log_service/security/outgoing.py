@@ -4,11 +4,12 @@ Decides which failures are final: a certificate that is not trusted and a login 
 The modules of TLS and of logins are imported where a configuration asks for them, so that plaintext clients do not pay for them.
 """
 
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 from log_service.common.env import Connection
-from log_service.common.errors import ConfigError, ErrorCode, KafkaError
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.client_security import ClientSecurity
 from log_service.config.security import TlsConfig
 from log_service.rpc.connection import Destination, Plaintext, RpcConnection, Security
@@ -50,8 +51,7 @@ class OutgoingSecurity:
                 advice = "see ssl_ca or ssl_truststore_location, and ssl_keystore_location where the broker asks for a certificate"
                 text = f"the TLS handshake with {destination} failed: {error.strerror or error}; {advice}"
                 raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text) from error
-            hint = "is that the port of a listener with TLS? Its own log says why it refuses a client"
-            raise OSError(error.errno, f"the TLS handshake failed: {error.strerror or error}; {hint}") from error
+            raise OSError(error.errno, f"the TLS handshake failed: {error.strerror or error}") from error
 
     async def authenticate(self, connection: RpcConnection) -> None:
         """Log in. Raises as ``ClientLogin.authenticate``."""
@@ -75,8 +75,10 @@ def outgoing_security(security: ClientSecurity, rng: Random) -> Security:
     return OutgoingSecurity(None if security.tls is None else _stream_security(security.tls), login)
 
 
-def _stream_security(config: TlsConfig) -> StreamSecurity:  # noqa: ARG001 - the room of TLS takes it
-    raise ConfigError("TLS is not there yet: use security_protocol=PLAINTEXT or SASL_PLAINTEXT")
+def _stream_security(config: TlsConfig) -> StreamSecurity:
+    from log_service.security.tls.outgoing import OutgoingTls  # noqa: PLC0415 - plaintext clients have no use for it
+
+    return OutgoingTls(config, Path.read_bytes)
 
 
 def _is_distrust(error: OSError) -> bool:

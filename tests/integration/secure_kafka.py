@@ -61,3 +61,13 @@ class SecureKafka:
     def as_user(self, name: str = ADMIN, password: str = ADMIN_PASSWORD, mechanism: str = "PLAIN") -> dict[str, str]:
         """Return the settings of a client that logs in without TLS."""
         return {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism, "sasl_username": name, "sasl_password": password}
+
+    def with_certificate(self, name: str) -> dict[str, str]:
+        """Return the settings of a client that shows a certificate of that common name."""
+        issued = self.authority.issue(name)
+        return {
+            "security_protocol": "SSL",
+            "ssl_ca": str(self.authority.truststore),
+            "ssl_keystore_type": "PEM",
+            "ssl_keystore_location": str(issued.keystore),
+        }

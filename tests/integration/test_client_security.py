@@ -10,6 +10,7 @@ import pytest
 
 from log_service.client import AclBinding, AclFilter, BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic, ScramUser
 from log_service.common.errors import ErrorCode, KafkaError
+from tests.helpers.authority import Authority
 from tests.integration.command_line import as_json, run
 from tests.integration.kafka_node import skip_unless_kafka_is_there
 from tests.integration.secure_kafka import ADMIN, ADMIN_PASSWORD, ALICE, ALICE_PASSWORD, PLAIN_MODULE, SecureKafka
@@ -66,6 +67,41 @@ def test_login_at_a_listener_without_logins_says_so(kafka: SecureKafka) -> None:
 def test_plaintext_at_a_port_with_tls_says_so(kafka: SecureKafka) -> None:
     with BlockingAdmin(kafka.sasl_ssl, default_api_timeout_ms=2_000) as admin, pytest.raises(KafkaError, match="security_protocol"):
         admin.list_topics()
+
+
+def test_certificate_of_our_own_logs_in(kafka: SecureKafka) -> None:
+    with BlockingAdmin(kafka.ssl, **kafka.with_certificate("operator")) as admin:
+        assert admin.describe_cluster().nodes
+
+
+def test_login_over_tls_reaches_the_cluster(kafka: SecureKafka) -> None:
+    settings = kafka.as_user() | {"security_protocol": "SASL_SSL", "ssl_ca": str(kafka.authority.truststore)}
+    with BlockingAdmin(kafka.sasl_ssl, **settings) as admin:
+        assert admin.describe_cluster().nodes
+
+
+def test_server_that_nobody_vouches_for_is_told_at_once(kafka: SecureKafka, tmp_path: Path) -> None:
+    stranger = Authority(tmp_path / "stranger").truststore
+    settings = kafka.as_user() | {"security_protocol": "SASL_SSL", "ssl_ca": str(stranger)}
+    with BlockingAdmin(kafka.sasl_ssl, **settings) as admin, pytest.raises(KafkaError, match="certificate of the server") as caught:
+        admin.list_topics()
+    assert caught.value.code is REFUSED
+
+
+def test_tls_at_a_port_without_it_says_so(kafka: SecureKafka) -> None:
+    settings = {"security_protocol": "SSL", "ssl_ca": str(kafka.authority.truststore), "default_api_timeout_ms": 2_000}
+    with BlockingAdmin(kafka.node.bootstrap, **settings) as admin, pytest.raises(KafkaError, match="TLS"):
+        admin.list_topics()
+
+
+def test_the_platform_reads_how_to_log_in_from_its_environment(kafka: SecureKafka, operator: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = pytest.importorskip("orchestration.connection")
+    monkeypatch.setenv("TIDELOG_CLIENT_CONFIG", str(operator))
+    with connection.connect_admin(kafka.sasl) as admin:
+        assert admin.list_topics() is not None
+    monkeypatch.setenv("TIDELOG_SASL_MECHANISM", "SCRAM-SHA-256")
+    with pytest.raises(connection.LogServiceError, match="login module for PLAIN"), connection.connect_admin(kafka.sasl):
+        pass
 
 
 def test_user_of_scram_logs_in_as_soon_as_it_is_there(kafka: SecureKafka) -> None:
