@@ -8,8 +8,8 @@
   request that failed as a whole is answered. ``node``: what handlers may use.
 - ``metrics``: the metrics page: its families, and the endpoint that serves it.
 - ``handlers``: one module per API, or per family of APIs.
-- ``listeners``: the sockets of one side of the node. ``login``: the logins in front of the pipeline; ``logins``: what listeners offer.
-  ``peers``: its connections to other nodes. ``protection``: how both are protected.
+- ``listeners``: the sockets of one side of the node. ``peers``: its connections to other nodes. ``protection``: how both are protected.
+  ``login``: the logins in front of the pipeline; ``logins``, ``oauth_logins``: what listeners offer.
 - ``directory_reports``, ``controller_registration``: what this node tells the active controller of itself, beside ``lifecycle``.
 - ``live``, ``loggers``: what changes while the node runs. ``storage_format``: directories before the first start.
 - ``time_slice``: how soon the event loop's thread runs once bytes have woken it.

@@ -21,7 +21,6 @@ from log_service.broker.call import Side
 from log_service.broker.lifecycle import NOT_REGISTERED, BrokerLifecycle
 from log_service.broker.listeners import ListenerGroup
 from log_service.broker.live import LiveSettings
-from log_service.broker.logins import NodeLogins
 from log_service.broker.metrics.elections import UncleanElections
 from log_service.broker.metrics.endpoint import MetricsEndpoint, bind_metrics
 from log_service.broker.metrics.page import page
@@ -53,6 +52,7 @@ from log_service.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
     from log_service.broker.authorization.node_authorizer import NodeAuthorizer
+    from log_service.broker.logins import NodeLogins
 
 DRAIN_DEADLINE_MS = 5_000
 HAND_OVER_DEADLINE_MS = 2_000
@@ -70,11 +70,11 @@ class Broker:
 
     def __init__(self, env: NodeEnv, config: NodeConfig, *, static_texts: Mapping[str, str] = NO_TEXTS) -> None:
         self._protection = Protection(env, config)
-        self._loader = MetadataLoader()
-        self._logins = NodeLogins(env, config, lambda: self._loader.image, lambda: self.foundation.identity.cluster_id)
         self.env = env
         self._config = config
         self._static_texts = static_texts
+        self._loader = MetadataLoader()
+        self._logins = self._new_logins()
         self._meters = new_meters(REGISTRY, env.clock.monotonic_ms())
         self._timers = TimerQueue()
         self._timer_task = TimerTask(self._timers, env.clock)
@@ -266,6 +266,8 @@ class Broker:
         await start(self._timer_task.run)
         await start(foundation.raft.run, self._loader.snapshot_records)
         rooms.controller.watch_brokers_in(rooms.background)
+        if self._logins is not None:
+            await self._logins.start(rooms.background)
         await self._serve_controller(foundation, rooms)
         if not self._config.is_broker:
             await self._serve_metrics(foundation, rooms)
@@ -405,7 +407,21 @@ class Broker:
         pipeline = Pipeline(node, side, background.start_soon, REGISTRY, self._meters)
         pipeline.authorizer = self._authorizer
         self._quotas.govern(pipeline)
-        return lambda listener: self._logins.in_front_of(pipeline, listener, background.start_soon)
+        logins = self._logins
+        return lambda listener: pipeline if logins is None else logins.in_front_of(pipeline, listener, background.start_soon)
+
+    def _new_logins(self) -> "NodeLogins | None":
+        """Return the logins of this node's listeners, None where no listener asks for one.
+
+        Raises:
+            ConfigError: a listener cannot offer what its keys say.
+        """
+        config = self._config
+        if not any(listener.security.sasl for listener in (*config.listeners, *config.controller_listeners)):
+            return None
+        from log_service.broker.logins import NodeLogins  # noqa: PLC0415 - a node without logins does not import what they take
+
+        return NodeLogins(self.env, config, lambda: self._loader.image, lambda: self.foundation.identity.cluster_id)
 
     # Stopping
 

@@ -7,6 +7,9 @@ of the listener; users of SCRAM stand in the metadata.
 import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import trio
 
 from log_service.broker.call import StartTask
 from log_service.broker.login import LoginHandler, RefusalQueue
@@ -22,10 +25,14 @@ from log_service.network.responses import FrameHandler
 from log_service.security.sasl.credentials import ScramCredential, ScramMechanism
 from log_service.security.sasl.jaas import JaasEntry, parse_jaas
 from log_service.security.sasl.mechanisms import Mechanism, ServerExchange
+from log_service.security.sasl.oauthbearer import OAuthServer
 from log_service.security.sasl.plain import PlainServer
 from log_service.security.sasl.scram import decoy_credential, random_text
 from log_service.security.sasl.scram_server import ScramServer
 from log_service.security.sasl.session import LoginPolicy
+
+if TYPE_CHECKING:
+    from log_service.broker import oauth_logins
 
 SCRAM = MappingProxyType({Mechanism(each.mechanism_name): each for each in ScramMechanism})
 
@@ -71,13 +78,16 @@ class Offer:
         self._rng = env.rng
         self._scram_users = scram_users
         self._plain_users: Mapping[str, SecretText] = {}
+        self.oauth: oauth_logins.OAuthOffer | None = None
         for name, mechanism in config.mechanisms.items():
             assert mechanism.jaas is not None, "the configuration has one for each mechanism"
             entry = _entry(listener.name, name, mechanism.jaas)
             if name == Mechanism.PLAIN:
                 self._plain_users = entry.plain_users()
             elif name == Mechanism.OAUTHBEARER:
-                raise ConfigError(f"listener {listener.name} enables OAUTHBEARER, which is not there yet; use SCRAM-SHA-512")
+                from log_service.broker.oauth_logins import OAuthOffer  # noqa: PLC0415 - what it takes is imported where it is offered
+
+                self.oauth = OAuthOffer(listener.name, mechanism.texts or {}, entry, env)
 
     def policy(self) -> LoginPolicy:
         """Return what sessions of the listener go by."""
@@ -88,6 +98,8 @@ class Offer:
     def _begin(self, name: str) -> ServerExchange:
         if name == Mechanism.PLAIN:
             return PlainServer(self._plain_users)
+        if self.oauth is not None and name == Mechanism.OAUTHBEARER:
+            return OAuthServer(self.oauth.validate)
         mechanism, users = SCRAM[Mechanism(name)], self._scram_users
         return ScramServer(
             mechanism,
@@ -119,6 +131,18 @@ class NodeLogins:
 
     def __repr__(self) -> str:
         return f"<NodeLogins of {', '.join(self._offers) or 'no listener'}>"
+
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Fetch what is needed to check tokens, and keep it fresh in ``nursery``.
+
+        Raises:
+            ConfigError: it cannot be had.
+        """
+        for offer in self._offers.values():
+            if offer.oauth is not None:
+                await offer.oauth.fetch_keys()
+                if offer.oauth.jwks is not None:
+                    nursery.start_soon(offer.oauth.jwks.run)
 
     def in_front_of(self, handler: FrameHandler, listener: ListenerConfig, start_task: StartTask) -> FrameHandler:
         """Return what takes the frames of a listener: ``handler`` itself, or the listener's logins in front of it."""

@@ -174,6 +174,19 @@ PER_LISTENER_ACTING = frozenset(
         "max.connections",
         "sasl.enabled.mechanisms",
         "sasl.jaas.config",
+        "sasl.oauthbearer.allowed.urls",
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.jwt.validator.class",
+        "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.sub.claim.name",
+        "sasl.oauthbearer.unsecured.tokens.allowed",
+        "sasl.server.callback.handler.class",
         "sasl.server.max.receive.size",
         "ssl.cipher.suites",
         "ssl.client.auth",
@@ -210,7 +223,17 @@ THREAD_COUNTS = frozenset(
 )
 """May at most double or halve in one step."""
 
-OUR_OWN = frozenset({"allow.everyone.if.no.acl.found", "cluster.id", "metrics.listener", "node.death.grace.ms", "super.users"})
+OUR_OWN = frozenset(
+    {
+        "allow.everyone.if.no.acl.found",
+        "cluster.id",
+        "metrics.listener",
+        "node.death.grace.ms",
+        "sasl.oauthbearer.allowed.urls",
+        "sasl.oauthbearer.unsecured.tokens.allowed",
+        "super.users",
+    }
+)
 """Keys that Apache Kafka does not have, or that its authorizer reads and its broker does not know; shown where they are set."""
 
 LISTENER_KEY = re.compile(

@@ -48,6 +48,7 @@ def test_refusal_is_told_after_the_delay_and_the_connection_closed(delay_ms: str
 
         assert await seconds(refused) == pytest.approx(int(delay_ms) / 1_000, abs=0.02)
         assert await client.is_closed()
+        assert node.broker._logins is not None
         assert node.broker._logins.refusals.__repr__() == "<RefusalQueue waiting=0>"
 
     tell_of_logins(story, connection_failed_authentication_delay_ms=delay_ms)
@@ -148,6 +149,7 @@ def test_login_that_ends_is_repeated_or_costs_the_connection() -> None:
         assert (await one.ask(MetadataRequest(topics=None), 12)).brokers
         await other.send(MetadataRequest(topics=None), 12)
         assert await other.is_closed()
+        assert node.broker._logins is not None
         meter = node.broker._logins.handlers["GUARDED"].meter
         assert (meter.success_total, meter.repeated_success_total, meter.expired_total) == (2, 1, 1)
 

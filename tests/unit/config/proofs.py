@@ -35,6 +35,8 @@ HANDSHAKES = "unit/security/tls/test_handshakes.py"
 KEY_STORES = (STORES, "test_a_key_is_read_from_every_kind_of_store")
 TRUST_STORES = (STORES, "test_authorities_are_read_from_every_kind_of_store")
 AUTHORIZER = ("unit/broker/authorization/test_visibility.py", "test_super_users_and_open_clusters")
+OAUTH = "unit/broker/test_oauth_logins.py"
+OAUTH_TIMES = (OAUTH, "test_times_of_fetching")
 PROOFS = {
     "allow.everyone.if.no.acl.found": AUTHORIZER,
     "authorizer.class.name": AUTHORIZER,
@@ -55,6 +57,19 @@ PROOFS = {
     "ssl.truststore.location": TRUST_STORES,
     "ssl.truststore.password": TRUST_STORES,
     "ssl.truststore.type": TRUST_STORES,
+    "sasl.oauthbearer.allowed.urls": (OAUTH, "test_url_has_to_be_allowed"),
+    "sasl.oauthbearer.clock.skew.seconds": (OAUTH, "test_skew_of_clocks"),
+    "sasl.oauthbearer.expected.audience": (OAUTH, "test_claims_that_the_keys_ask_for"),
+    "sasl.oauthbearer.expected.issuer": (OAUTH, "test_claims_that_the_keys_ask_for"),
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": OAUTH_TIMES,
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": OAUTH_TIMES,
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": OAUTH_TIMES,
+    "sasl.oauthbearer.jwks.endpoint.url": (OAUTH, "test_keys_that_cannot_be_fetched_stop_the_start"),
+    "sasl.oauthbearer.jwt.validator.class": (OAUTH, "test_java_classes"),
+    "sasl.oauthbearer.scope.claim.name": (OAUTH, "test_names_of_claims"),
+    "sasl.oauthbearer.sub.claim.name": (OAUTH, "test_names_of_claims"),
+    "sasl.oauthbearer.unsecured.tokens.allowed": (OAUTH, "test_tokens_without_signatures_only_where_they_are_asked_for"),
+    "sasl.server.callback.handler.class": (OAUTH, "test_java_classes"),
     "connection.failed.authentication.delay.ms": (LOGINS, "test_refusal_is_told_after_the_delay_and_the_connection_closed"),
     "connections.max.reauth.ms": (LOGINS, "test_login_that_ends_is_repeated_or_costs_the_connection"),
     "sasl.enabled.mechanisms": (LOGINS, "test_unknown_mechanism_is_refused_after_the_delay"),

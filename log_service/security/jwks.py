@@ -1,0 +1,202 @@
+"""The public keys of an issuer of tokens (JWKS, RFC 7517): fetched from a URL or a file, kept, and fetched again.
+
+Decides when keys are fetched: at the start, in a fixed interval, after a failure with a pause that doubles, and at once when a token names
+a key that is not known, but for one key id only once a minute. A file is read again when it has changed. Fetching runs in a thread.
+
+Invariants: a URL is fetched only where the list of allowed ones has it, exactly; no redirect is followed and no proxy asked; what is read
+is bounded in size and time; a failure keeps the keys that are there. The first fetch has to succeed.
+"""
+
+import http.client
+import logging
+import time
+import urllib.error
+import urllib.request
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import trio
+
+from log_service.common.env import Clock
+from log_service.common.errors import ConfigError
+from log_service.security.sasl.oauthbearer import ValidToken
+from log_service.security.sasl.web_tokens import KeySet, TokenRules, UnknownKeyError, parse_key_set, validate_token
+
+MAX_DOCUMENT_BYTES: Final = 1 << 20
+FETCH_TIMEOUT_S: Final = 10.0
+FILE_CHECK_INTERVAL_S: Final = 5.0
+MISSING_KEY_PAUSE_MS: Final = 60_000
+MAX_MISSING_KEYS: Final = 16
+SCHEMES: Final = ("http", "https", "file")
+
+logger = logging.getLogger(__name__)
+
+Fetch = Callable[[str], bytes]
+"""Returns the document at a URL. Blocks; raises OSError."""
+RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JwksConfig:
+    """Where the keys are, and how often they are fetched, in milliseconds."""
+
+    url: str
+    refresh_ms: int = 3_600_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 10_000
+
+
+def validate_url(url: str, allowed: tuple[str, ...]) -> None:
+    """Refuse a URL that must not be fetched.
+
+    Raises:
+        ConfigError: the list of allowed URLs does not have it, or it cannot be fetched.
+    """
+    if urlsplit(url).scheme not in SCHEMES:
+        raise ConfigError(f"the JWKS URL {url} must begin with one of {', '.join(f'{scheme}:' for scheme in SCHEMES)}")
+    if url not in allowed:
+        raise ConfigError(f"the JWKS URL {url} does not stand in sasl.oauthbearer.allowed.urls; add it there if it is to be fetched")
+
+
+class Jwks:
+    """The keys of one issuer. ``refresh`` once before tokens come, then ``run``."""
+
+    def __init__(self, config: JwksConfig, rules: TokenRules, clock: Clock, *, fetch: Fetch, run_in_thread: RunInThread) -> None:
+        self.keys: KeySet = ()
+        self._config = config
+        self._rules = rules
+        self._clock = clock
+        self._fetch = fetch
+        self._run_in_thread = run_in_thread
+        self._missing: OrderedDict[str, int] = OrderedDict()
+        self._wanted = trio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Jwks {self._config.url} keys={len(self.keys)}>"
+
+    def validate(self, token: str) -> ValidToken:
+        """Check a token with the keys that are there. A key that is not known is looked for, and is there for a later token.
+
+        Raises:
+            TokenRefusedError: the token is not to be trusted.
+        """
+        try:
+            return validate_token(token, self.keys, self._rules, self._clock.wall_ms() / 1_000)
+        except UnknownKeyError as error:
+            self._miss(error.key_id)
+            raise
+
+    async def refresh(self) -> None:
+        """Fetch the keys.
+
+        Raises:
+            OSError: the URL cannot be fetched.
+            ValueError: the document is no JWKS, or has no usable key.
+        """
+        fetch, url = self._fetch, self._config.url
+        self.keys = await self._run_in_thread(lambda: parse_key_set(fetch(url)))
+
+    async def run(self) -> None:
+        """Keep the keys fresh, until it is cancelled."""
+        failed_count = 0
+        while True:
+            pause_ms = self._config.refresh_ms if not failed_count else self._backoff_ms(failed_count)
+            with trio.move_on_after(pause_ms / 1_000):
+                if failed_count:
+                    await trio.sleep_forever()
+                await self._wait_until_wanted()
+            self._wanted = trio.Event()
+            try:
+                await self.refresh()
+                failed_count = 0
+            except (OSError, ValueError) as error:
+                failed_count = min(failed_count + 1, 30)
+                if failed_count == 1:
+                    logger.warning("The keys at %s cannot be fetched, those of before stay: %s", self._config.url, error)
+
+    async def _wait_until_wanted(self) -> None:
+        """Wait until a token names a key that is not known, or the file has changed."""
+        if not self._config.url.startswith("file:"):
+            await self._wanted.wait()
+            return
+        path = _path_of(self._config.url)
+        before = await self._run_in_thread(lambda: _changed_at(path))
+        while not self._wanted.is_set():
+            with trio.move_on_after(FILE_CHECK_INTERVAL_S):
+                await self._wanted.wait()
+            if await self._run_in_thread(lambda: _changed_at(path)) != before:
+                return
+
+    def _backoff_ms(self, failed_count: int) -> int:
+        return min(self._config.retry_backoff_ms << (failed_count - 1), self._config.retry_backoff_max_ms)
+
+    def _miss(self, key_id: str) -> None:
+        """Have the keys fetched at once, unless this key was looked for a short while ago."""
+        now_ms = self._clock.monotonic_ms()
+        looked_for_ms = self._missing.get(key_id)
+        if looked_for_ms is not None and now_ms - looked_for_ms < MISSING_KEY_PAUSE_MS:
+            return
+        if len(self._missing) >= MAX_MISSING_KEYS:
+            oldest_ms = next(iter(self._missing.values()))
+            if now_ms - oldest_ms < MISSING_KEY_PAUSE_MS:
+                return  # made-up ids must not flood the issuer
+            self._missing.popitem(last=False)
+        self._missing[key_id] = now_ms
+        self._missing.move_to_end(key_id)
+        self._wanted.set()
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Refuses redirects: they lead to where the list of allowed URLs does not."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Follow none."""
+
+
+def fetch_document(url: str) -> bytes:
+    """Return the document at a URL. Blocks.
+
+    Raises:
+        OSError: it cannot be read, is too large, or is elsewhere by now.
+    """
+    if urlsplit(url).scheme == "file":
+        with _path_of(url).open("rb") as file:
+            content = file.read(MAX_DOCUMENT_BYTES + 1)
+    else:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+        try:
+            with opener.open(url, timeout=FETCH_TIMEOUT_S) as response:
+                content = _read_in_time(response, url)
+        except http.client.HTTPException as error:
+            raise OSError(f"{url} did not respond in HTTP: {error}") from error
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise OSError(f"{url} responded with status {error.code}") from error
+    if len(content) > MAX_DOCUMENT_BYTES:
+        raise OSError(f"{url} has more than {MAX_DOCUMENT_BYTES} bytes")
+    return content
+
+
+def _read_in_time(response: http.client.HTTPResponse, url: str) -> bytes:
+    """Read a document that must not trickle in for ever."""
+    deadline, content = time.monotonic() + FETCH_TIMEOUT_S, b""
+    while len(content) <= MAX_DOCUMENT_BYTES and (part := response.read1(1 << 16)):
+        content += part
+        if time.monotonic() > deadline:
+            raise OSError(f"{url} did not send its document within {FETCH_TIMEOUT_S:g} s")
+    return content
+
+
+def _path_of(url: str) -> Path:
+    return Path(unquote(urlsplit(url).path))
+
+
+def _changed_at(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return -1

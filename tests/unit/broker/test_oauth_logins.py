@@ -1,0 +1,118 @@
+"""OAUTHBEARER on a listener: each key of it acts, and what a node does not start with."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from log_service.broker.oauth_logins import OAuthOffer
+from log_service.common.errors import ConfigError
+from log_service.config.sasl import sasl_config
+from log_service.security.sasl.jaas import OAUTHBEARER_MODULE, parse_jaas
+from log_service.security.sasl.oauthbearer import TokenRefusedError
+from tests.unit.security.sasl.issuer import NOW_S, jwk, key_set, token, unsigned
+
+P = "sasl.oauthbearer."
+
+
+class FixedTime:
+    def wall_ms(self) -> int:
+        return NOW_S * 1_000
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+
+class World:
+    clock = FixedTime()
+
+
+def offer(directory: Path | None, options: str = "", **texts: str) -> OAuthOffer:
+    """An offer whose keys are in a file, with keys named by underscores."""
+    named = {f"{P}{name.replace('_', '.')}": text for name, text in texts.items()}
+    if directory is not None:
+        path = directory / "keys.json"
+        path.write_bytes(key_set(jwk("rsa")))
+        named = {f"{P}jwks.endpoint.url": f"file://{path}", f"{P}allowed.urls": f"http://x,file://{path}", **named}
+    jaas = f"{OAUTHBEARER_MODULE} required {options};"
+    general = {"sasl.enabled.mechanisms": "OAUTHBEARER", "listener.name.a.oauthbearer.sasl.jaas.config": jaas, **named}
+    config = sasl_config(general, "A").mechanisms["OAUTHBEARER"]
+    world: Any = World()
+    made = OAuthOffer("A", config.texts or {}, parse_jaas(jaas), world)
+    trio.run(made.fetch_keys)
+    return made
+
+
+def is_taken(made: OAuthOffer, **claims: Any) -> bool:
+    try:
+        return made.validate(token("rsa", **claims)).subject == "alice"
+    except TokenRefusedError:
+        return False
+
+
+def test_signed_token_is_taken_and_no_other(tmp_path: Path) -> None:
+    made = offer(tmp_path)
+    assert is_taken(made)
+    for text in (unsigned(), token("other rsa", headers={"kid": "rsa"})):
+        with pytest.raises(TokenRefusedError):
+            made.validate(text)
+
+
+def test_claims_that_the_keys_ask_for(tmp_path: Path) -> None:
+    made = offer(tmp_path, expected_audience="here,there", expected_issuer="mine")
+    assert is_taken(made, aud="there", iss="mine")
+    assert not is_taken(made, aud="there")
+    assert not is_taken(made, iss="mine")
+
+
+def test_names_of_claims(tmp_path: Path) -> None:
+    made = offer(tmp_path, sub_claim_name="user", scope_claim_name="roles")
+    assert is_taken(made, sub="bob", user="alice", scope=5)
+    assert not is_taken(made, user="alice", roles=5)
+    assert not is_taken(made)
+
+
+def test_skew_of_clocks(tmp_path: Path) -> None:
+    assert is_taken(offer(tmp_path), exp=NOW_S - 20)
+    assert not is_taken(offer(tmp_path, clock_skew_seconds="10"), exp=NOW_S - 20)
+
+
+def test_times_of_fetching(tmp_path: Path) -> None:
+    made = offer(tmp_path, jwks_endpoint_refresh_ms="1", jwks_endpoint_retry_backoff_ms="2", jwks_endpoint_retry_backoff_max_ms="3")
+    assert made.jwks is not None
+    config = made.jwks._config
+    assert (config.refresh_ms, config.retry_backoff_ms, config.retry_backoff_max_ms) == (1, 2, 3)
+
+
+def test_url_has_to_be_allowed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"sasl\.oauthbearer\.allowed\.urls"):
+        offer(tmp_path, allowed_urls="file:///elsewhere")
+
+
+def test_keys_that_cannot_be_fetched_stop_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be fetched"):
+        offer(None, jwks_endpoint_url=f"file://{tmp_path}/none", allowed_urls=f"file://{tmp_path}/none")
+
+
+def test_tokens_without_signatures_only_where_they_are_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no keys to check tokens with"):
+        offer(None)
+    with pytest.raises(ConfigError, match="remove one of them"):
+        offer(tmp_path, unsecured_tokens_allowed="true")
+    made = offer(None, 'unsecuredValidatorPrincipalClaimName="user"', unsecured_tokens_allowed="true")
+    assert made.validate(unsigned(user="alice")).subject == "alice"
+    for text in (unsigned(), unsigned(user="alice", exp=NOW_S - 1), token("rsa", user="alice")):
+        with pytest.raises(TokenRefusedError):
+            made.validate(text)
+
+
+@pytest.mark.parametrize("key", ["sasl.server.callback.handler.class", "sasl.oauthbearer.jwt.validator.class"])
+def test_java_classes(tmp_path: Path, key: str) -> None:
+    name = "OAuthBearerValidatorCallbackHandler" if "handler" in key else "DefaultJwtValidator"
+    jaas = parse_jaas(f"{OAUTHBEARER_MODULE} required;")
+    texts = {"sasl.oauthbearer.unsecured.tokens.allowed": "true", key: f"org.apache.kafka.common.security.oauthbearer.{name}"}
+    world: Any = World()
+    OAuthOffer("A", texts, jaas, world)
+    with pytest.raises(ConfigError, match="Java class"):
+        OAuthOffer("A", {**texts, key: "com.example.Own"}, jaas, world)

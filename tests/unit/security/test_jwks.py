@@ -1,0 +1,193 @@
+"""The keys of an issuer: when they are fetched, from where they may be fetched, and what a failure costs."""
+
+import http.server
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.lowlevel
+from trio.testing import MockClock
+
+from log_service.common.errors import ConfigError
+from log_service.security.jwks import MAX_DOCUMENT_BYTES, MAX_MISSING_KEYS, Jwks, JwksConfig, fetch_document, validate_url
+from log_service.security.sasl.oauthbearer import TokenRefusedError
+from log_service.security.sasl.web_tokens import TokenRules
+from tests.unit.security.sasl.issuer import NOW_S, jwk, key_set, token
+
+
+class TrioTime:
+    """A node's clock that follows trio's."""
+
+    def wall_ms(self) -> int:
+        return NOW_S * 1_000
+
+    def monotonic_ms(self) -> int:
+        return int(trio.current_time() * 1_000)
+
+    def monotonic_ns(self) -> int:
+        return self.monotonic_ms() * 1_000_000
+
+
+class Issuer:
+    """What is behind the URL; it fails while ``content`` is None."""
+
+    def __init__(self, content: bytes | None) -> None:
+        self.content = content
+        self.fetched_at: list[float] = []
+
+    def fetch(self, url: str) -> bytes:
+        self.fetched_at.append(round(trio.current_time(), 3))
+        if self.content is None:
+            raise OSError("the issuer is down")
+        return self.content
+
+
+async def at_once(work: Callable[[], Any]) -> Any:
+    await trio.lowlevel.checkpoint()
+    return work()
+
+
+def play(issuer: Issuer, story: Callable[[Jwks], Any], **config: Any) -> None:
+    async def main() -> None:
+        jwks = Jwks(JwksConfig(url="https://issuer/keys", **config), TokenRules(), TrioTime(), fetch=issuer.fetch, run_in_thread=at_once)
+        await jwks.refresh()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(jwks.run)
+            await story(jwks)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+def test_keys_are_fetched_in_an_interval_and_again_soon_after_a_failure() -> None:
+    issuer = Issuer(key_set(jwk("rsa")))
+
+    async def story(jwks: Jwks) -> None:
+        await trio.sleep(1.5)
+        issuer.content = None
+        await trio.sleep(1.5)
+        assert jwks.validate(token("rsa")).subject == "alice"
+
+    play(issuer, story, refresh_ms=1_000, retry_backoff_ms=100, retry_backoff_max_ms=300)
+    assert issuer.fetched_at == [0.0, 1.0, 2.0, 2.1, 2.3, 2.6, 2.9]
+
+
+def test_key_that_is_not_known_is_fetched_at_once_and_only_once_a_minute() -> None:
+    issuer = Issuer(key_set(jwk("rsa")))
+
+    async def story(jwks: Jwks) -> None:
+        for _ in range(3):
+            with pytest.raises(TokenRefusedError):
+                jwks.validate(token("other rsa"))
+            await trio.sleep(1)
+        assert len(issuer.fetched_at) == 2
+        issuer.content = key_set(jwk("rsa"), jwk("other rsa"))
+        await trio.sleep(60)
+        with pytest.raises(TokenRefusedError):
+            jwks.validate(token("other rsa"))
+        await trio.sleep(1)
+        assert jwks.validate(token("other rsa")).subject == "alice"
+        assert len(issuer.fetched_at) == 3
+
+    play(issuer, story)
+
+
+def test_made_up_key_ids_do_not_flood_the_issuer() -> None:
+    issuer = Issuer(key_set(jwk("rsa")))
+
+    async def story(jwks: Jwks) -> None:
+        for number in range(100):
+            with pytest.raises(TokenRefusedError):
+                jwks.validate(token("rsa", headers={"kid": f"made up {number}"}))
+            await trio.sleep(0.1)
+        assert len(issuer.fetched_at) <= MAX_MISSING_KEYS + 1
+
+    play(issuer, story)
+
+
+@pytest.mark.parametrize("content", [b"no document", key_set(jwk("weak rsa")), None])
+def test_first_fetch_has_to_succeed(content: bytes | None) -> None:
+    async def story(jwks: Jwks) -> None:
+        raise AssertionError("it began without keys")
+
+    with pytest.raises((OSError, ValueError)):
+        play(Issuer(content), story)
+
+
+@pytest.mark.parametrize("url", ["https://issuer/keys/", "https://issuer", "HTTPS://issuer/keys", "ftp://issuer/keys", "issuer/keys"])
+def test_only_what_is_listed_exactly_is_fetched(url: str) -> None:
+    validate_url("https://issuer/keys", ("file:/keys", "https://issuer/keys"))
+    with pytest.raises(ConfigError):
+        validate_url(url, ("https://issuer/keys",))
+    with pytest.raises(ConfigError, match=r"sasl\.oauthbearer\.allowed\.urls"):
+        validate_url("https://issuer/keys", ())
+
+
+# Real fetches
+
+
+@contextmanager
+def serving(status: int, body: bytes, **headers: str) -> Iterator[str]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/keys"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_document_over_http() -> None:
+    with serving(200, b"keys") as url:
+        assert fetch_document(url) == b"keys"
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 404, 500])
+def test_redirects_and_failures_are_no_documents(status: int) -> None:
+    with serving(200, b"stolen") as elsewhere, serving(status, b"", Location=elsewhere) as url, pytest.raises(OSError, match=str(status)):
+        fetch_document(url)
+
+
+def test_document_that_is_too_large() -> None:
+    with serving(200, bytes(MAX_DOCUMENT_BYTES + 1)) as url, pytest.raises(OSError, match="more than"):
+        fetch_document(url)
+
+
+def test_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_bytes(key_set(jwk("rsa")))
+
+    async def main() -> None:
+        config = JwksConfig(url=f"file://{path}")
+        jwks = Jwks(config, TokenRules(), TrioTime(), fetch=fetch_document, run_in_thread=at_once)
+        await jwks.refresh()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(jwks.run)
+            await trio.sleep(1)
+            path.write_bytes(key_set(jwk("ec")))
+            os.utime(path, ns=(1, 1))
+            await trio.sleep(6)
+            assert jwks.validate(token("ec")).subject == "alice"
+            with pytest.raises(TokenRefusedError):
+                jwks.validate(token("rsa"))
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
