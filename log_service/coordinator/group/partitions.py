@@ -1,16 +1,19 @@
 """Sets of partitions by topic id, as groups of KIP-848 and later assign them. Values: no function changes its arguments.
 
 ``Partitions`` are what a member is to have or says that it has; ``HeldPartitions`` are what it holds, each since some epoch. A topic
-without partitions is not in them, so that equal sets are equal mappings.
+without partitions is not in them, so that equal sets are equal mappings. Most functions take any keys: the tasks of streams groups
+(KIP-1071) are sets of partitions by the id of a subtopology.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 Partitions = Mapping[UUID, frozenset[int]]
 HeldPartitions = Mapping[UUID, Mapping[int, int]]
 """The epoch in which each partition was assigned to its member (KIP-1251), by topic id and partition."""
+
+K = TypeVar("K", UUID, str)
 
 NO_PARTITIONS: Partitions = {}
 NOTHING_HELD: HeldPartitions = {}
@@ -32,12 +35,12 @@ def partitions_of(topics: Iterable[TopicPartitionList]) -> Partitions:
     return found
 
 
-def in_order(partitions: Mapping[UUID, Collection[int]]) -> list[tuple[UUID, list[int]]]:
+def in_order(partitions: Mapping[K, Collection[int]]) -> list[tuple[K, list[int]]]:
     """Return topics and partitions in the order in which they are stored and told."""
     return [(topic_id, sorted(partitions[topic_id])) for topic_id in sorted(partitions)]
 
 
-def without_epochs(held: HeldPartitions) -> Partitions:
+def without_epochs(held: Mapping[K, Mapping[int, int]]) -> Mapping[K, frozenset[int]]:
     """Return what is held, whenever it was assigned."""
     return {topic_id: frozenset(epochs) for topic_id, epochs in held.items()}
 
@@ -47,19 +50,32 @@ def is_same_set(first: HeldPartitions, second: HeldPartitions) -> bool:
     return first.keys() == second.keys() and all(first[topic_id].keys() == second[topic_id].keys() for topic_id in first)
 
 
-def overlaps(partitions: Partitions, held: HeldPartitions) -> bool:
+def overlaps(partitions: Mapping[K, frozenset[int]], held: Mapping[K, Collection[int]]) -> bool:
     """Whether a partition is in both."""
     return any(not partitions[topic_id].isdisjoint(epochs) for topic_id, epochs in held.items() if topic_id in partitions)
 
 
-def is_subset(partitions: Partitions, held: HeldPartitions) -> bool:
+def is_subset(partitions: Mapping[K, frozenset[int]], held: Mapping[K, Collection[int]]) -> bool:
     """Whether all partitions are held."""
-    return all(indexes <= held.get(topic_id, {}).keys() for topic_id, indexes in partitions.items())
+    return all(indexes.issubset(held.get(topic_id, ())) for topic_id, indexes in partitions.items())
 
 
-def merged(first: HeldPartitions, second: HeldPartitions) -> HeldPartitions:
+def merged(first: Mapping[K, Mapping[int, int]], second: Mapping[K, Mapping[int, int]]) -> Mapping[K, Mapping[int, int]]:
     """Return what is in either."""
     return {topic_id: {**first.get(topic_id, {}), **second.get(topic_id, {})} for topic_id in {**first, **second}}
+
+
+def split(
+    held: Mapping[K, Mapping[int, int]], wanted: Mapping[K, frozenset[int]]
+) -> tuple[dict[K, dict[int, int]], dict[K, dict[int, int]]]:
+    """Divide what is held into what is wanted and what is not."""
+    kept: dict[K, dict[int, int]] = {}
+    lost: dict[K, dict[int, int]] = {}
+    for topic_id, epochs in held.items():
+        indexes = wanted.get(topic_id, frozenset())
+        for index, epoch in epochs.items():
+            (kept if index in indexes else lost).setdefault(topic_id, {})[index] = epoch
+    return kept, lost
 
 
 def in_epoch(held: HeldPartitions, epoch: int) -> HeldPartitions:

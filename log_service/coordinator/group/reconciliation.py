@@ -24,7 +24,7 @@ from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.group.consumer_member import CurrentAssignment, MemberState
-from log_service.coordinator.group.partitions import NOTHING_HELD, HeldPartitions, Partitions, merged, overlaps
+from log_service.coordinator.group.partitions import NOTHING_HELD, HeldPartitions, Partitions, merged, overlaps, split
 
 IsHeld = Callable[[UUID, int], bool]
 """Whether another member holds a partition, or has not confirmed yet that it gave it up."""
@@ -80,7 +80,7 @@ def _without_unwanted(current: CurrentAssignment, target: Target, owned: Partiti
 
 def _computed(current: CurrentAssignment, target: Target, owned: Partitions | None, is_held: IsHeld) -> CurrentAssignment:
     wanted = {topic_id: indexes for topic_id, indexes in target.partitions.items() if topic_id in target.wanted_topics}
-    kept, lost = _split(current.assigned, wanted)
+    kept, lost = split(current.assigned, wanted)
     if _still_owns(owned, lost):
         state = MemberState.UNREVOKED_PARTITIONS
         return replace(current, state=state, previous_epoch=current.epoch, assigned=kept, pending_revocation=lost)
@@ -99,14 +99,3 @@ def _computed(current: CurrentAssignment, target: Target, owned: Partitions | No
         assigned=merged(kept, added),
         pending_revocation=NOTHING_HELD,
     )
-
-
-def _split(held: HeldPartitions, wanted: Partitions) -> tuple[HeldPartitions, HeldPartitions]:
-    """Divide what is held into what is wanted and what is not."""
-    kept: dict[UUID, dict[int, int]] = {}
-    lost: dict[UUID, dict[int, int]] = {}
-    for topic_id, epochs in held.items():
-        indexes = wanted.get(topic_id, frozenset())
-        for index, epoch in epochs.items():
-            (kept if index in indexes else lost).setdefault(topic_id, {})[index] = epoch
-    return kept, lost
