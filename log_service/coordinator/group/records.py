@@ -1,8 +1,8 @@
 """What ``__consumer_offsets`` holds, as values: committed offsets and the generations of groups.
 
 The coordinator decides and replays these values; ``encode`` and ``decode`` turn them into the keys and values that Kafka stores, and back.
-Those of consumer groups (KIP-848) are ``consumer_records``', those of share groups (KIP-932) ``share_records``'. A record type that this
-coordinator does not own (streams groups) decodes to None and stays untouched in the log.
+Those of consumer groups (KIP-848) are ``consumer_records``', those of share groups (KIP-932) ``share_records``' and those of streams groups
+(KIP-1071) ``streams_records``'. A record type that this coordinator does not own decodes to None and stays untouched in the log.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,12 @@ from log_service.common.types import NO_TOPIC_ID, Buffer
 from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMember, GroupState
 from log_service.coordinator.group.consumer_records import CONSUMER_DECODERS, ConsumerGroupRecord, encode_consumer_record
 from log_service.coordinator.group.share_records import SHARE_DECODERS, SHARE_GROUP_RECORDS, ShareGroupRecord, encode_share_record
+from log_service.coordinator.group.streams_records import (
+    STREAMS_DECODERS,
+    STREAMS_GROUP_RECORDS,
+    StreamsGroupRecord,
+    encode_streams_record,
+)
 from log_service.protocol.schema import Message
 from log_service.protocol.stored.group_records import (
     GroupMetadataKey,
@@ -28,14 +34,14 @@ KEY_CLASSES: dict[int, type[Message]] = {
     0: LegacyOffsetCommitKey,
     1: OffsetCommitKey,
     2: GroupMetadataKey,
-    **{cls.SCHEMA.key: cls for cls in (*CONSUMER_DECODERS, *SHARE_DECODERS) if cls.SCHEMA.key is not None},
+    **{cls.SCHEMA.key: cls for cls in (*CONSUMER_DECODERS, *SHARE_DECODERS, *STREAMS_DECODERS) if cls.SCHEMA.key is not None},
 }
 GROUP_VALUE_VERSION = 3
 OFFSET_VALUE_VERSION = 4  # the first with topic ids
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1  # the only one with a retention of its own
 NO_EXPIRY = -1
-FOREIGN_TYPES = frozenset({9, *range(17, 24)})
-"""Record types of streams groups, and one that is not used, which this coordinator leaves as they are."""
+FOREIGN_TYPES = frozenset({9, 18})
+"""Record types that Kafka reserves and does not use, which this coordinator leaves as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +103,7 @@ class GenerationRecord:
     generation: StoredGeneration | None
 
 
-GroupRecord = OffsetRecord | GenerationRecord | ConsumerGroupRecord | ShareGroupRecord
+GroupRecord = OffsetRecord | GenerationRecord | ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord
 
 
 def store_group(group: ClassicGroup, wall_ms: int) -> GenerationRecord:
@@ -181,6 +187,8 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
             return encode_key(GroupMetadataKey(group=record.group_id)), _encode_generation(record.generation)
         case record if isinstance(record, SHARE_GROUP_RECORDS):
             return encode_share_record(record)
+        case record if isinstance(record, STREAMS_GROUP_RECORDS):
+            return encode_streams_record(record)
         case _:
             return encode_consumer_record(record)
 
@@ -244,6 +252,9 @@ def decode(key: Buffer, value: Buffer | None) -> GroupRecord | None:
     decode_share_record = SHARE_DECODERS.get(type(stored_key))
     if decode_share_record is not None:
         return decode_share_record(stored_key, value)
+    decode_streams_record = STREAMS_DECODERS.get(type(stored_key))
+    if decode_streams_record is not None:
+        return decode_streams_record(stored_key, value)
     if isinstance(stored_key, GroupMetadataKey):
         return GenerationRecord(group_id=stored_key.group, generation=_decode_generation(value))
     assert isinstance(stored_key, OffsetCommitKey | LegacyOffsetCommitKey)

@@ -180,7 +180,7 @@ def test_records_that_cannot_be_read_cost_one_warning_and_no_group(caplog: pytes
     with_leader(log, lambda groups: commit(groups, 5, replies))
     offset_key = b"\0\1" + b"\0\1g" + b"\0\6orders" + bytes(4)
     strange = [
-        (b"\0\x11\0\1g", b"\0\0\0\0\0\1"),  # a streams group, which this coordinator does not serve
+        (b"\0\x12\0\1g", b"\0\0\0\0\0\1"),  # of a type that Kafka reserves
         (b"\0\x63\0\1g", b"of a type that does not exist"),
         (offset_key, b"\0\x63 a version that does not exist"),
         (offset_key, b"\0\3cut"),
