@@ -48,24 +48,6 @@ SHARE_GROUPS: Family = (
         ("share.fetch.purgatory.purge.interval.requests", INT, "1000"),
     ),
 )
-STREAMS_GROUPS: Family = (
-    "Belongs to streams groups, which this version does not have.",
-    (
-        ("group.streams.assignment.interval.ms", INT, "1000", at_least(0)),
-        ("group.streams.heartbeat.interval.ms", INT, "5000", at_least(1)),
-        ("group.streams.initial.rebalance.delay.ms", INT, "3000", at_least(0)),
-        ("group.streams.max.assignment.interval.ms", INT, "15000", at_least(0)),
-        ("group.streams.max.heartbeat.interval.ms", INT, "15000", at_least(1)),
-        ("group.streams.max.session.timeout.ms", INT, "60000", at_least(1)),
-        ("group.streams.max.size", INT, "2147483647", at_least(1)),
-        ("group.streams.max.standby.replicas", INT, "2", at_least(0)),
-        ("group.streams.min.assignment.interval.ms", INT, "0", at_least(0)),
-        ("group.streams.min.heartbeat.interval.ms", INT, "5000", at_least(1)),
-        ("group.streams.min.session.timeout.ms", INT, "45000", at_least(1)),
-        ("group.streams.num.standby.replicas", INT, "0", at_least(0)),
-        ("group.streams.session.timeout.ms", INT, "45000", at_least(1)),
-    ),
-)
 COORDINATORS: Family = (
     "Tunes how coordinators batch, cache and load in Apache Kafka; here each request is one batch, and loading reads in fixed steps.",
     (
@@ -255,7 +237,6 @@ PLUG_INS: Family = (
 FAMILIES = (
     TRANSACTIONS,
     SHARE_GROUPS,
-    STREAMS_GROUPS,
     COORDINATORS,
     REPLICATION,
     QUORUM,

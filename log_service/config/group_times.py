@@ -1,4 +1,5 @@
-"""The times of groups whose members send heartbeats, of either protocol: ``group.consumer.*`` (KIP-848) and ``group.share.*`` (KIP-932).
+"""The times of groups whose members send heartbeats: ``group.consumer.*`` (KIP-848), ``group.share.*`` (KIP-932) and ``group.streams.*``
+(KIP-1071).
 
 Decides what combinations mean. The keys are declared in ``server_keys``.
 """

@@ -53,6 +53,7 @@ from log_service.config.views import (
     QuotaWindows,
     ReplicationConfig,
     ShareFetchConfig,
+    StreamsGroupConfig,
     TopicDefaults,
     TransactionConfig,
     VerificationConfig,
@@ -377,6 +378,22 @@ def _consumer_groups(values: ServerValues) -> ConsumerGroupConfig:
     )
 
 
+def _streams_groups(values: ServerValues) -> StreamsGroupConfig:
+    wanted, most = values.number("group.streams.num.standby.replicas"), values.number("group.streams.max.standby.replicas")
+    if wanted > most:
+        raise ConfigError(f"group.streams.num.standby.replicas is {wanted}, above group.streams.max.standby.replicas, which is {most}")
+    return with_times(
+        StreamsGroupConfig,
+        values,
+        "streams",
+        node_id=_node_id(values),
+        initial_rebalance_delay_ms=values.number("group.streams.initial.rebalance.delay.ms"),
+        standby_count=wanted,
+        max_standby_count=most,
+        is_enabled="streams" in values.items("group.coordinator.rebalance.protocols"),
+    )
+
+
 def _share_fetch(values: ServerValues) -> ShareFetchConfig:
     def number(name: str) -> int:
         return values.number(f"group.share.{name}")
@@ -421,5 +438,6 @@ def _groups(values: ServerValues) -> GroupConfig:
         offsets_topic_compression_codec=values.number("offsets.topic.compression.codec"),
         offsets_commit_timeout_ms=values.number("offsets.commit.timeout.ms"),
         consumer=_consumer_groups(values),
+        streams=_streams_groups(values),
         share=share_groups(values, _node_id(values)),
     )

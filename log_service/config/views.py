@@ -197,6 +197,16 @@ class ShareGroupConfig(HeartbeatTimes):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsGroupConfig(HeartbeatTimes):
+    """What holds for streams groups (KIP-1071). An empty group waits ``initial_rebalance_delay_ms`` for more members."""
+
+    initial_rebalance_delay_ms: int = 3_000
+    standby_count: int = 0  # of each task that has state
+    max_standby_count: int = 2
+    is_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
     """Bounds and delays of consumer groups, and how their offsets are kept.
 
@@ -220,6 +230,7 @@ class GroupConfig:
     max_metadata_record_bytes: int = 1_000_000  # of one group; what the internal topic accepts
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
     share: ShareGroupConfig = field(default_factory=ShareGroupConfig)
+    streams: StreamsGroupConfig = field(default_factory=StreamsGroupConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

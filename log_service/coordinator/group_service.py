@@ -21,6 +21,7 @@ from log_service.coordinator.group.group_coordinator import GroupCoordinatorShar
 from log_service.coordinator.group.joining import refused
 from log_service.coordinator.group.records import GroupRecord
 from log_service.coordinator.group.share_heartbeats import StatesToInitialize
+from log_service.coordinator.group.streams_heartbeats import StreamsHeartbeatReply
 from log_service.coordinator.refusals import api_error
 from log_service.coordinator.request_context import RequestClient, RequestContext
 from log_service.coordinator.sharded_service import ShardedService
@@ -43,6 +44,9 @@ from log_service.protocol.messages.list_groups import ListGroupsRequest, ListGro
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest
 from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from log_service.protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
+from log_service.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+from log_service.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from log_service.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from log_service.records.control import EndOfTransaction
@@ -135,6 +139,11 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
         decide = _decides(GroupCoordinatorShard.handle_consumer_group_heartbeat, request, client)
         self._ask(request.group_id, decide, on_reply, refused_consumer_heartbeat)
 
+    def streams_group_heartbeat(self, request: StreamsGroupHeartbeatRequest, client: RequestClient, on_reply: OnReply) -> None:
+        """Respond with StreamsHeartbeatReply."""
+        decide = _decides(GroupCoordinatorShard.handle_streams_group_heartbeat, request, client)
+        self._ask(request.group_id, decide, on_reply, _refused_streams_heartbeat)
+
     def offset_commit(self, request: OffsetCommitRequest, client: RequestClient, on_reply: OnReply) -> None:
         """Respond with OffsetCommitResponse; topics must exist, their ids and names both be filled in."""
         decide = _decides(GroupCoordinatorShard.handle_offset_commit, request, client)
@@ -179,6 +188,13 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
         for index, group_id in enumerate(request.group_ids):
             decide = _decides(GroupCoordinatorShard.handle_describe_consumer_group, group_id, client)
             self._ask(group_id, decide, gather.part(index), partial(_refused_consumer_describe, group_id))
+
+    def describe_streams_groups(self, request: StreamsGroupDescribeRequest, client: RequestClient, on_reply: OnReply) -> None:
+        """Respond with StreamsGroupDescribeResponse."""
+        gather = Gathering(len(request.group_ids), lambda groups: on_reply(StreamsGroupDescribeResponse(groups=groups)))
+        for index, group_id in enumerate(request.group_ids):
+            decide = _decides(GroupCoordinatorShard.handle_describe_streams_group, group_id, client)
+            self._ask(group_id, decide, gather.part(index), partial(_refused_streams_describe, group_id))
 
     def delete_groups(self, request: DeleteGroupsRequest, client: RequestClient, on_reply: OnReply) -> None:
         """Respond with DeleteGroupsResponse."""
@@ -231,3 +247,11 @@ def refused_consumer_heartbeat(error: KafkaError) -> ConsumerGroupHeartbeatRespo
 
 def _refused_consumer_describe(group_id: str, error: KafkaError) -> DescribedConsumerGroup:
     return DescribedConsumerGroup(group_id=group_id, error_code=api_error(error), error_message=str(error))
+
+
+def _refused_streams_heartbeat(error: KafkaError) -> StreamsHeartbeatReply:
+    return StreamsHeartbeatReply(StreamsGroupHeartbeatResponse(error_code=api_error(error), error_message=str(error)))
+
+
+def _refused_streams_describe(group_id: str, error: KafkaError) -> DescribedStreamsGroup:
+    return DescribedStreamsGroup(group_id=group_id, error_code=api_error(error), error_message=str(error))

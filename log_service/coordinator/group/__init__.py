@@ -1,4 +1,4 @@
-"""The group coordinator's decisions: classic, consumer and share groups, and the offsets that groups commit. No input or output.
+"""The group coordinator's decisions: classic, consumer, share and streams groups, and the offsets that groups commit. No input or output.
 
 - ``group_coordinator``: one shard, with all its groups. ``records``: what the log holds of offsets and classic groups.
 - ``listing``: how groups are shown. ``group_settings``: the settings of one group, within the broker's bounds.
@@ -23,6 +23,13 @@ Share groups (KIP-932):
 - ``share_heartbeats``: what a heartbeat brings about; ``share_assignor``: the targets of all members.
 - ``share_states``: which partitions have a share state.
 
-What the last two have in common: ``partitions``, sets of partitions by topic id; ``topic_hash``, which tells that topics have changed;
+Streams groups (KIP-1071):
+
+- ``streams_group``: one group as the log holds it; ``streams_tasks``: its members and their tasks; ``streams_records``: what the log holds.
+- ``streams_topology``: what the application processes; ``streams_configuration``: partition counts, tasks and missing topics.
+- ``streams_heartbeats``: what a heartbeat brings about; ``streams_requests`` checks it first. ``streams_reconciliation``: one member's next
+  step towards its target; ``streams_assignor``: the targets of all members. ``streams_listing``: how these groups are shown.
+
+What the last three have in common: ``partitions``, sets of partitions by topic id; ``topic_hash``, which tells that topics have changed;
 ``epochs``, of a group and of its targets; ``member_sessions``: how long members may be silent.
 """

@@ -1,10 +1,10 @@
 """How consumer groups (KIP-848) are shown, and which commits and fetches of offsets their members may make. Pure views of a group."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode
-from log_service.common.types import TopicId
+from log_service.common.types import NO_TOPIC_ID, TopicId
 from log_service.coordinator.group.consumer_group import ConsumerGroup
 from log_service.coordinator.group.consumer_member import ConsumerMember
 from log_service.coordinator.group.partitions import Partitions, in_order, merged, without_epochs
@@ -70,29 +70,33 @@ def validate_commit(group: ConsumerGroup, request: OffsetCommitRequest, context:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if not member.is_classic and context.api_version < FIRST_COMMIT_VERSION_WITH_EPOCHS:
         return ErrorCode.UNSUPPORTED_VERSION
-    if epoch == member.current.epoch or (epoch < member.current.epoch and _has_held_since(member, epoch, request, image)):
+    wanted = ((_topic_id(topic.topic_id, topic.name, image), each.partition_index) for topic in request.topics for each in topic.partitions)
+    if epoch == member.current.epoch or (epoch < member.current.epoch and _has_held_since(member, epoch, wanted)):
         return ErrorCode.NONE
     return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
 
-def validate_commit_in_transaction(group: ConsumerGroup, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """Return whether a commit in a transaction may pass. Older producers name no member; those that do know of generations alone."""
+def validate_commit_in_transaction(group: ConsumerGroup, request: TxnOffsetCommitRequest, image: MetadataImage) -> ErrorCode:
+    """Return whether a commit in a transaction may pass. Older producers name no member; those that do know of generations alone.
+
+    As outside of transactions, one of an older epoch passes where the member has held all its partitions since then.
+    """
     is_outsider = request.generation_id < 0
     if is_outsider and (not group.members or (request.member_id == "" and request.group_instance_id is None)):
         return ErrorCode.NONE
     member = group.members.get(request.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    return ErrorCode.NONE if request.generation_id == member.current.epoch else ErrorCode.ILLEGAL_GENERATION
+    epoch = request.generation_id
+    wanted = ((_topic_id(NO_TOPIC_ID, topic.name, image), each.partition_index) for topic in request.topics for each in topic.partitions)
+    if epoch == member.current.epoch or (epoch < member.current.epoch and _has_held_since(member, epoch, wanted)):
+        return ErrorCode.NONE
+    return ErrorCode.ILLEGAL_GENERATION
 
 
-def _has_held_since(member: ConsumerMember, epoch: int, request: OffsetCommitRequest, image: MetadataImage) -> bool:
+def _has_held_since(member: ConsumerMember, epoch: int, wanted: Iterable[tuple[UUID, int]]) -> bool:
     """Whether a member held all partitions of a commit in that epoch already."""
-    return all(
-        _assignment_epoch(member, _topic_id(topic.topic_id, topic.name, image), partition.partition_index, epoch + 1) <= epoch
-        for topic in request.topics
-        for partition in topic.partitions
-    )
+    return all(_assignment_epoch(member, topic_id, index, epoch + 1) <= epoch for topic_id, index in wanted)
 
 
 def _topic_id(topic_id: UUID, name: str, image: MetadataImage) -> UUID:
@@ -107,7 +111,7 @@ def _assignment_epoch(member: ConsumerMember, topic_id: UUID, index: int, defaul
 
 def validate_fetch(group: ConsumerGroup, request: OffsetFetchRequestGroup) -> ErrorCode:
     """Return whether a fetch of offsets may pass: of a member in its epoch, or of a tool that names none."""
-    if not request.member_id and request.member_epoch < 0:
+    if request.member_id is None and request.member_epoch < 0:
         return ErrorCode.NONE
     member = group.members.get(request.member_id or "")
     if member is None:

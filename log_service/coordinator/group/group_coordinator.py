@@ -7,7 +7,8 @@ take it back. The shard does not know which requests wait on which connection, n
 ``joining`` and ``membership`` decide on classic groups, ``consumer_heartbeats`` and ``classic_members`` on those of the consumer protocol
 (KIP-848), in which members of both protocols may be. A group changes its kind while it is empty, and as ``group_migration`` has it.
 
-``share_groups`` decides on share groups (KIP-932), which are never of another kind.
+``share_groups`` decides on share groups (KIP-932), which are never of another kind, and ``streams_heartbeats`` on streams groups
+(KIP-1071), which take the place of an empty classic group, and the other way round.
 
 Source: classic group protocol and offsets of Kafka 4.3; KIP-211 (expiry), KIP-1043 (errors of DescribeGroups).
 """
@@ -22,7 +23,7 @@ from log_service.config.views import GroupConfig
 from log_service.coordinator.group import listing
 from log_service.coordinator.group.classic_group import ClassicGroup, GroupState
 from log_service.coordinator.group.classic_members import ClassicMembers
-from log_service.coordinator.group.consumer_group import ConsumerGroup, tombstones
+from log_service.coordinator.group.consumer_group import ConsumerGroup
 from log_service.coordinator.group.consumer_heartbeats import ConsumerHeartbeats
 from log_service.coordinator.group.consumer_listing import (
     describe_consumer_group,
@@ -53,6 +54,16 @@ from log_service.coordinator.group.records import (
 from log_service.coordinator.group.share_group import ShareGroup
 from log_service.coordinator.group.share_groups import ShareGroups
 from log_service.coordinator.group.share_records import SHARE_GROUP_RECORDS
+from log_service.coordinator.group.streams_group import StreamsGroup
+from log_service.coordinator.group.streams_heartbeats import StreamsHeartbeats
+from log_service.coordinator.group.streams_listing import (
+    describe_streams_group,
+    validate_streams_commit,
+    validate_streams_commit_in_transaction,
+    validate_streams_fetch,
+)
+from log_service.coordinator.group.streams_records import STREAMS_GROUP_RECORDS, StreamsEpochRecord, StreamsGroupRecord
+from log_service.coordinator.group.streams_requests import validate_streams_heartbeat
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -65,6 +76,7 @@ from log_service.protocol.messages.list_groups import ListedGroup, ListGroupsReq
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest
 from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from log_service.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from log_service.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from log_service.state_machine.decision import InTransaction, ReplayContext
@@ -126,6 +138,7 @@ class GroupCoordinatorShard:
             migration=self._migration,
         )
 
+        self._streams = StreamsHeartbeats(config, image)
         self.share_groups = ShareGroups(config, image, self._groups.__contains__)
 
     # What the log holds
@@ -136,6 +149,8 @@ class GroupCoordinatorShard:
         match record:
             case record if isinstance(record, SHARE_GROUP_RECORDS):
                 self.share_groups.replay(record)
+            case record if isinstance(record, STREAMS_GROUP_RECORDS):
+                self._replay_streams_record(group_id, record)
             case OffsetRecord():
                 self._offsets.replay(record, context)
                 if record.committed is not None and group_id not in self._groups:
@@ -169,6 +184,20 @@ class GroupCoordinatorShard:
             group = self._groups[group_id] = ConsumerGroup(group_id)
         group.replay(record)
 
+    def _replay_streams_record(self, group_id: str, record: StreamsGroupRecord) -> None:
+        """Have a streams group take a record over; the first one of a group makes it."""
+        group = self._groups.get(group_id)
+        if isinstance(record, StreamsEpochRecord) and record.content is None:
+            self._streams.forget(group_id)
+            if isinstance(group, StreamsGroup):
+                self._replay_removal(group_id)
+            return
+        if not isinstance(group, StreamsGroup):
+            if record.content is None:
+                return
+            group = self._groups[group_id] = StreamsGroup(group_id)
+        group.replay(record)
+
     def _replay_generation(self, group_id: str, stored: StoredGeneration) -> None:
         """Take a stored generation over while loading; a group that is being served is ahead of its record already."""
         self._migration.ahead_of_log.discard(group_id)
@@ -181,6 +210,8 @@ class GroupCoordinatorShard:
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
                 self._consumers.resume(group, decision)
+            elif isinstance(group, StreamsGroup):
+                self._streams.resume(group, decision)
             else:
                 self._membership.resume(group, decision)
         self.share_groups.resume(decision)
@@ -204,6 +235,15 @@ class GroupCoordinatorShard:
         group = self._groups.get(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
+    def _streams_group(self, group_id: str) -> StreamsGroup | None:
+        group = self._groups.get(group_id)
+        return group if isinstance(group, StreamsGroup) else None
+
+    def _with_classic_members(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        """Return a group in which members of the classic protocol may be."""
+        group = self._groups.get(group_id)
+        return None if isinstance(group, StreamsGroup) else group
+
     # Members of the consumer protocol
 
     def handle_consumer_group_heartbeat(
@@ -222,7 +262,7 @@ class GroupCoordinatorShard:
         group = self._groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        if request.group_id in self.share_groups:
+        if isinstance(group, StreamsGroup) or request.group_id in self.share_groups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
         if request.member_epoch != JOIN_EPOCH:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
@@ -237,6 +277,41 @@ class GroupCoordinatorShard:
         described = describe_consumer_group(group_id, self._consumer(group_id), self._image(), self._config.consumer.assignors)
         decision.reply(context.reply_to, described)
 
+    # Instances of Kafka Streams
+
+    def handle_streams_group_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
+    ) -> None:
+        """StreamsGroupHeartbeat 0: let a member join, stay or leave, and move it towards its target; reply ``StreamsHeartbeatReply``.
+
+        Raises:
+            KafkaError: what the member has to hear. The decision is to be refused.
+        """
+        validate_streams_heartbeat(request)
+        self._streams.handle_heartbeat(self._streams_group_for(request, decision), request, context, decision)
+
+    def _streams_group_for(self, request: StreamsGroupHeartbeatRequest, decision: GroupDecision) -> StreamsGroup:
+        """Return the group of a request; a joining member makes one, also in the place of an empty classic one."""
+        group_id = request.group_id
+        group = self._groups.get(group_id)
+        if isinstance(group, StreamsGroup):
+            return group
+        is_joining = request.member_epoch == JOIN_EPOCH
+        if group is None and group_id not in self.share_groups:
+            if is_joining:
+                return StreamsGroup(group_id)
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
+        if is_joining and isinstance(group, ClassicGroup) and is_empty(group):
+            decision.append(GenerationRecord(group_id=group_id, generation=None))
+            return StreamsGroup(group_id)
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+
+    def handle_describe_streams_group(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
+        """StreamsGroupDescribe 0, one group."""
+        group = self._streams_group(group_id)
+        configured = None if group is None else self._streams.configured_topology(group)
+        decision.reply(context.reply_to, describe_streams_group(group_id, group, configured))
+
     # Members of the classic protocol
 
     def handle_join_group(self, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
@@ -249,9 +324,9 @@ class GroupCoordinatorShard:
         if error is not ErrorCode.NONE:
             decision.reply(context.reply_to, refused(request.member_id, error))
             return
-        consumer_group = self._consumer(request.group_id)
-        if consumer_group is not None and consumer_group.members:
-            self._classic_members.handle_join(consumer_group, request, context, decision)
+        replaced = self._groups.get(request.group_id)
+        if isinstance(replaced, ConsumerGroup) and replaced.members:
+            self._classic_members.handle_join(replaced, request, context, decision)
             return
         group = self._classic(request.group_id)
         if group is None:
@@ -259,12 +334,19 @@ class GroupCoordinatorShard:
                 decision.reply(context.reply_to, refused(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
                 return
             group = self._groups[request.group_id] = ClassicGroup(request.group_id, state_since_ms=decision.wall_ms)
-            decision.on_refused(lambda: self._put_back(request.group_id, consumer_group))
-            decision.records.extend(() if consumer_group is None else tombstones(consumer_group))
+            decision.on_refused(lambda: self._put_back(request.group_id, replaced))
+            self._append_replacement(replaced, decision)
             decision.append(store_group(group, decision.wall_ms))
         self._joining.handle_join(group, request, context, decision)
 
-    def _put_back(self, group_id: str, replaced: ConsumerGroup | None) -> None:
+    def _append_replacement(self, replaced: Group | None, decision: GroupDecision) -> None:
+        """Take back what the log holds of an empty group in whose place a classic one is made."""
+        if isinstance(replaced, StreamsGroup):
+            self._streams.cancel_timers(replaced.group_id, decision)
+        if replaced is not None:
+            append_removal(replaced, decision)
+
+    def _put_back(self, group_id: str, replaced: Group | None) -> None:
         if replaced is None:
             del self._groups[group_id]
         else:
@@ -275,7 +357,9 @@ class GroupCoordinatorShard:
             return ErrorCode.INVALID_GROUP_ID
         if not self._config.min_session_timeout_ms <= request.session_timeout_ms <= self._config.max_session_timeout_ms:
             return ErrorCode.INVALID_SESSION_TIMEOUT
-        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if request.group_id in self.share_groups else ErrorCode.NONE
+        group = self._streams_group(request.group_id)
+        is_of_others = request.group_id in self.share_groups or (group is not None and bool(group.members))
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_of_others else ErrorCode.NONE
 
     def handle_sync_group(self, request: SyncGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
         """SyncGroup 0-5: hand out assignments, in a classic group once the leader has sent them.
@@ -283,7 +367,7 @@ class GroupCoordinatorShard:
         Raises:
             KafkaError: what a member of a consumer group has to hear. The decision is to be refused.
         """
-        group = self._groups.get(request.group_id)
+        group = self._with_classic_members(request.group_id)
         if group is None or request.group_id == "":
             decision.reply(context.reply_to, SyncGroupResponse(error_code=_member_without_group(request.group_id)))
         elif isinstance(group, ConsumerGroup):
@@ -297,7 +381,7 @@ class GroupCoordinatorShard:
         Raises:
             KafkaError: what a member of a consumer group has to hear. The decision is to be refused.
         """
-        group = self._groups.get(request.group_id)
+        group = self._with_classic_members(request.group_id)
         member = (request.member_id, request.group_instance_id, request.generation_id)
         if group is None or request.group_id == "":
             error = _member_without_group(request.group_id)
@@ -326,7 +410,7 @@ class GroupCoordinatorShard:
         decision.reply(context.reply_to, response)
 
     def _leave(self, group_id: str, leavers: Sequence[MemberIdentity], decision: GroupDecision) -> list[ErrorCode]:
-        group = self._groups.get(group_id)
+        group = self._with_classic_members(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leavers)
         if isinstance(group, ConsumerGroup):
@@ -346,8 +430,8 @@ class GroupCoordinatorShard:
 
     def _validate_commit(self, request: OffsetCommitRequest, context: RequestContext, decision: GroupDecision) -> ErrorCode:
         group = self._groups.get(request.group_id)
-        if isinstance(group, ConsumerGroup):
-            return validate_commit(group, request, context, self._image())
+        if group is not None and not isinstance(group, ClassicGroup):
+            return self._validate_epoch_commit(group, request, context)
         is_outsider = request.generation_id_or_member_epoch < 0
         if group is None or group.is_in(GroupState.DEAD):
             return ErrorCode.NONE if is_outsider else _commit_without_group(context)
@@ -362,6 +446,13 @@ class GroupCoordinatorShard:
             return ErrorCode.REBALANCE_IN_PROGRESS
         self._membership.keep_alive(group, group.members[request.member_id], decision)
         return ErrorCode.NONE
+
+    def _validate_epoch_commit(
+        self, group: ConsumerGroup | StreamsGroup, request: OffsetCommitRequest, context: RequestContext
+    ) -> ErrorCode:
+        if isinstance(group, StreamsGroup):
+            return validate_streams_commit(group, request, context)
+        return validate_commit(group, request, context, self._image())
 
     def handle_txn_offset_commit(
         self, request: TxnOffsetCommitRequest, context: RequestContext, decision: GroupDecision, *, shown: object
@@ -381,7 +472,9 @@ class GroupCoordinatorShard:
             return ErrorCode.INVALID_GROUP_ID
         group = self._groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
-            return validate_commit_in_transaction(group, request)
+            return validate_commit_in_transaction(group, request, self._image())
+        if isinstance(group, StreamsGroup):
+            return validate_streams_commit_in_transaction(group, request)
         is_outsider = request.generation_id < 0
         if group is None or group.is_in(GroupState.DEAD):
             return ErrorCode.NONE if is_outsider else ErrorCode.ILLEGAL_GENERATION
@@ -393,8 +486,12 @@ class GroupCoordinatorShard:
         self, request: OffsetFetchRequestGroup, context: RequestContext, decision: GroupDecision, *, is_stable_required: bool = False
     ) -> None:
         """OffsetFetch 1-10, one group: unknown groups have no positions, and that is no error."""
-        group = self._consumer(request.group_id)
-        error = ErrorCode.NONE if group is None else validate_fetch(group, request)
+        group = self._groups.get(request.group_id)
+        error = ErrorCode.NONE
+        if isinstance(group, ConsumerGroup):
+            error = validate_fetch(group, request)
+        elif isinstance(group, StreamsGroup):
+            error = validate_streams_fetch(group, request)
         if error is not ErrorCode.NONE:
             decision.reply(context.reply_to, OffsetFetchResponseGroup(group_id=request.group_id, error_code=error))
             return
@@ -403,6 +500,7 @@ class GroupCoordinatorShard:
     def on_image(self, delta: MetadataDelta, _image: MetadataImage, decision: GroupDecision) -> None:
         """Have every group's positions in topics that are gone forgotten, and consumer groups look at topics that have changed."""
         self._steps.on_image(delta, (group for group in self._groups.values() if isinstance(group, ConsumerGroup)))
+        self._streams.on_image(delta, (group for group in self._groups.values() if isinstance(group, StreamsGroup)))
         self.share_groups.on_image(delta, decision)
         deleted = (topic for topic in delta.deleted_topics.values() if topic.name != GROUP_METADATA_TOPIC)
         gone = frozenset(TopicPartition(topic.name, index) for topic in deleted for index in topic.partitions)
@@ -442,6 +540,7 @@ class GroupCoordinatorShard:
         else:
             self._offsets.forget(group_id, self._offsets.partitions_of(group_id), decision)
             append_removal(group, decision)
+            self._streams.cancel_timers(group_id, decision)
         decision.reply(context.reply_to, DeletableGroupResult(group_id=group_id, error_code=error))
 
     def handle_offset_delete(self, request: OffsetDeleteRequest, context: RequestContext, decision: GroupDecision) -> None:
@@ -464,6 +563,9 @@ class GroupCoordinatorShard:
     def on_timer(self, key: Hashable, decision: GroupDecision) -> None:
         """Do what became due."""
         group = self._groups.get(key[1]) if isinstance(key, tuple) and len(key) > 1 else None
+        if isinstance(group, StreamsGroup):
+            self._streams.on_timer(group, key, decision)
+            return
         match key:
             case ("session", _, str(member_id)) if isinstance(group, ConsumerGroup):
                 self._removals.on_session_timer(group, member_id, decision)

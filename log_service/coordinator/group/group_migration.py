@@ -37,12 +37,11 @@ from log_service.coordinator.group.consumer_sessions import ConsumerSessions
 from log_service.coordinator.group.consumer_steps import ConsumerSteps
 from log_service.coordinator.group.epochs import GroupEpoch, TargetEpoch
 from log_service.coordinator.group.joining import GroupDecision, Joining
+from log_service.coordinator.group.offset_removals import Group
 from log_service.coordinator.group.partitions import Partitions
 from log_service.coordinator.group.records import GenerationRecord, store_group
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.sync_group import SyncGroupResponse
-
-Group = ClassicGroup | ConsumerGroup
 
 
 class GroupMigration:

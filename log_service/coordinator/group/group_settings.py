@@ -1,4 +1,4 @@
-"""The settings of one consumer or share group: its own dynamic ones, within the bounds of the broker, and the broker's where it has none.
+"""The settings of one consumer, share or streams group: its own dynamic ones, within the bounds of the broker, else the broker's.
 
 A group's setting was checked against the bounds when it was made. Bounds that move later hold as well, so a value is clamped when it is
 read. Durations are in milliseconds.
@@ -6,7 +6,7 @@ read. Durations are in milliseconds.
 
 from collections.abc import Callable
 
-from log_service.config.views import GroupConfig, HeartbeatTimes
+from log_service.config.views import GroupConfig, HeartbeatTimes, StreamsGroupConfig
 from log_service.metadata.image import MetadataImage, ResourceType
 
 
@@ -71,3 +71,24 @@ class GroupSettings(GroupTimes):
     def regex_refresh_interval_ms(self) -> int:
         """After what time regular expressions are matched anew at the latest."""
         return self._config.regex_refresh_interval_ms
+
+
+class StreamsSettings(GroupTimes):
+    """What holds for the streams groups of a shard; ``image`` is the newest metadata."""
+
+    def __init__(self, config: StreamsGroupConfig, image: Callable[[], MetadataImage]) -> None:
+        super().__init__("streams", config, image)
+        self._config = config
+
+    @property
+    def max_size(self) -> int:
+        """Members of one group."""
+        return self._config.max_size
+
+    def initial_rebalance_delay_ms(self, group_id: str) -> int:
+        """Return how long an empty group waits for more members before tasks are assigned."""
+        return self._own(group_id, "streams.initial.rebalance.delay.ms", self._config.initial_rebalance_delay_ms)
+
+    def standby_count(self, group_id: str) -> int:
+        """Return how many standby tasks each task with state is to have."""
+        return min(self._own(group_id, "streams.num.standby.replicas", self._config.standby_count), self._config.max_standby_count)

@@ -10,6 +10,7 @@ from log_service.coordinator.group.consumer_group import ConsumerGroup
 from log_service.coordinator.group.consumer_metadata import CONSUMER_PROTOCOL_TYPE
 from log_service.coordinator.group.records import CommittedOffset
 from log_service.coordinator.group.share_group import ShareGroup
+from log_service.coordinator.group.streams_group import StreamsGroup
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from log_service.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
@@ -26,7 +27,7 @@ from log_service.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 
 
 class GroupOverview(NamedTuple):
@@ -68,23 +69,28 @@ def describe(group_id: str, group: ClassicGroup | None, context: RequestContext)
     )
 
 
-def listed(group: ClassicGroup | ConsumerGroup | ShareGroup) -> ListedGroup:
+def listed(group: ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup) -> ListedGroup:
     """List one group; one that has only offsets is empty and has no protocol type."""
     if isinstance(group, ShareGroup):
         return ListedGroup(group_id=group.group_id, protocol_type=SHARE, group_state=group.state, group_type=SHARE)
+    if isinstance(group, StreamsGroup):
+        return ListedGroup(group_id=group.group_id, protocol_type=STREAMS, group_state=group.state.value, group_type=STREAMS)
     if isinstance(group, ConsumerGroup):
         state = group.state.value
         return ListedGroup(group_id=group.group_id, protocol_type=CONSUMER_PROTOCOL_TYPE, group_state=state, group_type=CONSUMER)
     return ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type or "", group_state=group.state.value, group_type=CLASSIC)
 
 
-def overview(group: ClassicGroup | ConsumerGroup | ShareGroup, offsets: Mapping[TopicPartition, CommittedOffset]) -> GroupOverview:
+def overview(
+    group: ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> GroupOverview:
     """Return one group in short."""
     if isinstance(group, ShareGroup):
         return GroupOverview(group.group_id, SHARE, group.state, len(group.members), {})
     positions = {where: committed.offset for where, committed in offsets.items()}
-    if isinstance(group, ConsumerGroup):
-        return GroupOverview(group.group_id, CONSUMER, group.state.value, len(group.members), positions)
+    if not isinstance(group, ClassicGroup):
+        protocol = CONSUMER if isinstance(group, ConsumerGroup) else STREAMS
+        return GroupOverview(group.group_id, protocol, group.state.value, len(group.members), positions)
     return GroupOverview(group.group_id, CLASSIC, group.state.value, group.member_count, positions)
 
 

@@ -15,6 +15,7 @@ from log_service.coordinator.group.consumer_group import ConsumerGroup, tombston
 from log_service.coordinator.group.joining import GroupDecision
 from log_service.coordinator.group.offsets import OffsetStore
 from log_service.coordinator.group.records import CommittedOffset, GenerationRecord
+from log_service.coordinator.group.streams_group import StreamsGroup, streams_tombstones
 
 EXPIRY_TIMER = ("expire-offsets",)
 ORPHAN_TIMER = ("forget-orphans",)
@@ -23,7 +24,7 @@ MAX_ORPHANS_PER_BATCH = 1_000
 PAUSE_MS = 5
 """The pause between two steps of work that no request waits for."""
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | StreamsGroup
 IsGone = Callable[[TopicPartition, CommittedOffset | None], bool]
 
 
@@ -87,25 +88,29 @@ class OffsetRemovals:
 
 def is_empty(group: Group) -> bool:
     """Whether a group has no members."""
-    return not group.members if isinstance(group, ConsumerGroup) else group.is_in(GroupState.EMPTY)
+    return group.is_in(GroupState.EMPTY) if isinstance(group, ClassicGroup) else not group.members
 
 
 def append_removal(group: Group, decision: GroupDecision) -> None:
     """Take back everything that the log holds of a group."""
     if isinstance(group, ConsumerGroup):
         decision.records.extend(tombstones(group))
+    elif isinstance(group, StreamsGroup):
+        decision.records.extend(streams_tombstones(group))
     else:
         decision.append(GenerationRecord(group_id=group.group_id, generation=None))
 
 
 def subscription_test(group: Group) -> Callable[[str], bool]:
     """Return a test of topics: whether members read one, or may read it."""
+    if isinstance(group, StreamsGroup):
+        return group.reads
     return group.subscribed_topics.__contains__ if isinstance(group, ConsumerGroup) else group.subscription_test()
 
 
 def _may_expire(group: Group) -> bool:
     """Whether it is known which positions of a group are still in use."""
-    if isinstance(group, ConsumerGroup) or group.is_in(GroupState.EMPTY):
+    if not isinstance(group, ClassicGroup) or group.is_in(GroupState.EMPTY):
         return True
     return group.is_in(GroupState.STABLE) and group.subscribed_topics is not None
 

@@ -17,6 +17,7 @@ KEPT_FROM_CLEANING = (RESOURCES, "test_what_keeps_the_cleaner_from_cleaning")
 COUNTS = (BROKERS, "test_limits_of_connections")
 OFFSETS_TOPIC = (BROKERS, "test_the_topic_of_groups_is_made_as_configured")
 SHARE_GROUPS = "unit/coordinator/test_share_groups.py"
+STREAMS_GROUPS = "unit/coordinator/test_streams_group_keys.py"
 SHARE_STATES = "unit/broker/test_share_states.py"
 SHARE_STATES_TOPIC = (SHARE_STATES, "test_the_topic_of_share_states_is_made_as_configured")
 TRANSACTIONS_TOPIC = ("unit/broker/test_transactions.py", "test_the_topic_of_transactions_is_made_as_configured")
@@ -88,6 +89,19 @@ PROOFS = {
         for name in ("delivery.count.limit", "record.lock.duration.ms", "partition.max.record.locks")
         for bound in ("", "min.", "max.")
     },
+    **{
+        f"group.streams.{bound}{name}": (STREAMS_GROUPS, test)
+        for name, test in (
+            ("assignment.interval.ms", "test_assignment_interval_is_the_files_the_brokers_or_the_groups_own_within_its_bounds"),
+            ("heartbeat.interval.ms", "test_heartbeat_interval_is_the_files_or_the_groups_own_within_its_bounds"),
+            ("session.timeout.ms", "test_session_timeout_is_the_files_or_the_groups_own_within_its_bounds"),
+        )
+        for bound in ("", "min.", "max.")
+    },
+    "group.streams.initial.rebalance.delay.ms": (STREAMS_GROUPS, "test_initial_delay_is_the_files_or_the_groups_own"),
+    "group.streams.max.size": (STREAMS_GROUPS, "test_size_is_the_files"),
+    "group.streams.max.standby.replicas": (STREAMS_GROUPS, "test_standby_tasks_are_as_many_as_the_file_or_the_group_says_up_to_the_most"),
+    "group.streams.num.standby.replicas": (STREAMS_GROUPS, "test_standby_tasks_are_as_many_as_the_file_or_the_group_says_up_to_the_most"),
     "group.share.max.share.sessions": SHARE_BOUNDS,
     "advertised.listeners": ADDRESSES,
     "auto.create.topics.enable": (BROKERS, "test_auto_create_topics_enable_and_num_partitions"),

@@ -9,6 +9,12 @@ from log_service.config.views import ConsumerGroupConfig, GroupConfig
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from log_service.protocol.messages.list_groups import ListGroupsRequest
+from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from log_service.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tests.unit.coordinator.consumer_story import BILLS, ORDERS, ConsumerStory, assigned
 from tests.unit.coordinator.group_story import GROUP
 
@@ -305,6 +311,38 @@ def test_regular_expression_that_is_used_no_more_is_forgotten() -> None:
 
 
 # Offsets and administration
+
+
+def commit_in_transaction(story: ConsumerStory, member_id: str, epoch: int, *partitions: int) -> int:
+    parts = [TxnOffsetCommitRequestPartition(partition_index=each, committed_offset=5) for each in partitions]
+    request = TxnOffsetCommitRequest(
+        group_id=GROUP,
+        producer_id=7,
+        member_id=member_id,
+        generation_id=epoch,
+        topics=[TxnOffsetCommitRequestTopic(name="orders", partitions=parts)],
+    )
+    decision = story.decision()
+    context = RequestContext(api_version=5, client_id="c", client_host="h", reply_to=0)
+    story.shard.handle_txn_offset_commit(request, context, decision, shown=None)
+    return int(decision.replies[0].response.topics[0].partitions[0].error_code)
+
+
+def test_commits_in_transactions_are_judged_by_the_epoch_of_each_partition() -> None:
+    """As other commits (KIP-1251): a rebalance that takes nothing from a member does not abort its transaction."""
+    story = two_members()
+    assert commit_in_transaction(story, "a", 3, 0, 1) == 0
+    assert commit_in_transaction(story, "a", 2, 0, 1) == 0, "the member has held these partitions since epoch 2"
+    for member_id, epoch, partition in (("a", 1, 0), ("a", 2, 2), ("a", 4, 0), ("b", 2, 2)):
+        assert commit_in_transaction(story, member_id, epoch, partition) == ErrorCode.ILLEGAL_GENERATION
+    assert commit_in_transaction(story, "x", 3, 0) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(("member_id", "error"), [(None, ErrorCode.NONE), ("", ErrorCode.UNKNOWN_MEMBER_ID)])
+def test_a_tool_that_fetches_offsets_names_no_member_at_all(member_id: str | None, error: ErrorCode) -> None:
+    story = two_members()
+    group = OffsetFetchRequestGroup(group_id=GROUP, member_id=member_id, member_epoch=-1, topics=None)
+    assert story.replies[story.ask("offset_fetch", group)].error_code == error
 
 
 def test_commits_are_checked_against_member_and_epoch() -> None:

@@ -23,6 +23,7 @@ from log_service.client.group_protocol import (
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.config.client import ConsumerConfig
+from log_service.coordinator.group.classic_group import ClassicGroup
 from log_service.coordinator.group.consumer_group import ConsumerGroup
 from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.unit.coordinator.consumer_story import NAMES, ORDERS, ConsumerStory
@@ -303,7 +304,9 @@ class GroupLife(RuleBasedStateMachine):
         if isinstance(group, ConsumerGroup):
             found = group.members.get(client.member_id)
             return None if found is None else found.current.epoch
-        return None if group is None or client.member_id not in group.members else group.generation_id
+        if not isinstance(group, ClassicGroup) or client.member_id not in group.members:
+            return None
+        return group.generation_id
 
     def teardown(self) -> None:
         if not hasattr(self, "clients") or not (self.clients or self.eager):
