@@ -13,7 +13,8 @@
 - ``directory_reports``, ``controller_registration``: what this node tells the active controller of itself, beside ``lifecycle``.
 - ``live``, ``loggers``: what changes while the node runs. ``storage_format``: directories before the first start.
 - ``time_slice``: how soon the event loop's thread runs once bytes have woken it.
-- ``fetch_session``, ``cluster_view``, ``auto_creation``, ``producer_ids``, ``end_offsets``: what several handlers share.
+- ``fetch_session``, ``cluster_view``, ``auto_creation``, ``internal_topics``, ``producer_ids``, ``end_offsets``: what several handlers
+  share.
 - ``authorization``: what each request needs of ACLs, and what becomes of one that has not got it.
 - ``quotas``: what each request is charged to. ``client_telemetry``: the metrics that clients push (KIP-714).
 - ``coordinator_leadership``: which partitions of internal topics this node coordinates. ``offsets_log``: such a partition as its

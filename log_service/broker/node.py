@@ -12,6 +12,7 @@ from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.end_offsets import EndOffsets
 from log_service.broker.fetch_session import FetchSessionCache
+from log_service.broker.internal_topics import InternalTopicCreation
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.share.persister import SharePersister
 from log_service.broker.share.shares import Shares
@@ -62,4 +63,5 @@ class Node(QuorumNode):
     producer_ids: ProducerIds
     transaction_verifier: TransactionVerifier
     topic_creation: TopicCreation
+    internal_topics: InternalTopicCreation
     telemetry: ClientTelemetry

@@ -332,6 +332,18 @@ _ROWS = (
     ),
     _api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, "share_groups", (*_group(READ), *_topic(READ))),
     _api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, "share_groups", (*_group(DELETE), *_topic(READ))),
+    # Streams groups
+    _api(
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+        "streams_groups",
+        (*_group(READ), *_topic(DESCRIBE, CREATE), *_cluster(CREATE)),
+    ),
+    _api(
+        ApiKey.STREAMS_GROUP_DESCRIBE,
+        "streams_groups",
+        (*_group(DESCRIBE), *_topic(DESCRIBE)),
+        echo=echoing(Items(asked="group_ids", told="groups", value="group_id")),
+    ),
     # What brokers ask of share coordinators
     _api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, "share_states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),
     _api(ApiKey.READ_SHARE_GROUP_STATE, "share_states", _cluster(CLUSTER_ACTION), echo=_PER_SHARE_STATE),

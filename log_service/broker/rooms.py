@@ -17,6 +17,7 @@ from log_service.broker.coordinator_leadership import Coordinated, CoordinatorLe
 from log_service.broker.directory_reports import DirectoryReports
 from log_service.broker.end_offsets import EndOffsets
 from log_service.broker.fetch_session import FetchSessionCache
+from log_service.broker.internal_topics import InternalTopicCreation
 from log_service.broker.lifecycle import BrokerLifecycle, DirectoryStates
 from log_service.broker.marker_sender import MarkerSender
 from log_service.broker.node import Node, QuorumNode
@@ -162,6 +163,7 @@ class Rooms:
     share_states: ShareStateService
     share_persister: SharePersister
     topic_creation: TopicCreation
+    internal_topics: InternalTopicCreation
     replicas: ReplicaManager
     directory_reports: DirectoryReports
     leadership: CoordinatorLeadership
@@ -201,6 +203,7 @@ class Rooms:
             producer_ids=self.producer_ids,
             transaction_verifier=self.transaction_verifier,
             topic_creation=self.topic_creation,
+            internal_topics=self.internal_topics,
             telemetry=self.telemetry,
             controller_address=controller_address,
         )
@@ -319,6 +322,7 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         share_states=share_states,
         share_persister=share_persister,
         topic_creation=topic_creation,
+        internal_topics=InternalTopicCreation(controller_channel, env.clock, background.start_soon),
         leadership=CoordinatorLeadership(replicas, coordinated),
         fetch_sessions=FetchSessionCache(config.fetch, env.rng),
         shares=shares,

@@ -16,6 +16,7 @@ from log_service.common.features import (
     OBSERVERS,
     SHARE_VERSION,
     STATIC_QUORUM,
+    STREAMS_VERSION,
     TRANSACTION_VERSION,
 )
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
@@ -25,6 +26,8 @@ CONSUMER_GROUPS_LEVEL = 1
 """The level of group.version from which on groups may use the consumer protocol (KIP-848)."""
 SHARE_GROUPS_LEVEL = 1
 """The level of share.version from which on there are share groups (KIP-932)."""
+STREAMS_GROUPS_LEVEL = 1
+"""The level of streams.version from which on there are streams groups (KIP-1071)."""
 TRANSACTION_VERSION_LEVEL = 2
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
@@ -34,6 +37,7 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION: (METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
     OBSERVERS: (0, 1),
     SHARE_VERSION: (0, SHARE_GROUPS_LEVEL),
+    STREAMS_VERSION: (0, STREAMS_GROUPS_LEVEL),
     TRANSACTION_VERSION: (0, TRANSACTION_VERSION_LEVEL),
 }
 """Lowest and highest level of each feature that this software keeps."""
@@ -43,6 +47,7 @@ FIRST_LEVELS: Mapping[str, int] = {
     METADATA_VERSION: METADATA_VERSION_LEVEL,
     GROUP_VERSION: CONSUMER_GROUPS_LEVEL,
     SHARE_VERSION: SHARE_GROUPS_LEVEL,
+    STREAMS_VERSION: STREAMS_GROUPS_LEVEL,
     TRANSACTION_VERSION: TRANSACTION_VERSION_LEVEL,
 }
 """What a new cluster begins with, in the order of its records."""
@@ -67,6 +72,11 @@ def has_consumer_groups(levels: Mapping[str, int]) -> bool:
 def has_share_groups(levels: Mapping[str, int]) -> bool:
     """Whether a cluster of those levels has share groups (KIP-932)."""
     return levels.get(SHARE_VERSION, 0) >= SHARE_GROUPS_LEVEL
+
+
+def has_streams_groups(levels: Mapping[str, int]) -> bool:
+    """Whether a cluster of those levels has streams groups (KIP-1071)."""
+    return levels.get(STREAMS_VERSION, 0) >= STREAMS_GROUPS_LEVEL
 
 
 def first_feature_records() -> list[MetadataRecord]:

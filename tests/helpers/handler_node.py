@@ -22,6 +22,7 @@ from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.call import Side
 from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.fetch_session import FetchSessionCache
+from log_service.broker.internal_topics import InternalTopicCreation
 from log_service.broker.node import Node
 from log_service.broker.pipeline import Pipeline, new_meters
 from log_service.broker.producer_ids import ProducerIds
@@ -135,9 +136,8 @@ class HandlerNode(Asking):
                 start_task=context.nursery.start_soon,
             ),
             topic_creation=TopicCreation(controller, config, context.env.clock, lambda: context.image),
-            telemetry=ClientTelemetry(
-                clock=context.env.clock, rng=Random(7), run_in_pool=context.env.files.run_in_pool, max_bytes=1 << 20, is_shown=False
-            ),
+            internal_topics=InternalTopicCreation(controller, context.env.clock, context.nursery.start_soon),
+            telemetry=_new_telemetry(context),
         )
         self.pipeline = Pipeline(self.node, Side.BROKER, context.nursery.start_soon, REGISTRY, new_meters(REGISTRY, 0))
         self.connection = ConnectionContext(1, "client", HOST, LISTENER)
@@ -210,3 +210,8 @@ def tell_handlers(story: Callable[[HandlerNode], Awaitable[None]], **properties:
             await story(HandlerNode(context, {name.replace("_", "."): value for name, value in properties.items()}))
 
     run_story(main)
+
+
+def _new_telemetry(context: ReplicaContext) -> ClientTelemetry:
+    env = context.env
+    return ClientTelemetry(clock=env.clock, rng=Random(7), run_in_pool=env.files.run_in_pool, max_bytes=1 << 20, is_shown=False)

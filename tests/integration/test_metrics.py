@@ -204,7 +204,9 @@ def test_transactions_tell_how_far_they_hold_readers_back(tmp_path: Path) -> Non
 def test_groups_are_counted_by_protocol(page: Page) -> None:
     assert page.of("kafka_server_group_coordinator_metrics_group_count", 'protocol="classic"') == 1
     assert page.of("kafka_server_group_coordinator_metrics_group_count", 'protocol="consumer"') == 0
+    assert page.of("kafka_server_group_coordinator_metrics_group_count", 'protocol="streams"') == 0
     assert page.of("kafka_server_group_coordinator_metrics_consumer_group_count", 'state="stable"') == 0
+    assert page.of("kafka_server_group_coordinator_metrics_streams_group_count", 'state="notready"') == 0
 
 
 def test_families_are_not_torn_apart(page: Page) -> None:

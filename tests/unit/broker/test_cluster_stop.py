@@ -145,11 +145,11 @@ def test_a_registration_that_is_refused_for_a_level_names_it() -> None:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "UNSUPPORTED_VERSION")
 
     config = replace(configuration({})[0], initial_registration_timeout_ms=0)
-    image = replace(EMPTY_IMAGE, features={"metadata.version": 30, "streams.version": 1})
+    image = replace(EMPTY_IMAGE, features={"metadata.version": 30, "streams.version": 2})
     lifecycle = BrokerLifecycle(config, Refusing(), lambda: image)  # type: ignore[arg-type]
 
     async def main() -> None:
-        with pytest.raises(KafkaError, match=r"feature streams\.version at level 1, this version serves 0 to 0"):
+        with pytest.raises(KafkaError, match=r"feature streams\.version at level 2, this version serves 0 to 1"):
             await lifecycle.register(cluster_id="c", incarnation_id=config.node_id, endpoints={}, log_dirs=())  # type: ignore[arg-type]
 
     trio.run(main)

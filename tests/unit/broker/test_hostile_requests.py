@@ -14,6 +14,7 @@ from log_service.protocol.messages.describe_transactions import DescribeTransact
 from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from log_service.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from log_service.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from log_service.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -79,6 +80,7 @@ def test_a_marker_of_no_producer_is_not_appended(producer_id: int, producer_epoc
         (lambda: DescribeGroupsRequest(groups=["g", "h", "g"]), 5, "groups"),
         (lambda: ConsumerGroupDescribeRequest(group_ids=["g", "h", "g"]), 1, "groups"),
         (lambda: ShareGroupDescribeRequest(group_ids=["g", "h", "g"]), 1, "groups"),
+        (lambda: StreamsGroupDescribeRequest(group_ids=["g", "h", "g"]), 0, "groups"),
         (lambda: DescribeShareGroupOffsetsRequest(groups=[AllOfGroup(group_id=each, topics=None) for each in "ghg"]), 0, "groups"),
         (lambda: DescribeTransactionsRequest(transactional_ids=["g", "h", "g"]), 0, "transaction_states"),
         (lambda: DescribeProducersRequest(topics=[TopicRequest(name="a", partition_indexes=[0, 1, 0])] * 2), 0, "topics.partitions"),
@@ -88,6 +90,7 @@ def test_a_marker_of_no_producer_is_not_appended(producer_id: int, producer_epoc
         "DescribeGroups",
         "ConsumerGroupDescribe",
         "ShareGroupDescribe",
+        "StreamsGroupDescribe",
         "DescribeShareGroupOffsets",
         "DescribeTransactions",
         "DescribeProducers",

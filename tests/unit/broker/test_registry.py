@@ -35,6 +35,8 @@ KAFKA_4_3 = {
     "ShareAcknowledge": (1, 2, 0),
     "ShareGroupHeartbeat": (1, 1, 0),
     "ShareGroupDescribe": (1, 1, 0),
+    "StreamsGroupHeartbeat": (0, 0, 0),
+    "StreamsGroupDescribe": (0, 0, 0),
     "DescribeShareGroupOffsets": (0, 1, 0),
     "AlterShareGroupOffsets": (0, 0, 0),
     "DeleteShareGroupOffsets": (0, 0, 0),

@@ -105,6 +105,7 @@ def test_features_are_among_the_first_records() -> None:
         "metadata.version": 30,
         "group.version": 1,
         "share.version": 1,
+        "streams.version": 1,
         "transaction.version": 2,
         "eligible.leader.replicas.version": 1,
     }
@@ -120,6 +121,7 @@ def test_a_new_cluster_may_begin_at_another_level_of_a_feature(level: int) -> No
         ("metadata.version", 30),
         ("group.version", 1),
         ("share.version", 1),
+        ("streams.version", 1),
         *([("transaction.version", level)] if level else []),
     ]
 
@@ -135,7 +137,7 @@ def test_a_new_cluster_may_begin_at_another_level_of_a_feature(level: int) -> No
         (DYNAMIC, {"initial_controllers": INITIAL.replace("2@", "1@")}, "names node 1 twice"),
         (DYNAMIC, {"initial_controllers": INITIAL.replace("B", "A")}, "two nodes one directory id"),
         (STATIC, {"features": {"metadata.version": 29}}, "keeps metadata.version from 30 to 30"),
-        (STATIC, {"features": {"streams.version": 1}}, "this version has no streams.version; it has eligible"),
+        (STATIC, {"features": {"dreams.version": 1}}, "this version has no dreams.version; it has eligible"),
         (STATIC, {"features": {"kraft.version": 1}}, "fixes the voters"),
         (DYNAMIC, {"is_without_controllers": True, "features": {"kraft.version": 0}}, "needs controller.quorum.voters"),
         (STATIC, {"release": "3.9"}, "this version keeps 4.3"),

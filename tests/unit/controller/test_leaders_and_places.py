@@ -245,7 +245,7 @@ def update(context: ControllerContext, *updates: FeatureUpdateKey, validate_only
     [
         FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=METADATA_VERSION_LEVEL + 1),
         FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=METADATA_VERSION_LEVEL, upgrade_type=7),
-        FeatureUpdateKey(feature="streams.version", max_version_level=1),
+        FeatureUpdateKey(feature="streams.version", max_version_level=2),
         FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=3),
     ],
     ids=lambda fault: f"{fault.feature}-{fault.max_version_level}-{fault.upgrade_type}",

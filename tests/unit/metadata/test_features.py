@@ -12,7 +12,8 @@ def level(name: str, number: int) -> FeatureLevelRecord:
 
 
 def test_a_new_cluster_begins_with_the_levels_of_kafka_4_3() -> None:
-    expected = [level("metadata.version", 30), level("group.version", 1), level("share.version", 1), level("transaction.version", 2)]
+    levels = {"metadata.version": 30, "group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}
+    expected = [level(name, number) for name, number in levels.items()]
     assert first_feature_records() == expected == bootstrap_records([])
 
 
@@ -29,8 +30,8 @@ def test_a_directory_formatted_for_another_metadata_version_is_refused() -> None
 
 def test_a_cluster_with_a_feature_that_is_not_there_is_refused() -> None:
     validate_levels({"metadata.version": 30, "kraft.version": 1})
-    with pytest.raises(StorageError, match=r"streams\.version at level 1"):
-        validate_levels({"metadata.version": 30, "group.version": 1, "streams.version": 1})
+    with pytest.raises(StorageError, match=r"streams\.version at level 2"):
+        validate_levels({"metadata.version": 30, "group.version": 1, "streams.version": 2})
 
 
 def test_level_zero_of_an_unknown_feature_is_kept_by_everybody() -> None:

@@ -66,6 +66,8 @@ def test_every_served_api_of_kafka_is_compared() -> None:
         "ShareFetch",
         "ShareGroupDescribe",
         "ShareGroupHeartbeat",
+        "StreamsGroupDescribe",
+        "StreamsGroupHeartbeat",
         "UnregisterBroker",
         "WriteShareGroupState",
     }

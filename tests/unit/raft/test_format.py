@@ -42,9 +42,9 @@ def test_the_first_snapshot_names_this_node_as_the_only_voter() -> None:
 def test_the_first_records_of_the_cluster_wait_in_the_bootstrap_file() -> None:
     machine = Machine()
     machine.format()
+    levels = {"metadata.version": 30, "group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}
     assert read_bootstrap_records(machine.files, DIRECTORY) == tuple(
-        FeatureLevelRecord(name=name, feature_level=level)
-        for name, level in (("metadata.version", 30), ("group.version", 1), ("share.version", 1), ("transaction.version", 2))
+        FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()
     )
     assert read_bootstrap_records(machine.files, SECOND) == ()
 

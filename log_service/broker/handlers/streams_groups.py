@@ -1,0 +1,100 @@
+"""StreamsGroupHeartbeat (88, version 0) and StreamsGroupDescribe (89, 0): groups of Kafka Streams instances (KIP-1071).
+
+Behaviour: the coordinator of the group decides; here a topology's topic names are checked first, and the internal topics that a group
+misses are asked for after. Where the cluster has not finalized ``streams.version`` at 1, or the broker's
+``group.coordinator.rebalance.protocols`` leave the protocol out, a request is UNSUPPORTED_VERSION.
+"""
+
+from collections.abc import Iterable
+
+from log_service.broker.call import Call, Deferred
+from log_service.broker.cluster_view import GROUP_OPERATIONS
+from log_service.broker.node import Node
+from log_service.common.errors import ErrorCode
+from log_service.common.topic_names import INTERNAL_TOPICS, topic_name_fault
+from log_service.coordinator.group.streams_configuration import StreamsStatus
+from log_service.coordinator.group.streams_heartbeats import StreamsHeartbeatReply
+from log_service.metadata.features import has_streams_groups
+from log_service.protocol.messages.streams_group_describe import (
+    DescribedGroup,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
+from log_service.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Topology,
+)
+
+MAX_TOLD_REFUSALS = 3
+"""Of so many topics a status says why they could not be created; of more it says how many."""
+
+
+def handle_streams_group_heartbeat(
+    node: Node, call: Call, request: StreamsGroupHeartbeatRequest
+) -> StreamsGroupHeartbeatResponse | Deferred:
+    """Respond at once, or when what was decided is safe."""
+    if not _is_enabled(node):
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    fault = None if request.topology is None else _fault_of_names(list(dict.fromkeys(named_topics(request.topology))))
+    if fault is not None:
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY, error_message=fault)
+    deferred = call.defer()
+
+    def complete(reply: StreamsHeartbeatReply) -> None:
+        if reply.missing_topics:
+            node.internal_topics.create(reply.missing_topics, call.caller(), reply.retry_ms)
+            _tell_refusals(reply.response, node.internal_topics.refusals(topic.name for topic in reply.missing_topics))
+        deferred.complete(reply.response)
+
+    node.groups.streams_group_heartbeat(request, call.client(), complete)
+    return deferred
+
+
+def named_topics(topology: Topology) -> Iterable[str]:
+    """Iterate over the topics that a topology names."""
+    for each in topology.subtopologies:
+        yield from (*each.source_topics, *each.repartition_sink_topics)
+        yield from (topic.name for topic in (*each.repartition_source_topics, *each.state_changelog_topics))
+
+
+def _fault_of_names(names: list[str]) -> str | None:
+    internal = [name for name in names if name in INTERNAL_TOPICS]
+    if internal:
+        return f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
+    wrong = [name for name in names if topic_name_fault(name) is not None]
+    return f"Topic names {','.join(wrong)} are not valid topic names." if wrong else None
+
+
+def _tell_refusals(response: StreamsGroupHeartbeatResponse, refusals: dict[str, str]) -> None:
+    """Say beside the status that topics are missing why they could not be created."""
+    if not refusals:
+        return
+    told = ", ".join(f"{name} ({reason})" for name, reason in list(refusals.items())[:MAX_TOLD_REFUSALS])
+    rest = len(refusals) - MAX_TOLD_REFUSALS
+    for status in response.status or ():
+        if status.status_code == StreamsStatus.MISSING_INTERNAL_TOPICS:
+            status.status_detail += f"; Creation failed: {told}{f' and {rest} more' if rest > 0 else ''}."
+
+
+def handle_streams_group_describe(node: Node, call: Call, request: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse | Deferred:
+    """Tell state, epochs, topology and members of each group, once where it is named twice."""
+    request.group_ids = list(dict.fromkeys(request.group_ids))
+    if not _is_enabled(node):
+        groups = [DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
+        return StreamsGroupDescribeResponse(groups=groups)
+    deferred = call.defer()
+
+    def complete(response: StreamsGroupDescribeResponse) -> None:
+        if request.include_authorized_operations:
+            for group in response.groups:
+                if not group.error_code:
+                    group.authorized_operations = GROUP_OPERATIONS
+        deferred.complete(response)
+
+    node.groups.describe_streams_groups(request, call.client(), complete)
+    return deferred
+
+
+def _is_enabled(node: Node) -> bool:
+    return node.config.groups.streams.is_enabled and has_streams_groups(node.image().features)
