@@ -43,7 +43,7 @@ MIRROR_NOTE = (
 
 @click.group()
 def groups() -> None:
-    """List and describe consumer groups and share groups, see their lag, reset and delete their offsets."""
+    """List and describe groups of consumers, queues and Kafka Streams, see their lag, reset and delete their offsets."""
 
 
 group_arguments = click.argument("group_ids", nargs=-1, metavar="[GROUPS...]", shell_complete=complete_groups)

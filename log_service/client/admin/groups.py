@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from log_service.client import arguments
 from log_service.client.admin.fan_out import Collected, by_topic, gather
+from log_service.client.admin.streams_groups import describe_streams_group
 from log_service.client.admin.values import GroupDescription, GroupListing, MemberDescription, OffsetAndMetadata
 from log_service.client.connections.cluster_metadata import GROUP_KEY_TYPE, ClusterMetadata
 from log_service.client.connections.cluster_view import Node
@@ -78,7 +79,7 @@ async def list_groups(cluster: ClusterMetadata, timeout_ms: int, states: Sequenc
 
 
 async def describe_groups(cluster: ClusterMetadata, group_ids: Sequence[str], timeout_ms: int) -> dict[str, GroupDescription]:
-    """Describe groups of consumers, of either protocol, and other classic groups; see ``Admin.describe_groups``."""
+    """Describe groups of consumers, of either protocol, of Kafka Streams, and other classic groups; see ``Admin.describe_groups``."""
 
     async def ask(group_id: str) -> GroupDescription:
         connection = await cluster.coordinator(group_id, "")
@@ -92,7 +93,7 @@ async def describe_groups(cluster: ClusterMetadata, group_ids: Sequence[str], ti
         asked = ConsumerGroupDescribeRequest(group_ids=[group_id])
         (other,) = (await connection.request(asked, ConsumerGroupDescribeResponse)).groups
         if other.error_code in {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION}:
-            return found
+            return await describe_streams_group(cluster, connection, group_id, found.coordinator) or found
         raise_for(other.error_code, other.error_message, f"group {group_id!r}")
         return _consumer_group_description(other, found.coordinator)
 

@@ -294,7 +294,10 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A classic group, or one of the consumer protocol (KIP-848). A group that does not exist has state ``Dead``."""
+    """A classic group, or one of the consumer (KIP-848) or streams protocol (KIP-1071). One that does not exist has state ``Dead``.
+
+    In a streams group a member's assignment are the input partitions of its active tasks.
+    """
 
     group_id: str
     state: str
