@@ -29,6 +29,7 @@ import org.apache.kafka.streams.state.Stores;
  *
  *   copy IN OUT ID PROTOCOL          a transactional producer behind a member of group ID, of group.protocol PROTOCOL
  *   total IN OUT ID DIRECTORY        an instance of Kafka Streams with processing.guarantee=exactly_once_v2
+ *   newer-total IN OUT ID DIRECTORY  the same, of group.protocol=streams
  *
  * Lines: "T ID" a transaction was committed, "B ID error" one was aborted, "L ID error" a client was given up for a new one,
  * "E error" a job ended for good.
@@ -122,11 +123,13 @@ public class ExactlyOnce {
         return (Long.parseLong(parts[0]) + 1) + ":" + (Long.parseLong(parts[1]) + Long.parseLong(number));
     }
 
-    private static KafkaStreams startTotals(String bootstrap, String in, String out, String id, String directory) {
+    private static KafkaStreams startTotals(boolean isNewer, String bootstrap, String in, String out, String id, String directory) {
         Properties settings = settings("bootstrap.servers", bootstrap, "application.id", id, "state.dir", directory,
             "processing.guarantee", "exactly_once_v2", "statestore.cache.max.bytes", "0", "auto.offset.reset", "earliest",
             "default.key.serde", Serdes.StringSerde.class.getName(), "default.value.serde", Serdes.StringSerde.class.getName(),
-            "session.timeout.ms", "6000", "heartbeat.interval.ms", "1000", "repartition.purge.interval.ms", "1000");
+            "repartition.purge.interval.ms", "1000");
+        settings.putAll(isNewer ? settings("group.protocol", "streams")
+            : settings("session.timeout.ms", "6000", "heartbeat.interval.ms", "1000"));
         KafkaStreams streams = new KafkaStreams(totals(in, out), settings);
         streams.setUncaughtExceptionHandler(error -> {
             tell("L", id, error, error.getCause());
@@ -141,8 +144,8 @@ public class ExactlyOnce {
         List<KafkaStreams> running = new ArrayList<>();
         for (int at = 1; at < arguments.length; at += 5) {
             String[] job = java.util.Arrays.copyOfRange(arguments, at, at + 5);
-            if (job[0].equals("total")) {
-                running.add(startTotals(arguments[0], job[1], job[2], job[3], job[4]));
+            if (job[0].endsWith("total")) {
+                running.add(startTotals(job[0].startsWith("newer"), arguments[0], job[1], job[2], job[3], job[4]));
                 continue;
             }
             Thread copier = new Thread(() -> {

@@ -57,9 +57,6 @@ RealFile._sync = failing(RealFile._sync)
 """What a node of two directories runs first: writes below a directory ``x`` fail once there is a file ``x.failed`` beside it."""
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
-UNSERVED_FEATURES = ("streams.version",)
-"""What a cluster of both products may not have: tidelog does not serve it yet."""
-
 COMMON = {
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -132,7 +129,7 @@ class ClusterNodes:
         is_dynamic: bool = False,
         joining: Collection[int] = (),
         has_two_directories: bool = False,
-        unserved: Sequence[str] = UNSERVED_FEATURES,
+        unserved: Sequence[str] = (),
         late: Collection[int] = (),
         ways: Ways | None = None,
     ) -> None:

@@ -2,8 +2,8 @@
 
 The same on three nodes, and in a long run on one, which is killed and started again over its directory. Java's and Go's copiers are
 members of groups of the consumer protocol, Java's second one and Python's of classic groups. Kafka Streams keeps its totals in two
-instances; one of them is killed in the middle of its transaction. In the end each copy is the source, record by record, and each running
-total is the next one of its key.
+instances, once in a classic group and once in a streams group (KIP-1071); one of the two processes is killed in the middle of its
+transactions. In the end each copy is the source, record by record, and each running total is the next one of its key.
 """
 
 import shutil
@@ -35,7 +35,7 @@ HERE = Path(__file__).parent
 SOURCE = "source"
 PARTITIONS = 3
 PLACES: Mapping[Place, int] = {(SOURCE, index): index for index in range(PARTITIONS)}
-TOTALS, CUT = "totals", "streams-2"
+TOTALS, NEWER_TOTALS, CUT = "totals", "newer-totals", "streams-2"
 JAVA_COPIERS = ("java-consumer", "java-classic")
 COPIES = ("aiokafka", "franz-go", *JAVA_COPIERS)
 PAUSE_SECONDS = of_a_run(0.1, whole=0.04)
@@ -49,6 +49,10 @@ PROPERTIES = {
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.streams.session.timeout.ms": "6000",
+    "group.streams.min.session.timeout.ms": "1000",
+    "group.streams.heartbeat.interval.ms": "1000",
+    "group.streams.min.heartbeat.interval.ms": "500",
 }
 ALONE = {
     "default.replication.factor": "1",
@@ -110,12 +114,15 @@ def programs(nodes: ClusterNodes, folder: Path, missing: dict[str, str]) -> list
     try:
         java = java_program(folder)
     except pytest.skip.Exception as reason:
-        missing.update(dict.fromkeys([*JAVA_COPIERS, TOTALS], str(reason)))
+        missing.update(dict.fromkeys([*JAVA_COPIERS, TOTALS, NEWER_TOTALS], str(reason)))
         return copiers
     copying = [word for name in JAVA_COPIERS for word in ("copy", SOURCE, name, name, name.removeprefix("java-"))]
     for name, jobs in (("streams-1", copying), (CUT, [])):
-        total = ["total", SOURCE, TOTALS, TOTALS, str(folder / name)]
-        copiers.append(ProgramCopier(name, nodes.bootstrap, PLACES, TOTALS, [*java, "ExactlyOnce", nodes.bootstrap, *jobs, *total]))
+        totals = ["total", SOURCE, TOTALS, TOTALS, str(folder / name)]
+        newer = ["newer-total", SOURCE, NEWER_TOTALS, NEWER_TOTALS, str(folder / f"newer-{name}")]
+        copiers.append(
+            ProgramCopier(name, nodes.bootstrap, PLACES, TOTALS, [*java, "ExactlyOnce", nodes.bootstrap, *jobs, *totals, *newer])
+        )
     return copiers
 
 
@@ -143,7 +150,7 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             AiokafkaCopier("aiokafka", nodes.bootstrap, PLACES, "aiokafka"),
             *programs(nodes, folder, missing),
         ]
-        targets = [name for name in (*COPIES, TOTALS) if name not in missing]
+        targets = [name for name in (*COPIES, TOTALS, NEWER_TOTALS) if name not in missing]
         with BlockingAdmin(nodes.bootstrap) as admin:
             admin.create_topics([NewTopic(name=name, partition_count=PARTITIONS) for name in (SOURCE, *targets)])
         feed, watch = Feed(nodes.bootstrap), CopyWatch(nodes.bootstrap, dict.fromkeys(targets, PARTITIONS))
@@ -153,7 +160,7 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         try:
             strike_all(nodes, copiers, watch, targets)
             feed.stop()
-            wanted = {name: feed.count * (2 if name == TOTALS else 1) for name in targets}
+            wanted = {name: feed.count * (2 if name in {TOTALS, NEWER_TOTALS} else 1) for name in targets}
             watch.wait_until(
                 lambda: all(watch.count(name) >= wanted[name] for name in targets), copiers, PATIENCE_SECONDS, "not all was copied"
             )
@@ -202,12 +209,13 @@ def test_no_client_failed_for_good(outcome: Outcome) -> None:
     assert outcome.failures == []
 
 
-def test_kafka_streams_counts_each_record_once(outcome: Outcome) -> None:
+@pytest.mark.parametrize("totals", [TOTALS, NEWER_TOTALS])
+def test_kafka_streams_counts_each_record_once(outcome: Outcome, totals: str) -> None:
     """Every update of a total is the one after its key's last: a record that counted twice, or never, would show as another sequence."""
-    outcome.skip_unless(TOTALS)
+    outcome.skip_unless(totals)
     updates: dict[bytes | None, list[bytes | None]] = defaultdict(list)
     for partition in range(PARTITIONS):
-        for key, value in outcome.seen[TOTALS, partition]:
+        for key, value in outcome.seen[totals, partition]:
             updates[key].append(value)
     numbers: dict[bytes, list[int]] = defaultdict(list)
     for sent in outcome.sent.values():

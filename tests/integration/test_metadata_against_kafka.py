@@ -171,5 +171,6 @@ def test_a_directory_that_kafka_formatted_is_taken_over(tmp_path: Path) -> None:
         "eligible.leader.replicas.version": 1,
         "group.version": 1,
         "share.version": 1,
+        "streams.version": 1,
         "transaction.version": 2,
     }

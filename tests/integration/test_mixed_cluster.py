@@ -1,9 +1,10 @@
 """One cluster of both products: nodes of tidelog and of Apache Kafka, each controller and broker, behind clients that write and read.
 
 Nodes are killed, paused and replaced by the other product while an idempotent producer writes with acks=all, a group of the consumer
-protocol reads, and a member of a classic group copies all of it in transactions. In the end nothing that was acknowledged is missing, no
-sequence of a producer epoch is there twice, the group has read everything, the copy is what was written, record by record, and the
-segments of all replicas, those of the metadata log too, hold the same batches, byte for byte.
+protocol reads, a member of a classic group copies all of it in transactions, and two members of a streams group share tasks. In the end
+nothing that was acknowledged is missing, no sequence of a producer epoch is there twice, the group has read everything, the copy is what
+was written, record by record, no task ran twice, and the segments of all replicas, those of the metadata log too, hold the same batches,
+byte for byte.
 """
 
 import time
@@ -19,9 +20,9 @@ from tests.chaos.load import Client, ConfluentWriter, ConsumerProtocolReader, wa
 from tests.chaos.verdicts import group_got_everything, judge, read_log
 from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
-from tests.integration.cluster_nodes import NODE_IDS, UNSERVED_FEATURES, ClusterNodes
+from tests.integration.cluster_nodes import NODE_IDS, ClusterNodes
 from tests.integration.copiers import CopyWatch, OurCopier
-from tests.integration.kafka_node import java
+from tests.integration.streams_members import StreamsMembers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -52,7 +53,8 @@ def under_load(nodes: ClusterNodes) -> Iterator[None]:
         reader = ConsumerProtocolReader("reader", nodes.bootstrap, TOPICS)
         watch = CopyWatch(nodes.bootstrap, {COPY: len(LED_BY)})
         copier = OurCopier(COPY, nodes.bootstrap, PLACES, COPY)
-        clients: list[Client] = [writer, reader, watch, copier]
+        instances = StreamsMembers("instances", nodes.bootstrap, list(LED_BY))
+        clients: list[Client] = [writer, reader, watch, copier, instances]
         for client in clients:
             client.start()
         time.sleep(CALM_SECONDS)
@@ -62,6 +64,7 @@ def under_load(nodes: ClusterNodes) -> Iterator[None]:
         log = read_log(nodes.bootstrap, TOPICS)
         wait_for_readers(log, [reader], SETTLE_SECONDS)
         watch.wait_until(lambda: watch.count(COPY) >= len(log), [copier], SETTLE_SECONDS, "not all was copied")
+        instances.wait_until_all_run(len(LED_BY), SETTLE_SECONDS)
         for client in clients[1:]:
             client.stop()
         nodes.wait_until_whole(*LED_BY, COPY)
@@ -69,7 +72,8 @@ def under_load(nodes: ClusterNodes) -> Iterator[None]:
         segments = {(topic, 0): nodes.segments(first, topic) for topic, first in LED_BY.items()}
         assert [*judge(log, [writer], [reader], segments), *group_got_everything(log, [reader])] == []
         assert all(sum(topic == each for each, _, _ in writer.acknowledged) > 100 for topic in LED_BY)
-        assert [*watch.failures, *copier.failures] == []
+        assert [*watch.failures, *copier.failures, *instances.failures] == []
+        assert len(instances.coordinators) > 1, "their group never had another coordinator"
         for (led, _), partition in PLACES.items():
             written = [value.encode() for (topic, _, _), value in sorted(log.items()) if topic == led]
             assert [value for _, value in watch.seen[COPY, partition]] == written
@@ -104,14 +108,7 @@ def test_a_cluster_of_kafka_becomes_one_of_tidelog_and_goes_back(tmp_path: Path)
     """What docs/migration.md says: one node after the other is replaced over its directory, with its file, while clients go on."""
     nodes = ClusterNodes(APACHE_KAFKA, tmp_path)
     with under_load(nodes):
-        change_features(nodes, "downgrade", *(word for name in UNSERVED_FEATURES for word in ("--feature", f"{name}=0")))
         for product in (TIDELOG, APACHE_KAFKA):
             for node_id in NODE_IDS:
                 nodes.replace(node_id, product)
                 nodes.wait_until_whole(*LED_BY)
-        change_features(nodes, "upgrade", "--release-version", "4.3-IV0")
-
-
-def change_features(nodes: ClusterNodes, *arguments: str) -> None:
-    """Have Kafka's own tool change the levels of features."""
-    java("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", nodes.bootstrap, *arguments, cwd=nodes.directory)

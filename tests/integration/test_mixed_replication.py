@@ -13,9 +13,9 @@ from log_service.client import BlockingAdmin, NewTopic
 from tests.chaos.load import ConfluentWriter
 from tests.chaos.verdicts import judge, read_log
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
-from tests.integration.cluster_nodes import UNSERVED_FEATURES, ClusterNodes
+from tests.integration.cluster_nodes import ClusterNodes
 
-UNFINISHED = (*UNSERVED_FEATURES, "eligible.leader.replicas.version")
+UNFINISHED = ("eligible.leader.replicas.version",)
 LEADERS = {"led-by-kafka": [1, 2, 3], "led-by-two": [2, 1, 3], "led-by-three": [3, 1, 2]}
 TOPICS = dict.fromkeys(LEADERS, 1)
 LOADING_SECONDS = 3.0

@@ -22,7 +22,7 @@ from log_service.common.errors import ErrorCode
 from log_service.coordinator.java_hashing import java_abs, java_hash
 from log_service.records.builder import build_batch
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
-from tests.integration.cluster_nodes import UNSERVED_FEATURES, ClusterNodes
+from tests.integration.cluster_nodes import ClusterNodes
 from tests.integration.record_requests import produce_request
 from tests.integration.transactional_writer import TransactionalWriter
 from tests.integration.wire import Wire
@@ -148,7 +148,7 @@ def lead(nodes: ClusterNodes) -> None:
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
     products = {KAFKA: APACHE_KAFKA, OURS: TIDELOG, 3: TIDELOG}
-    unserved = (*UNSERVED_FEATURES, "eligible.leader.replicas.version")
+    unserved = ("eligible.leader.replicas.version",)
     directory = tmp_path_factory.mktemp("cluster")
     with ClusterNodes(products, directory, voter_count=1, is_mixed=True, is_dynamic=True, unserved=unserved) as running:
         create_topics(running)
