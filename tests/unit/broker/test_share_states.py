@@ -26,7 +26,7 @@ from tests.unit.broker.context import Story, tell
     ("properties", "expected"),
     [
         ({}, (50, 1, "1", str(100 << 20))),
-        ({"num.partitions": "3", "replication.factor": "2", "min.isr": "2", "segment.bytes": "2000000"}, (3, 2, "2", "2000000")),
+        ({"num.partitions": "3", "replication.factor": "2", "min.isr": "1", "segment.bytes": "2000000"}, (3, 2, "1", "2000000")),
     ],
 )
 def test_the_topic_of_share_states_is_made_as_configured(properties: dict[str, str], expected: tuple[int, int, str, str]) -> None:

@@ -31,10 +31,10 @@ OWNER = Owner(partition=3, leader_epoch=9)
             {
                 "transaction.state.log.num.partitions": "3",
                 "transaction.state.log.replication.factor": "2",
-                "transaction.state.log.min.isr": "2",
+                "transaction.state.log.min.isr": "1",
                 "transaction.state.log.segment.bytes": "2000000",
             },
-            (3, 2, "2", "2000000"),
+            (3, 2, "1", "2000000"),
         ),
     ],
 )
