@@ -22,7 +22,7 @@ from log_service.broker.authorization.gate_shapes import (
     on_group,
 )
 from log_service.broker.call import Side
-from log_service.metadata.features import has_consumer_groups, has_share_groups
+from log_service.metadata.features import has_consumer_groups, has_share_groups, has_streams_groups
 from log_service.protocol.api_versions import ApiKey
 
 
@@ -54,6 +54,10 @@ def _is_consumer_protocol_on(question: Question) -> bool:
 
 def _is_share_protocol_on(question: Question) -> bool:
     return has_share_groups(question.image.features)
+
+
+def _is_streams_protocol_on(question: Question) -> bool:
+    return question.config.groups.streams.is_enabled and has_streams_groups(question.image.features)
 
 
 GATES: Mapping[ApiKey, Gates] = MappingProxyType(
@@ -105,6 +109,10 @@ GATES: Mapping[ApiKey, Gates] = MappingProxyType(
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Gates(group_gates.describe_share_group_offsets),
         ApiKey.ALTER_SHARE_GROUP_OFFSETS: Gates(group_gates.alter_share_group_offsets),
         ApiKey.DELETE_SHARE_GROUP_OFFSETS: Gates(group_gates.delete_share_group_offsets),
+        # Streams groups
+        ApiKey.STREAMS_GROUP_HEARTBEAT: Gates(group_gates.streams_heartbeat_of(_is_streams_protocol_on)),
+        ApiKey.STREAMS_GROUP_DESCRIBE: Gates(group_gates.describe_of("group_ids", group_gates.topics_of_topology)),
+        # What brokers ask of share coordinators
         ApiKey.INITIALIZE_SHARE_GROUP_STATE: Gates(BETWEEN_NODES),
         ApiKey.READ_SHARE_GROUP_STATE: Gates(BETWEEN_NODES),
         ApiKey.WRITE_SHARE_GROUP_STATE: Gates(BETWEEN_NODES),

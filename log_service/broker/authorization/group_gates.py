@@ -26,6 +26,7 @@ from log_service.broker.authorization.gate_shapes import (
 )
 from log_service.broker.cluster_view import OPERATIONS_ON_GROUPS
 from log_service.broker.handlers.find_coordinator import FIRST_VERSION_WITH_MANY_KEYS, GROUP_KEY_TYPE, SHARE_KEY_TYPE, TRANSACTION_KEY_TYPE
+from log_service.broker.handlers.streams_groups import fault_of_names, named_topics
 from log_service.common.access import Admission
 from log_service.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequestTopic,
@@ -96,6 +97,29 @@ def heartbeat_of(is_enabled: Callable[[Question], bool]) -> Gate:
             raise refusal(DESCRIBE, TOPIC)
 
     return gate
+
+
+def streams_heartbeat_of(is_enabled: Callable[[Question], bool]) -> Gate:
+    """Return the gate of heartbeats that name a topology: the group needs READ, and every topic DESCRIBE.
+
+    Names that no application may have are the handler's to refuse. It asks who may create topics, too.
+    """
+
+    def gate(question: Question) -> None:
+        if not is_enabled(question):
+            return
+        _reads_group(question)
+        topology = question.request.topology
+        names = set() if topology is None else set(named_topics(topology))
+        if fault_of_names(sorted(names)) is None and question.access.allowed(DESCRIBE, TOPIC, names) != names:
+            raise refusal(DESCRIBE, TOPIC)
+
+    return gate
+
+
+def topics_of_topology(group: Any) -> Iterable[str]:
+    """Yield the topics that the description of a streams group shows."""
+    return () if group.topology is None else named_topics(group.topology)
 
 
 def share_session(question: Question) -> None:

@@ -1,8 +1,9 @@
 """StreamsGroupHeartbeat (88, version 0) and StreamsGroupDescribe (89, 0): groups of Kafka Streams instances (KIP-1071).
 
 Behaviour: the coordinator of the group decides; here a topology's topic names are checked first, and the internal topics that a group
-misses are asked for after. Where the cluster has not finalized ``streams.version`` at 1, or the broker's
-``group.coordinator.rebalance.protocols`` leave the protocol out, a request is UNSUPPORTED_VERSION.
+misses are asked for after, if its client may create them: a status says which it may not. Where the cluster has not finalized
+``streams.version`` at 1, or the broker's ``group.coordinator.rebalance.protocols`` leave the protocol out, a request is
+UNSUPPORTED_VERSION.
 """
 
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import GROUP_OPERATIONS
 from log_service.broker.node import Node
+from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode
 from log_service.common.topic_names import INTERNAL_TOPICS, topic_name_fault
 from log_service.coordinator.group.streams_configuration import StreamsStatus
@@ -20,6 +22,7 @@ from log_service.protocol.messages.streams_group_describe import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
+from log_service.protocol.messages.streams_group_describe import Topology as DescribedTopology
 from log_service.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -36,29 +39,29 @@ def handle_streams_group_heartbeat(
     """Respond at once, or when what was decided is safe."""
     if not _is_enabled(node):
         return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    fault = None if request.topology is None else _fault_of_names(list(dict.fromkeys(named_topics(request.topology))))
+    fault = None if request.topology is None else fault_of_names(list(dict.fromkeys(named_topics(request.topology))))
     if fault is not None:
         return StreamsGroupHeartbeatResponse(error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY, error_message=fault)
     deferred = call.defer()
 
     def complete(reply: StreamsHeartbeatReply) -> None:
         if reply.missing_topics:
-            node.internal_topics.create(reply.missing_topics, call.caller(), reply.retry_ms)
-            _tell_refusals(reply.response, node.internal_topics.refusals(topic.name for topic in reply.missing_topics))
+            _create(node, call, reply)
         deferred.complete(reply.response)
 
     node.groups.streams_group_heartbeat(request, call.client(), complete)
     return deferred
 
 
-def named_topics(topology: Topology) -> Iterable[str]:
-    """Iterate over the topics that a topology names."""
-    for each in topology.subtopologies:
+def named_topics(topology: Topology | DescribedTopology) -> Iterable[str]:
+    """Iterate over the topics that a topology names, or its description."""
+    for each in topology.subtopologies or ():
         yield from (*each.source_topics, *each.repartition_sink_topics)
         yield from (topic.name for topic in (*each.repartition_source_topics, *each.state_changelog_topics))
 
 
-def _fault_of_names(names: list[str]) -> str | None:
+def fault_of_names(names: list[str]) -> str | None:
+    """Return why an application may not use topics of these names, None where it may."""
     internal = [name for name in names if name in INTERNAL_TOPICS]
     if internal:
         return f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
@@ -66,15 +69,39 @@ def _fault_of_names(names: list[str]) -> str | None:
     return f"Topic names {','.join(wrong)} are not valid topic names." if wrong else None
 
 
-def _tell_refusals(response: StreamsGroupHeartbeatResponse, refusals: dict[str, str]) -> None:
-    """Say beside the status that topics are missing why they could not be created."""
-    if not refusals:
+def _create(node: Node, call: Call, reply: StreamsHeartbeatReply) -> None:
+    """Have missing topics created on behalf of the client, if it may create all of them, or say why they are not."""
+    names = [topic.name for topic in reply.missing_topics]
+    denied = _not_to_be_created(call, names)
+    if denied:
+        _tell(reply.response, f"Unauthorized to CREATE on topics {', '.join(denied)}.")
         return
+    node.internal_topics.create(reply.missing_topics, call.caller(), reply.retry_ms)
+    refusals = node.internal_topics.refusals(names)
+    if refusals:
+        _tell(reply.response, _creation_failed(refusals))
+
+
+def _not_to_be_created(call: Call, names: list[str]) -> list[str]:
+    """Return those of the topics that the client may not create. The controller asks again, by its own ACLs."""
+    access = call.access
+    if access is None or access.could_cluster(AclOperation.CREATE):
+        return []
+    allowed = access.allowed(AclOperation.CREATE, AclResource.TOPIC, names)
+    return [name for name in names if name not in allowed]
+
+
+def _creation_failed(refusals: dict[str, str]) -> str:
     told = ", ".join(f"{name} ({reason})" for name, reason in list(refusals.items())[:MAX_TOLD_REFUSALS])
     rest = len(refusals) - MAX_TOLD_REFUSALS
+    return f"Creation failed: {told}{f' and {rest} more' if rest > 0 else ''}."
+
+
+def _tell(response: StreamsGroupHeartbeatResponse, text: str) -> None:
+    """Say something beside the status that topics are missing."""
     for status in response.status or ():
         if status.status_code == StreamsStatus.MISSING_INTERNAL_TOPICS:
-            status.status_detail += f"; Creation failed: {told}{f' and {rest} more' if rest > 0 else ''}."
+            status.status_detail += f"; {text}"
 
 
 def handle_streams_group_describe(node: Node, call: Call, request: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse | Deferred:

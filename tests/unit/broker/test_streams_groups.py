@@ -7,6 +7,7 @@ import trio.testing
 
 from log_service.broker.cluster_view import GROUP_OPERATIONS
 from log_service.broker.internal_topics import MAX_REFUSALS, InternalTopicCreation
+from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.controller.caller import Caller
 from log_service.coordinator.group.streams_configuration import StreamsStatus
@@ -25,6 +26,7 @@ from log_service.protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.unit.broker.authorization.acl_story import AclStory, tell_with_acls
 from tests.unit.broker.context import Story, tell
 
 CALLER = Caller(version=0, client_id="an-application")
@@ -133,6 +135,44 @@ def test_a_broker_that_leaves_the_protocol_out_serves_no_streams_groups() -> Non
         assert (await beat(node, 0, counting())).error_code == ErrorCode.UNSUPPORTED_VERSION
 
     tell(story, group_coordinator_rebalance_protocols="classic,consumer")
+
+
+# What the client may do
+
+
+def test_internal_topics_are_made_for_a_client_that_may_create_them() -> None:
+    async def story(node: AclStory) -> None:
+        await node.make_topic("orders", 2)
+        seen = [(AclOperation.DESCRIBE, AclResource.TOPIC, name) for name in ("orders", "counts-changelog")]
+        await node.allow((AclOperation.READ, AclResource.GROUP, "g"), *seen)
+        await node.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+        await trio.sleep(1)
+        response = await beat(node, 0, counting())
+        detail = "Internal topics are missing: counts-changelog; Unauthorized to CREATE on topics counts-changelog."
+        assert detail in [status.status_detail for status in response.status]
+        await node.allow((AclOperation.CREATE, AclResource.TOPIC, "counts-changelog"))
+        await beat(node, 1)
+        await trio.sleep(4)
+        assert (await beat(node, 1)).status == []
+
+    tell_with_acls(story)
+
+
+def test_a_group_with_a_topic_that_the_client_may_not_see_is_hidden() -> None:
+    async def story(node: AclStory) -> None:
+        await node.make_topic("orders", 2)
+        await node.may_do_everything()
+        await node.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+        await trio.sleep(1)
+        assert (await beat(node, 0, counting())).error_code == 0
+        await node.have_only((AclOperation.DESCRIBE, AclResource.GROUP, "g"), (AclOperation.DESCRIBE, AclResource.TOPIC, "orders"))
+        (hidden,) = (await node.ask(StreamsGroupDescribeRequest(group_ids=["g"]), 0)).groups
+        assert (hidden.error_code, hidden.topology, hidden.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, [])
+        await node.allow((AclOperation.DESCRIBE, AclResource.TOPIC, "counts-changelog"))
+        (shown,) = (await node.ask(StreamsGroupDescribeRequest(group_ids=["g"]), 0)).groups
+        assert (shown.error_code, len(shown.members)) == (0, 1)
+
+    tell_with_acls(story)
 
 
 # What is asked for, and what is remembered

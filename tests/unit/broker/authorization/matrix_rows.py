@@ -41,6 +41,8 @@ from log_service.protocol.messages import (
     offset_for_leader_epoch,
     share_group_describe,
     share_group_heartbeat,
+    streams_group_describe,
+    streams_group_heartbeat,
     unregister_broker,
     update_features,
 )
@@ -315,6 +317,31 @@ ROWS = [
     row(
         ApiKey.SHARE_GROUP_DESCRIBE,
         lambda it, _: share_group_describe.ShareGroupDescribeRequest(group_ids=[it.group]),
+        on_group(DESCRIBE),
+        names=True,
+    ),
+    # Streams groups
+    row(
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+        lambda it, _: streams_group_heartbeat.StreamsGroupHeartbeatRequest(
+            group_id="stg",
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=30_000,
+            topology=streams_group_heartbeat.Topology(
+                subtopologies=[streams_group_heartbeat.Subtopology(subtopology_id="0", source_topics=[it.topic])]
+            ),
+            active_tasks=[],
+            standby_tasks=[],
+            warmup_tasks=[],
+        ),
+        (READ, GROUP, "stg"),
+        on_topic(DESCRIBE),
+        names=True,
+    ),
+    row(
+        ApiKey.STREAMS_GROUP_DESCRIBE,
+        lambda it, _: streams_group_describe.StreamsGroupDescribeRequest(group_ids=[it.group]),
         on_group(DESCRIBE),
         names=True,
     ),
