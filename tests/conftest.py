@@ -1,5 +1,6 @@
 """What holds for every test. No example of Hypothesis is slow by a clock: the machine may be busy."""
 
+import gc
 import logging
 import os
 import signal
@@ -19,7 +20,7 @@ if "CI" not in os.environ:  # Hypothesis has a profile of its own for that
     settings.load_profile("any machine")
 
 PRODUCT = "log_service"
-WORKER_COUNT = "PYTEST_XDIST_WORKER_COUNT"
+WORKER, WORKER_COUNT = "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,10 +32,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Let Spark start quickly, and the children of tests be interrupted: a shell's background job, which ignores Ctrl-C, may run them."""
     quicken_spark()
+    if WORKER in os.environ or not config.getoption("numprocesses", None):
+        gc.disable()  # while tests are collected, which leaves no garbage: looking for some costs as much again
     if config.getoption("cpu"):
         config.pluginmanager.register(CpuAccount())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, but not among the tests themselves."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
