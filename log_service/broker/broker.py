@@ -398,6 +398,7 @@ class Broker:
                 unclean_elections=unclean_elections,
                 quotas=self._quotas,
                 markers=rooms.markers,
+                decided=self._authorizer,
             )
             endpoint = MetricsEndpoint(self._metrics_listener, lambda: rendered(page(sources)))
             await rooms.background.start(endpoint.run)

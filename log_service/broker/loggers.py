@@ -11,9 +11,11 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.definition import ConfigSource, ConfigType
 from log_service.config.describe import ConfigRow
 from log_service.controller.rules.configs import Operation
+from log_service.security.audit import LOGGER_NAME as AUDIT_LOGGER
 
 ROOT = "root"
 OWN_PREFIX = "log_service"
+OWN_NAMES = (f"{OWN_PREFIX}.", AUDIT_LOGGER)
 TRACE = 5
 LEVELS = {
     "TRACE": TRACE,
@@ -68,8 +70,8 @@ def _validate(name: str, operation: int, level: str | None) -> None:
 
 
 def _known_names() -> list[str]:
-    """Return the root and every logger of ours that exists."""
-    names = [name for name in list(logging.root.manager.loggerDict) if name == OWN_PREFIX or name.startswith(f"{OWN_PREFIX}.")]
+    """Return the root, the audit log of the authorizer where there is one, and every logger of ours that exists."""
+    names = [name for name in list(logging.root.manager.loggerDict) if name == OWN_PREFIX or name.startswith(OWN_NAMES)]
     return [ROOT, *sorted(names)]
 
 

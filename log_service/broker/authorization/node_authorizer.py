@@ -43,6 +43,21 @@ class NodeAuthorizer:
     def __repr__(self) -> str:
         return f"<NodeAuthorizer {self.acls!r} {self.log!r}>"
 
+    @property
+    def allowed_count(self) -> int:
+        """How often something was allowed."""
+        return self.log.allowed_count
+
+    @property
+    def denied_count(self) -> int:
+        """How often something was denied."""
+        return self.log.denied_count
+
+    @property
+    def acl_count(self) -> int:
+        """How many ACLs there are."""
+        return self.acls.index.count
+
     # ACLs
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from log_service.broker.marker_sender import MarkerSender
+from log_service.broker.metrics.authorizer import Decided
 from log_service.broker.metrics.elections import UncleanElections
 from log_service.broker.node import Node
 from log_service.broker.quotas import ClientQuotas
@@ -31,6 +32,8 @@ class MetricsSources:
     unclean_elections: UncleanElections
     quotas: ClientQuotas
     markers: MarkerSender
+    decided: Decided | None = None
+    """What the authorizer has done, where there is one."""
     rates: "Rates" = field(init=False)
 
     def __post_init__(self) -> None:
