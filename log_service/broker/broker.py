@@ -240,6 +240,7 @@ class Broker:
             peers=self._peers.pool,
             controller_peers=self._peers.controller_pool,
             admit=None if self._authorizer is None else self._authorizer.admit,
+            certificates=self._protection.certificates(self._static_texts),
         )
 
     async def _hold_background(
@@ -263,6 +264,9 @@ class Broker:
     async def _start_background(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         start = rooms.background.start
         rooms.background.start_soon(self._end_without_directories)
+        if foundation.certificates is not None:
+            self._loader.add_publisher(foundation.certificates)
+            rooms.background.start_soon(foundation.certificates.run)
         await start(self._timer_task.run)
         await start(foundation.raft.run, self._loader.snapshot_records)
         rooms.controller.watch_brokers_in(rooms.background)

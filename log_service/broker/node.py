@@ -7,6 +7,7 @@ handler gets one of them. There is no other place where handlers find state.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
+from typing import TYPE_CHECKING
 
 from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.client_telemetry import ClientTelemetry
@@ -27,6 +28,9 @@ from log_service.metadata.image import MetadataImage
 from log_service.raft.driver import RaftDriver
 from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from log_service.broker.certificates import Certificates
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,3 +69,5 @@ class Node(QuorumNode):
     topic_creation: TopicCreation
     internal_topics: InternalTopicCreation
     telemetry: ClientTelemetry
+    certificates: "Certificates | None" = None
+    """What judges changes of certificates; None where no listener has TLS."""

@@ -6,6 +6,7 @@ that was asked to be protected. What the keys mean is decided in ``config``; wha
 not import.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from log_service.common.env import NodeEnv
@@ -15,8 +16,10 @@ from log_service.config.views import ListenerConfig, NodeConfig
 from log_service.network.server import Secure
 
 if TYPE_CHECKING:
+    from log_service.broker.certificates import Certificates
     from log_service.rpc.connection import Security
     from log_service.security.tls.listener import TlsListener
+    from log_service.security.tls.outgoing import OutgoingTls
 
 
 class Protection:
@@ -28,8 +31,11 @@ class Protection:
 
     def __init__(self, env: NodeEnv, config: NodeConfig) -> None:
         self.tls_listeners: dict[str, TlsListener] = {}
-        self.between_brokers = _outgoing(env, config.inter_broker_security, config.inter_broker_listener_name, config)
-        self.to_controllers = _outgoing(env, config.controller_security, config.quorum.listener_name, config)
+        self.outgoing_tls: dict[str, OutgoingTls] = {}
+        self._env = env
+        self._config = config
+        self.between_brokers = self._outgoing(config.inter_broker_security, config.inter_broker_listener_name)
+        self.to_controllers = self._outgoing(config.controller_security, config.quorum.listener_name)
         for listener in (*config.listeners, *config.controller_listeners):
             if listener.security.tls is not None:
                 self.tls_listeners[listener.name] = _tls_listener(env, listener)
@@ -41,6 +47,27 @@ class Protection:
         """Return what makes a stream of a listener's connections, None where they speak on the bare one."""
         tls = self.tls_listeners.get(listener_name)
         return None if tls is None else tls.secure
+
+    def certificates(self, static_texts: Mapping[str, str]) -> "Certificates | None":
+        """Return what changes certificates while the node runs, None of a node without TLS."""
+        if not self.tls_listeners and not self.outgoing_tls:
+            return None
+        from log_service.broker.certificates import Certificates  # noqa: PLC0415 - see the module's opening
+
+        return Certificates(self._env, self._config, static_texts, self.tls_listeners, self.outgoing_tls)
+
+    def _outgoing(self, security: ListenerSecurity, listener_name: str) -> "Security | None":
+        """Return how connections to other nodes are made, None for those in the clear."""
+        if security.tls is None or (self._config.is_alone and not self._config.controller_listeners):
+            return None
+        if listener_name not in self.outgoing_tls:
+            from log_service.security.tls.outgoing import OutgoingTls  # noqa: PLC0415 - as above
+
+            try:
+                self.outgoing_tls[listener_name] = OutgoingTls(security.tls, self._env.files.read_bytes)
+            except ConfigError as error:
+                raise ConfigError(f"connections to listener {listener_name} of other nodes: {error}") from error
+        return self.outgoing_tls[listener_name]
 
 
 def _tls_listener(env: NodeEnv, listener: ListenerConfig) -> "TlsListener":
@@ -57,17 +84,3 @@ def _tls_listener(env: NodeEnv, listener: ListenerConfig) -> "TlsListener":
         )
     except ConfigError as error:
         raise ConfigError(f"listener {listener.name}: {error}") from error
-
-
-def _outgoing(env: NodeEnv, security: ListenerSecurity, listener_name: str, config: NodeConfig) -> "Security | None":
-    """Return how connections to other nodes are made, None for those in the clear."""
-    if config.is_alone and not config.controller_listeners:
-        return None  # there are no other nodes
-    if security.tls is None:
-        return None
-    from log_service.security.tls.outgoing import OutgoingTls  # noqa: PLC0415 - as above
-
-    try:
-        return OutgoingTls(security.tls, env.files.read_bytes)
-    except ConfigError as error:
-        raise ConfigError(f"connections to listener {listener_name} of other nodes: {error}") from error

@@ -58,6 +58,7 @@ from log_service.storage.log import Log
 from log_service.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
+    from log_service.broker.certificates import Certificates
     from log_service.common.access import Admission
     from log_service.controller.caller import Caller
     from log_service.protocol.schema import Message
@@ -85,6 +86,7 @@ class NodeFoundation:
     """Returns the connections to controllers."""
     admit: "Callable[[Message, type[Message], Caller], Admission | None] | None" = None
     """Looks at what this node's controller decides on for clients; None: there is no authorizer."""
+    certificates: "Certificates | None" = None
 
     @property
     def node_id(self) -> NodeId:
@@ -205,6 +207,7 @@ class Rooms:
             topic_creation=self.topic_creation,
             internal_topics=self.internal_topics,
             telemetry=self.telemetry,
+            certificates=foundation.certificates,
             controller_address=controller_address,
         )
 

@@ -163,8 +163,6 @@ REMOTE_STORAGE: Family = (
 TLS: Family = (
     "Tunes TLS in Java. The newest version that both sides speak is used; certificates are checked by OpenSSL.",
     (
-        ("ssl.allow.dn.changes", BOOLEAN, "false"),
-        ("ssl.allow.san.changes", BOOLEAN, "false"),
         ("ssl.engine.factory.class", CLASS, None),
         ("ssl.keymanager.algorithm", STRING, "SunX509"),
         ("ssl.protocol", STRING, "TLSv1.3"),

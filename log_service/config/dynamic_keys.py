@@ -188,6 +188,8 @@ PER_LISTENER_ACTING = frozenset(
         "sasl.oauthbearer.unsecured.tokens.allowed",
         "sasl.server.callback.handler.class",
         "sasl.server.max.receive.size",
+        "ssl.allow.dn.changes",
+        "ssl.allow.san.changes",
         "ssl.cipher.suites",
         "ssl.client.auth",
         "ssl.enabled.protocols",

@@ -50,4 +50,8 @@ TLS_KEYS = (
          "with the names in its certificate, an empty text compares nothing.", "a certificate of another host is not this host's"),
     _key("ssl.principal.mapping.rules", STRING, "DEFAULT", "How the name in a client's certificate becomes that of a user: DEFAULT, or "
          "RULE:pattern/replacement/ with L or U behind it, separated by commas.", "the name as it is"),
+    _key("ssl.allow.dn.changes", ConfigType.BOOLEAN, "false", "Whether a listener's new certificate may have another name than the old one "
+         "while a node runs.", "clients that know the name go on"),
+    _key("ssl.allow.san.changes", ConfigType.BOOLEAN, "false", "Whether a listener's new certificate may be for fewer hosts than the old "
+         "one while a node runs.", "clients that know the host go on"),
 )  # fmt: skip

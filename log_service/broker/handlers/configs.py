@@ -28,12 +28,12 @@ UNSUPPORTED_VERSION.
 Versions: 0 client metrics subscriptions only (KIP-714); 1 types (KIP-1142).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.loggers import alter_loggers, describe_loggers
 from log_service.broker.node import Node
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.common.repeated import repeated
 from log_service.config.describe import (
     ConfigRow,
@@ -64,6 +64,8 @@ from log_service.protocol.messages.incremental_alter_configs import (
 from log_service.protocol.messages.list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 
 ALL_BROKERS = ""
+SET = 0
+"""IncrementalAlterConfigs' operation; deletion is 1."""
 KNOWN_TYPES = frozenset(ResourceType) - {ResourceType.UNKNOWN}
 
 
@@ -155,16 +157,47 @@ def handle_alter_configs(node: Node, call: Call, request: AlterConfigsRequest) -
 
 
 def handle_incremental_alter_configs(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> Deferred:
-    """Set levels here, and have the controller decide on the rest."""
-    if any(resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.resources):
-        return call.run(_alter(node, call, request))
+    """Set levels here, judge the certificates of this broker's listeners, and have the controller decide on the rest."""
+    refused = _refused_certificates(node, request)
+    if refused or any(resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.resources):
+        return call.run(_alter(node, call, request, refused))
     return call.run(node.controller.request(request, IncrementalAlterConfigsResponse, call.caller()))
 
 
-async def _alter(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+def _refused_certificates(node: Node, request: IncrementalAlterConfigsRequest) -> dict[int, AlterConfigsResourceResponse]:
+    """Return responses for changes of this broker that its listeners could not go by, by their place: the controller has not its files."""
+    refused = {}
+    for place, resource in enumerate(request.resources):
+        if node.certificates is None or resource.resource_type != ResourceType.BROKER or resource.resource_name != str(node.config.node_id):
+            continue
+        texts = dict(node.image().configs.of(ResourceType.BROKER, resource.resource_name))
+        for config in resource.configs:
+            if config.config_operation == SET and config.value is not None:
+                texts[config.name] = config.value
+            else:
+                texts.pop(config.name, None)
+        try:
+            node.certificates.validate(frozenset(config.name for config in resource.configs), texts)
+        except ConfigError as error:
+            refused[place] = AlterConfigsResourceResponse(
+                error_code=ErrorCode.INVALID_REQUEST,
+                error_message=str(error),
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+    return refused
+
+
+async def _alter(
+    node: Node, call: Call, request: IncrementalAlterConfigsRequest, refused: Mapping[int, AlterConfigsResourceResponse]
+) -> IncrementalAlterConfigsResponse:
     named_twice = repeated([(resource.resource_type, resource.resource_name) for resource in request.resources])
     own = [resource for resource in request.resources if resource.resource_type == ResourceType.BROKER_LOGGER]
-    rest = [resource for resource in request.resources if resource.resource_type != ResourceType.BROKER_LOGGER]
+    rest = [
+        resource
+        for place, resource in enumerate(request.resources)
+        if resource.resource_type != ResourceType.BROKER_LOGGER and place not in refused
+    ]
     left = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
     decided = iter((await node.controller.request(left, IncrementalAlterConfigsResponse, call.caller())).responses) if rest else iter(())
     levels = iter(
@@ -177,7 +210,8 @@ async def _alter(node: Node, call: Call, request: IncrementalAlterConfigsRequest
     )
     return IncrementalAlterConfigsResponse(
         responses=[
-            next(levels) if resource.resource_type == ResourceType.BROKER_LOGGER else next(decided) for resource in request.resources
+            next(levels) if resource.resource_type == ResourceType.BROKER_LOGGER else refused.get(place) or next(decided)
+            for place, resource in enumerate(request.resources)
         ]
     )
 

@@ -32,6 +32,7 @@ CHECKPOINTS = (LOGS, "test_checkpoints_are_written_in_their_intervals")
 VERIFICATION = "unit/broker/test_transactional_produce.py"
 LOGINS = "unit/broker/test_login.py"
 STORES = "unit/security/tls/test_stores.py"
+CERTIFICATES = "unit/broker/test_certificates.py"
 HANDSHAKES = "unit/security/tls/test_handshakes.py"
 KEY_STORES = (STORES, "test_a_key_is_read_from_every_kind_of_store")
 TRUST_STORES = (STORES, "test_authorities_are_read_from_every_kind_of_store")
@@ -43,6 +44,8 @@ PROOFS = {
     "authorizer.class.name": AUTHORIZER,
     "early.start.listeners": (FILE, "test_what_cannot_be_honoured_is_refused_by_name"),
     "super.users": AUTHORIZER,
+    "ssl.allow.dn.changes": (CERTIFICATES, "test_another_name_or_fewer_hosts_are_refused_unless_they_are_allowed"),
+    "ssl.allow.san.changes": (CERTIFICATES, "test_another_name_or_fewer_hosts_are_refused_unless_they_are_allowed"),
     "ssl.cipher.suites": (HANDSHAKES, "test_only_the_suites_that_are_named_are_spoken"),
     "ssl.client.auth": (HANDSHAKES, "test_whether_clients_show_certificates"),
     "ssl.enabled.protocols": (HANDSHAKES, "test_only_the_protocols_that_are_named_are_spoken"),

@@ -1,0 +1,187 @@
+"""The certificates of a node while it runs: changed by requests, and read again when their files change (KIP-226).
+
+Decides when a listener gets new keys and authorities, and that connections of our own over that listener get them too. A change is checked
+twice: before the request goes to the controller, so that its sender hears what is wrong; and when it comes with the metadata, where the old
+ones stay if the new ones cannot be used. Connections that are open keep what they have agreed on.
+
+Invariant: a listener never has less than what it had before a change that failed.
+"""
+
+import logging
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import trio
+
+from log_service.common.env import NodeEnv
+from log_service.common.errors import ConfigError
+from log_service.config.dynamic_keys import STORES, base_name, listener_name
+from log_service.config.security import TlsConfig, effective_text
+from log_service.config.tls import tls_config
+from log_service.config.views import NodeConfig
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import MetadataImage, ResourceType
+from log_service.security.tls.contexts import Contexts, client_context, server_context
+from log_service.security.tls.listener import TlsListener
+from log_service.security.tls.material import files_of
+from log_service.security.tls.outgoing import OutgoingTls
+from log_service.security.tls.replacement import validate_both_ways, validate_replacement
+
+FILE_CHECK_INTERVAL_MS = 30_000
+Stamp = tuple[tuple[int, int], ...]
+"""When each file of a listener was written, and how long it is."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What a listener has by now: its configuration, and its files as they were when they were read."""
+
+    tls: TlsConfig
+    stamp: Stamp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fresh:
+    """What a listener is to have."""
+
+    loaded: Loaded
+    server: Contexts | None
+    client: Contexts | None
+    node: ssl.SSLContext | None
+    """As a node connects that compares no host: what the next change is tried with."""
+
+
+class Certificates:
+    """The certificates of all listeners with TLS. A publisher of images; ``run`` looks at the files.
+
+    ``outgoing`` are our own connections by the listener that they go to.
+    """
+
+    def __init__(
+        self,
+        env: NodeEnv,
+        config: NodeConfig,
+        static_texts: Mapping[str, str],
+        listeners: Mapping[str, TlsListener],
+        outgoing: Mapping[str, OutgoingTls],
+    ) -> None:
+        self._env = env
+        self._node_id = str(config.node_id)
+        self._static_texts = static_texts
+        self._listeners = listeners
+        self._outgoing = outgoing
+        self._protections = {config.quorum.listener_name: config.controller_security}
+        self._protections |= {each.name: each.security for each in (*config.listeners, *config.controller_listeners)}
+        self._dynamic: Mapping[str, str] = {}
+        self._loaded: dict[str, Loaded] = {}
+        self._nodes: dict[str, ssl.SSLContext] = {}
+        for name in {**listeners, **outgoing}:
+            tls = self._protections[name].tls
+            assert tls is not None, "it has TLS"
+            self._loaded[name] = Loaded(tls=tls, stamp=self._stamp(tls))
+            if name in outgoing and name in listeners:
+                self._nodes[name] = self._node(tls)
+
+    def __repr__(self) -> str:
+        return f"<Certificates of {', '.join(self._loaded)}>"
+
+    async def run(self) -> None:
+        """Read files again once they have changed, until cancelled."""
+        while True:
+            await trio.sleep(FILE_CHECK_INTERVAL_MS / 1_000)
+            self._update("its files have changed")
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Go by what holds now, where the configuration of this broker changed."""
+        if any(kind == ResourceType.BROKER for kind, _ in delta.changed_configs):
+            self._dynamic = image.configs.of(ResourceType.BROKER, self._node_id)
+            self._update("its configuration has changed")
+
+    def validate(self, names: frozenset[str], texts: Mapping[str, str]) -> None:
+        """Check a change before it is made: ``names`` are those that change, ``texts`` all that would be set for this broker.
+
+        Raises:
+            ConfigError: a listener could not go by it.
+        """
+        for listener in {listener_name(name) for name in names if base_name(name) in STORES}:
+            if listener in self._loaded:
+                try:
+                    self._fresh(listener, texts)
+                except ConfigError as error:
+                    raise ConfigError(f"listener {listener}: {error}") from error
+
+    def _update(self, reason: str) -> None:
+        for name in self._loaded:
+            try:
+                fresh = self._fresh(name, self._dynamic)
+            except ConfigError as error:
+                logger.error("Listener %s keeps its certificates, though %s: %s", name, reason, error)
+                continue
+            if fresh is not None:
+                self._install(name, fresh)
+                logger.info("Listener %s has new certificates: %s", name, reason)
+
+    def _fresh(self, name: str, dynamic: Mapping[str, str]) -> Fresh | None:
+        """Return what a listener would have, None where it is what it has."""
+        security, known = self._protections[name], self._loaded[name]
+        texts = {**self._static_texts, **dynamic}
+        stores = tls_config(texts, name, is_sasl=security.sasl is not None)
+        assert security.tls is not None, "it has TLS"
+        tls = replace(
+            stores,  # what else there is of TLS does not change while a node runs
+            client_auth=security.tls.client_auth,
+            enabled_protocols=security.tls.enabled_protocols,
+            cipher_suites=security.tls.cipher_suites,
+            principal_mapping_rules=security.tls.principal_mapping_rules,
+            endpoint_identification_algorithm=security.tls.endpoint_identification_algorithm,
+        )
+        loaded = Loaded(tls=tls, stamp=self._stamp(tls))
+        if loaded == known:
+            return None
+        client = client_context(tls, self._read) if name in self._outgoing else None
+        if name not in self._listeners:
+            return Fresh(loaded=loaded, server=None, client=client, node=None)
+        old, new = self._listeners[name].contexts, server_context(tls, self._read)
+        validate_replacement(
+            old,
+            new,
+            are_names_free=_is_true(effective_text(texts, "ssl.allow.dn.changes", name)),
+            are_hosts_free=_is_true(effective_text(texts, "ssl.allow.san.changes", name)),
+        )
+        node = None
+        if name in self._nodes:
+            node = self._node(tls)
+            validate_both_ways((old.context, self._nodes[name]), (new.context, node))
+        return Fresh(loaded=loaded, server=new, client=client, node=node)
+
+    def _node(self, tls: TlsConfig) -> ssl.SSLContext:
+        return client_context(replace(tls, endpoint_identification_algorithm=""), self._read).context
+
+    def _install(self, name: str, fresh: Fresh) -> None:
+        self._loaded[name] = fresh.loaded
+        if fresh.server is not None:
+            self._listeners[name].replace(fresh.server)
+        if fresh.client is not None:
+            self._outgoing[name].replace(fresh.client)
+        if fresh.node is not None:
+            self._nodes[name] = fresh.node
+
+    def _read(self, path: Path) -> bytes:
+        return self._env.files.read_bytes(path)
+
+    def _stamp(self, tls: TlsConfig) -> Stamp:
+        files, stamps = self._env.files, []
+        for path in files_of(tls):
+            try:
+                stamps.append((files.modified_ms(path), files.size_bytes(path)))
+            except OSError:
+                stamps.append((0, -1))  # reading it says what is wrong
+        return tuple(stamps)
+
+
+def _is_true(text: str | None) -> bool:
+    return (text or "").strip().lower() == "true"

@@ -1,0 +1,77 @@
+"""Whether new keys and authorities may take the place of a listener's old ones while it runs (KIP-226, 519, 978).
+
+Decides what would cut clients or other nodes off: another name in the certificate, host names that are missing from it, an authority where
+there was none, and, on the listener between nodes, two sides that no longer come together. The caller decides what is done about it; the
+old contexts stay where the new ones are refused.
+"""
+
+import ssl
+
+from log_service.common.errors import ConfigError
+from log_service.security.tls.contexts import Contexts
+from log_service.security.tls.distinguished_names import subject_text
+
+MAX_ROUNDS = 10
+"""Flights of a handshake; there are at most four."""
+
+
+def validate_replacement(old: Contexts, new: Contexts, *, are_names_free: bool = False, are_hosts_free: bool = False) -> None:
+    """Compare what a listener shows and trusts with what it is to show and trust.
+
+    ``are_names_free`` is ``ssl.allow.dn.changes``, ``are_hosts_free`` is ``ssl.allow.san.changes``.
+
+    Raises:
+        ConfigError: the new one must not take the old one's place.
+    """
+    if old.trust is None and new.trust is not None:
+        raise ConfigError("a trust store cannot be added to a listener while it runs; set it in the file and restart")
+    assert old.key is not None, "a listener has a key"
+    assert new.key is not None, "as above"
+    old_name, new_name = subject_text(old.key.chain[0]), subject_text(new.key.chain[0])
+    if old_name.lower() != new_name.lower() and not are_names_free:
+        raise ConfigError(f"the certificate is of {old_name}, the new one of {new_name}; set ssl.allow.dn.changes where that is meant")
+    missing = subject_alternative_names(old.key.chain[0]) - subject_alternative_names(new.key.chain[0])
+    if missing and not are_hosts_free:
+        named = ", ".join(sorted(missing))
+        raise ConfigError(f"the new certificate is not for {named}, as the old one is; set ssl.allow.san.changes where that is meant")
+
+
+def validate_both_ways(old: tuple[ssl.SSLContext, ssl.SSLContext], new: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+    """Let nodes with the old and the new contexts shake hands, either of them as the server: both are there while nodes change one by one.
+
+    Each pair is a listener's context and that of a connecting node, which compares no host.
+
+    Raises:
+        ConfigError: they do not come together.
+    """
+    for server, client, which in ((old[0], new[1], "a node with the new keys"), (new[0], old[1], "a node with the old keys")):
+        try:
+            _shake_hands(server, client)
+        except ssl.SSLError as error:
+            raise ConfigError(f"{which} could not connect to one that has the others: {error.reason or error}") from error
+
+
+def subject_alternative_names(certificate: bytes) -> frozenset[str]:
+    """Return the host names and addresses of a certificate in DER."""
+    from cryptography import x509  # noqa: PLC0415 - a node without TLS needs none of it
+
+    try:
+        extension = x509.load_der_x509_certificate(certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return frozenset()
+    return frozenset(str(name.value) for name in extension.value)
+
+
+def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+    forth, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [client.wrap_bio(back, forth), server.wrap_bio(forth, back, server_side=True)]
+    for _ in range(MAX_ROUNDS):
+        for side in list(sides):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            sides.remove(side)
+        if not sides:
+            return
+    raise ssl.SSLError("the handshake has no end")
