@@ -139,6 +139,8 @@ class ClassicGroup:
         if self.is_in(GroupState.EMPTY, GroupState.DEAD):
             return True
         if self.is_in(GroupState.PREPARING_REBALANCE):
+            if len(self.members) < max_size:
+                return True  # of many members each join would count all
             member = self.members.get(member_id)
             is_there = member is not None and member.awaiting_join is not None
             return is_there or sum(each.awaiting_join is not None for each in self.members.values()) < max_size
