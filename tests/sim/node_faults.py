@@ -99,6 +99,8 @@ class Adversary:
             await self._acts[fault]()
             await self.keep_running()
             self.is_striking = False
+        self.host.forget_countdown()  # a death that waits for its operation would come when nothing starts the node again
+        await self.keep_running()
         self.is_over = True
 
     def _may_strike(self, _fault: Fault) -> bool:
