@@ -33,6 +33,7 @@ DEADLY = frozenset(
 )
 LONGEST_WATCH_SECONDS = 5.0
 """How long an adversary waits for its node to lead."""
+FEW_NODES = 3
 LONGEST_PAUSE_SESSIONS = 3.0
 """How many broker sessions a process may be paused."""
 
@@ -42,8 +43,9 @@ class Allowance:
 
     Where logs are not synced first, power goes on one machine at a time: that machine is ``wounded`` until the cluster is whole again.
     Where one has lost a disk, no process is killed until then: once all replicas have stopped uncleanly, the one that led last leads
-    again, be its log empty (KIP-966). For the same reason a run with copiers, which strikes for long, kills no process until a machine that
-    lost power is made good, and takes no power while another node is down.
+    again, be its log empty (KIP-966). For the same reason no process is killed until a machine that lost power is made good in a run with
+    copiers, which strikes for long, or with more than ``FEW_NODES`` nodes: there the machine may be elected while it is down, because nobody
+    led the quorum when it lost power, and is the one that led last. With copiers no power goes while another node is down, either.
     """
 
     def __init__(self, plan: ClusterPlan, is_whole: Callable[[], bool]) -> None:
@@ -59,7 +61,8 @@ class Allowance:
         return not self.is_disk_lost and not self._is_wound_open()
 
     def _is_wound_open(self) -> bool:
-        if self.wounded is None or not self.plan.copier_count or self.plan.is_all_synced:
+        is_careful = self.plan.copier_count or len(self.plan.nodes) > FEW_NODES
+        if self.wounded is None or not is_careful or self.plan.is_all_synced:
             return False
         if self._is_whole():
             self.wounded = None
