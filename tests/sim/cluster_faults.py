@@ -10,7 +10,7 @@ from pathlib import Path
 import trio
 
 from tests.sim.cluster_format import format_node
-from tests.sim.cluster_plan import ClusterPlan
+from tests.sim.cluster_plan import FEW_NODES, ClusterPlan
 from tests.sim.network import Weather
 from tests.sim.node_audit import Auditor
 from tests.sim.node_faults import Adversary, Victims
@@ -33,7 +33,6 @@ DEADLY = frozenset(
 )
 LONGEST_WATCH_SECONDS = 5.0
 """How long an adversary waits for its node to lead."""
-FEW_NODES = 3
 LONGEST_PAUSE_SESSIONS = 3.0
 """How many broker sessions a process may be paused."""
 
@@ -44,8 +43,8 @@ class Allowance:
     Where logs are not synced first, power goes on one machine at a time: that machine is ``wounded`` until the cluster is whole again.
     Where one has lost a disk, no process is killed until then: once all replicas have stopped uncleanly, the one that led last leads
     again, be its log empty (KIP-966). For the same reason no process is killed until a machine that lost power is made good in a run with
-    copiers, which strikes for long, or with more than ``FEW_NODES`` nodes: there the machine may be elected while it is down, because nobody
-    led the quorum when it lost power, and is the one that led last. With copiers no power goes while another node is down, either.
+    copiers, which strikes for long, or with more than ``FEW_NODES`` nodes: there the machine may be elected while it is down, because the
+    quorum had no leader when it lost power, and is the one that led last. With copiers no power goes while another node is down, either.
     """
 
     def __init__(self, plan: ClusterPlan, is_whole: Callable[[], bool]) -> None:

@@ -113,6 +113,11 @@ class Seat:
     rack: str | None = None
 
 
+FEW_NODES = 3
+PATIENT_QUORUM = {"controller.quorum.fetch.timeout.ms": "2000", "controller.quorum.request.timeout.ms": "2000"}
+"""Kafka's defaults. A fetch of the quorum waits for up to 500 ms: with shorter times slow links elect one leader after the other."""
+
+
 def draw_cluster_plan(seed: int, node_count: int = 3, aim: Aim | None = None) -> ClusterPlan:
     """Return the plan of a seed for a cluster of so many nodes; with an aim, of the scenario that the seed makes of it."""
     rng = Random(f"cluster {node_count} {seed}")
@@ -127,7 +132,7 @@ def draw_cluster_plan(seed: int, node_count: int = 3, aim: Aim | None = None) ->
     segment_bytes, index_interval_bytes = rng.choice([1 << 11, 1 << 13, 1 << 16]), rng.choice([64, 512, 4096])
     has_racks = any(seat.rack for seat in seats)
     properties |= _draw_more_properties(later, pace, has_racks=has_racks)
-    properties |= {} if aim is None else aim.properties
+    properties |= {**({} if aim is None else aim.properties), **(PATIENT_QUORUM if node_count > FEW_NODES else {})}
     seconds, pause_seconds = rng.uniform(5, 15), rng.choice([2.0, 4.0, 8.0])
     faults = _draw_faults(rng, node_count)
     deaths = rng.choice([(Death.KILL,), (Death.POWER,), (Death.KILL, Death.POWER)])
