@@ -157,11 +157,12 @@ def test_only_known_types_of_resources_are_listed() -> None:
 
 def test_access_rules_are_refused_one_by_one_as_not_kept_here() -> None:
     async def story(node: Story) -> None:
-        described = await node.ask(DescribeAclsRequest(), 3)
+        described = await node.ask(DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1), 3)
         assert (described.error_code, described.resources) == (ErrorCode.SECURITY_DISABLED, [])
-        created = await node.ask(CreateAclsRequest(creations=[AclCreation(), AclCreation()]), 3)
+        rule = AclCreation(resource_type=2, resource_name="a", principal="User:a", host="*", operation=3, permission_type=3)
+        created = await node.ask(CreateAclsRequest(creations=[rule, rule]), 3)
         assert [each.error_code for each in created.results] == [ErrorCode.SECURITY_DISABLED] * 2
-        deleted = await node.ask(DeleteAclsRequest(filters=[DeleteAclsFilter()]), 3)
+        deleted = await node.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(resource_type_filter=1, operation=1, permission_type=1)]), 3)
         assert [(each.error_code, each.matching_acls) for each in deleted.filter_results] == [(ErrorCode.SECURITY_DISABLED, [])]
 
     tell(story)
