@@ -44,6 +44,11 @@ class DecisionLog:
     def __repr__(self) -> str:
         return f"<DecisionLog allowed={self.allowed_count} denied={self.denied_count}>"
 
+    @property
+    def is_each_allowed_written(self) -> bool:
+        """Whether each decision that allows what a request wants is a line."""
+        return self._logger.isEnabledFor(logging.DEBUG)
+
     def note_wanted(  # noqa: PLR0917 - the parts of a line
         self, asker: Asker, decision: Decision, operation: AclOperation, resource: AclResource, name: str, count: int = 1
     ) -> None:

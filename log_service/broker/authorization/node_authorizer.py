@@ -27,6 +27,8 @@ from log_service.protocol.schema import Message
 from log_service.security.acls.authorizer import AclAuthorizer
 from log_service.security.acls.index import NO_INDEX
 
+PRODUCE = ApiKey.PRODUCE
+
 
 class NodeAuthorizer:
     """Who may do what on this node. ``high_watermark`` returns how far the metadata log is known to be committed."""
@@ -72,10 +74,10 @@ class NodeAuthorizer:
     def authorize(self, call: Call) -> Admission | None:
         """Look at a request; see ``broker.call.Authorizer``."""
         api = call.route.api
+        if api.key is PRODUCE and self._may_produce(call):
+            return None
         connection = call.connection
         access = call.access = Access(self.acls, self.log, connection.principal, connection.peer_host, api.spec.name)
-        if api.key is ApiKey.PRODUCE and self._may_produce(call, access):
-            return None
         return self._ask(api, call.route.side, call.version, call.request, call.route.response_type, access)
 
     def admit(self, request: Message, response_type: type[Message], caller: Caller) -> Admission | None:
@@ -96,10 +98,10 @@ class NodeAuthorizer:
         )
         return GATES[api.key].on(side)(question)
 
-    def _may_produce(self, call: Call, access: Access) -> bool:
-        """Whether a request writes to one topic without a transaction, and may."""
+    def _may_produce(self, call: Call) -> bool:
+        """Whether a request writes to one topic without a transaction, and may. What is refused is for the gate, which says so."""
         request = call.request
-        if request.transactional_id is not None or len(request.topic_data) != 1:
+        if request.transactional_id is not None or len(request.topic_data) != 1 or not self.acls.is_loaded:
             return False
         (topic,) = request.topic_data
         name = topic.name
@@ -108,8 +110,14 @@ class NodeAuthorizer:
             if found is None:
                 return False
             name = found.name
-        decision = self.acls.rights_of(access.principal, access.host).decide(WRITE, TOPIC, name)
-        if decision.is_allowed and self.acls.is_loaded:
-            self.log.note_wanted(access, decision, WRITE, TOPIC, name)
-            return True
-        return False  # the gate refuses it, and says so
+        connection = call.connection
+        decision = self.acls.rights_of(connection.principal, connection.peer_host).decide(WRITE, TOPIC, name)
+        if not decision.is_allowed:
+            return False
+        log = self.log
+        if log.is_each_allowed_written:
+            access = Access(self.acls, log, connection.principal, connection.peer_host, call.route.api.spec.name)
+            log.note_wanted(access, decision, WRITE, TOPIC, name)
+        else:
+            log.allowed_count += 1
+        return True

@@ -1,0 +1,77 @@
+"""What a broker passes on is decided on for the client that asked, by its principal and its address (KIP-590)."""
+
+from typing import Any
+
+from log_service.common.access import ANONYMOUS, Principal
+from log_service.controller.caller import Caller
+from log_service.controller.envelope import envelope_of, open_response
+from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from log_service.protocol.messages.envelope import EnvelopeResponse
+from tests.unit.broker.authorization.acl_story import CLUSTER, CLUSTER_NAME, TOPIC, AclStory, acl, codes, tell_with_acls
+from tests.unit.broker.authorization.matrix import CLUSTER_ACTION, CREATE
+from tests.unit.broker.context import RawClient
+
+VERSION = 7
+BOB = Principal("User", "bob")
+HERE, ELSEWHERE = "10.0.0.9", "0:0:0:0:0:0:0:1"
+
+
+def creating(name: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)], timeout_ms=1_000)
+
+
+async def passed_on(client: RawClient, name: str, *, principal: Principal = BOB, host: str = HERE) -> Any:
+    """Ask as a broker that passes on what a client asked for."""
+    caller = Caller(version=VERSION, principal=principal, host=host)
+    told: EnvelopeResponse = await client.ask(envelope_of(creating(name), caller), 0)
+    return told if told.error_code else open_response(told, CreateTopicsResponse, caller)
+
+
+def test_a_client_that_is_no_broker_passes_nothing_on() -> None:
+    async def story(node: AclStory) -> None:
+        client = await node.connect_to_controller()
+        await node.allow((CREATE, CLUSTER, CLUSTER_NAME))
+        assert (await passed_on(client, "a", principal=ANONYMOUS)).error_code == 31
+        assert "a" not in node.broker.image.topics.by_name
+        client.close()
+
+    tell_with_acls(story)
+
+
+def test_the_rights_are_those_of_the_client_and_not_those_of_the_broker() -> None:
+    async def story(node: AclStory) -> None:
+        client = await node.connect_to_controller()
+        await node.allow((CLUSTER_ACTION, CLUSTER, CLUSTER_NAME), (CREATE, CLUSTER, CLUSTER_NAME))
+        assert codes(await passed_on(client, "a")) == {29}
+        assert "a" not in node.broker.image.topics.by_name
+        await node.add(acl((CREATE, TOPIC, "a"), principal="User:bob"))
+        assert codes(await passed_on(client, "a")) == {0}
+        assert codes(await passed_on(client, "b")) == {29}
+        client.close()
+
+    tell_with_acls(story)
+
+
+def test_the_address_is_that_of_the_client() -> None:
+    async def story(node: AclStory) -> None:
+        client = await node.connect_to_controller()
+        await node.allow((CLUSTER_ACTION, CLUSTER, CLUSTER_NAME))
+        await node.add(acl((CREATE, TOPIC, "*"), principal="User:bob", host=HERE))
+        assert codes(await passed_on(client, "a", host="10.0.0.8")) == {29}
+        assert codes(await passed_on(client, "a")) == {0}
+        await node.add(acl((CREATE, TOPIC, "*"), principal="User:bob", host=ELSEWHERE))
+        assert codes(await passed_on(client, "b", host="::1")) == {0}
+        client.close()
+
+    tell_with_acls(story)
+
+
+def test_a_super_user_is_one_through_a_broker_too() -> None:
+    async def story(node: AclStory) -> None:
+        client = await node.connect_to_controller()
+        await node.allow((CLUSTER_ACTION, CLUSTER, CLUSTER_NAME))
+        assert codes(await passed_on(client, "a")) == {0}
+        assert codes(await passed_on(client, "b", principal=Principal("User", "Bob"))) == {29}
+        client.close()
+
+    tell_with_acls(story, super_users="User:bob")
