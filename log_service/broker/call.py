@@ -273,6 +273,7 @@ class Call:
             client_id=self.client_id,
             principal=self.connection.principal,
             host=self.connection.peer_host,
+            is_token_authenticated=self.connection.is_token_authenticated,
         )
 
     def respond(self, response: Message) -> list[Chunk]:

@@ -13,6 +13,7 @@ import trio
 
 from log_service.broker.call import StartTask
 from log_service.broker.login import LoginHandler, RefusalQueue
+from log_service.broker.token_logins import TokenLogins
 from log_service.common.env import NodeEnv
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
@@ -121,6 +122,7 @@ class NodeLogins:
         self.handlers: dict[str, LoginHandler] = {}
         self._env = env
         scram_users = ScramUsers(image, cluster_id)
+        self._tokens = TokenLogins(config.tokens.secret, image, clock=env.clock, rng=env.rng, run_in_pool=env.files.run_in_pool)
         self._offers: dict[str, Offer] = {}
         for listener in (*config.listeners, *config.controller_listeners):
             security = listener.security
@@ -154,15 +156,11 @@ class NodeLogins:
             offer.policy(),
             clock=self._env.clock,
             start_task=start_task,
-            find=_find_nothing,
+            find=self._tokens.find,
             refusals=self.refusals,
             failed_delay_ms=offer.config.failed_delay_ms,
         )
         return login
-
-
-async def _find_nothing(wanted: object) -> None:
-    """Find no delegation token."""
 
 
 def _entry(listener: str, mechanism: str, text: SecretText) -> JaasEntry:

@@ -102,6 +102,10 @@ def _transaction(*operations: AclOperation) -> tuple[Permission, ...]:
     return tuple(Permission(operation, AclResource.TRANSACTIONAL_ID) for operation in operations)
 
 
+def _user(*operations: AclOperation) -> tuple[Permission, ...]:
+    return tuple(Permission(operation, AclResource.USER) for operation in operations)
+
+
 BROKER = frozenset({Side.BROKER})
 CONTROLLER = frozenset({Side.CONTROLLER})
 """What nodes say to the controller; no client asks it, and a broker's listener does not take it."""
@@ -403,6 +407,32 @@ _ROWS = (
         _cluster(ALTER),
         echo=_own_echo("scram_users", "refuse_alter_user_scram_credentials"),
         sides=BOTH,
+    ),
+    _api(
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        "delegation_tokens",
+        _user(AclOperation.CREATE_TOKENS),
+        echo=_own_echo("delegation_tokens", "refuse_create_delegation_token"),
+        sides=BOTH,
+    ),
+    _api(
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        "delegation_tokens",
+        NO_PERMISSION,
+        echo=_own_echo("delegation_tokens", "refuse_renew_delegation_token"),
+        sides=BOTH,
+    ),
+    _api(
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        "delegation_tokens",
+        NO_PERMISSION,
+        echo=_own_echo("delegation_tokens", "refuse_expire_delegation_token"),
+        sides=BOTH,
+    ),
+    _api(
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        "delegation_tokens",
+        (*_user(AclOperation.DESCRIBE_TOKENS), Permission(DESCRIBE, AclResource.DELEGATION_TOKEN)),
     ),
     _api(ApiKey.UPDATE_FEATURES, "cluster", _cluster(ALTER), sides=BOTH),
     _api(ApiKey.UNREGISTER_BROKER, "cluster", _cluster(ALTER), sides=BOTH),

@@ -266,6 +266,7 @@ def new_controller(foundation: NodeFoundation, bootstrap: Sequence[MetadataRecor
         unclean_election_interval_ms=foundation.config.unclean_election_interval_ms,
         static_texts=foundation.static_texts,
         mutation_windows=foundation.config.mutation_quota_windows,
+        tokens=foundation.config.tokens,
     )
     return ControllerDriver(foundation.env, foundation.raft, foundation.timers, config, image=foundation.image, bootstrap=bootstrap)
 

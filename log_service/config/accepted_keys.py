@@ -211,15 +211,6 @@ SASL: Family = (
         ("sasl.oauthbearer.token.endpoint.url", STRING, None),
     ),
 )
-TOKENS: Family = (
-    "Belongs to delegation tokens, which this version does not have.",
-    (
-        ("delegation.token.expiry.check.interval.ms", LONG, "3600000", at_least(1)),
-        ("delegation.token.expiry.time.ms", LONG, "86400000", at_least(1)),
-        ("delegation.token.max.lifetime.ms", LONG, "604800000", at_least(1)),
-        ("delegation.token.secret.key", PASSWORD, None),
-    ),
-)
 PLUG_INS: Family = (
     "Names a Java class, which cannot run here.",
     (
@@ -244,7 +235,6 @@ FAMILIES = (
     REMOTE_STORAGE,
     TLS,
     SASL,
-    TOKENS,
     PLUG_INS,
 )
 

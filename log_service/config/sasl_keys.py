@@ -67,4 +67,12 @@ SASL_KEYS = (
     _key("sasl.oauthbearer.unsecured.tokens.allowed", ConfigType.BOOLEAN, "false", "Whether OAUTHBEARER takes tokens without signatures, "
          "so that every client is who it says. For trials alone.", "Kafka takes them where no handler is named; a client must prove "
          "who it is"),
+    _key("delegation.token.secret.key", ConfigType.PASSWORD, None, "The secret that delegation tokens are made from, the same on all "
+         "nodes of a cluster.", "none, there are no tokens"),
+    _key("delegation.token.max.lifetime.ms", ConfigType.LONG, "604800000", "How long a token may be renewed.", "a week",
+         validator=at_least(1)),
+    _key("delegation.token.expiry.time.ms", ConfigType.LONG, "86400000", "How long a token holds until it is renewed.", "a day",
+         validator=at_least(1)),
+    _key("delegation.token.expiry.check.interval.ms", ConfigType.LONG, "3600000", "How often tokens that have expired are removed.",
+         "coarse beside a day", validator=at_least(1)),
 )  # fmt: skip

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from log_service.common.errors import ConfigError
+from log_service.common.secrets import SecretText
 from log_service.config.authorizer import authorizer_config
 from log_service.config.definition import closest_name
 from log_service.config.describe import broker_key
@@ -54,6 +55,7 @@ from log_service.config.views import (
     ReplicationConfig,
     ShareFetchConfig,
     StreamsGroupConfig,
+    TokenConfig,
     TopicDefaults,
     TransactionConfig,
     VerificationConfig,
@@ -212,6 +214,7 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
             is_deletion_enabled=values.flag("delete.topic.enable"),
         ),
         replication=_replication(values),
+        tokens=_tokens(values),
         telemetry_max_bytes=values.number("telemetry.max.bytes"),
         quota_windows=_windows(values, "quota"),
         mutation_quota_windows=_windows(values, "controller.quota"),
@@ -314,6 +317,16 @@ def _limits(values: ServerValues, connections: ConnectionLimits) -> NetworkLimit
         socket_send_buffer_bytes=values.number("socket.send.buffer.bytes"),
         socket_receive_buffer_bytes=values.number("socket.receive.buffer.bytes"),
         backlog=values.number("socket.listen.backlog.size"),
+    )
+
+
+def _tokens(values: ServerValues) -> TokenConfig:
+    secret = values.optional_text("delegation.token.secret.key")
+    return TokenConfig(
+        secret=None if secret is None else SecretText(secret),
+        max_lifetime_ms=values.number("delegation.token.max.lifetime.ms"),
+        expiry_time_ms=values.number("delegation.token.expiry.time.ms"),
+        expiry_check_interval_ms=values.number("delegation.token.expiry.check.interval.ms"),
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
+from log_service.common.secrets import SecretText
 from log_service.config.security import PLAINTEXT_SECURITY, ListenerSecurity
 
 FOREVER_MS = 2**63 - 1
@@ -417,6 +418,16 @@ class AuthorizerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenConfig:
+    """Delegation tokens (KIP-48): the secret that makes them, None where there are none, and how long they hold."""
+
+    secret: SecretText | None = None
+    max_lifetime_ms: int = 604_800_000
+    expiry_time_ms: int = 86_400_000
+    expiry_check_interval_ms: int = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
     """One node: its identity and the views of its rooms.
 
@@ -448,6 +459,7 @@ class NodeConfig:
     share_fetch: ShareFetchConfig = field(default_factory=ShareFetchConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
+    tokens: TokenConfig = field(default_factory=TokenConfig)
     telemetry_max_bytes: int = 1 << 20
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
     mutation_quota_windows: QuotaWindows = field(default_factory=QuotaWindows)  # of partitions that are created and deleted

@@ -14,3 +14,5 @@ class Caller:
     client_id: str | None = None
     principal: Principal = ANONYMOUS
     host: str = ""
+    is_token_authenticated: bool = False
+    """Whether a delegation token stood for the principal (KIP-48)."""

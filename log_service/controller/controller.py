@@ -64,6 +64,12 @@ class ElectionTimer(Enum):
     UNCLEAN = auto()
 
 
+class TokenTimer(Enum):
+    """The timer of the removal of delegation tokens that have expired."""
+
+    EXPIRY = auto()
+
+
 class Controller:
     """The active controller of one epoch."""
 
@@ -127,6 +133,7 @@ class Controller:
             decision.records += self._first_records(bootstrap)
         for timer in ElectionTimer:
             self._set_election_timer(timer, decision)
+        self._set_token_timer(decision)
 
     def _first_records(self, bootstrap: Sequence[MetadataRecord]) -> list[MetadataRecord]:
         records = bootstrap_records(bootstrap)
@@ -148,7 +155,7 @@ class Controller:
             return
         rule = RULES[request.SCHEMA.key]  # type: ignore[index]  # a whole message has a key
         charge = None if caller is None else self._charge_of(request, caller, decision)
-        records, response = rule.decide(self.image, request, self._surroundings(decision, _free if charge is None else charge.take))
+        records, response = rule.decide(self.image, request, self._surroundings(decision, _free if charge is None else charge.take, caller))
         if charge is not None and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = charge.throttle_time_ms
         decision.records += records
@@ -160,16 +167,22 @@ class Controller:
         """Fence a broker whose session has run out, or hold the elections that are due."""
         if isinstance(key, SessionTimer):
             self._end_session(key.node_id, decision)
+        elif isinstance(key, TokenTimer):
+            self._remove_expired_tokens(decision)
         else:
             assert isinstance(key, ElectionTimer)
             self._hold_elections(key, decision)
 
-    def _surroundings(self, decision: MetadataDecision, charge_partitions: ChargePartitions | None = None) -> Surroundings:
+    def _surroundings(
+        self, decision: MetadataDecision, charge_partitions: ChargePartitions | None = None, caller: Caller | None = None
+    ) -> Surroundings:
         return Surroundings(
             config=self._config,
             new_id=self._new_id,
             has_live_session=lambda node_id: self._refuses_others(node_id, decision.now_ms),
             charge_partitions=charge_partitions or _free,
+            wall_ms=decision.wall_ms,
+            caller=caller,
         )
 
     def _charge_of(self, request: Message, caller: Caller, decision: MetadataDecision) -> MutationCharge | None:
@@ -274,6 +287,18 @@ class Controller:
             is_unfinished = hold(partitions)
             decision.records += partitions.records
         self._set_election_timer(timer, decision, is_unfinished=is_unfinished)
+
+    # Delegation tokens
+
+    def _set_token_timer(self, decision: MetadataDecision) -> None:
+        if self._config.tokens.secret is not None:
+            decision.set_timer(TokenTimer.EXPIRY, decision.now_ms + self._config.tokens.expiry_check_interval_ms)
+
+    def _remove_expired_tokens(self, decision: MetadataDecision) -> None:
+        from log_service.controller.rules.delegation_tokens import expired_tokens  # noqa: PLC0415 - few clusters have tokens
+
+        decision.records += expired_tokens(self.image, decision.wall_ms)
+        self._set_token_timer(decision)
 
 
 def _free(partition_count: int) -> None:

@@ -24,6 +24,7 @@ PRINCIPAL_VERSION: Final = b"\0\0"
 UNKNOWN_HOST: Final = b"\0\0\0\0"
 """The address of a client that is known by a name only."""
 NOT_BY_TOKEN: Final = b"\0"
+BY_TOKEN = b"\x01"
 NO_TAGS: Final = b"\0"
 
 
@@ -37,7 +38,7 @@ def envelope_of(request: Message, caller: Caller) -> EnvelopeRequest:
     frame = encode_request(RequestHeader(ApiKey(key), caller.version, caller.correlation_id, caller.client_id), request)
     return EnvelopeRequest(
         request_data=b"".join(map(bytes, frame))[SIZE_BYTES:],  # type: ignore[arg-type]
-        request_principal=principal_bytes(caller.principal),
+        request_principal=principal_bytes(caller.principal, is_by_token=caller.is_token_authenticated),
         client_host_address=host_bytes(caller.host),
     )
 
@@ -68,9 +69,9 @@ def open_response(response: EnvelopeResponse, response_type: type[R], caller: Ca
 # Principals and addresses
 
 
-def principal_bytes(principal: Principal) -> bytes:
+def principal_bytes(principal: Principal, *, is_by_token: bool = False) -> bytes:
     """Return a principal as Kafka's DefaultPrincipalData, version 0, behind its version."""
-    return PRINCIPAL_VERSION + _text(principal.type) + _text(principal.name) + NOT_BY_TOKEN + NO_TAGS
+    return PRINCIPAL_VERSION + _text(principal.type) + _text(principal.name) + (BY_TOKEN if is_by_token else NOT_BY_TOKEN) + NO_TAGS
 
 
 def principal_of(content: bytes | None) -> Principal:
@@ -89,6 +90,11 @@ def principal_of(content: bytes | None) -> Principal:
     if not is_whole:
         raise _unreadable()
     return Principal(kind, name)
+
+
+def is_principal_by_token(content: bytes | None) -> bool:
+    """Whether bytes that ``principal_of`` reads say that a delegation token stood for the principal."""
+    return (content or b"")[-len(BY_TOKEN + NO_TAGS) :].startswith(BY_TOKEN)
 
 
 def _unreadable() -> KafkaError:

@@ -11,7 +11,7 @@ from log_service.broker.call import Call, Deferred, Outer
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.controller.channel import is_for_another
-from log_service.controller.envelope import host_of, principal_of
+from log_service.controller.envelope import host_of, is_principal_by_token, principal_of
 from log_service.network.server import ConnectionContext
 from log_service.protocol.api_versions import FORWARDABLE, ApiKey
 from log_service.protocol.frames import SIZE_BYTES, encode_response
@@ -30,6 +30,7 @@ def handle_envelope(node: Node, call: Call, request: EnvelopeRequest) -> Envelop
         local_host=outer.local_host,
         listener_name=outer.listener_name,
         principal=principal_of(request.request_principal),
+        is_token_authenticated=is_principal_by_token(request.request_principal),
     )
     frame = memoryview(bytearray(request.request_data))
     key = int.from_bytes(frame[:KEY_BYTES], "big")

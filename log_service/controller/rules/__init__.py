@@ -9,6 +9,7 @@ A rule reads no clock, opens no file and keeps nothing. What it needs beside the
 - ``brokers``, ``controllers``: registration, heartbeats, fencing and what that does to leaders.
 - ``configs``, ``feature_levels``: changes of dynamic configuration and of feature levels.
 - ``client_quotas``: the quotas of users, client ids and addresses. ``scram_users``: the passwords of users.
+  ``delegation_tokens``: what stands for a user.
 - ``acls``: the rules of access.
 - ``observers``: which brokers copy and never lead.
 - ``producer_ids``: blocks of producer ids.

@@ -17,7 +17,8 @@ from typing import Any
 from uuid import UUID
 
 from log_service.common.types import NodeId
-from log_service.config.views import QuotaWindows, TopicDefaults
+from log_service.config.views import QuotaWindows, TokenConfig, TopicDefaults
+from log_service.controller.caller import Caller
 from log_service.controller.rules.brokers import register_broker, unregister_broker
 from log_service.controller.rules.partitions import Partitions
 from log_service.controller.rules.topics import ChargePartitions, TopicRules, create_topics, delete_topics
@@ -47,6 +48,7 @@ class ControllerConfig:
     unclean_election_interval_ms: int | None = None
     static_texts: Mapping[str, str] = field(default_factory=dict)
     mutation_windows: QuotaWindows = field(default_factory=QuotaWindows)
+    tokens: TokenConfig = field(default_factory=TokenConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,9 @@ class Surroundings:
     new_id: Callable[[], UUID]
     has_live_session: Callable[[NodeId], bool]
     charge_partitions: ChargePartitions
+    wall_ms: int = 0
+    caller: Caller | None = None
+    """The client that asks, None where a node asks for itself."""
 
     def partitions(self, image: MetadataImage) -> Partitions:
         """Return the partitions of a decision on ``image``."""
@@ -113,6 +118,21 @@ def _static_texts(around: Surroundings) -> tuple[Mapping[str, str]]:
     return (around.config.static_texts,)
 
 
+def _on_tokens(name: str) -> Rule:
+    """Return the row of a rule about delegation tokens, which is imported when it is first asked."""
+
+    def decide(image: MetadataImage, request: Any, around: Surroundings) -> Decided:
+        assert around.caller is not None, "clients alone ask for tokens"
+        new_id = _imported("delegation_tokens", "token_id_of")(around.new_id())
+        rules = _imported("delegation_tokens", "TokenRules")(
+            config=around.config.tokens, caller=around.caller, wall_ms=around.wall_ms, new_id=new_id
+        )
+        decided: Decided = _imported("delegation_tokens", name)(image, request, rules)
+        return decided
+
+    return Rule(decide)
+
+
 RULES: Mapping[int, Rule] = MappingProxyType(
     {
         # What brokers and controllers say of themselves
@@ -137,6 +157,9 @@ RULES: Mapping[int, Rule] = MappingProxyType(
         ApiKey.INCREMENTAL_ALTER_CONFIGS: _on_demand("configs", "incremental_alter_configs", _static_texts),
         ApiKey.UPDATE_FEATURES: _on_demand("feature_levels", "update_features", _static_texts),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _on_demand("scram_users", "alter_scram_users"),
+        ApiKey.CREATE_DELEGATION_TOKEN: _on_tokens("create_token"),
+        ApiKey.RENEW_DELEGATION_TOKEN: _on_tokens("renew_token"),
+        ApiKey.EXPIRE_DELEGATION_TOKEN: _on_tokens("expire_token"),
         ApiKey.ALTER_CLIENT_QUOTAS: _on_demand("client_quotas", "alter_client_quotas"),
         # Access
         ApiKey.CREATE_ACLS: _on_demand("acls", "create_acls", lambda around: (around.new_id,)),

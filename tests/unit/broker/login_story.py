@@ -50,9 +50,11 @@ class Guest(RawClient):
         assert (await self.handshake()).error_code == 0
         return await self.authenticate(token)
 
-    async def log_in_by_scram(self, name: str, password: str, mechanism: ScramMechanism = ScramMechanism.SHA_256) -> Any:
+    async def log_in_by_scram(
+        self, name: str, password: str, mechanism: ScramMechanism = ScramMechanism.SHA_256, *, is_by_token: bool = False
+    ) -> Any:
         assert (await self.handshake(mechanism.mechanism_name)).error_code == 0
-        client = ScramClient(mechanism, name, "abc")
+        client = ScramClient(mechanism, name, "abc", is_by_token=is_by_token)
         challenge = await self.authenticate(client.first())
         if challenge.error_code:
             return challenge

@@ -1,5 +1,6 @@
 """OAUTHBEARER on a listener: each key of it acts, and what a node does not start with."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,13 @@ import trio
 
 from log_service.broker.oauth_logins import OAuthOffer
 from log_service.common.errors import ConfigError
-from log_service.config.sasl import sasl_config
+from log_service.config.server import parse_server_properties
 from log_service.security.sasl.jaas import OAUTHBEARER_MODULE, parse_jaas
 from log_service.security.sasl.oauthbearer import TokenRefusedError
 from tests.unit.security.sasl.issuer import NOW_S, jwk, key_set, token, unsigned
 
 P = "sasl.oauthbearer."
+NOTHING: Mapping[str, str] = {}
 
 
 class FixedTime:
@@ -28,7 +30,7 @@ class World:
     clock = FixedTime()
 
 
-def offer(directory: Path | None, options: str = "", **texts: str) -> OAuthOffer:
+def offer(directory: Path | None, options: str = "", more: Mapping[str, str] = NOTHING, **texts: str) -> OAuthOffer:
     """An offer whose keys are in a file, with keys named by underscores."""
     named = {f"{P}{name.replace('_', '.')}": text for name, text in texts.items()}
     if directory is not None:
@@ -36,10 +38,18 @@ def offer(directory: Path | None, options: str = "", **texts: str) -> OAuthOffer
         path.write_bytes(key_set(jwk("rsa")))
         named = {f"{P}jwks.endpoint.url": f"file://{path}", f"{P}allowed.urls": f"http://x,file://{path}", **named}
     jaas = f"{OAUTHBEARER_MODULE} required {options};"
-    general = {"sasl.enabled.mechanisms": "OAUTHBEARER", "listener.name.a.oauthbearer.sasl.jaas.config": jaas, **named}
-    config = sasl_config(general, "A").mechanisms["OAUTHBEARER"]
+    general = {
+        "node.id": "1",
+        "listeners": "A://127.0.0.1:1",
+        "listener.security.protocol.map": "A:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "A",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.a.oauthbearer.sasl.jaas.config": jaas,
+    }
+    sasl = parse_server_properties({**general, **named, **more})[0].listeners[0].security.sasl
+    assert sasl is not None
     world: Any = World()
-    made = OAuthOffer("A", config.texts or {}, parse_jaas(jaas), world)
+    made = OAuthOffer("A", sasl.mechanisms["OAUTHBEARER"].texts or {}, parse_jaas(jaas), world)
     trio.run(made.fetch_keys)
     return made
 
@@ -110,9 +120,6 @@ def test_tokens_without_signatures_only_where_they_are_asked_for(tmp_path: Path)
 @pytest.mark.parametrize("key", ["sasl.server.callback.handler.class", "sasl.oauthbearer.jwt.validator.class"])
 def test_java_classes(tmp_path: Path, key: str) -> None:
     name = "OAuthBearerValidatorCallbackHandler" if "handler" in key else "DefaultJwtValidator"
-    jaas = parse_jaas(f"{OAUTHBEARER_MODULE} required;")
-    texts = {"sasl.oauthbearer.unsecured.tokens.allowed": "true", key: f"org.apache.kafka.common.security.oauthbearer.{name}"}
-    world: Any = World()
-    OAuthOffer("A", texts, jaas, world)
+    offer(tmp_path, more={key: f"org.apache.kafka.common.security.oauthbearer.{name}"})
     with pytest.raises(ConfigError, match="Java class"):
-        OAuthOffer("A", {**texts, key: "com.example.Own"}, jaas, world)
+        offer(tmp_path, more={key: "com.example.Own"})

@@ -21,6 +21,7 @@ import pytest
 
 from log_service.config import server
 from log_service.config.definition import ConfigKey, Value
+from log_service.config.dynamic_keys import base_name
 from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 from log_service.metadata.image import ConfigsImage, ResourceType
 from tests.unit.broker.effects_on_logs import EFFECTS, EFFECTS_OF_UNITS
@@ -86,7 +87,7 @@ def _ignore_of_brokers(key: str) -> None:
 
 
 def _without(key: str, texts: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in texts.items() if name != key}
+    return {name: text for name, text in texts.items() if base_name(name) != key}
 
 
 def fails_without_its_key(proof: Proof, log: Path) -> bool:

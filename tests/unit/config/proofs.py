@@ -39,6 +39,7 @@ TRUST_STORES = (STORES, "test_authorities_are_read_from_every_kind_of_store")
 AUTHORIZER = ("unit/broker/authorization/test_visibility.py", "test_super_users_and_open_clusters")
 OAUTH = "unit/broker/test_oauth_logins.py"
 OAUTH_TIMES = (OAUTH, "test_times_of_fetching")
+TOKENS = "unit/broker/test_delegation_tokens.py"
 PROOFS = {
     "allow.everyone.if.no.acl.found": AUTHORIZER,
     "authorizer.class.name": AUTHORIZER,
@@ -61,6 +62,10 @@ PROOFS = {
     "ssl.truststore.location": TRUST_STORES,
     "ssl.truststore.password": TRUST_STORES,
     "ssl.truststore.type": TRUST_STORES,
+    "delegation.token.expiry.check.interval.ms": (TOKENS, "test_expired_tokens_are_removed"),
+    "delegation.token.expiry.time.ms": (TOKENS, "test_times_of_a_token"),
+    "delegation.token.max.lifetime.ms": (TOKENS, "test_times_of_a_token"),
+    "delegation.token.secret.key": (TOKENS, "test_owner_makes_a_token_and_logs_in_by_it"),
     "sasl.oauthbearer.allowed.urls": (OAUTH, "test_url_has_to_be_allowed"),
     "sasl.oauthbearer.clock.skew.seconds": (OAUTH, "test_skew_of_clocks"),
     "sasl.oauthbearer.expected.audience": (OAUTH, "test_claims_that_the_keys_ask_for"),

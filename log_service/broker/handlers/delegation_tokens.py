@@ -1,0 +1,128 @@
+"""Delegation tokens: CreateDelegationToken (API key 38, versions 1-3), RenewDelegationToken (39, 1-2), ExpireDelegationToken (40, 1-2) and
+DescribeDelegationToken (41, 1-3).
+
+Behaviour: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED on a listener without encryption and login, to a client without a name, and to one that
+logged in by a token; DELEGATION_TOKEN_AUTH_DISABLED where the cluster has no secret. The controller decides on the first three. A
+description, from this broker's image, has the tokens that the caller owns or may renew, with their HMACs, which are their passwords.
+
+Versions: 2 flexible; 3 the owner, and the requester beside it (KIP-373). KIP-48.
+"""
+
+from typing import Any
+
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
+from log_service.common.access import ANONYMOUS
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.metadata.access import DelegationToken
+from log_service.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from log_service.protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from log_service.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from log_service.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+
+NEVER_MS = -1
+
+
+def handle_create_delegation_token(node: Node, call: Call, request: CreateDelegationTokenRequest) -> Deferred:
+    """Have the controller make a token."""
+    _validate(node, call)
+    return call.run(node.controller.request(request, CreateDelegationTokenResponse, call.caller()))
+
+
+def handle_renew_delegation_token(node: Node, call: Call, request: RenewDelegationTokenRequest) -> Deferred:
+    """Have the controller let a token expire later."""
+    _validate(node, call)
+    return call.run(node.controller.request(request, RenewDelegationTokenResponse, call.caller()))
+
+
+def handle_expire_delegation_token(node: Node, call: Call, request: ExpireDelegationTokenRequest) -> Deferred:
+    """Have the controller let a token expire."""
+    _validate(node, call)
+    return call.run(node.controller.request(request, ExpireDelegationTokenResponse, call.caller()))
+
+
+def handle_describe_delegation_token(node: Node, call: Call, request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
+    """Respond with the tokens that the caller may see."""
+    from log_service.security.delegation import token_hmac  # noqa: PLC0415 - few clusters have tokens
+
+    _validate(node, call)
+    secret = node.config.tokens.secret
+    if secret is None:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "delegation.token.secret.key is not set")
+    owners = None if request.owners is None else {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
+    caller = str(call.connection.principal)
+    tokens = [
+        _described(token, token_hmac(secret, token.token_id).reveal())
+        for token in node.image().access.delegation_tokens.values()
+        if _is_listed(token, owners) and caller in (token.owner, *token.renewers)
+    ]
+    return DescribeDelegationTokenResponse(tokens=tokens)
+
+
+def refuse_create_delegation_token(call: Call, error: KafkaError) -> CreateDelegationTokenResponse:
+    """Tell an error, and who asked."""
+    principal = call.connection.principal
+    return CreateDelegationTokenResponse(
+        error_code=error.code,
+        principal_type=principal.type,
+        principal_name=principal.name,
+        token_requester_principal_type=principal.type,
+        token_requester_principal_name=principal.name,
+        issue_timestamp_ms=NEVER_MS,
+        expiry_timestamp_ms=NEVER_MS,
+        max_timestamp_ms=NEVER_MS,
+    )
+
+
+def refuse_renew_delegation_token(call: Call, error: KafkaError) -> RenewDelegationTokenResponse:  # noqa: ARG001 - one shape for all
+    """Tell an error."""
+    return RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NEVER_MS)
+
+
+def refuse_expire_delegation_token(call: Call, error: KafkaError) -> ExpireDelegationTokenResponse:  # noqa: ARG001 - one shape for all
+    """Tell an error."""
+    return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NEVER_MS)
+
+
+def _validate(node: Node, call: Call) -> None:
+    """Refuse who must not ask for tokens: their HMACs are passwords, and a token must not make another.
+
+    Raises:
+        KafkaError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+    """
+    context = call.connection
+    protocol = next((each.security.protocol for each in node.config.listeners if each.name == context.listener_name), "PLAINTEXT")
+    is_nameless = protocol == "SSL" and context.principal == ANONYMOUS
+    if protocol == "PLAINTEXT" or is_nameless or context.is_token_authenticated:
+        text = "delegation tokens are asked for by clients that have logged in, and not by a token"
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, text)
+
+
+def _is_listed(token: DelegationToken, owners: set[str] | None) -> bool:
+    return owners is None or not owners.isdisjoint((token.owner, *token.renewers))
+
+
+def _described(token: DelegationToken, hmac: bytes) -> DescribedDelegationToken:
+    owner, requester, renewers = _parts(token.owner), _parts(token.requester), map(_parts, token.renewers)
+    return DescribedDelegationToken(
+        principal_type=owner[0],
+        principal_name=owner[1],
+        token_requester_principal_type=requester[0],
+        token_requester_principal_name=requester[1],
+        issue_timestamp=token.issue_timestamp_ms,
+        expiry_timestamp=token.expiration_timestamp_ms,
+        max_timestamp=token.max_timestamp_ms,
+        token_id=token.token_id,
+        hmac=hmac,
+        renewers=[DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name) for kind, name in renewers],
+    )
+
+
+def _parts(principal: str) -> tuple[str, Any]:
+    kind, _, name = principal.partition(":")
+    return kind, name

@@ -1,0 +1,61 @@
+"""Logins by delegation tokens: finds a token in the newest metadata, and makes the credential that its login is checked against.
+
+A credential takes milliseconds to make: it is made in a thread when its token first logs in, and kept. A token that has expired is not
+found, so that its login is refused; Apache Kafka lets it in and closes the connection at the first request.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from log_service.common.env import Clock, RunInPool
+from log_service.common.secrets import SecretText
+from log_service.metadata.image import MetadataImage
+from log_service.security.delegation import parse_principal, token_credential
+from log_service.security.sasl.credentials import ScramCredential
+from log_service.security.sasl.scram_server import TokenLogin, TokenWanted
+
+MAX_KEPT_COUNT: Final = 1_000
+"""Credentials that are kept; the one that was used longest ago goes first."""
+
+
+class TokenLogins:
+    """What SCRAM logins ask for tokens; finds none where the cluster has no ``secret``."""
+
+    def __init__(
+        self, secret: SecretText | None, image: Callable[[], MetadataImage], *, clock: Clock, rng: Random, run_in_pool: RunInPool
+    ) -> None:
+        self._secret = secret
+        self._image = image
+        self._clock = clock
+        self._rng = rng
+        self._run_in_pool = run_in_pool
+        self._kept: OrderedDict[TokenWanted, ScramCredential] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<TokenLogins kept={len(self._kept)}>"
+
+    async def find(self, wanted: object) -> TokenLogin | None:
+        """Return a token as its login needs it, None where there is none of that id, or it has expired."""
+        assert isinstance(wanted, TokenWanted), wanted
+        token = self._image().access.delegation_tokens.get(wanted.token_id)
+        if self._secret is None or token is None or token.expiration_timestamp_ms <= self._clock.wall_ms():
+            return None
+        credential = await self._credential(self._secret, wanted)
+        return TokenLogin(owner=parse_principal(token.owner), credential=credential, expires_at_ms=token.expiration_timestamp_ms)
+
+    async def _credential(self, secret: SecretText, wanted: TokenWanted) -> ScramCredential:
+        kept = self._kept.get(wanted)
+        if kept is None:
+            bits = self._rng.getrandbits(256)
+
+            def made() -> ScramCredential:
+                return token_credential(secret, wanted.token_id, wanted.mechanism, lambda count: bits >> (256 - count))
+
+            kept = await self._run_in_pool(made)
+            while len(self._kept) >= MAX_KEPT_COUNT:
+                self._kept.popitem(last=False)
+        self._kept[wanted] = kept
+        self._kept.move_to_end(wanted)
+        return kept
