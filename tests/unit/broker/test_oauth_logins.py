@@ -96,6 +96,7 @@ def test_times_of_fetching(tmp_path: Path) -> None:
 
 
 def test_url_has_to_be_allowed(tmp_path: Path) -> None:
+    assert is_taken(offer(tmp_path))
     with pytest.raises(ConfigError, match=r"sasl\.oauthbearer\.allowed\.urls"):
         offer(tmp_path, allowed_urls="file:///elsewhere")
 

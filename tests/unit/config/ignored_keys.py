@@ -70,19 +70,27 @@ def _ignore_of_topics(key: ConfigKey) -> None:
         return parse(asked, (key.default or "") if asked is key else text)
 
     setattr(ConfigKey, "parse", default)  # noqa: B010 - mypy refuses an assignment to a method
+    _hide_from_image(ResourceType.TOPIC, key.name)  # some texts are read without their key
 
 
 def _ignore_of_brokers(key: str) -> None:
-    texts_of_file, configs_of = server._texts, ConfigsImage.of
+    texts_of_file = server._texts
 
     def texts(source: str | Mapping[str, str], overrides: Sequence[str]) -> dict[str, str]:
         return _without(key, texts_of_file(source, overrides))
 
+    server._texts = texts
+    _hide_from_image(ResourceType.BROKER, key)
+
+
+def _hide_from_image(resource_type: ResourceType, key: str) -> None:
+    """Make it as if no request had set a key."""
+    configs_of = ConfigsImage.of
+
     def of(image: ConfigsImage, kind: int, name: str) -> Mapping[str, str]:
         found = configs_of(image, kind, name)
-        return _without(key, found) if kind == ResourceType.BROKER else found
+        return _without(key, found) if kind == resource_type else found
 
-    server._texts = texts
     setattr(ConfigsImage, "of", of)  # noqa: B010 - mypy refuses an assignment to a method
 
 
