@@ -78,6 +78,9 @@ class Access(Protocol):
     def may_cluster(self, operation: AclOperation) -> bool:
         """Whether what the request wants of the cluster is allowed."""
 
+    def could(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
+        """Whether something is allowed that the request gets on without."""
+
     def could_cluster(self, operation: AclOperation) -> bool:
         """Whether something is allowed on the cluster that the request gets on without."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from log_service.broker.authorization import config_gates, group_gates, record_gates, topic_gates, transaction_gates
+from log_service.broker.authorization import config_gates, group_gates, record_gates, token_gates, topic_gates, transaction_gates
 from log_service.broker.authorization.gate_shapes import (
     ALTER,
     ALTER_CONFIGS,
@@ -140,6 +140,10 @@ GATES: Mapping[ApiKey, Gates] = MappingProxyType(
         ApiKey.DELETE_ACLS: decided_by_controller(BY_ALTER),
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Gates(BY_DESCRIBE),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: decided_by_controller(BY_ALTER),
+        ApiKey.CREATE_DELEGATION_TOKEN: Gates(token_gates.create_token, token_gates.create_token),
+        ApiKey.RENEW_DELEGATION_TOKEN: Gates(),
+        ApiKey.EXPIRE_DELEGATION_TOKEN: Gates(),
+        ApiKey.DESCRIBE_DELEGATION_TOKEN: Gates(),  # its handler asks about each token
         ApiKey.UPDATE_FEATURES: decided_by_controller(BY_ALTER),
         ApiKey.UNREGISTER_BROKER: decided_by_controller(BY_ALTER),
         ApiKey.ADD_RAFT_VOTER: decided_by_controller(BY_ALTER),

@@ -12,7 +12,7 @@ from typing import Any
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
-from log_service.common.access import ANONYMOUS
+from log_service.common.access import ANONYMOUS, Access, AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.metadata.access import DelegationToken
 from log_service.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
@@ -59,7 +59,7 @@ def handle_describe_delegation_token(node: Node, call: Call, request: DescribeDe
     tokens = [
         _described(token, token_hmac(secret, token.token_id).reveal())
         for token in node.image().access.delegation_tokens.values()
-        if _is_listed(token, owners) and caller in (token.owner, *token.renewers)
+        if _is_listed(token, owners) and (caller in (token.owner, *token.renewers) or _may_see(call.access, token))
     ]
     return DescribeDelegationTokenResponse(tokens=tokens)
 
@@ -101,6 +101,14 @@ def _validate(node: Node, call: Call) -> None:
     if protocol == "PLAINTEXT" or is_nameless or context.is_token_authenticated:
         text = "delegation tokens are asked for by clients that have logged in, and not by a token"
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, text)
+
+
+def _may_see(access: Access | None, token: DelegationToken) -> bool:
+    """Whether an ACL shows a token to who neither owns nor renews it. Without an authorizer it stays hidden: it holds a password."""
+    return access is not None and (
+        access.could(AclOperation.DESCRIBE, AclResource.DELEGATION_TOKEN, token.token_id)
+        or access.could(AclOperation.DESCRIBE_TOKENS, AclResource.USER, token.owner)
+    )
 
 
 def _is_listed(token: DelegationToken, owners: set[str] | None) -> bool:

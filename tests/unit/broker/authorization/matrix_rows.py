@@ -1,5 +1,6 @@
 """The rows of the matrix: how each API is asked, and the rights that it takes."""
 
+from log_service.common.access import AclOperation, AclResource
 from log_service.protocol.api_versions import ApiKey, request_class
 from log_service.protocol.messages import (
     add_offsets_to_txn,
@@ -480,6 +481,21 @@ ROWS = [
         ),
         on_cluster(ALTER),
         sides=BOTH,
+    ),
+    row(
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        lambda _, __: request_class(ApiKey.CREATE_DELEGATION_TOKEN)(owner_principal_type="User", owner_principal_name="other"),
+        (AclOperation.CREATE_TOKENS, AclResource.USER, "User:other"),
+        sides=BOTH,
+        versions=(3,),
+        code=65,
+    ),
+    row(ApiKey.RENEW_DELEGATION_TOKEN, lambda _, __: request_class(ApiKey.RENEW_DELEGATION_TOKEN)(), sides=BOTH),
+    row(ApiKey.EXPIRE_DELEGATION_TOKEN, lambda _, __: request_class(ApiKey.EXPIRE_DELEGATION_TOKEN)(), sides=BOTH),
+    row(
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        lambda _, __: request_class(ApiKey.DESCRIBE_DELEGATION_TOKEN)(owners=None),
+        instead=((DESCRIBE, AclResource.DELEGATION_TOKEN, "t"), (AclOperation.DESCRIBE_TOKENS, AclResource.USER, "User:other")),
     ),
     row(ApiKey.SASL_HANDSHAKE, lambda _, __: request_class(ApiKey.SASL_HANDSHAKE)(mechanism="PLAIN"), sides=BOTH),
     row(ApiKey.SASL_AUTHENTICATE, lambda _, __: request_class(ApiKey.SASL_AUTHENTICATE)(), sides=BOTH),

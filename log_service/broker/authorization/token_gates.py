@@ -1,0 +1,16 @@
+"""The gate of delegation tokens (KIP-373): a token for another owner than the client itself needs CREATE_TOKENS on that user."""
+
+from log_service.broker.authorization.gate_shapes import Question
+from log_service.common.access import AclOperation, AclResource
+
+
+def create_token(question: Question) -> None:
+    """Look at whom a token is made for.
+
+    Raises:
+        KafkaError: DELEGATION_TOKEN_AUTHORIZATION_FAILED.
+    """
+    request, access = question.request, question.access
+    owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
+    if request.owner_principal_name and owner != str(access.principal):
+        access.require(AclOperation.CREATE_TOKENS, AclResource.USER, owner)
