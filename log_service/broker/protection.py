@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from log_service.common.env import NodeEnv
 from log_service.common.errors import ConfigError
+from log_service.config.client_security import LoginConfig
 from log_service.config.security import ListenerSecurity
 from log_service.config.views import ListenerConfig, NodeConfig
 from log_service.network.server import Secure
@@ -34,8 +35,8 @@ class Protection:
         self.outgoing_tls: dict[str, OutgoingTls] = {}
         self._env = env
         self._config = config
-        self.between_brokers = self._outgoing(config.inter_broker_security, config.inter_broker_listener_name)
-        self.to_controllers = self._outgoing(config.controller_security, config.quorum.listener_name)
+        self.between_brokers = self._outgoing(config.inter_broker_security, config.inter_broker_listener_name, config.inter_broker_login)
+        self.to_controllers = self._outgoing(config.controller_security, config.quorum.listener_name, config.controller_login)
         for listener in (*config.listeners, *config.controller_listeners):
             if listener.security.tls is not None:
                 self.tls_listeners[listener.name] = _tls_listener(env, listener)
@@ -56,8 +57,20 @@ class Protection:
 
         return Certificates(self._env, self._config, static_texts, self.tls_listeners, self.outgoing_tls)
 
-    def _outgoing(self, security: ListenerSecurity, listener_name: str) -> "Security | None":
-        """Return how connections to other nodes are made, None for those in the clear."""
+    def _outgoing(self, security: ListenerSecurity, listener_name: str, login: LoginConfig | None) -> "Security | None":
+        """Return how connections to other nodes are made, None for those in the clear and without a login."""
+        tls = self._outgoing_tls(security, listener_name)
+        if login is None:
+            return tls
+        from log_service.security.login import ClientLogin  # noqa: PLC0415 - see the module's opening
+        from log_service.security.outgoing import OutgoingSecurity  # noqa: PLC0415 - as above
+
+        try:
+            return OutgoingSecurity(tls, ClientLogin(login, self._env.rng, self._env.files.run_in_pool))
+        except ConfigError as error:
+            raise ConfigError(f"logins on listener {listener_name} of other nodes: {error}") from error
+
+    def _outgoing_tls(self, security: ListenerSecurity, listener_name: str) -> "OutgoingTls | None":
         if security.tls is None or (self._config.is_alone and not self._config.controller_listeners):
             return None
         if listener_name not in self.outgoing_tls:

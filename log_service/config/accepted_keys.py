@@ -191,8 +191,6 @@ SASL: Family = (
         ("sasl.login.refresh.window.jitter", DOUBLE, "0.05"),
         ("sasl.login.retry.backoff.max.ms", LONG, "10000"),
         ("sasl.login.retry.backoff.ms", LONG, "100"),
-        ("sasl.mechanism.controller.protocol", STRING, "GSSAPI"),
-        ("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI"),
         ("sasl.oauthbearer.assertion.algorithm", STRING, "RS256", one_of("RS256", "ES256")),
         ("sasl.oauthbearer.assertion.claim.aud", STRING, None),
         ("sasl.oauthbearer.assertion.claim.exp.seconds", INT, "300", between(0, 86400)),

@@ -201,7 +201,8 @@ def _advertised(keys: ListenerKeys, brokers: list[EndPoint]) -> dict[str, EndPoi
     return told
 
 
-def _protection(name: str, keys: ListenerKeys) -> ListenerSecurity:
+def _protection(name: str, keys: ListenerKeys, *, is_bound: bool = True) -> ListenerSecurity:
+    """Return how a listener is protected; what a listener of other nodes offers is theirs to say."""
     protocol = protocol_of(name, keys.protocols)
     if protocol == "PLAINTEXT":
         return PLAINTEXT_SECURITY
@@ -209,7 +210,7 @@ def _protection(name: str, keys: ListenerKeys) -> ListenerSecurity:
     return ListenerSecurity(
         protocol=protocol,
         tls=tls_config(keys.texts, name, is_sasl=is_sasl) if protocol.endswith("SSL") else None,
-        sasl=sasl_config(keys.texts, name) if is_sasl else None,
+        sasl=sasl_config(keys.texts, name) if is_sasl and is_bound else None,
     )
 
 
@@ -222,7 +223,7 @@ def controller_security(keys: ListenerKeys, listeners: tuple[ListenerConfig, ...
     name = keys.controller_names[0]
     if name not in keys.protocols and all(listener.security is PLAINTEXT_SECURITY for listener in listeners):
         return PLAINTEXT_SECURITY
-    return _protection(name, keys)
+    return _protection(name, keys, is_bound=False)
 
 
 def protocol_of(name: str, protocols: Mapping[str, str]) -> str:

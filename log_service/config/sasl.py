@@ -13,6 +13,7 @@ from typing import Final
 
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
+from log_service.config.client_security import LoginConfig
 from log_service.config.definition import split_list
 from log_service.config.security import MechanismConfig, SaslConfig, effective_text
 
@@ -64,9 +65,27 @@ def sasl_config(texts: Mapping[str, str], listener: str) -> SaslConfig:
     )
 
 
-def client_mechanism_text(texts: Mapping[str, str], listener: str, mechanism: str) -> SecretText | None:
-    """Return the JAAS text that a node shows on a listener of other nodes: its own entry of that listener and mechanism."""
-    return _jaas(texts, listener, mechanism)
+def node_login(texts: Mapping[str, str], listener: str, key: str, own: SaslConfig | None) -> LoginConfig:
+    """Return how a node logs in on that listener of other nodes: by the mechanism that ``key`` names, with its own JAAS text for it.
+
+    ``own`` is what the node's own listener of that name offers, None where it has none.
+
+    Raises:
+        ConfigError: the mechanism is not there, is not enabled, or has no JAAS text.
+    """
+    mechanism = texts.get(key, "").strip() or KERBEROS
+    where = f"{key} is {mechanism}"
+    if mechanism == KERBEROS:
+        default = "" if key in texts else ", which is its default"
+        raise ConfigError(f"{where}{default}, and nodes log in on listener {listener}: {KERBEROS_REFUSAL.partition(' or ')[0]}")
+    if mechanism not in MECHANISMS or mechanism == "OAUTHBEARER":
+        raise ConfigError(f"{where}; nodes log in to each other by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
+    if own is not None and mechanism not in own.mechanisms:
+        raise ConfigError(f"{where}, but listener {listener} enables {', '.join(own.mechanisms)}; enable it there, too")
+    jaas = _jaas(texts, listener, mechanism)
+    if jaas is None:
+        raise ConfigError(f"{where}, but {_jaas_key(listener, mechanism)} is missing; its username and password are this node's")
+    return LoginConfig(mechanism=mechanism, jaas=jaas)
 
 
 def general_jaas_warning(texts: Mapping[str, str]) -> str | None:

@@ -34,6 +34,10 @@ SASL_KEYS = (
          "and closed.", "guessing passwords takes time", validator=at_least(0)),
     _key("sasl.server.max.receive.size", ConfigType.INT, "524288", "The largest request, in bytes, before a login is complete.",
          "tokens are small", validator=at_least(1)),
+    _key("sasl.mechanism.inter.broker.protocol", ConfigType.STRING, "GSSAPI", "The mechanism by which nodes log in to each other's "
+         "brokers, where the listener between them has SASL.", "Kafka's; GSSAPI is not there, name another"),
+    _key("sasl.mechanism.controller.protocol", ConfigType.STRING, "GSSAPI", "The mechanism by which nodes log in to controllers, where "
+         "their listener has SASL.", "Kafka's; GSSAPI is not there, name another"),
     _key("sasl.oauthbearer.clock.skew.seconds", ConfigType.INT, "30",
          "How far the clocks of issuers may differ from this node's, in seconds.",
          "clocks differ", validator=at_least(0)),

@@ -17,6 +17,7 @@ from typing import Final
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
 from log_service.config.authorizer import authorizer_config
+from log_service.config.client_security import LoginConfig
 from log_service.config.definition import closest_name
 from log_service.config.describe import broker_key
 from log_service.config.dynamic_broker_config import dynamic_broker_config
@@ -36,6 +37,7 @@ from log_service.config.listeners import (
 from log_service.config.properties import parse_properties
 from log_service.config.quorum import begins_alone, quorum_config, roles, validate_roles
 from log_service.config.resolve import log_defaults
+from log_service.config.sasl import node_login
 from log_service.config.security import PLAINTEXT_SECURITY, ListenerSecurity
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.server_values import ServerValues
@@ -176,6 +178,8 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
     is_alone = begins_alone(node_roles, quorum, own_controllers)
     if is_alone and not own_controllers:  # its voter is known by a listener of its broker
         quorum = replace(quorum, listener_name=listeners[0].name)
+    to_controllers = _controller_security(keys, listeners, own_controllers, is_alone=is_alone)
+    has_peers = not is_alone or bool(own_controllers)
     log_dirs = _log_dirs(values)
     dynamic = dynamic_broker_config(log_dirs, texts)
     metadata_log_dir = Path(values.optional_text("metadata.log.dir") or log_dirs[0])
@@ -192,7 +196,9 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         cluster_id=values.optional_text("cluster.id"),
         inter_broker_listener_name=inter_broker_listener(keys, listeners),
         controller_listeners=own_controllers,
-        controller_security=_controller_security(keys, listeners, own_controllers, is_alone=is_alone),
+        controller_security=to_controllers,
+        inter_broker_login=_broker_login(keys, listeners) if has_peers else None,
+        controller_login=_controller_login(keys, to_controllers) if has_peers else None,
         quorum=quorum,
         log=log_defaults(texts),
         metadata_log=_metadata_log(values, is_directory_apart=metadata_log_dir not in log_dirs),
@@ -245,6 +251,20 @@ def _controller_security(
     if own_controllers:
         return own_controllers[0].security
     return PLAINTEXT_SECURITY if is_alone else controller_security(keys, listeners)
+
+
+def _broker_login(keys: ListenerKeys, listeners: tuple[ListenerConfig, ...]) -> LoginConfig | None:
+    """Return how this node logs in to other brokers, None where the listener between them asks for no login."""
+    name = inter_broker_listener(keys, listeners)
+    own = next((listener.security.sasl for listener in listeners if listener.name == name), None)
+    return None if own is None else node_login(keys.texts, name, "sasl.mechanism.inter.broker.protocol", own)
+
+
+def _controller_login(keys: ListenerKeys, security: ListenerSecurity) -> LoginConfig | None:
+    """Return how this node logs in to controllers, None where their listener asks for no login."""
+    if not security.protocol.startswith("SASL"):
+        return None
+    return node_login(keys.texts, keys.controller_names[0], "sasl.mechanism.controller.protocol", security.sasl)
 
 
 def _node_id(values: ServerValues) -> int:

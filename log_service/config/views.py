@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
 from log_service.common.secrets import SecretText
+from log_service.config.client_security import LoginConfig
 from log_service.config.security import PLAINTEXT_SECURITY, ListenerSecurity
 
 FOREVER_MS = 2**63 - 1
@@ -447,6 +448,8 @@ class NodeConfig:
     inter_broker_listener_name: str = "PLAINTEXT"
     metrics_listener: tuple[str, int] | None = None  # host and port of the metrics page
     controller_listeners: tuple[ListenerConfig, ...] = ()
+    inter_broker_login: LoginConfig | None = None  # by which this node logs in to other brokers
+    controller_login: LoginConfig | None = None  # and to controllers
     controller_security: ListenerSecurity = PLAINTEXT_SECURITY  # with which controllers are connected to
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     log: LogConfig = field(default_factory=LogConfig)

@@ -6,7 +6,7 @@ async def story(cluster: Cluster) -> None:
 tell_cluster(story)
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -19,6 +19,7 @@ from log_service.common.types import NodeId
 from log_service.config.server import parse_server_properties
 from log_service.config.views import NodeConfig
 from log_service.metadata.features import first_feature_records
+from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.raft.format import FormatPlan, format_directories
 from tests.sim import World, sim_run
 from tests.sim.disk import Crashed
@@ -70,7 +71,7 @@ class Cluster:
         del self.world.disks[host_of(node_id)]
         self.format(node_id, number=1)
 
-    def format(self, node_id: int, *, number: int = 0, **plan: Any) -> None:
+    def format(self, node_id: int, *, number: int = 0, more_records: Sequence[MetadataRecord] = (), **plan: Any) -> None:
         """Format the node's disk as ``tidelog storage format`` does; ``number`` is that of the disk."""
         config, _ = self.config(node_id)
         files = self.world.node_env(host_of(node_id)).files
@@ -78,7 +79,7 @@ class Cluster:
             node_id=NodeId(node_id),
             cluster_id=CLUSTER_ID,
             is_log_elsewhere=True,
-            bootstrap_records=first_feature_records(),
+            bootstrap_records=[*first_feature_records(), *more_records],
             new_bits=Random(f"format {node_id}" if not number else f"format {node_id} {number}").getrandbits,
             now_ms=0,
             **plan,

@@ -83,6 +83,8 @@ PROOFS = {
     "connections.max.reauth.ms": (LOGINS, "test_login_that_ends_is_repeated_or_costs_the_connection"),
     "sasl.enabled.mechanisms": (LOGINS, "test_unknown_mechanism_is_refused_after_the_delay"),
     "sasl.jaas.config": (LOGINS, "test_client_with_the_right_password_is_served_and_one_without_is_not"),
+    "sasl.mechanism.controller.protocol": ("unit/broker/test_cluster_logins.py", "test_nodes_log_in_to_controllers_by_their_mechanism"),
+    "sasl.mechanism.inter.broker.protocol": ("unit/broker/test_cluster_logins.py", "test_nodes_log_in_to_brokers_by_their_mechanism"),
     "sasl.server.max.receive.size": (LOGINS, "test_frame_before_the_login_is_bound_and_after_it_is_not"),
     "add.partitions.to.txn.retry.backoff.max.ms": (VERIFICATION, "test_how_often_and_for_how_long_it_is_asked_again"),
     "add.partitions.to.txn.retry.backoff.ms": (VERIFICATION, "test_how_often_and_for_how_long_it_is_asked_again"),
