@@ -206,19 +206,9 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         groups=_groups(values),
         transactions=_transactions(values),
         share_states=share_states(values, is_only_voter=_is_only_voter(values)),
-        fetch=FetchConfig(
-            max_bytes=values.number("fetch.max.bytes"),
-            max_session_cache_slots=values.number("max.incremental.fetch.session.cache.slots"),
-        ),
+        fetch=_fetch(values),
         share_fetch=_share_fetch(values),
-        topics=TopicDefaults(
-            partition_count=values.number("num.partitions"),
-            replication_factor=values.number("default.replication.factor"),
-            asked_partition_count=values.number("num.partitions") if values.is_set("num.partitions") else -1,
-            asked_replication_factor=values.number("default.replication.factor") if values.is_set("default.replication.factor") else -1,
-            is_auto_created=values.flag("auto.create.topics.enable"),
-            is_deletion_enabled=values.flag("delete.topic.enable"),
-        ),
+        topics=_topics(values),
         replication=_replication(values),
         tokens=_tokens(values),
         telemetry_max_bytes=values.number("telemetry.max.bytes"),
@@ -337,6 +327,24 @@ def _limits(values: ServerValues, connections: ConnectionLimits) -> NetworkLimit
         socket_send_buffer_bytes=values.number("socket.send.buffer.bytes"),
         socket_receive_buffer_bytes=values.number("socket.receive.buffer.bytes"),
         backlog=values.number("socket.listen.backlog.size"),
+    )
+
+
+def _fetch(values: ServerValues) -> FetchConfig:
+    return FetchConfig(
+        max_bytes=values.number("fetch.max.bytes"),
+        max_session_cache_slots=values.number("max.incremental.fetch.session.cache.slots"),
+    )
+
+
+def _topics(values: ServerValues) -> TopicDefaults:
+    return TopicDefaults(
+        partition_count=values.number("num.partitions"),
+        replication_factor=values.number("default.replication.factor"),
+        asked_partition_count=values.number("num.partitions") if values.is_set("num.partitions") else -1,
+        asked_replication_factor=values.number("default.replication.factor") if values.is_set("default.replication.factor") else -1,
+        is_auto_created=values.flag("auto.create.topics.enable"),
+        is_deletion_enabled=values.flag("delete.topic.enable"),
     )
 
 
