@@ -12,9 +12,10 @@ import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from functools import partial
 from typing import Any, Protocol, final
 
-from log_service.common.access import Access, Admission, Permission
+from log_service.common.access import Access, AclOperation, AclResource, Admission, Permission
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.controller.caller import Caller
 from log_service.coordinator.request_context import RequestClient
@@ -263,7 +264,12 @@ class Call:
 
     def client(self) -> RequestClient:
         """Return who asks, as coordinators are told; hosts are written with a slash, as Kafka's tools expect them."""
-        return RequestClient(api_version=self.version, client_id=self.client_id or "", client_host=f"/{self.connection.peer_host}")
+        return RequestClient(
+            api_version=self.version,
+            client_id=self.client_id or "",
+            client_host=f"/{self.connection.peer_host}",
+            visible=None if self.access is None else partial(self.access.visible, AclOperation.DESCRIBE, AclResource.TOPIC),
+        )
 
     def caller(self) -> Caller:
         """Return who asks, as another node's controller is told."""

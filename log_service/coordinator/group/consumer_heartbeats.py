@@ -85,7 +85,7 @@ class ConsumerHeartbeats:
         validate_size(group, member_id, self._settings)
         member, replaced_id = self._find(group, member_id, request, decision)
         updated = replace(member, subscription=updated_subscription(member.subscription, request, context))
-        beat = Beat(group=group, member=member, updated=updated, replaced_id=replaced_id)
+        beat = Beat(group=group, member=member, updated=updated, replaced_id=replaced_id, visible=context.visible)
         epoch = self._steps.note(beat, decision)
         current = self._steps.advance(beat, epoch, owned_partitions(request), decision)
         self._sessions.keep_alive(group_id, member_id, self._settings.session_timeout_ms(group_id), decision)

@@ -36,6 +36,7 @@ from log_service.coordinator.group.reconciliation import Target, reconcile
 from log_service.coordinator.group.records import GroupRecord, validate_size
 from log_service.coordinator.group.regex_refresher import RegexRefresher
 from log_service.coordinator.group.topic_hash import TopicHashes
+from log_service.coordinator.request_context import VisibleOf
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
 from log_service.state_machine.decision import Decision
@@ -54,6 +55,8 @@ class Beat:
     member: ConsumerMember
     updated: ConsumerMember
     replaced_id: str | None
+    visible: VisibleOf | None = None
+    """Which topics the member's client may know of; None: all of them."""
 
     def members(self) -> list[ConsumerMember]:
         """Return the group's members as they will be."""
@@ -94,7 +97,7 @@ class ConsumerSteps:
             decision.append(record)
             is_bump_needed = updated.subscription.topics != beat.member.subscription.topics
         is_bump_needed = self._note_regex(beat, decision) or is_bump_needed
-        self._regexes.maybe_refresh(group, updated.subscription.regex, decision)
+        self._regexes.maybe_refresh(group, updated.subscription.regex, decision, beat.visible)
         return self._settled_epoch(beat, decision, is_bump_needed=is_bump_needed)
 
     def _note_regex(self, beat: Beat, decision: GroupDecision) -> bool:

@@ -16,6 +16,7 @@ from log_service.coordinator.group.consumer_group import ConsumerGroup
 from log_service.coordinator.group.consumer_records import RegexRecord, ResolvedRegex
 from log_service.coordinator.group.group_settings import GroupSettings
 from log_service.coordinator.group.records import GroupRecord
+from log_service.coordinator.request_context import VisibleOf
 from log_service.metadata.image import MetadataImage
 from log_service.state_machine.decision import Decision
 
@@ -35,11 +36,15 @@ def regex_timer(group_id: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class _Refresh:
-    """One refresh under way: the expressions, the names that are left, and what was found in metadata of ``version``."""
+    """One refresh under way: the expressions, the names that are left, and what was found in metadata of ``version``.
+
+    ``visible`` returns which topics the client may know of whose heartbeat began it; the others are not found.
+    """
 
     regexes: tuple[str, ...]
     names: list[str]
     version: int
+    visible: VisibleOf | None
     found: dict[str, frozenset[str]] = field(default_factory=dict)
 
 
@@ -61,7 +66,7 @@ class RegexRefresher:
         """Give up the refresh of a group that is gone."""
         self._under_way.pop(group_id, None)
 
-    def maybe_refresh(self, group: ConsumerGroup, new_regex: str, decision: GroupDecision) -> None:
+    def maybe_refresh(self, group: ConsumerGroup, new_regex: str, decision: GroupDecision, visible: VisibleOf | None) -> None:
         """Begin a refresh if one is due. ``new_regex`` is what the member that sent the heartbeat uses from now on."""
         if not new_regex and not group.regex_users:
             return
@@ -69,7 +74,7 @@ class RegexRefresher:
         if group.group_id in self._under_way or not self._is_due(group, regexes, decision.wall_ms):
             return
         image = self._image()
-        self._under_way[group.group_id] = _Refresh(tuple(sorted(regexes)), list(image.topics.by_name), image.offset)
+        self._under_way[group.group_id] = _Refresh(tuple(sorted(regexes)), list(image.topics.by_name), image.offset, visible)
         decision.on_refused(partial(self.forget, group.group_id))
         decision.set_timer(regex_timer(group.group_id), decision.now_ms)
 
@@ -91,7 +96,9 @@ class RegexRefresher:
         count = max(1, MATCHES_PER_STEP // len(refresh.regexes))
         names, refresh.names = refresh.names[:count], refresh.names[count:]
         for regex in refresh.regexes:
-            refresh.found[regex] = refresh.found.get(regex, frozenset()) | matching(regex, names)
+            found = matching(regex, names)
+            seen = found if refresh.visible is None or not found else frozenset(refresh.visible(found))
+            refresh.found[regex] = refresh.found.get(regex, frozenset()) | seen
         if refresh.names:
             decision.set_timer(regex_timer(group_id), decision.now_ms + PAUSE_MS)
             return

@@ -109,6 +109,23 @@ def test_a_group_that_shows_a_hidden_topic_is_hidden_as_a_whole() -> None:
     tell_with_acls(story)
 
 
+def test_a_regular_expression_matches_what_its_client_may_see() -> None:
+    async def story(node: AclStory) -> None:
+        await prepare(node)
+        await node.make_topic("hidden")
+        await node.have_only((READ, GROUP, "cg"), (DESCRIBE, TOPIC, "t"))
+        beat = ConsumerGroupHeartbeatRequest(
+            group_id="cg", member_id="m", member_epoch=0, rebalance_timeout_ms=1_000, subscribed_topic_regex=".*", topic_partitions=[]
+        )
+        assert codes(await node.ask(beat, 1)) == {0}
+        await trio.sleep(1)
+        told = await node.ask(ConsumerGroupHeartbeatRequest(group_id="cg", member_id="m", member_epoch=1), 1)
+        by_id = {topic.topic_id: name for name, topic in node.broker.image.topics.by_name.items()}
+        assert [by_id[topic.topic_id] for topic in told.assignment.topic_partitions] == ["t"]
+
+    tell_with_acls(story)
+
+
 def test_positions_of_hidden_topics_are_left_out() -> None:
     async def story(node: AclStory) -> None:
         await prepare(node)
