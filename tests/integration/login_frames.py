@@ -66,6 +66,10 @@ def alter_users(*changes: ScramCredentialUpsertion | ScramCredentialDeletion) ->
 class LoginWire(Wire):
     """A connection whose steps tell what the broker did, as values that JSON knows; ``closed`` where it closed the connection."""
 
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap)
+        self.bootstrap = bootstrap
+
     def told(self, request: Any, version: int) -> Any:
         return self._told(lambda: normalise(self.ask(request, version)))
 
@@ -107,10 +111,18 @@ class LoginWire(Wire):
     def log_in(self, name: str = ADMIN, password: str = ADMIN_PASSWORD) -> Any:
         return [self.handshake(), self.authenticate(plain(name, password))]
 
-    def scram(self, mechanism: ScramMechanism, name: str, password: str, change: Callable[[bytes], bytes] = bytes) -> list[Any]:
+    def scram(
+        self,
+        mechanism: ScramMechanism,
+        name: str,
+        password: str,
+        change: Callable[[bytes], bytes] = bytes,
+        *,
+        is_by_token: bool = False,
+    ) -> list[Any]:
         """Log in by SCRAM; tells the codes and texts of both rounds, and whether the broker proved itself. ``change`` alters the last."""
         told: list[Any] = [self.handshake(mechanism.mechanism_name)[0]]
-        client = ScramClient(mechanism, name, "client-nonce")
+        client = ScramClient(mechanism, name, "client-nonce", is_by_token=is_by_token)
         first = self._told(lambda: self.ask(SaslAuthenticateRequest(auth_bytes=client.first()), 2))
         if first == CLOSED or first.error_code:
             return [*told, CLOSED if first == CLOSED else [first.error_code, first.error_message]]

@@ -1,5 +1,7 @@
 """Logins, frame by frame, as Apache Kafka answers them: before the login, during it, after it, and when it is repeated."""
 
+import base64
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -8,11 +10,17 @@ import pytest
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion
 from log_service.protocol.messages.api_versions import ApiVersionsRequest
+from log_service.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from log_service.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from log_service.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from log_service.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from log_service.protocol.messages.metadata import MetadataRequest
+from log_service.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from log_service.security.sasl.credentials import ScramMechanism
 from tests.integration.differential import Cluster, Duel, normalise
 from tests.integration.login_frames import (
+    ALICE,
+    ALICE_PASSWORD,
     CAROL,
     CAROL_PASSWORD,
     LOGIN_PROPERTIES,
@@ -25,6 +33,7 @@ from tests.integration.login_frames import (
 
 PROPERTIES = {
     **LOGIN_PROPERTIES,
+    "delegation.token.secret.key": "the-secret-of-the-cluster",
     "listener.name.plaintext.plain.connections.max.reauth.ms": "600000",
     "listener.name.plaintext.scram-sha-256.connections.max.reauth.ms": "1",
 }
@@ -193,3 +202,56 @@ def test_users_are_described(users: Duel) -> None:
         return [normalise(response) for response in told]
 
     users.compare_told(lambda cluster: scene(cluster, play))
+
+
+def play_with_tokens(wire: LoginWire, other: LoginWire) -> list[Any]:
+    """Make, renew, show and end tokens, as admin and as alice; tells codes, names and differences of times."""
+    wire.log_in()
+    other.log_in(ALICE, ALICE_PASSWORD)
+    renewers = [CreatableRenewers(principal_type="User", principal_name=ALICE)]
+    made = wire.ask(CreateDelegationTokenRequest(owner_principal_type=None, owner_principal_name=None, renewers=renewers), 3)
+    private = wire.ask(CreateDelegationTokenRequest(owner_principal_type=None, owner_principal_name=None, max_lifetime_ms=9_000), 3)
+    group = [CreatableRenewers(principal_type="Group", principal_name=ALICE)]
+    refused = wire.ask(CreateDelegationTokenRequest(owner_principal_type=None, owner_principal_name=None, renewers=group), 3)
+    told: list[Any] = [
+        [each.error_code, each.principal_name, each.token_requester_principal_name, len(each.token_id), len(each.hmac)]
+        for each in (made, private, refused)
+    ]
+    until_tokens(wire, {made.token_id, private.token_id})
+    told += [each.max_timestamp_ms - each.issue_timestamp_ms for each in (made, private)]
+    told.append(private.expiry_timestamp_ms - private.issue_timestamp_ms)
+    for hmac in (made.hmac, private.hmac, b"unknown"):
+        told.append(other.ask(RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=-1), 2).error_code)
+    with LoginWire(wire.bootstrap) as third:
+        password = base64.b64encode(made.hmac).decode()
+        told.append(third.scram(SHA_512, made.token_id, password, is_by_token=True)[:2])
+        requests = (
+            (CreateDelegationTokenRequest(owner_principal_type=None, owner_principal_name=None), 3),
+            (RenewDelegationTokenRequest(hmac=made.hmac), 2),
+            (ExpireDelegationTokenRequest(hmac=made.hmac), 2),
+            (DescribeDelegationTokenRequest(owners=None), 3),
+        )
+        told.append([third.ask(request, version).error_code for request, version in requests])
+    told.append(len(wire.ask(DescribeDelegationTokenRequest(owners=[]), 3).tokens))
+    for hmac, period_ms in ((private.hmac, 0), (made.hmac, -1)):
+        told.append(other.ask(ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms), 2).error_code)
+    until_tokens(wire, {private.token_id})
+    told.append(other.ask(ExpireDelegationTokenRequest(hmac=made.hmac, expiry_time_period_ms=-1), 2).error_code)
+    return told
+
+
+def until_tokens(wire: LoginWire, wanted: set[str]) -> None:
+    """Wait until exactly these tokens are shown: Kafka responds before its caches have a change."""
+    for _ in range(200):
+        if {token.token_id for token in wire.ask(DescribeDelegationTokenRequest(owners=None), 3).tokens} == wanted:
+            return
+        time.sleep(0.02)
+    pytest.fail(f"{wire.bootstrap} never showed these tokens")
+
+
+def test_delegation_tokens(duel: Duel) -> None:
+    def tell(cluster: Cluster) -> list[Any]:
+        with LoginWire(cluster.bootstrap) as wire, LoginWire(cluster.bootstrap) as other:
+            return play_with_tokens(wire, other)
+
+    duel.compare_told(tell)
