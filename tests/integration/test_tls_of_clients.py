@@ -19,7 +19,7 @@ import pytest
 
 from tests.helpers.authority import PASSWORD, Authority, Issued
 from tests.helpers.broker_process import BrokerProcess
-from tests.integration.confluent import WAIT_SECONDS
+from tests.integration.confluent import WAIT_SECONDS, wait_until
 from tests.integration.kafka_node import java, skip_unless_kafka_is_there
 
 TOPIC = "secret"
@@ -198,3 +198,34 @@ def test_other_protocols_than_those_that_are_enabled_are_refused(guarded: Guarde
     command = [openssl, "s_client", "-connect", guarded.bootstrap, "-tls1_1", "-cipher", "DEFAULT:@SECLEVEL=0"]
     told = subprocess.run(command, input=b"", capture_output=True, timeout=WAIT_SECONDS, check=False)
     assert told.returncode != 0
+
+
+def served_serial(guarded: Guarded) -> int:
+    """Return the serial number of the certificate that the node shows."""
+    raw = socket.create_connection(("localhost", guarded.broker.port), WAIT_SECONDS)
+    with guarded.context().wrap_socket(raw, server_hostname="localhost") as secured:
+        shown = secured.getpeercert()
+    assert shown is not None
+    return int(str(shown["serialNumber"]), 16)
+
+
+def alter_keystore(guarded: Guarded, issued: Issued) -> None:
+    admin = librdkafka.AdminClient(guarded.of_librdkafka())
+    entry = librdkafka.ConfigEntry(
+        "listener.name.ssl.ssl.keystore.location",
+        str(issued.keystore_p12),
+        incremental_operation=librdkafka.AlterConfigOpType.SET,
+    )
+    resource = librdkafka.ConfigResource(librdkafka.ResourceType.BROKER, "1", incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(WAIT_SECONDS)
+
+
+def test_a_request_changes_the_certificate_while_the_node_runs(guarded: Guarded) -> None:
+    before = served_serial(guarded)
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        alter_keystore(guarded, guarded.authority.issue("other"))
+    assert "the certificate is of CN=node, the new one of CN=other" in raised.value.args[0].str()
+    assert served_serial(guarded) == before
+    renewed = guarded.authority.issue("node")
+    alter_keystore(guarded, renewed)
+    wait_until(lambda: served_serial(guarded) == renewed.certificate.serial_number, "the new certificate is shown")
