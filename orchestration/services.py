@@ -74,7 +74,7 @@ def _components(context: ServiceContext) -> list[Component]:
             after=("broker", SPARK),
             environment=environment,
             working_directory=context.project_directory,
-            prepare=(("rm", "-f", str(complaint)), (*instance, "prepare")),
+            prepare=(("rm", "-f", str(complaint)), *granting(context), (*instance, "prepare")),
             before_stop=((*instance, "cancel-runs"),),
             stop_deadline_s=CANCEL_RUNS_DEADLINE_S,
         ),
@@ -100,6 +100,13 @@ def _components(context: ServiceContext) -> list[Component]:
     ]
 
 
+def granting(context: ServiceContext) -> tuple[tuple[str, ...], ...]:
+    """Return what gives the platform its rights in a secured installation; nothing in another."""
+    if context.operator_config is None:
+        return ()
+    return ((sys.executable, "-m", "log_service.supervisor.grants", context.bootstrap_servers, str(context.operator_config)),)
+
+
 def own_spark(context: ServiceContext, environment: Mapping[str, str]) -> Component:
     """Return the component of a Spark Connect server that is started here."""
     server = SparkServer(settings=load_settings({**process_environment(), **environment}), port=context.spark_port)
@@ -108,7 +115,7 @@ def own_spark(context: ServiceContext, environment: Mapping[str, str]) -> Compon
         argv=tuple(server.argv()),
         readiness=Http2Readiness(host=LOOPBACK, port=context.spark_port),
         address=server.url,
-        environment=server.environment(process_environment()),
+        environment=server.environment({**process_environment(), **clients_environment(context)}),
         working_directory=context.data_directory,
     )
 
@@ -144,7 +151,13 @@ def platform_environment(context: ServiceContext) -> dict[str, str]:
         "TIDELOG_BOOTSTRAP_SERVERS": context.bootstrap_servers,
         REMOTE_SETTING: context.spark_remote or f"sc://{LOOPBACK}:{context.spark_port}",
         "PYTHONPATH": os.pathsep.join([str(context.project_directory), *given]),
+        **clients_environment(context),
     }
+
+
+def clients_environment(context: ServiceContext) -> dict[str, str]:
+    """Return how the platform's clients encrypt and log in, where the installation decides it."""
+    return {} if context.client_config is None else {"TIDELOG_CLIENT_CONFIG": str(context.client_config)}
 
 
 def free_port() -> int:

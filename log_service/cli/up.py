@@ -17,7 +17,14 @@ from log_service.cli.output import DATA_SETTING, data_option
 from log_service.cli.project_settings import read_settings_of
 from log_service.common.errors import TidelogError
 from log_service.supervisor import control
-from log_service.supervisor.components import SERVERS_SETTING, broker_component, external_broker, registered_components, service_context
+from log_service.supervisor.components import (
+    BROKER,
+    SERVERS_SETTING,
+    broker_component,
+    external_broker,
+    registered_components,
+    service_context,
+)
 from log_service.supervisor.fleet import Fleet
 from log_service.supervisor.nodes import (
     MAX_BROKERS,
@@ -30,6 +37,7 @@ from log_service.supervisor.nodes import (
     write_cluster,
 )
 from log_service.supervisor.nodes import bootstrap_servers as bootstrap_of
+from log_service.supervisor.protection import OPERATOR, PLATFORM, Protection, is_protected, protect
 from log_service.supervisor.spec import Component, InstallationSpec, ServiceContext
 from log_service.supervisor.state import held_lock
 from log_service.supervisor.supervisor import Supervisor, leaf
@@ -43,7 +51,11 @@ REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
     "--project", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), show_default=True,
     help="The project to load: a folder with a package assets/, and sensors/ if it has some.",
 )  # fmt: skip
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to bind to.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True,
+    help="The address to bind to. Beyond 127.0.0.1 the Dagster UI is open to all who reach it: it has no login, and its users run code.",
+)  # fmt: skip
+@click.option("--secure", is_flag=True, help="Encrypt and authorize: a local authority, certificates, ACLs. Later starts keep it.")
 @click.option("--broker-port", default=9092, show_default=True, help="Where Kafka clients connect.")
 @click.option("--ui-port", default=3000, show_default=True, help="Where the Dagster UI is.")
 @click.option("--spark-port", default=15002, show_default=True, help="Where the warm Spark server listens, on 127.0.0.1.")
@@ -83,6 +95,7 @@ def up(
     spark_remote: str | None,
     watch: bool,
     only_broker: bool,
+    secure: bool,
 ) -> None:
     """Start broker, warm Spark server, Dagster webserver and daemon, and keep them running.
 
@@ -103,6 +116,8 @@ def up(
         raise click.UsageError(
             f"--only-broker, --broker, --brokers and --rack are about brokers that are started here; {servers_by} names others"
         )
+    if bootstrap_servers and secure:
+        raise click.UsageError(f"--secure is about brokers that are started here; {servers_by} names others: see TIDELOG_CLIENT_CONFIG")
     with left_as_it_was(data):
         with held_lock(data):
             pass
@@ -125,11 +140,15 @@ def up(
         if cluster is not None:
             check_node_ports(cluster, host, broker_port)
             context = replace(context, bootstrap_servers=bootstrap_of(cluster, host, broker_port))
-        factory = NodeFactory(context=context, first_port=broker_port, overrides=overrides)
+        protection = None
+        if not bootstrap_servers and (secure or is_protected(data)):
+            protection = protect(data.resolve(), host, [BROKER] if cluster is None else [node.name for node in cluster.nodes])
+            context = replace(context, client_config=protection.client_file(PLATFORM), operator_config=protection.client_file(OPERATOR))
+        factory = NodeFactory(context=context, first_port=broker_port, overrides=overrides, is_secure=protection is not None)
         if cluster is not None:
             factory.format(cluster, cluster.nodes if read_cluster(data) is None else ())
             write_cluster(context.data_directory, cluster)
-        components = broker_components(factory, cluster)
+        components = broker_components(factory, cluster, protection)
         if not only_broker:
             components += platform_components(context)
     supervisor = Supervisor(InstallationSpec(context=context, components=tuple(components)), click.echo)
@@ -137,11 +156,11 @@ def up(
     trio.run(run_until_interrupted, supervisor, fleet)
 
 
-def broker_components(factory: NodeFactory, cluster: ClusterSpec | None) -> list[Component]:
+def broker_components(factory: NodeFactory, cluster: ClusterSpec | None, protection: Protection | None = None) -> list[Component]:
     """Return the components that are brokers: the user's own, one alone, or all nodes of a cluster."""
     if factory.context.is_broker_external:
         return [external_broker(factory.context)]
-    return [broker_component(factory.context, factory.overrides)] if cluster is None else list(factory.components(cluster))
+    return [broker_component(factory.context, factory.overrides, protection)] if cluster is None else list(factory.components(cluster))
 
 
 def platform_components(context: ServiceContext) -> list[Component]:

@@ -9,4 +9,5 @@
 - ``nodes``: several brokers on one machine, each with its properties file. ``fleet``: one more or one less while they run.
 - ``control``: how another process asks a running supervisor for that.
 - ``components``: the broker's component, and those that installed extras register.
+- ``protection``: the files of a secured installation. ``authority``: its certificates. ``grants``: the rights of the platform in it.
 """

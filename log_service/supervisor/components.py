@@ -13,6 +13,7 @@ from pathlib import Path
 
 from log_service.common.errors import ConfigError
 from log_service.config.client import ClientConfig
+from log_service.supervisor.protection import SECURE_LISTENER, Protection
 from log_service.supervisor.spec import Component, ComponentFactory, KafkaReadiness, ServiceContext
 
 ENTRY_POINT_GROUP = "tidelog.services"
@@ -36,7 +37,7 @@ def external_broker(context: ServiceContext) -> Component:
     )
 
 
-def broker_component(context: ServiceContext, overrides: Sequence[str] = ()) -> Component:
+def broker_component(context: ServiceContext, overrides: Sequence[str] = (), protection: Protection | None = None) -> Component:
     """Return the broker's component; writes its properties file, the person's own additions last.
 
     The timers of retention and compaction are set long, because the platform's maintenance assets ask for passes and show what they did;
@@ -48,11 +49,13 @@ def broker_component(context: ServiceContext, overrides: Sequence[str] = ()) -> 
     settings = {
         "node.id": "1",
         "process.roles": "broker,controller",
-        "listeners": f"PLAINTEXT://{context.bootstrap_servers}",
+        "listeners": f"{'PLAINTEXT' if protection is None else SECURE_LISTENER}://{context.bootstrap_servers}",
         "log.dirs": str(directory / "logs"),
         "log.retention.check.interval.ms": str(DAY_MS),
         "log.cleaner.backoff.ms": str(DAY_MS),
     }
+    if protection is not None:
+        settings |= protection.node_properties(BROKER)
     if context.metrics_port is not None:
         settings[METRICS_KEY] = f"{context.host}:{context.metrics_port}"
     lines = [f"{key}={value}" for key, value in settings.items()]
@@ -60,7 +63,7 @@ def broker_component(context: ServiceContext, overrides: Sequence[str] = ()) -> 
     return Component(
         name=BROKER,
         argv=(sys.executable, "-m", "log_service.cli.main", "serve", str(properties)),
-        readiness=KafkaReadiness(bootstrap_servers=context.bootstrap_servers),
+        readiness=KafkaReadiness(bootstrap_servers=context.bootstrap_servers, client_config=context.operator_config),
         address=context.bootstrap_servers,
         metrics_url=metrics_url([*lines, *overrides]),
         start_deadline_s=60.0,

@@ -13,13 +13,14 @@ import os
 import subprocess
 import sys
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from log_service.common.errors import ConfigError, StorageError
 from log_service.config.properties import parse_properties
 from log_service.supervisor.components import BROKER, DAY_MS, LOOPBACK, METRICS_KEY, check_ports_are_free, metrics_port_of, metrics_url
+from log_service.supervisor.protection import SECURE_LISTENER, protect
 from log_service.supervisor.spec import Component, KafkaReadiness, ServiceContext
 
 CLUSTER_FILE = "cluster.json"
@@ -202,7 +203,7 @@ def servers_of(data_directory: Path) -> list[str]:
             continue  # it was never started, or its file is of no use to it either
         for listener in settings.get("listeners", "").split(","):
             name, _, address = listener.strip().partition("://")
-            if name == CLIENT_LISTENER and address:
+            if name in {CLIENT_LISTENER, SECURE_LISTENER} and address:
                 servers.append(address)
     return servers
 
@@ -279,6 +280,12 @@ def properties_of(cluster: ClusterSpec, node: NodeSpec, *, host: str, first_port
     return settings
 
 
+def protected(settings: Mapping[str, str], protection: Mapping[str, str]) -> dict[str, str]:
+    """Return a node's properties with its listener for clients and nodes under TLS."""
+    listeners = settings["listeners"].replace(f"{CLIENT_LISTENER}://", f"{SECURE_LISTENER}://", 1)
+    return {**settings, **protection, "listeners": listeners, "inter.broker.listener.name": SECURE_LISTENER}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFactory:
     """Makes the components of nodes. ``overrides`` are the person's own properties, which all nodes get last."""
@@ -286,6 +293,7 @@ class NodeFactory:
     context: ServiceContext
     first_port: int
     overrides: tuple[str, ...] = ()
+    is_secure: bool = False
 
     def component(self, cluster: ClusterSpec, node: NodeSpec) -> Component:
         """Return a node's component; writes its properties file."""
@@ -300,6 +308,8 @@ class NodeFactory:
             logs=directory / "logs",
             metrics=self._metrics(node),
         )
+        if self.is_secure:
+            settings |= protected(settings, protect(self.context.data_directory, self.context.host, [node.name]).node_properties(node.name))
         lines = [f"{key}={value}" for key, value in settings.items()]
         path = directory / PROPERTIES_FILE
         note = "# Written anew by `tidelog up`; change it there with --broker key=value."
@@ -307,7 +317,7 @@ class NodeFactory:
         return Component(
             name=node.name,
             argv=(sys.executable, "-m", "log_service.cli.main", "serve", str(path)),
-            readiness=KafkaReadiness(bootstrap_servers=address),
+            readiness=KafkaReadiness(bootstrap_servers=address, client_config=self.context.operator_config),
             address=address,
             metrics_url=metrics_url([*lines, *self.overrides]),
             start_deadline_s=60.0,

@@ -5,13 +5,16 @@ within ``PROBE_DEADLINE_S``.
 """
 
 import time
+from pathlib import Path
 
 import trio
 
 from log_service.client.connections.env import real_env
+from log_service.client.settings_files import settings_from_file
 from log_service.common.errors import KafkaError
 from log_service.config.client import ClientConfig
 from log_service.rpc.connection import Destination, RpcSettings, open_connection
+from log_service.security.outgoing import outgoing_security
 from log_service.supervisor.spec import HeartbeatReadiness, Http2Readiness, HttpReadiness, KafkaReadiness, Readiness
 
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -34,7 +37,7 @@ async def is_ready(readiness: Readiness) -> bool:
         case HttpReadiness():
             return await _responds(readiness.url)
         case KafkaReadiness():
-            return await _speaks_kafka(readiness.bootstrap_servers)
+            return await _speaks_kafka(readiness.bootstrap_servers, readiness.client_config)
         case Http2Readiness():
             return await _speaks_http2(readiness.host, readiness.port)
         case HeartbeatReadiness():
@@ -45,12 +48,14 @@ async def is_ready(readiness: Readiness) -> bool:
             return True
 
 
-async def _speaks_kafka(bootstrap_servers: str) -> bool:
-    settings = RpcSettings(client_id="tidelog-supervisor")
-    for host, port in ClientConfig.of(bootstrap_servers, {}).bootstrap_servers:
+async def _speaks_kafka(bootstrap_servers: str, client_config: Path | None) -> bool:
+    settings, env = RpcSettings(client_id="tidelog-supervisor"), real_env()
+    config = ClientConfig.of(bootstrap_servers, {} if client_config is None else settings_from_file(client_config))
+    security = outgoing_security(config.security(), env.rng)
+    for host, port in config.bootstrap_servers:
         with trio.move_on_after(PROBE_DEADLINE_S):
             try:
-                async with open_connection(real_env(), Destination(host=host, port=port), settings):
+                async with open_connection(env, Destination(host=host, port=port), settings, security):
                     return True
             except (OSError, KafkaError):
                 continue

@@ -20,9 +20,13 @@ class HttpReadiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaReadiness:
-    """Ready once one of the addresses, ``host:port,host:port``, responds to a Kafka client's first request."""
+    """Ready once one of the addresses, ``host:port,host:port``, responds to a Kafka client's first request.
+
+    ``client_config`` is a properties file of how clients encrypt and log in there; None: not at all.
+    """
 
     bootstrap_servers: str
+    client_config: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +104,8 @@ class ServiceContext:
     metrics_port: int | None = None  # of the broker; None: it has no metrics page
     is_broker_external: bool = False
     is_watching: bool = False  # the project is loaded anew when a file of it changes
+    client_config: Path | None = None  # how the platform's clients encrypt and log in; None: as the environment says
+    operator_config: Path | None = None  # the same of the person who administers, where the installation is secured
     spark_remote: str | None = None  # a Spark Connect server of the user's own
 
 

@@ -1,0 +1,188 @@
+"""The local certificate authority of ``tidelog up --secure``: it vouches for the nodes and clients of one installation.
+
+Decides how long certificates hold and when they are made anew: at a start, once a third of their time is all that is left. Keys are ECDSA
+P-256, because a handshake with them costs a third of one with RSA. ``cryptography`` is imported where a certificate is made.
+
+Invariants: a key lies in a file that its owner alone may read, in a directory that its owner alone may enter; a file is replaced whole. An
+authority that is there is never replaced, because all its certificates would be worth nothing.
+"""
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from log_service.common.errors import StorageError
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+AUTHORITY_DAYS, CERTIFICATE_DAYS = 3650, 397
+RENEWAL_SHARE = 1 / 3
+CLOCK_SKEW = timedelta(hours=1)
+"""Certificates hold from so long before they are made: clocks of other machines may be late."""
+CERTIFICATE_FILE, KEY_FILE = "authority.pem", "authority.key"
+
+
+class LocalAuthority:
+    """The authority in a directory; made there if it is not there.
+
+    Raises:
+        StorageError: its files cannot be read or written, or one of the two is missing.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.certificate_path = directory / CERTIFICATE_FILE
+        make_private_directory(directory)
+        present = [(directory / name).exists() for name in (CERTIFICATE_FILE, KEY_FILE)]
+        if not any(present):
+            self._found()
+        elif not all(present):
+            missing = directory / (CERTIFICATE_FILE if present[1] else KEY_FILE)
+            raise StorageError(f"{missing} is missing: put it back, or remove {directory} to begin with a new authority")
+
+    def __repr__(self) -> str:
+        return f"<LocalAuthority {self.directory}>"
+
+    def keep(self, path: Path, name: str, hosts: Sequence[str], now: datetime) -> bool:
+        """Have a key and a certificate of ``name`` in a PEM file; make them where they are missing, near their end, or for other hosts.
+
+        Returns whether they were made.
+        """
+        present = _read_certificate(path)
+        if present is not None and _is_good(present, hosts, now):
+            return False
+        make_private_directory(path.parent)
+        write_private(path, self._issue(name, hosts, now))
+        return True
+
+    def _found(self) -> None:
+        from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - see the module's opening
+
+        key = ec.generate_private_key(ec.SECP256R1())
+        now = datetime.now(UTC)
+        builder = _builder("tidelog local authority", None, key.public_key(), now, AUTHORITY_DAYS)
+        certificate = _signed(_with_authority(builder), key)
+        write_private(self.directory / KEY_FILE, _key_pem(key))
+        write_private(self.certificate_path, _certificate_pem(certificate))
+
+    def _issue(self, name: str, hosts: Sequence[str], now: datetime) -> bytes:
+        from cryptography import x509  # noqa: PLC0415 - as above
+        from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - as above
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415 - as above
+        from cryptography.x509.oid import ExtendedKeyUsageOID  # noqa: PLC0415 - as above
+
+        authority = x509.load_pem_x509_certificate(self.certificate_path.read_bytes())
+        authority_key = load_pem_private_key((self.directory / KEY_FILE).read_bytes(), None)
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = _builder(name, authority.subject, key.public_key(), now, CERTIFICATE_DAYS)
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        if hosts:
+            builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())  # type: ignore[arg-type]  # it is ours: ECDSA
+        certificate = _signed(builder.add_extension(identifier, critical=False), authority_key)
+        return _key_pem(key) + _certificate_pem(certificate)
+
+
+def make_private_directory(path: Path) -> None:
+    """Have a directory that its owner alone may enter."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(0o700)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be made or closed to others: {error.strerror}") from error
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Replace a file as a whole by one that its owner alone may read."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.unlink(missing_ok=True)
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _read_certificate(path: Path) -> "x509.Certificate | None":
+    from cryptography import x509  # noqa: PLC0415 - see the module's opening
+
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _is_good(certificate: "x509.Certificate", hosts: Sequence[str], now: datetime) -> bool:
+    from cryptography import x509  # noqa: PLC0415 - see the module's opening
+
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    try:
+        names = set(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except x509.ExtensionNotFound:
+        names = set()
+    return now < end - (end - begin) * RENEWAL_SHARE and names >= {_general_name(host) for host in hosts}
+
+
+def _general_name(host: str) -> "x509.GeneralName":
+    from cryptography import x509  # noqa: PLC0415 - see the module's opening
+
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _builder(name: str, issuer: "x509.Name | None", public_key: Any, now: datetime, days: int) -> "x509.CertificateBuilder":
+    from cryptography import x509  # noqa: PLC0415 - see the module's opening
+    from cryptography.x509.oid import NameOID  # noqa: PLC0415 - as above
+
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer or subject)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+    )
+
+
+def _with_authority(builder: "x509.CertificateBuilder") -> "x509.CertificateBuilder":
+    from cryptography import x509  # noqa: PLC0415 - see the module's opening
+
+    off = dict.fromkeys(
+        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only"), False
+    )
+    usage = x509.KeyUsage(digital_signature=True, key_cert_sign=True, crl_sign=True, **off)
+    return builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True).add_extension(usage, critical=True)
+
+
+def _signed(builder: "x509.CertificateBuilder", key: Any) -> "x509.Certificate":
+    from cryptography.hazmat.primitives import hashes  # noqa: PLC0415 - see the module's opening
+
+    return builder.sign(key, hashes.SHA256())
+
+
+def _key_pem(key: Any) -> bytes:
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - see the module's opening
+
+    form = serialization.PrivateFormat.PKCS8
+    pem: bytes = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    return pem
+
+
+def _certificate_pem(certificate: "x509.Certificate") -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - see the module's opening
+
+    return certificate.public_bytes(Encoding.PEM)

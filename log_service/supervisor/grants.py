@@ -1,0 +1,46 @@
+"""The ACLs of the platform in a secured installation: what its pipelines need, and nothing else. Run before the platform starts.
+
+    python -m log_service.supervisor.grants SERVERS OPERATOR_FILE
+
+- topics: read, write, create, and change configs and partitions, as declarations of topics ask for; never delete one.
+- groups and transactional ids whose names begin with ``tidelog``: those of tables, sinks and sensors. All groups: describe, for their lag.
+- the cluster: describe, and alter for the assets of maintenance and the jobs that move replicas.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from log_service.client.admin.access import CLUSTER_NAME, AclBinding
+from log_service.client.blocking.admin import BlockingAdmin
+from log_service.client.settings_files import settings_from_file
+from log_service.supervisor.protection import PLATFORM
+
+PREFIX = "tidelog"
+GRANTS: Sequence[tuple[str, str, str, Sequence[str]]] = (
+    ("topic", "*", "literal", ("read", "write", "create", "alter", "describe_configs", "alter_configs")),
+    ("group", PREFIX, "prefixed", ("read",)),
+    ("group", "*", "literal", ("describe",)),
+    ("transactional_id", PREFIX, "prefixed", ("write", "describe")),
+    ("cluster", CLUSTER_NAME, "literal", ("describe", "describe_configs", "alter")),
+)
+TIMEOUT_MS = 30_000
+
+
+def grants(user: str = PLATFORM) -> list[AclBinding]:
+    """Return the ACLs of the platform's user."""
+    return [
+        AclBinding(resource_type=kind, name=name, pattern_type=pattern, principal=f"User:{user}", operation=operation)
+        for kind, name, pattern, operations in GRANTS
+        for operation in operations
+    ]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Create the ACLs; those that are there stay."""
+    servers, file = arguments
+    with BlockingAdmin(servers, **settings_from_file(file), default_api_timeout_ms=TIMEOUT_MS) as admin:
+        admin.create_acls(grants())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,133 @@
+"""``tidelog up --secure`` as a person runs it: who gets in, what the platform's user may do, and that nothing secret is told anywhere.
+
+One story, because an installation takes seconds to start.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from log_service.client import (
+    BlockingAdmin,
+    BlockingConsumer,
+    BlockingProducer,
+    ErrorCode,
+    KafkaError,
+    NewTopic,
+    TopicPartition,
+    settings_from_file,
+)
+from log_service.supervisor import grants
+from tests.helpers.ports import free_port
+from tests.integration.command_line import as_json, run
+
+pytestmark = pytest.mark.timeout(240)
+PATIENCE_S = 90.0
+KEY = re.compile(rb"-----BEGIN PRIVATE KEY-----\s+(\S{40,})")
+
+
+@contextmanager
+def installation(directory: Path, port: int, *arguments: str) -> Iterator[Path]:
+    """Run ``tidelog up`` until the block ends; yields its data directory."""
+    said, data = directory / "said.txt", directory / "data"
+    command = [sys.executable, "-m", "log_service.cli.main", "up", "--only-broker", "--data", str(data), "--project", str(directory)]
+    command += ["--broker-port", str(port), "--ui-port", str(free_port()), "--spark-port", str(free_port()), "--metrics-port", "0"]
+    with said.open("wb") as output:
+        process = subprocess.Popen([*command, *arguments], stdout=output, stderr=output, env=dict(os.environ))
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while "everything is ready" not in said.read_text():
+            assert process.poll() is None, said.read_text()
+            assert time.monotonic() < deadline, said.read_text()
+            time.sleep(0.1)
+        yield data
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0, said.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def secrets_in(data: Path) -> set[bytes]:
+    """Return the beginning of each private key's text."""
+    keys = [path for path in (data / "security").rglob("*") if path.suffix in {".pem", ".key"}]
+    return {match[1] for path in keys if (match := KEY.search(path.read_bytes()))}
+
+
+def told_places(directory: Path, data: Path) -> Iterator[bytes]:
+    """Yield all that the installation says: logs, files of its state, arguments of its processes."""
+    for path in (directory / "said.txt", *(data / "logs").rglob("*"), *data.glob("*.json"), *data.rglob("server.properties")):
+        if path.is_file():
+            yield path.read_bytes()
+    for process in psutil.process_iter(["cmdline"]):
+        yield " ".join(process.info["cmdline"] or []).encode()
+
+
+def test_a_secured_installation_lets_in_who_holds_a_certificate_and_keeps_it_so(tmp_path: Path) -> None:
+    port = free_port()
+    servers = f"127.0.0.1:{port}"
+    with installation(tmp_path, port, "--secure") as data:
+        operator, platform = (data / "security" / "clients" / f"{name}.properties" for name in ("operator", "platform"))
+        mine, theirs = settings_from_file(operator), settings_from_file(platform)
+        refused = run(["topics", "list"], bootstrap=servers)
+        assert "security.protocol=SSL" in refused.errors
+        with BlockingAdmin(servers, **mine) as admin:
+            admin.create_topics([NewTopic(name="kept", partition_count=1)])
+        with BlockingAdmin(servers, **theirs) as admin, pytest.raises(KafkaError) as caught:
+            admin.describe_topics(["kept"])
+        assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        grants.main([servers, str(operator)])
+        with BlockingProducer(servers, **theirs) as producer:
+            producer.send("kept", value=b"1").wait()
+        with BlockingAdmin(servers, **theirs) as admin, pytest.raises(KafkaError) as caught:
+            admin.delete_topics(["kept"])
+        assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        listed = as_json(run(["acls", "list", "--json", "--command-config", str(operator)], bootstrap=servers))
+        assert {row["principal"] for row in listed} == {"User:platform"}
+        keys = secrets_in(data)
+        assert len(keys) == 4, "authority, node, operator, platform"
+        assert not [key for key in keys for told in told_places(tmp_path, data) if key in told]
+    with installation(tmp_path, port):  # without --secure: what was secured stays so
+        with BlockingConsumer(servers, auto_offset_reset="earliest", **theirs) as consumer:
+            consumer.assign([TopicPartition("kept", 0)])
+            assert [record.value for record in consumer.poll(timeout_ms=20_000)] == [b"1"]
+        assert "security.protocol=SSL" in run(["topics", "list"], bootstrap=servers).errors
+
+
+@pytest.mark.slow
+def test_three_nodes_speak_tls_with_each_other(tmp_path: Path) -> None:
+    port = free_ports_of_a_cluster(3)
+    with installation(tmp_path, port, "--secure", "--brokers", "3") as data:
+        operator = data / "security" / "clients" / "operator.properties"
+        servers = f"127.0.0.1:{port}"
+        with BlockingAdmin(servers, **settings_from_file(operator)) as admin:
+            admin.create_topics([NewTopic(name="three", partition_count=3, replication_factor=3)])
+            assert len(admin.describe_cluster().nodes) == 3
+        with BlockingProducer(servers, **settings_from_file(operator)) as producer:
+            producer.send("three", value=b"1").wait()
+        status = run(["cluster", "status", "--command-config", str(operator)], bootstrap=servers)
+        assert status.exit_code == 0, status.errors + status.output
+
+
+def free_ports_of_a_cluster(count: int) -> int:
+    """Return a port from which on so many are free, for brokers and for their controllers a thousand above."""
+    for first in range(31_000, 39_000, 10):
+        ports = [first + step + above for step in range(count) for above in (0, 1000)]
+        if all(is_free(port) for port in ports):
+            return first
+    raise AssertionError("no ports are free")
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
