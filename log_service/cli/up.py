@@ -13,7 +13,7 @@ import trio
 from click.core import ParameterSource
 
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import DATA_SETTING, data_option
+from log_service.cli.output import DATA_SETTING, data_option, key_values
 from log_service.cli.project_settings import read_settings_of
 from log_service.common.errors import TidelogError
 from log_service.supervisor import control
@@ -109,15 +109,11 @@ def up(
     servers_by = "--bootstrap-servers" if source_of("bootstrap_servers") is ParameterSource.COMMANDLINE else SERVERS_SETTING
     bootstrap_servers = bootstrap_servers or os.environ.get(SERVERS_SETTING) or None
     spark_remote = spark_remote or os.environ.get(REMOTE_SETTING) or None
-    for override in overrides:
-        if "=" not in override:
-            raise click.BadParameter(f"{override!r} is not KEY=VALUE", param_hint="--broker")
-    if bootstrap_servers and (only_broker or overrides or broker_count or rack):
+    key_values(overrides, "--broker")
+    if bootstrap_servers and (only_broker or overrides or broker_count or rack or secure):
         raise click.UsageError(
-            f"--only-broker, --broker, --brokers and --rack are about brokers that are started here; {servers_by} names others"
+            f"--only-broker, --broker, --brokers, --rack and --secure are about brokers started here; {servers_by} names others"
         )
-    if bootstrap_servers and secure:
-        raise click.UsageError(f"--secure is about brokers that are started here; {servers_by} names others: see TIDELOG_CLIENT_CONFIG")
     with left_as_it_was(data):
         with held_lock(data):
             pass
@@ -140,9 +136,8 @@ def up(
         if cluster is not None:
             check_node_ports(cluster, host, broker_port)
             context = replace(context, bootstrap_servers=bootstrap_of(cluster, host, broker_port))
-        protection = None
-        if not bootstrap_servers and (secure or is_protected(data)):
-            protection = protect(data.resolve(), host, [BROKER] if cluster is None else [node.name for node in cluster.nodes])
+        protection = None if bootstrap_servers else protection_of(data, host, cluster, is_wanted=secure)
+        if protection is not None:
             context = replace(context, client_config=protection.client_file(PLATFORM), operator_config=protection.client_file(OPERATOR))
         factory = NodeFactory(context=context, first_port=broker_port, overrides=overrides, is_secure=protection is not None)
         if cluster is not None:
@@ -154,6 +149,13 @@ def up(
     supervisor = Supervisor(InstallationSpec(context=context, components=tuple(components)), click.echo)
     fleet = None if cluster is None else Fleet(supervisor, cluster, factory)
     trio.run(run_until_interrupted, supervisor, fleet)
+
+
+def protection_of(data: Path, host: str, cluster: ClusterSpec | None, *, is_wanted: bool) -> Protection | None:
+    """Return what protects the installation: where that is wanted now, or was once."""
+    if not is_wanted and not is_protected(data):
+        return None
+    return protect(data, host, [BROKER] if cluster is None else [node.name for node in cluster.nodes])
 
 
 def broker_components(factory: NodeFactory, cluster: ClusterSpec | None, protection: Protection | None = None) -> list[Component]:

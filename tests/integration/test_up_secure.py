@@ -5,6 +5,7 @@ One story, because an installation takes seconds to start.
 
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -33,6 +34,7 @@ from tests.integration.command_line import as_json, run
 
 pytestmark = pytest.mark.timeout(240)
 PATIENCE_S = 90.0
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "secure-installation.md"
 KEY = re.compile(rb"-----BEGIN PRIVATE KEY-----\s+(\S{40,})")
 
 
@@ -43,7 +45,7 @@ def installation(directory: Path, port: int, *arguments: str) -> Iterator[Path]:
     command = [sys.executable, "-m", "log_service.cli.main", "up", "--only-broker", "--data", str(data), "--project", str(directory)]
     command += ["--broker-port", str(port), "--ui-port", str(free_port()), "--spark-port", str(free_port()), "--metrics-port", "0"]
     with said.open("wb") as output:
-        process = subprocess.Popen([*command, *arguments], stdout=output, stderr=output, env=dict(os.environ))
+        process = subprocess.Popen([*command, *arguments], stdout=output, stderr=output, env=dict(os.environ), cwd=PAGE.parents[1])
     try:
         deadline = time.monotonic() + PATIENCE_S
         while "everything is ready" not in said.read_text():
@@ -102,6 +104,20 @@ def test_a_secured_installation_lets_in_who_holds_a_certificate_and_keeps_it_so(
             consumer.assign([TopicPartition("kept", 0)])
             assert [record.value for record in consumer.poll(timeout_ms=20_000)] == [b"1"]
         assert "security.protocol=SSL" in run(["topics", "list"], bootstrap=servers).errors
+
+
+def test_what_the_page_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = [line.removeprefix("$ tidelog ") for line in PAGE.read_text().splitlines() if line.startswith("$ tidelog ")]
+    assert shown.pop(0) == "up --secure"
+    (tmp_path / "password.txt").write_text("not-told-anywhere\n")
+    port = free_port()
+    with installation(tmp_path, port, "--secure") as data:
+        (tmp_path / ".tidelog").symlink_to(data)
+        for line in shown:
+            finished = run(shlex.split(line), bootstrap=f"127.0.0.1:{port}")
+            assert finished.exit_code == 0, (line, finished.errors)
+            assert "not-told-anywhere" not in finished.output + finished.errors
 
 
 @pytest.mark.slow
