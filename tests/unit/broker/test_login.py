@@ -1,6 +1,9 @@
 """A broker whose listener asks for a login, in virtual time: who gets in, how long a refusal takes, and when connections are closed."""
 
 import logging
+from contextlib import suppress
+from random import Random
+from typing import Any
 
 import pytest
 import trio
@@ -8,6 +11,7 @@ import trio
 from log_service.broker.login import MAX_DELAYED_COUNT_OF_HOST, RefusalQueue
 from log_service.common.access import Principal
 from log_service.common.errors import ErrorCode
+from log_service.protocol.frames import RequestHeader, encode_request
 from log_service.protocol.messages.api_versions import ApiVersionsRequest
 from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -262,3 +266,39 @@ def test_refusals_of_one_address_leave_room_for_others() -> None:
     assert queue.try_enter("other")
     queue.leave("one")
     assert queue.try_enter("one")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_bytes_before_the_login_harm_the_node(seed: int) -> None:
+    """Good frames that are cut, changed and mixed; afterwards the node serves a client that logs in, and no other session is left."""
+    rng = Random(seed)
+    good = [
+        frame_of(ApiVersionsRequest(client_software_name="story", client_software_version="1"), 4),
+        *(frame_of(SaslHandshakeRequest(mechanism=name), version) for name in ("PLAIN", "SCRAM-SHA-256") for version in (0, 1)),
+        *(frame_of(SaslAuthenticateRequest(auth_bytes=token), 2) for token in (plain(password="wrong"), b"n,,n=alice,r=abc", b"")),
+        frame_of(MetadataRequest(topics=None), 12),
+    ]
+
+    async def story(node: Story) -> None:
+        for _ in range(60):
+            client = await guest(node)
+            content = b"".join(rng.choice(good) for _ in range(rng.randint(1, 4)))
+            spoilt = bytearray(content[: rng.randint(1, len(content))] if rng.random() < 0.5 else content)
+            for _ in range(rng.randint(0, 3)):
+                spoilt[rng.randrange(len(spoilt))] = rng.randrange(256)
+            with suppress(OSError):
+                await client.send_bytes(bytes(spoilt))
+            client.close()
+        await trio.sleep(5)
+        survivor = await guest(node)
+        assert (await survivor.log_in()).error_code == 0
+        assert (await survivor.ask(MetadataRequest(topics=None), 12)).brokers
+        assert node.broker._logins is not None
+        assert len(node.broker._logins.handlers["GUARDED"]._sessions) == 1
+
+    tell_of_logins(story)
+
+
+def frame_of(request: Any, version: int) -> bytes:
+    chunks: list[Any] = encode_request(RequestHeader(request.SCHEMA.key, version, 7, "story"), request)
+    return b"".join(chunks)
