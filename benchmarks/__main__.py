@@ -15,6 +15,7 @@ from types import FrameType
 import psutil
 
 from benchmarks import consume, footprint, groups, latency, produce, queues, rebalances, rounds, table, transactions
+from benchmarks.access import access
 from benchmarks.asyncio_clients import asyncio_clients
 from benchmarks.canned import with_floor
 from benchmarks.clients import clients
@@ -35,6 +36,7 @@ NODE: Mapping[str, Family] = {
     "clients": clients,
     "asyncio": asyncio_clients,
     "decisions": decisions,
+    "access": access,
 }
 PLATFORM: Mapping[str, Family] = {
     name: imported(f"benchmarks.{name}", name) for name in ("backlog", "upserts", "marts", "to_table", "freshness", "empty_run")
