@@ -156,7 +156,7 @@ def test_a_client_without_a_certificate_is_refused_with_a_line_that_says_so(guar
         secured = guarded.context(is_known=False).wrap_socket(raw, server_hostname="localhost")
         with secured, pytest.raises(OSError, match=r"CERTIFICATE_REQUIRED|alert|reset"):
             secured.recv(1)
-    assert "the client shows no certificate, and this listener asks for one" in guarded.broker.log
+    wait_until(lambda: "the client shows no certificate, and this listener asks for one" in guarded.broker.log, "the line is written")
 
 
 def test_a_client_in_the_clear_is_refused_with_a_line_that_says_so(guarded: Guarded) -> None:
@@ -164,7 +164,7 @@ def test_a_client_in_the_clear_is_refused_with_a_line_that_says_so(guarded: Guar
         raw.sendall(bytes.fromhex("0000000a00120000000000010000"))
         while raw.recv(1_000):
             pass
-    assert "the client does not speak TLS on a listener that does" in guarded.broker.log
+    wait_until(lambda: "the client does not speak TLS on a listener that does" in guarded.broker.log, "the line is written")
 
 
 @pytest.mark.parametrize("version", ["-tls1_2", "-tls1_3"])
