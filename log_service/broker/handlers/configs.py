@@ -30,7 +30,7 @@ Versions: 0 client metrics subscriptions only (KIP-714); 1 types (KIP-1142).
 
 from collections.abc import Iterator, Mapping
 
-from log_service.broker.call import Call, Deferred
+from log_service.broker.call import Call, Deferred, Side
 from log_service.broker.loggers import alter_loggers, describe_loggers
 from log_service.broker.node import Node
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
@@ -158,7 +158,7 @@ def handle_alter_configs(node: Node, call: Call, request: AlterConfigsRequest) -
 
 def handle_incremental_alter_configs(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> Deferred:
     """Set levels here, judge the certificates of this broker's listeners, and have the controller decide on the rest."""
-    refused = _refused_certificates(node, request)
+    refused = _refused_certificates(node, request) if call.route.side is Side.BROKER else {}  # a controller has no such listeners
     if refused or any(resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.resources):
         return call.run(_alter(node, call, request, refused))
     return call.run(node.controller.request(request, IncrementalAlterConfigsResponse, call.caller()))
