@@ -435,9 +435,9 @@ class ReplicaManager:
             from log_service.replication.throttles import Throttles  # noqa: PLC0415 - a node alone has nothing to throttle
 
             self.throttles = Throttles(self._node_id, self._clock.monotonic_ms())
-        for (resource_type, name), configs in delta.changed_configs.items():
+        for resource_type, name in delta.changed_configs:
             if resource_type == ResourceType.TOPIC:
-                self.throttles.set_topic(name, configs)
+                self.throttles.set_topic(name, image.configs.of(ResourceType.TOPIC, name))
         own = image.configs.of(ResourceType.BROKER, str(self._node_id))
         self.throttles.set_broker(image.configs.of(ResourceType.BROKER, ""), own)
 
