@@ -2,11 +2,15 @@
 
 Decides which offsets are worth a request, and what a refusal means to the caller and to the membership. Commits of one consumer leave one
 after the other, so that an older offset never overwrites a newer one.
+
+The coordinator refuses to commit for a topic that was deleted, and says that trying again may help. An application hears of that once its
+time is up; an automatic commit leaves out the partitions of topics that the newest metadata says do not exist.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
 
 import trio
@@ -37,13 +41,16 @@ GROUP_WENT_ON = {
     ErrorCode.STALE_MEMBER_EPOCH: "the group has moved this member on: the partitions may belong to others",
     ErrorCode.FENCED_INSTANCE_ID: "another member uses the same group_instance_id",
 }
+TOPIC_IS_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+NOTHING_AUTOMATIC: frozenset[TopicPartition] = frozenset()
 
 
 class _Soon:
-    """Commits that no task waits for, and that leave as one request."""
+    """Commits that no task waits for, and that leave as one request. For the partitions in ``automatic`` no application asked."""
 
     def __init__(self) -> None:
         self.offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.automatic: set[TopicPartition] = set()
         self.callbacks: list[Callable[[KafkaError | None], None]] = []
 
 
@@ -97,25 +104,39 @@ class Committer:
         """
         if self._config.group_id is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id cannot commit")
-        if not offsets:
-            return
+        if offsets:
+            await self._commit_in_turn(offsets, timeout_ms, NOTHING_AUTOMATIC)
+
+    async def _commit_in_turn(self, offsets: Offsets, timeout_ms: int, automatic: AbstractSet[TopicPartition]) -> None:
         left_ms = self._cluster.countdown(timeout_ms)
         with trio.move_on_after(timeout_ms / 1_000):
             await self._is_idle.wait()  # what was committed without waiting goes first
-        await self._commit_now(offsets, left_ms)
+        await self._commit_now(offsets, left_ms, automatic)
 
     def commit_soon(self, offsets: Offsets, on_commit: CommitCallback | None) -> None:
         """Commit after all commits before, without waiting; what has not left yet goes out as one request."""
         if not offsets and on_commit is None:
             return
-        if not self._soon:
-            self._soon.append(_Soon())
-        soon = self._soon[-1]
-        soon.offsets.update(offsets)
+        soon = self._collect(offsets)
+        soon.automatic -= offsets.keys()
         if on_commit is not None:
             soon.callbacks.append(partial(_tell, on_commit, dict(offsets)))
+
+    def commit_interval_soon(self) -> None:
+        """Commit automatically without waiting, as ``commit_soon`` does."""
+        offsets = self.start_interval()
+        if offsets:
+            asked = self._soon[-1].offsets.keys() - self._soon[-1].automatic if self._soon else set()
+            soon = self._collect(offsets)
+            soon.automatic |= offsets.keys() - asked
+
+    def _collect(self, offsets: Offsets) -> _Soon:
+        if not self._soon:
+            self._soon.append(_Soon())
+        self._soon[-1].offsets.update(offsets)
         self._is_idle = trio.Event() if self._is_idle.is_set() else self._is_idle
         self._wakeup.set()
+        return self._soon[-1]
 
     async def run(self) -> None:
         """Send what is to be committed soon, for ever."""
@@ -135,7 +156,7 @@ class Committer:
         failure: KafkaError | None = None
         try:
             if soon.offsets:
-                await self._commit_now(soon.offsets, lambda: self._config.default_api_timeout_ms)
+                await self._commit_now(soon.offsets, lambda: self._config.default_api_timeout_ms, soon.automatic)
         except KafkaError as error:
             failure = error
         if failure is not None and not soon.callbacks:
@@ -143,20 +164,30 @@ class Committer:
         for callback in soon.callbacks:
             callback(failure)
 
-    async def _commit_now(self, offsets: Offsets, left_ms: Callable[[], int]) -> None:
+    async def _commit_now(self, offsets: Offsets, left_ms: Callable[[], int], automatic: AbstractSet[TopicPartition]) -> None:
         if self._config.group_id is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id cannot commit")
         async with self._lock:
             started_ms = self._meter.now_ms()
-            await self._commit_in_newest_epoch(offsets, left_ms)
+            committed = await self._commit_in_newest_epoch(lambda: self._without_gone(offsets, automatic), left_ms)
         self._meter.note_commit(started_ms)
-        self._committed.update(offsets)
+        self._committed.update(committed)
 
-    async def _commit_in_newest_epoch(self, offsets: Offsets, left_ms: Callable[[], int]) -> None:
-        """Commit; where the coordinator has moved the member on meanwhile, commit again in the epoch that it tells (KIP-848)."""
+    def _without_gone(self, offsets: Offsets, automatic: AbstractSet[TopicPartition]) -> Offsets:
+        """Leave out the automatic commits for topics that the newest metadata says do not exist."""
+        view = self._cluster.view
+        unknown = (each for each in automatic if each.topic not in view.topics)
+        gone = {each for each in unknown if view.errors.get(each.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) in TOPIC_IS_GONE}
+        return {each: offset for each, offset in offsets.items() if each not in gone} if gone else offsets
+
+    async def _commit_in_newest_epoch(self, wanted: Callable[[], Offsets], left_ms: Callable[[], int]) -> Offsets:
+        """Commit; where the coordinator has moved the member on meanwhile, commit again in the epoch that it tells (KIP-848).
+
+        ``wanted`` is asked before each attempt. Returns what was committed.
+        """
         while True:
             try:
-                await self._cluster.retry(lambda: self._commit_once(offsets), left_ms())
+                return await self._cluster.retry(lambda: self._commit_once(wanted()), left_ms())
             except KafkaError as error:
                 member = self._membership
                 if error.code is not ErrorCode.STALE_MEMBER_EPOCH or member is None:
@@ -166,8 +197,6 @@ class Committer:
                     is_heard = await member.hear_epoch()
                 if not is_heard:
                     raise
-            else:
-                return
 
     def start_interval(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what is to be committed automatically now, before anything more is handed out; the next time is an interval later."""
@@ -180,7 +209,7 @@ class Committer:
         if not offsets:
             return
         try:
-            await self.commit(offsets, self._config.request_timeout_ms)
+            await self._commit_in_turn(offsets, self._config.request_timeout_ms, offsets.keys())
         except KafkaError as error:
             self._warn(len(offsets), error)
 
@@ -191,10 +220,12 @@ class Committer:
         """Forget what is committed, because the partitions changed: other members may have committed meanwhile."""
         self._committed.clear()
 
-    async def _commit_once(self, offsets: Offsets) -> None:
+    async def _commit_once(self, offsets: Offsets) -> Offsets:
         group_id = self._config.group_id
         assert group_id is not None, "commit() looked"
-        await with_coordinator(self._cluster, group_id, lambda: self._send(group_id, offsets))
+        if offsets:
+            await with_coordinator(self._cluster, group_id, lambda: self._send(group_id, offsets))
+        return offsets
 
     async def _send(self, group_id: str, offsets: Offsets) -> None:
         member = self._membership

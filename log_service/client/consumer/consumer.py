@@ -470,7 +470,7 @@ class Consumer:
                 self._rebalancer.look_at(self._cluster.view)
             await self._rebalancer.advance()
         if self._committer.is_automatic and self._now_ms() >= self._committer.due_ms:
-            self._committer.commit_soon(self._committer.start_interval(), None)
+            self._committer.commit_interval_soon()
         self._positions.raise_error()
         self._fetcher.raise_error()
         self._positions.find_missing()

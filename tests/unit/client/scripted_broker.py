@@ -76,6 +76,7 @@ class ScriptedBroker:
         self.host = host
         self.network = world.network.host(host)
         self.brokers = [self]
+        self.topics = {"t"}
         self.leader_epochs = [0] * partition_count
         self.is_leader_told = True
         self.rack: str | None = None
@@ -196,7 +197,7 @@ class ScriptedBroker:
         )
 
     async def _metadata(self, request: Any) -> MetadataResponse:
-        names = ["t"] if request.topics is None else [topic.name for topic in request.topics]
+        names = sorted(self.topics) if request.topics is None else [topic.name for topic in request.topics]
         return MetadataResponse(
             brokers=[MetadataResponseBroker(node_id=each.node_id, host=each.host, port=PORT, rack=each.rack) for each in self.brokers],
             cluster_id="scripted",
@@ -205,7 +206,7 @@ class ScriptedBroker:
         )
 
     def _metadata_topic(self, name: str) -> MetadataResponseTopic:
-        if name != "t":
+        if name not in self.topics:
             return MetadataResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partitions = [
             MetadataResponsePartition(

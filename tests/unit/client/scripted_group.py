@@ -38,6 +38,7 @@ class Group:
         self.joins: list[Any] = []
         self.leaves: list[Any] = []
         self.commits: list[Any] = []
+        self.commit_error = ErrorCode.NONE
         self.beats: deque[ErrorCode | None] = deque()
         self.find_count = 0
         self.join_errors: deque[ErrorCode] = deque()
@@ -112,7 +113,10 @@ class Group:
         topics = [
             OffsetCommitResponseTopic(
                 name=topic.name,
-                partitions=[OffsetCommitResponsePartition(partition_index=each.partition_index) for each in topic.partitions],
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=self.commit_error)
+                    for each in topic.partitions
+                ],
             )
             for topic in request.topics
         ]

@@ -175,6 +175,35 @@ def test_a_commit_ends_by_its_deadline_also_behind_one_that_no_task_waits_for() 
     tell(story, default_api_timeout_ms=5_000, enable_auto_commit=False)
 
 
+@pytest.mark.parametrize("interval_ms", [600_000, 500], ids=["on giving up", "every interval"])
+def test_automatic_commits_leave_out_topics_that_were_deleted(interval_ms: int) -> None:
+    """The coordinator says that trying again may help, which holds the group up: the metadata says that the topic is gone."""
+
+    async def story(group: Group, consumer: Consumer) -> None:
+        await poll_until(consumer, lambda: bool(consumer.assignment))
+        await consumer.seek(TopicPartition("t", 0), 7)
+        group.broker.topics.clear()
+        group.commit_error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        started = trio.current_time()
+        group.beats.append(ErrorCode.REBALANCE_IN_PROGRESS)
+        await poll_until(consumer, lambda: len(group.joins) == 2)
+        assert trio.current_time() - started < 5
+        assert len(group.commits) <= 1, "tried again with metadata that does not have the topic"
+
+    tell(story, auto_commit_interval_ms=interval_ms)
+
+
+def test_a_commit_that_the_application_asks_for_leaves_nothing_out() -> None:
+    async def story(group: Group, consumer: Consumer) -> None:
+        await poll_until(consumer, lambda: bool(consumer.assignment))
+        group.broker.topics.clear()
+        group.commit_error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            await consumer.commit({TopicPartition("t", 0): 5})
+
+    tell(story, default_api_timeout_ms=5_000, auto_commit_interval_ms=600_000)
+
+
 def test_deleting_many_groups_takes_no_longer_than_deleting_one() -> None:
     async def story(group: Group, consumer: Consumer) -> None:
         group.broker.other[ApiKey.DELETE_GROUPS] = silent
