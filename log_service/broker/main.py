@@ -22,6 +22,7 @@ from log_service.broker.env import real_env
 from log_service.broker.one_error import one_error
 from log_service.broker.time_slice import shorten_time_slices
 from log_service.common.errors import ConfigError, KafkaError, StorageError, TidelogError
+from log_service.common.log_lines import LineFormatter
 from log_service.config.server import ServerSettings, parse_server_properties
 from log_service.config.views import NodeConfig
 from log_service.storage.log_directory import is_full_disk
@@ -52,7 +53,9 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
 
     ``properties_path`` may be None where ``overrides`` (``key=value``) say everything.
     """
-    logging.basicConfig(format=LOG_FORMAT, stream=sys.stderr)
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(LineFormatter(LOG_FORMAT))
+    logging.basicConfig(handlers=[lines])
     logging.getLogger("log_service").setLevel(logging.INFO)
     sys.setswitchinterval(SWITCH_SECONDS)
     shorten_time_slices()

@@ -8,11 +8,14 @@ never fails; every granted byte is given back exactly once.
 """
 
 from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import inf
 from typing import Protocol
 
 import trio
 
+from log_service.common.errors import ProtocolError
 from log_service.config.views import ConnectionLimits, NetworkLimits
 from log_service.network.frame_memory import FrameMemory
 
@@ -20,6 +23,8 @@ ALL_LISTENERS = ""
 UNLIMITED_RATE = 2**31 - 1
 MAX_HELD_COUNT = 1_000
 """Connections that are held before they are closed; those that come beyond are closed at once."""
+MAX_LOGIN_FRAMES = 32
+"""Large frames under way at once of clients that have not logged in: they must not take the memory of those that have."""
 BURST_MS = 1_000
 """A rate may be used up at once after so long without connections."""
 
@@ -54,6 +59,7 @@ class ServerBudget:
         self._held_bytes = 0
         self._frame_bytes = 0
         self._waiters: deque[_Waiter] = deque()
+        self._login_frame_count = 0
         self.connection_count = 0
         self._last_connection_id = 0
 
@@ -148,6 +154,21 @@ class ServerBudget:
         """Give a frame's memory back."""
         self._frame_bytes -= size_bytes
         self._grant()
+
+    @contextmanager
+    def login_frame(self) -> Iterator[None]:
+        """Count a large frame of a client that has not logged in, while it is received.
+
+        Raises:
+            ProtocolError: there are too many; the connection must be closed.
+        """
+        if self._login_frame_count >= MAX_LOGIN_FRAMES:
+            raise ProtocolError(f"clients that have not logged in send {self._login_frame_count} large frames already, the limit of a node")
+        self._login_frame_count += 1
+        try:
+            yield
+        finally:
+            self._login_frame_count -= 1
 
     def hold_response(self, size_bytes: int) -> None:
         """Count a ready response that cannot be sent yet; never waits, but may exhaust the budget."""

@@ -14,6 +14,7 @@ import errno
 import logging
 import struct
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 
 import trio
 
@@ -295,6 +296,11 @@ class ServerConnection:
         await self._wait_for_room()
         await self._fill_buffer()
         size = _read_size(self._buffer, 0)[0]
+        with self._budget.login_frame() if self.context.max_frame_bytes else nullcontext():
+            await self._receive_in_memory(size)
+
+    async def _receive_in_memory(self, size: int) -> None:
+        """Receive the rest of the frame at the front of the buffer into memory of its own, and hand it over."""
         if not self._budget.acquire_frame_nowait(size):
             await self._wait_for_memory(size)
         memory = self._budget.frame_memory.take(size)

@@ -7,6 +7,7 @@ is written as an escape, so that no client can forge a line.
 from typing import Final
 
 from log_service.common.access import AclOperation, AclResource, Principal
+from log_service.common.log_lines import escaped
 from log_service.security.acls.decision import Decision
 from log_service.security.acls.values import Acl, PatternType, PermissionType
 
@@ -25,15 +26,6 @@ def audit_line(  # noqa: PLR0917 - the parts of a line, in its order
         f" on resource = {TYPE_NAMES[resource]}:LITERAL:{escaped(name)} for request = {api} with resourceRefCount = {count}"
         f" based on rule {_rule(decision)}"
     )
-
-
-def escaped(text: str) -> str:
-    """Return a text without characters that have no glyph: control characters, and what separates lines."""
-    return text if text.isprintable() else "".join(each if each.isprintable() else _escape(each) for each in text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def _rule(decision: Decision) -> str:

@@ -13,6 +13,7 @@ import fcntl
 import os
 import resource
 import shutil
+import stat
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -288,9 +289,11 @@ class RealFiles:
             os.close(number)
 
     def read_bytes(self, path: Path) -> bytes:
-        """Return a small file's content."""
-        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        """Return a small file's content. What is no file, as a device or a pipe, is an OSError: it may have no end, or never begin."""
+        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
+            if not stat.S_ISREG(os.fstat(number).st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file", str(path))
             return b"".join(iter(lambda: os.read(number, _SMALL_FILE_BYTES), b""))
         finally:
             os.close(number)

@@ -33,6 +33,7 @@ from collections.abc import Iterator, Mapping
 from log_service.broker.call import Call, Deferred, Side
 from log_service.broker.loggers import alter_loggers, describe_loggers
 from log_service.broker.node import Node
+from log_service.common.access import AclOperation
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.common.repeated import repeated
 from log_service.config.describe import (
@@ -158,10 +159,16 @@ def handle_alter_configs(node: Node, call: Call, request: AlterConfigsRequest) -
 
 def handle_incremental_alter_configs(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> Deferred:
     """Set levels here, judge the certificates of this broker's listeners, and have the controller decide on the rest."""
-    refused = _refused_certificates(node, request) if call.route.side is Side.BROKER else {}  # a controller has no such listeners
+    refused = _refused_certificates(node, request) if _is_judged_here(call) else {}
     if refused or any(resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.resources):
         return call.run(_alter(node, call, request, refused))
     return call.run(node.controller.request(request, IncrementalAlterConfigsResponse, call.caller()))
+
+
+def _is_judged_here(call: Call) -> bool:
+    """Whether a request may have this broker look at files: not one that the controller refuses. A controller has no such listeners."""
+    is_allowed = call.access is None or call.access.could_cluster(AclOperation.ALTER_CONFIGS)
+    return call.route.side is Side.BROKER and is_allowed
 
 
 def _refused_certificates(node: Node, request: IncrementalAlterConfigsRequest) -> dict[int, AlterConfigsResourceResponse]:

@@ -96,7 +96,7 @@ def check_claims(claims: Mapping[str, Any], rules: TokenRules, now_s: float) -> 
         raise TokenRefusedError("the token is of another issuer")
     _check_audience(claims.get("aud"), rules.audiences)
     subject = claims.get(rules.subject_claim)
-    if not isinstance(subject, str) or not subject.strip():
+    if not isinstance(subject, str) or not subject.strip() or not _is_encodable(subject):
         raise TokenRefusedError(f"the token's claim {rules.subject_claim} names no subject")
     scopes = _scopes(claims.get(rules.scope_claim))
     return ValidToken(subject=subject.strip(), expires_at_ms=int(expires_s * 1_000), scopes=scopes)
@@ -188,6 +188,15 @@ def _seconds(claims: Mapping[str, Any], name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
         raise TokenRefusedError(f"the token's claim {name} is missing or no time")
     return float(value)
+
+
+def _is_encodable(text: str) -> bool:
+    """Whether a text can be sent: JSON writes halves of characters, too, which UTF-8 has no bytes for."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_audience(audience: Any, expected: Sequence[str]) -> None:

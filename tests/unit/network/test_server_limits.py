@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from log_service.config.views import ConnectionLimits
+from log_service.network.budget import MAX_LOGIN_FRAMES
 from log_service.network.server import MAX_LINES_PER_WINDOW
 from tests.sim import MemoryNetwork, Weather
 from tests.unit.network.harness import Peer, Stage, framed, play
@@ -375,3 +376,33 @@ def test_connection_that_waits_for_memory_can_be_closed() -> None:
         assert stage.budget.used_bytes == 0
 
     play(scene, max_request_bytes_in_flight=1_000_000)
+
+
+def test_clients_that_have_not_logged_in_leave_memory_to_those_that_have() -> None:
+    async def scene(stage: Stage) -> None:
+        strangers = [await stage.connect() for _ in range(MAX_LOGIN_FRAMES + 1)]
+        await trio.sleep(0.001)
+        for context in (connection.context for connection in stage.server._connections):
+            context.max_frame_bytes = 600_000
+        for peer in strangers:
+            await peer.send_raw(struct.pack(">i", 500_000) + bytes(70_000))
+        await trio.sleep(0.001)
+        assert stage.budget.used_bytes == MAX_LOGIN_FRAMES * 500_000
+        assert stage.server.connection_count == MAX_LOGIN_FRAMES
+        client = await stage.connect()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.send, bytes(900_000))
+            assert await client.receive() == bytes(900_000)
+        for peer in strangers:
+            peer.connection.close()
+        await trio.sleep(0.001)
+        client.connection.close()
+        late = await stage.connect()
+        await trio.sleep(0.001)
+        (connection,) = stage.server._connections
+        connection.context.max_frame_bytes = 600_000
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(late.send, bytes(500_000))
+            assert await late.receive() == bytes(500_000)
+
+    play(scene, max_request_bytes_in_flight=(MAX_LOGIN_FRAMES + 1) * 500_000 + 500_000)

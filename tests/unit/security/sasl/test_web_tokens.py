@@ -138,6 +138,7 @@ def test_key_that_names_its_algorithm_takes_no_other() -> None:
         ({"nbf": NOW_S + 31}, RULES),
         ({"sub": None}, RULES),
         ({"sub": "  "}, RULES),
+        ({"sub": "half a character: \ud800"}, RULES),
         ({"sub": 7}, RULES),
         ({"aud": "here"}, RULES),
         ({"aud": "there"}, TokenRules(audiences=("here",))),
