@@ -5,7 +5,9 @@ records or the log: ``joining`` and ``membership`` drive it, and stage a group a
 Members between two generations are soft state that only this class holds.
 
 Invariants: a state changes only along ``TRANSITIONS``; the leader is a member or None; a static member's id is what ``static_members``
-says; outside of EMPTY and DEAD there is at least one member or one pending member.
+says; outside of EMPTY and DEAD there is at least one member or one pending member. Every request asks for sums over all members, so the
+group keeps them: ``joined_count``, ``supporters``, ``protocol_bytes`` and ``assignment_bytes`` are what a walk over the members would find.
+Therefore only the group changes what a member has joined with, announced and been assigned, and a decision that has it do so stages both.
 Source: the classic group protocol as of Kafka 4.3 with KIP-134, KIP-345, KIP-394, KIP-559 and KIP-800.
 """
 
@@ -101,6 +103,14 @@ class ClassicGroup:
     was_empty: bool = True
     has_new_member_joined: bool = False
     initial_delay_remaining_ms: int | None = None
+    joined_count: int = 0
+    """Members with an open join."""
+    supporters: dict[str, int] = field(default_factory=dict)
+    """How many members support a protocol, by its name."""
+    protocol_bytes: int = 0
+    """Size of what the members say about themselves under all their protocols."""
+    assignment_bytes: int = 0
+    """Size of what the members were assigned."""
 
     def __repr__(self) -> str:
         return f"<ClassicGroup {self.group_id!r} {self.state.value} generation={self.generation_id} members={len(self.members)}>"
@@ -129,7 +139,7 @@ class ClassicGroup:
     @property
     def has_all_members_joined(self) -> bool:
         """Whether no member is missing: every member has an open join and every id handed out has been used."""
-        return not self.pending_join_members and all(member.awaiting_join is not None for member in self.members.values())
+        return not self.pending_join_members and self.joined_count == len(self.members)
 
     def accepts(self, member_id: str, max_size: int) -> bool:
         """Whether there is a place for a joiner. During a rebalance only members that have rejoined take places.
@@ -140,10 +150,10 @@ class ClassicGroup:
             return True
         if self.is_in(GroupState.PREPARING_REBALANCE):
             if len(self.members) < max_size:
-                return True  # of many members each join would count all
+                return True
             member = self.members.get(member_id)
             is_there = member is not None and member.awaiting_join is not None
-            return is_there or sum(each.awaiting_join is not None for each in self.members.values()) < max_size
+            return is_there or self.joined_count < max_size
         return member_id in self.members or len(self.members) < max_size
 
     @property
@@ -156,6 +166,7 @@ class ClassicGroup:
         if not self.members:
             self.protocol_type = member.protocol_type
         self.members[member.member_id] = member
+        self._count(member, 1)
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
         self.pending_join_members.pop(member.member_id, None)
@@ -164,6 +175,7 @@ class ClassicGroup:
     def remove(self, member: ClassicMember) -> None:
         """Let a member go; another one leads, one that has joined already if there is one."""
         del self.members[member.member_id]
+        self._count(member, -1)
         self.pending_sync_members.discard(member.member_id)
         if member.group_instance_id is not None and self.static_members.get(member.group_instance_id) == member.member_id:
             del self.static_members[member.group_instance_id]
@@ -182,6 +194,35 @@ class ClassicGroup:
             self.leader_id = new_member_id
         return member
 
+    def await_join(self, member: ClassicMember, reply_to: Hashable | None) -> None:
+        """Keep a member's join open; None: it has had its response."""
+        self.joined_count += (reply_to is not None) - (member.awaiting_join is not None)
+        member.awaiting_join = reply_to
+
+    def announce(self, member: ClassicMember, protocols: Protocols) -> None:
+        """Take over what a member says about itself."""
+        if protocols != member.protocols:
+            self._count_protocols(member, -1)
+            member.protocols = protocols
+            self._count_protocols(member, 1)
+
+    def assign(self, member: ClassicMember, assignment: bytes) -> None:
+        """Take over what a member was assigned."""
+        self.assignment_bytes += len(assignment) - len(member.assignment)
+        member.assignment = assignment
+
+    def _count(self, member: ClassicMember, sign: int) -> None:
+        self.joined_count += sign * (member.awaiting_join is not None)
+        self.assignment_bytes += sign * len(member.assignment)
+        self._count_protocols(member, sign)
+
+    def _count_protocols(self, member: ClassicMember, sign: int) -> None:
+        self.protocol_bytes += sign * sum(len(metadata) for _, metadata in member.protocols)
+        for name in {name for name, _ in member.protocols}:
+            count = self.supporters.pop(name, 0) + sign
+            if count:
+                self.supporters[name] = count
+
     def maybe_elect_joined_leader(self) -> bool:
         """Make sure that the leader is a member that has joined; false if none has."""
         leader = self.members.get(self.leader_id or "")
@@ -198,12 +239,11 @@ class ClassicGroup:
         names = set(protocol_names)
         if self.is_in(GroupState.EMPTY) or not self.members:
             return bool(protocol_type) and bool(names)
-        return protocol_type == self.protocol_type and bool(names & self.common_protocols())
+        return protocol_type == self.protocol_type and not names.isdisjoint(self.common_protocols())
 
     def common_protocols(self) -> frozenset[str]:
         """Return the names that every member supports."""
-        sets = [{name for name, _ in member.protocols} for member in self.members.values()]
-        return frozenset(set.intersection(*sets)) if sets else frozenset()
+        return frozenset(name for name, count in self.supporters.items() if count == len(self.members))
 
     def select_protocol(self) -> str:
         """Return the common protocol that most members prefer; of several the one that Kafka would come upon first."""
@@ -265,5 +305,4 @@ class ClassicGroup:
 
     def metadata_bytes(self) -> int:
         """Size of what the members say about themselves and were assigned, for the bound of a group's record."""
-        sizes = (sum(len(data) for _, data in member.protocols) + len(member.assignment) for member in self.members.values())
-        return sum(sizes)
+        return self.protocol_bytes + self.assignment_bytes

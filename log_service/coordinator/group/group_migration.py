@@ -236,7 +236,7 @@ def downgraded(
         target = (targets or {}).get(member.member_id)
         joined = classic.members[member.member_id]
         partitions = group.target_of(member) if target is None else target
-        joined.assignment = encode_assignment(partitions, image, joined.metadata_for(classic.protocol_name))
+        classic.assign(joined, encode_assignment(partitions, image, joined.metadata_for(classic.protocol_name)))
     return classic
 
 

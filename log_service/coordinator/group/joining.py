@@ -147,8 +147,8 @@ class Joining:
         decision.stage(member)
         if member.awaiting_join is not None:
             decision.reply(member.awaiting_join, refused(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
-        member.awaiting_join = context.reply_to
-        member.protocols = protocols_of(request)
+        group.await_join(member, context.reply_to)
+        group.announce(member, protocols_of(request))
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_of(request)
         self.rebalance_or_complete_join(group, decision)
@@ -168,12 +168,12 @@ class Joining:
         keep_alive(group, member, member.session_timeout_ms, decision)
         if member.awaiting_join is not None:
             decision.reply(member.awaiting_join, refused(old_id, ErrorCode.FENCED_INSTANCE_ID))
-            member.awaiting_join = None
+            group.await_join(member, None)
         if member.awaiting_sync is not None:
             decision.reply(member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
             member.awaiting_sync = None
         member.client_id, member.client_host = context.client_id, context.client_host
-        member.protocols = protocols_of(request)
+        group.announce(member, protocols_of(request))
         if group.is_in(GroupState.STABLE) and group.select_protocol() == group.protocol_name:
             decision.append(store_group(group, decision.wall_ms))
             decision.reply(context.reply_to, self._returned(group, member, old_id, context))
@@ -220,7 +220,7 @@ class Joining:
         decision.cancel_timer(sync_timer(group.group_id))
         for member in group.members.values():
             decision.stage(member)
-            member.assignment = b""
+            group.assign(member, b"")
             if member.awaiting_sync is not None:
                 decision.reply(member.awaiting_sync, SyncGroupResponse(error_code=error))
                 member.awaiting_sync = None
@@ -269,7 +269,7 @@ class Joining:
         if member.awaiting_join is not None:
             is_leader = member.member_id == group.leader_id
             decision.reply(member.awaiting_join, joined(group, member, has_members=is_leader))
-        member.awaiting_join = None
+        group.await_join(member, None)
         member.is_new = False
         keep_alive(group, member, member.session_timeout_ms, decision)
 

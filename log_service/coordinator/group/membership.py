@@ -74,7 +74,7 @@ class Membership:
             return
         decision.stage(*group.members.values())
         for member in group.members.values():
-            member.assignment = assignments.get(member.member_id, b"")
+            group.assign(member, assignments.get(member.member_id, b""))
         group.transition_to(GroupState.STABLE, decision.wall_ms)
         decision.append(store_group(group, decision.wall_ms))
         for member in group.members.values():

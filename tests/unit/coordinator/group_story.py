@@ -54,6 +54,8 @@ class GroupStory:
     is_there: IsThere = always_there
     image: MetadataImage = EMPTY_IMAGE
     wall_offset_ms: int = WALL_OFFSET_MS
+    is_refusing: bool = False
+    """Whether what requests change is taken back, as where the log refuses their records; they hear nothing."""
 
     def __post_init__(self) -> None:
         self._tokens = count(1)
@@ -104,7 +106,10 @@ class GroupStory:
             decision.take_back()
             self.replies[token] = REFUSED[type(request)](error.code) if type(request) in REFUSED else error
         else:
-            self.settle(decision)
+            if self.is_refusing:
+                decision.take_back()
+            else:
+                self.settle(decision)
         return token
 
     def advance(self, ms: int) -> None:
