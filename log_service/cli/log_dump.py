@@ -7,7 +7,7 @@ everything before it is shown.
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,10 @@ from log_service.cli.output import aligned, narrowed, print_rows, terminal_width
 from log_service.cli.record_lines import as_json_value
 from log_service.common.errors import TidelogError
 from log_service.common.types import CLUSTER_METADATA_TOPIC, GROUP_METADATA_TOPIC
+from log_service.config.describe import broker_key
 from log_service.coordinator.group import records as group_records
+from log_service.metadata.image import ResourceType
+from log_service.protocol.stored.metadata_records import ConfigRecord
 from log_service.protocol.stored.serde import decode_metadata_record
 from log_service.records.batch import BatchHeader, batch_view, is_crc_valid, iterate_records, parse_header
 from log_service.records.control import iterate_control_records
@@ -32,6 +35,7 @@ Decode = Callable[[Record], Any]
 
 TOPIC_DECODERS = {CLUSTER_METADATA_TOPIC: "metadata", GROUP_METADATA_TOPIC: "offsets"}
 MAX_SHOWN_BYTES = 120
+HIDDEN = "[hidden]"
 
 
 @click.group()
@@ -286,10 +290,20 @@ def cut(row: Row) -> Row:
     return {name: printable(value) for name, value in row.items()}
 
 
+def open_fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a decoded record, those hidden that would let their reader log in: keys of users, passwords of brokers."""
+    parts = asdict(value)
+    hidden = [each.name for each in fields(value) if not each.repr]
+    if isinstance(value, ConfigRecord) and value.resource_type == ResourceType.BROKER:
+        key = broker_key(value.name)
+        hidden += ["value"] if key is None or key.is_sensitive else []
+    return parts | {name: HIDDEN for name in hidden if parts[name]}
+
+
 def printable(value: Any) -> Any:
     """Return a value in a form that fits a cell."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: printable(part) for name, part in asdict(value).items() if part not in (None, [], ())}
+        return {name: printable(part) for name, part in open_fields(value).items() if part not in (None, [], ())}
     if isinstance(value, bytes):
         return shown(value)
     if isinstance(value, tuple):
@@ -302,5 +316,5 @@ def printable(value: Any) -> Any:
 def whole(value: Any) -> Any:
     """Return what JSON has no form for in one that it has, uncut."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: part for name, part in asdict(value).items() if part not in (None, [], ())}
+        return {name: part for name, part in open_fields(value).items() if part not in (None, [], ())}
     return as_json_value(value) if isinstance(value, bytes) else str(value)

@@ -58,7 +58,10 @@ def parse_key_set(content: bytes) -> KeySet:
     Raises:
         ValueError: it is no such document, or has no usable key.
     """
-    document = json.loads(content)
+    try:
+        document = json.loads(content)
+    except RecursionError:
+        raise ValueError("the document is nested too deeply for a JWKS") from None
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list) or len(listed) > MAX_KEY_COUNT:
         raise ValueError(f"the document is no JWKS: it has no list of at most {MAX_KEY_COUNT} keys")
@@ -164,7 +167,7 @@ def _public_key(jwk: Mapping[str, Any]) -> PublicKey | None:
 
     kind, algorithms = jwk.get("kty"), _algorithms(jwk)
     readers: dict[Any, Any] = {"RSA": RSAAlgorithm, "EC": ECAlgorithm, "OKP": OKPAlgorithm}
-    if kind not in readers or not algorithms or jwk.get("use", "sig") != "sig":
+    if not isinstance(kind, str) or kind not in readers or not algorithms or jwk.get("use", "sig") != "sig":
         return None
     try:
         key = readers[kind].from_jwk(dict(jwk))

@@ -112,7 +112,9 @@ def test_key_that_must_not_be_used_is_left_out(unusable: dict[str, Any]) -> None
         parse_key_set(key_set(unusable))
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"keys": {}}', json.dumps({"keys": [{}] * 101}).encode()])
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b'{"keys": {}}', json.dumps({"keys": [{}] * 101}).encode(), b"[" * 100_000, b'{"keys": [{"kty": []}]}']
+)
 def test_document_that_is_no_key_set(content: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_key_set(content)
