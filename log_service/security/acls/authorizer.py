@@ -7,7 +7,8 @@ A decision is made once and then remembered, under the caller: ``rights_of`` ret
 that the decisions came from. A change of ACLs puts a new index with an empty memory in the place of both, in one step, so that no decision
 outlives the ACLs that made it.
 
-Invariants: callers and decisions that are remembered are bounded; what is over is forgotten and decided anew.
+Invariants: callers and decisions that are remembered are bounded, of one caller and of all, and so are the names in them; what is over is
+forgotten and decided anew.
 """
 
 from typing import Final
@@ -21,21 +22,47 @@ MAX_CALLERS: Final = 4096
 """So many pairs of a principal and a host are remembered."""
 MAX_DECISIONS: Final = 8192
 """So many decisions are remembered of one caller."""
+MAX_DECISIONS_OF_ALL: Final = 1 << 18
+"""So many decisions are remembered of all callers: clients choose the names, and may come from many addresses."""
+MAX_NAME_LENGTH: Final = 256
+"""A decision about a longer name is made anew each time; names of topics have up to 249 letters."""
 
 Question = tuple[int, int, str]
 """Operation, type of the resource, its name."""
 
 
+class _Memory:
+    """The callers that decisions are remembered of, and how many decisions that are."""
+
+    __slots__ = ("callers", "decision_count")
+
+    def __init__(self) -> None:
+        self.callers: dict[tuple[Principal, str], Rights] = {}
+        self.decision_count = 0
+
+    def note_decision(self) -> None:
+        """Count one more; where there are too many, forget all. A request under way keeps its own."""
+        self.decision_count += 1
+        if self.decision_count > MAX_DECISIONS_OF_ALL:
+            self.forget()
+
+    def forget(self) -> None:
+        """Forget everything."""
+        self.callers.clear()
+        self.decision_count = 0
+
+
 class Rights:
     """What one caller may do, by one state of the ACLs."""
 
-    __slots__ = ("_decided", "_index", "_is_open", "_is_super", "_somewhere", "_who", "host", "principal")
+    __slots__ = ("_decided", "_index", "_is_open", "_is_super", "_memory", "_somewhere", "_who", "host", "principal")
 
-    def __init__(self, index: AclIndex, who: Who, principal: Principal, *, is_super: bool, is_open: bool) -> None:
+    def __init__(self, index: AclIndex, who: Who, principal: Principal, memory: _Memory, *, is_super: bool, is_open: bool) -> None:
         self.principal = principal
         self.host = who.host
         self._index = index
         self._who = who
+        self._memory = memory
         self._is_super = is_super
         self._is_open = is_open
         self._decided: dict[Question, Decision] = {}
@@ -53,9 +80,12 @@ class Rights:
         if self._is_super:
             return SUPER_USER
         decision = decide(self._index, self._who, operation, resource, name, is_open=self._is_open)
+        if len(name) > MAX_NAME_LENGTH:
+            return decision
         if len(self._decided) >= MAX_DECISIONS:
             self._decided.clear()
         self._decided[operation, resource, name] = decision
+        self._memory.note_decision()
         return decision
 
     def may_somewhere(self, operation: AclOperation, resource: AclResource) -> bool:
@@ -73,12 +103,12 @@ class AclAuthorizer:
         self._super_users = super_users
         self._is_open = is_open
         self._index = NO_INDEX
-        self._known: dict[tuple[Principal, str], Rights] = {}
+        self._memory = _Memory()
         self.is_loaded = False
         """Whether the ACLs are known. Before, super users alone may do anything."""
 
     def __repr__(self) -> str:
-        return f"<AclAuthorizer {self._index!r} callers={len(self._known)}>"
+        return f"<AclAuthorizer {self._index!r} callers={len(self._memory.callers)}>"
 
     @property
     def index(self) -> AclIndex:
@@ -87,7 +117,7 @@ class AclAuthorizer:
 
     def follow(self, index: AclIndex) -> None:
         """Decide by these ACLs from now on."""
-        self._index, self._known = index, {}
+        self._index, self._memory = index, _Memory()
 
     def is_super(self, principal: Principal) -> bool:
         """Whether a principal may do everything. Type and name are compared as they are, with the case of their letters."""
@@ -95,12 +125,13 @@ class AclAuthorizer:
 
     def rights_of(self, principal: Principal, host: str) -> Rights:
         """Return what a caller may do, as of now: ask anew for the next request. ``host`` is an address, however it is written."""
-        return self._known.get((principal, host)) or self._learn(principal, host)
+        return self._memory.callers.get((principal, host)) or self._learn(principal, host)
 
     def _learn(self, principal: Principal, host: str) -> Rights:
-        if len(self._known) >= MAX_CALLERS:
-            self._known.clear()
+        memory = self._memory
+        if len(memory.callers) >= MAX_CALLERS:
+            memory.forget()
         who = Who(principal=str(principal), host=java_host(host))
-        rights = Rights(self._index, who, principal, is_super=self.is_super(principal), is_open=self._is_open)
-        self._known[principal, host] = rights
+        rights = Rights(self._index, who, principal, memory, is_super=self.is_super(principal), is_open=self._is_open)
+        memory.callers[principal, host] = rights
         return rights

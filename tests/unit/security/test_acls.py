@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log_service.common.access import ANONYMOUS, AclOperation, AclResource, Principal
+from log_service.security.acls import authorizer as authorizer_module
 from log_service.security.acls.authorizer import MAX_CALLERS, MAX_DECISIONS, AclAuthorizer
 from log_service.security.acls.decision import Reason
 from log_service.security.acls.filters import AclFilter
@@ -158,7 +159,7 @@ def test_what_is_remembered_is_bounded() -> None:
     authorizer = deciding(Acl())
     for number in range(MAX_CALLERS + 10):
         authorizer.rights_of(Principal("User", str(number)), HERE)
-    assert len(authorizer._known) <= MAX_CALLERS
+    assert len(authorizer._memory.callers) <= MAX_CALLERS
     rights = authorizer.rights_of(ANN, HERE)
     for number in range(MAX_DECISIONS + 10):
         rights.decide(READ, TOPIC, str(number))
@@ -167,6 +168,19 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 # The rule that decided
+
+
+def test_names_that_clients_choose_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authorizer_module, "MAX_DECISIONS_OF_ALL", 1_000)
+    authorizer = AclAuthorizer(frozenset(), is_open=False)
+    for caller in range(300):
+        rights = authorizer.rights_of(ANONYMOUS, f"10.0.0.{caller}")
+        for number in range(100):
+            assert not rights.decide(AclOperation.READ, AclResource.TOPIC, f"t{number}").is_allowed
+        assert not rights.decide(AclOperation.READ, AclResource.GROUP, "g" * 30_000).is_allowed
+    remembered = [name for rights in authorizer._memory.callers.values() for _, _, name in rights._decided]
+    assert 0 < len(remembered) <= 1_100
+    assert max(map(len, remembered)) < 100
 
 
 def test_the_first_denial_decides_and_else_the_last_acl_that_allows() -> None:
