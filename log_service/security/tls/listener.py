@@ -8,7 +8,6 @@ The context is a reference that ``replace`` changes: connections that are open k
 """
 
 import errno
-from collections import Counter
 
 import trio
 
@@ -40,7 +39,7 @@ class TlsListener:
         self._mapping = PrincipalMapping(config.principal_mapping_rules)
         self._is_client_named = is_client_named
         self._run_in_pool = run_in_pool
-        self._half_open: Counter[str] = Counter()
+        self._half_open: dict[str, dict[Connection, None]] = {}
         self._half_open_count = 0
 
     def __repr__(self) -> str:
@@ -62,7 +61,7 @@ class TlsListener:
             TlsError: the client does not speak TLS, or not ours; its certificate is not accepted; it takes too long; there are too many.
             OSError: the client is gone.
         """
-        self._admit(context.peer_host)
+        self._admit(stream, context.peer_host)
         try:
             secured = TlsConnection(stream, self.contexts.context, run_in_pool=self._run_in_pool)
             with trio.move_on_after(HANDSHAKE_DEADLINE_MS / 1_000) as scope:
@@ -70,7 +69,7 @@ class TlsListener:
             if scope.cancelled_caught:
                 raise TlsError(f"its TLS handshake was not complete after {HANDSHAKE_DEADLINE_MS} ms")
         finally:
-            self._release(context.peer_host)
+            self._release(stream, context.peer_host)
         if self._is_client_named:
             context.principal = self._principal(secured.peer_certificate)
         return secured
@@ -83,15 +82,33 @@ class TlsListener:
         except (ValueError, NoRuleMatchesError) as error:
             raise TlsError(f"its certificate names nobody: {error}") from error
 
-    def _admit(self, host: str) -> None:
-        if self._half_open_count >= MAX_HALF_OPEN_COUNT or self._half_open[host] >= MAX_HALF_OPEN_COUNT_PER_HOST:
-            text = f"{self._half_open_count} TLS handshakes are under way, {self._half_open[host]} of them from this address"
+    def _admit(self, stream: Connection, host: str) -> None:
+        """Count a handshake. Where all places are taken, the address that holds the most of them loses the one that it took first."""
+        own_count = len(self._half_open.get(host, ()))
+        if own_count >= MAX_HALF_OPEN_COUNT_PER_HOST or (
+            self._half_open_count >= MAX_HALF_OPEN_COUNT and not self._has_made_room(own_count)
+        ):
+            text = f"{self._half_open_count} TLS handshakes are under way, {own_count} of them from this address"
             raise TlsError(text) from OSError(errno.EBUSY, text)
         self._half_open_count += 1
-        self._half_open[host] += 1
+        self._half_open.setdefault(host, {})[stream] = None
 
-    def _release(self, host: str) -> None:
+    def _has_made_room(self, own_count: int) -> bool:
+        """Close the oldest of the address with the most handshakes, if it has more than one that asks with ``own_count`` would have."""
+        busiest = max(self._half_open, key=lambda host: len(self._half_open[host]))
+        if len(self._half_open[busiest]) <= own_count + 1:
+            return False
+        oldest = next(iter(self._half_open[busiest]))
+        self._release(oldest, busiest)
+        oldest.close()
+        return True
+
+    def _release(self, stream: Connection, host: str) -> None:
+        """Count a handshake no more; again is nothing."""
+        streams = self._half_open.get(host)
+        if streams is None or stream not in streams:
+            return
         self._half_open_count -= 1
-        self._half_open[host] -= 1
-        if not self._half_open[host]:
+        del streams[stream]
+        if not streams:
             del self._half_open[host]

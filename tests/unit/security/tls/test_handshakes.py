@@ -1,6 +1,7 @@
 """Handshakes between a listener and clients as both are configured: who is let in, as whom, and who is not."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -185,3 +186,40 @@ def test_a_slow_handshake_ends_at_its_deadline_and_half_open_ones_are_counted(
     assert "3" not in says[0]
     assert "2 TLS handshakes are under way" in says[0]
     assert all("was not complete after 10000 ms" in text for text in says[1:])
+
+
+def test_an_address_with_many_silent_connections_keeps_nobody_else_out(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls_listener, "MAX_HALF_OPEN_COUNT", 3)
+    listener = listener_of(authority.issue("node"))
+    ended: list[str] = []
+
+    async def main() -> None:
+        network = MemoryNetwork()
+        bound = await network.listen("", 1)
+        ends = []  # the clients', which must stay open
+
+        async def serve(host: str, stream: Connection) -> None:
+            with suppress(OSError):
+                await listener.secure(stream, ConnectionContext(1, host, "here", "SSL"))
+            ended.append(host)
+
+        async with trio.open_nursery() as nursery:
+
+            async def connect(host: str) -> None:
+                ends.append(await network.connect("localhost", 1))
+                nursery.start_soon(serve, host, await bound.accept())
+                await trio.sleep(0.01)
+
+            for _ in range(3):
+                await connect("greedy")
+            assert ended == []
+            await connect("second")
+            await connect("third")
+            assert ended == ["greedy", "greedy"]
+            assert listener.half_open_count == 3
+            await connect("fourth")
+            assert ended == ["greedy", "greedy", "fourth"], "where all have one, those that came first keep theirs"
+            nursery.cancel_scope.cancel()
+        assert listener.half_open_count == 0
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
