@@ -3,7 +3,11 @@
 Decides how long a share partition is kept: from the first fetch until its partition is led elsewhere, or its group has no session here and
 nothing is under way. Decides who hears that a member has gone: every share partition in which it may hold records. Knows no request.
 
-Invariants: at most one share partition of a key serves; a fetch that waits is asked again whenever its share partitions may have changed.
+When a connection ends, fetches that wait in its groups are asked again ``ENDED_PAUSE_MS`` later. A process that dies ends several
+connections within moments. Without the pause each of its members in turn would acquire what the one before had, and use up a delivery.
+
+Invariants: at most one share partition of a key serves; a fetch that waits is asked again whenever its share partitions may have changed,
+at most ``ENDED_PAUSE_MS`` after that.
 """
 
 from collections import Counter
@@ -25,6 +29,9 @@ from log_service.replication.listeners import Registration
 from log_service.replication.partition import Partition
 from log_service.replication.purgatory import Purgatory
 from log_service.replication.replica_manager import ReplicaListener
+
+ENDED_PAUSE_MS = 50
+"""For how long no fetch that waits gets what the members of an ended connection held."""
 
 
 class Shares(ReplicaListener):
@@ -50,6 +57,7 @@ class Shares(ReplicaListener):
         self.sessions = ShareSessionCache(max_session_count)
         self.delayed_fetches: Purgatory[ShareKey] = Purgatory(timers)
         self.partitions: dict[ShareKey, LedSharePartition] = {}
+        self._paused: set[ShareKey] = set()
         self._watching: dict[ShareKey, Registration[Callable[[Partition], None]]] = {}
         self._world = ShareWorld(
             clock=clock,
@@ -88,10 +96,24 @@ class Shares(ReplicaListener):
             self._release(session)
 
     def end_connection(self, connection_id: int) -> None:
-        """End the sessions of a connection that is gone: what their members hold is for others at once."""
-        for session in self.sessions.close_connection(connection_id):
+        """End the sessions of a connection that is gone: what their members hold is for others, without waiting for its locks."""
+        ended = self.sessions.close_connection(connection_id)
+        self._pause({session.key.group_id for session in ended})
+        for session in ended:
             self.evicted_count += 1
             self._release(session)
+
+    def _pause(self, group_ids: set[str]) -> None:
+        """Ask the fetches that wait in some groups again after a pause. One that lasts already is not made longer."""
+        paused = [key for key in self.partitions if key.group_id in group_ids and key not in self._paused]
+        if paused:
+            self._paused.update(paused)
+            self.timers.schedule(self._world.clock.monotonic_ms() + ENDED_PAUSE_MS, lambda: self._go_on(paused))
+
+    def _go_on(self, paused: Iterable[ShareKey]) -> None:
+        self._paused.difference_update(paused)
+        for key in paused:
+            self._changed(key)
 
     def _release(self, session: ShareSession) -> None:
         group_id = session.key.group_id
@@ -125,7 +147,7 @@ class Shares(ReplicaListener):
             self.end_all()
 
     def _changed(self, key: ShareKey) -> None:
-        if self.delayed_fetches.waiting_count:
+        if self.delayed_fetches.waiting_count and key not in self._paused:
             self.delayed_fetches.check(key)
         led = self.partitions.get(key)
         if led is not None and led.is_idle:

@@ -143,6 +143,51 @@ def test_a_waiting_fetch_whose_connection_has_gone_acquires_nothing() -> None:
     tell_shares(story)
 
 
+def test_a_process_that_dies_with_several_members_uses_up_one_delivery() -> None:
+    """Its connections end one after another, while its other members wait for records."""
+
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        await node.produce("a", batch(b"one"))
+        dying, survivor = [node.member() for _ in range(6)], node.member()
+        assert (await dying[0].fetch()).acquired == [(0, 0, 1)]
+        got: list[Got] = []
+        async with trio.open_nursery() as nursery:
+            for member in dying[1:]:
+                nursery.start_soon(_fetch_into, member, [])
+            await trio.sleep(1)
+            nursery.start_soon(_fetch_into, survivor, got)
+            await trio.sleep(1)
+            for member in dying:
+                member.vanish()
+                await trio.sleep(0.005)
+            await trio.sleep(1)
+            assert [each.acquired for each in got] == [[(0, 0, 2)]]
+            nursery.cancel_scope.cancel()
+
+    tell_shares(story)
+
+
+def test_connections_that_go_on_ending_do_not_keep_records_from_a_fetch_that_waits() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        waiter, got = node.member(), list[Got]()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_fetch_into, waiter, got)
+            await trio.sleep(1)
+            for number in range(10):
+                passing = node.member()
+                await passing.fetch(max_records=0)
+                passing.vanish()
+                if number == 0:
+                    await node.produce("a", batch(b"one"))
+                await trio.sleep(0.02)
+            assert [each.acquired for each in got] == [[(0, 0, 1)]]
+            nursery.cancel_scope.cancel()
+
+    tell_shares(story)
+
+
 def test_sessions_are_checked() -> None:
     async def story(node: ShareNode) -> None:
         await node.share()
