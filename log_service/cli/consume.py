@@ -26,8 +26,8 @@ from log_service.common.types import TopicPartition
 
 POLL_MS = 500
 POLL_RECORDS = 2_000
-FORMAT_HELP = r"""Print each record like this: {topic} {partition} {offset} {timestamp} {timestamp_ms} {key} {value} {headers}, \n, \t;
-or as kcat does: %t %p %o %T %k %s %h %K %S."""
+FORMAT_HELP = r"""Print each record like this: {topic} {partition} {offset} {timestamp} {timestamp_ms} {key} {value} {headers}, with --queue
+{delivery_count}, \n, \t; or as kcat does: %t %p %o %T %k %s %h %K %S."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

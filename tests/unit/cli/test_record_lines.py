@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_service.cli.record_lines import LineError, NewRecord, as_json_line, parser, renderer
+from log_service.cli.consume import FORMAT_HELP
+from log_service.cli.record_lines import FIELDS_OF_QUEUES, LineError, NewRecord, as_json_line, parser, renderer
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.client.share.records import ShareRecord
 
@@ -162,3 +163,7 @@ def test_a_record_of_a_queue_tells_its_delivery() -> None:
     assert json.loads(as_json_line(delivered))["delivery_count"] == 3
     with pytest.raises(click.BadParameter, match="delivery_count"):
         renderer(as_json=False, template="{delivery_count}", key_separator=None)
+
+
+def test_the_help_names_the_fields_that_only_queues_have() -> None:
+    assert all(f"{{{name}}}" in FORMAT_HELP for name in FIELDS_OF_QUEUES)
