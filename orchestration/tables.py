@@ -36,6 +36,7 @@ RESERVED_NAMES = frozenset({"dead_letters", FIXES})
 TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 DEFAULT_RETENTION_HOURS = 168
 METADATA_PREFIX = "tidelog."
+PERCENT_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 UNKNOWN_EPOCH = -1
 LATEST_BY = "tidelog.latestBy"  # a table's property: the key columns of which it keeps the newest row
 
@@ -146,9 +147,21 @@ class TableSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """A directory of Delta tables, one folder each."""
+    """A directory of Delta tables, one folder each.
+
+    :raises ValueError: a folder on the way to it has a name that delta-rs reads as another one.
+    """
 
     root: Path
+
+    def __post_init__(self) -> None:
+        """Refuse a folder in which tables could be created and never be opened."""
+        found = PERCENT_ESCAPE.search(str(self.root.absolute()))
+        if found is not None:
+            raise ValueError(
+                f"the lake cannot be in {self.root}: the library of Delta tables takes {found[0]} in the name of a folder for another "
+                "character and looks elsewhere. Rename the folder, or set TIDELOG_LAKE to a path without % before two hexadecimal digits"
+            )
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the tables that exist."""

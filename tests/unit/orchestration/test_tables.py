@@ -170,3 +170,16 @@ def test_rows_that_are_older_than_a_column_are_found_where_it_is_null(lake: Lake
     assert dataset.to_table(filter=pa.compute.field("w").is_null())["_offset"].to_pylist() == [0, 1]
     assert dataset.to_table(filter=pa.compute.field("w") == "y")["_offset"].to_pylist() == [2]
     assert dataset.to_table().num_rows == 3
+
+
+@pytest.mark.parametrize("name", ["a%20b", "100%25", "a%41", "%c3"])
+def test_a_lake_that_could_not_be_opened_is_refused_with_a_sentence(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=r"the lake cannot be in .*%.* takes %.. in the name .* TIDELOG_LAKE"):
+        Lake(tmp_path / name / "lake")
+
+
+@pytest.mark.parametrize("name", ["a b", "a#b", "a?b", "a%", "%2", "50%zz"])
+def test_a_lake_may_be_in_a_folder_of_an_unusual_name(tmp_path: Path, name: str) -> None:
+    lake = Lake(tmp_path / name / "lake")
+    lake.create("t", SCHEMA)
+    assert lake.existing("t").folder == tmp_path / name / "lake" / "t"
