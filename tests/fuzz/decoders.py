@@ -33,6 +33,7 @@ from tests.fuzz.mutations import mutate
 from tests.fuzz.payloads import draw_batch, draw_compressed, draw_opaque, draw_payload
 from tests.fuzz.shapes import Vocabulary, draw_message
 from tests.fuzz.shrink import shrink
+from tests.fuzz.streams import draw_stored
 
 SLOW_SECONDS = 3.0
 PLAIN_BOUND_BYTES = 1 << 20
@@ -86,6 +87,7 @@ def targets() -> Iterator[Target]:
     yield Target("subscription", "opaque", draw_opaque, decode_subscription)
     yield Target("assignment", "opaque", draw_opaque, decode_assignment)
     yield Target("group record", "stored", _draw_pair, _read_group_record)
+    yield Target("streams group record", "stored streams groups", _draw_streams_pair, _read_group_record)
     yield Target("metadata record", "stored", lambda rng: mutate(rng, b"\1" + rng.randbytes(rng.randrange(60))), decode_metadata_record)
     yield Target("producer snapshot", "stored", lambda rng: mutate(rng, bytes(2) + rng.randbytes(rng.randrange(80))), decode_snapshot)
 
@@ -164,6 +166,12 @@ def _draw_batches(rng: Random) -> bytes:
 
 def _draw_codec(codec: Codec, rng: Random) -> bytes:
     return draw_compressed(rng, codec)
+
+
+def _draw_streams_pair(rng: Random) -> bytes:
+    key, value = draw_stored(rng, VOCABULARY, draw_payload)
+    key, value = (key, mutate(rng, value)) if rng.random() < 0.7 else (mutate(rng, key), value)
+    return bytes([min(len(key), 255)]) + key[:255] + value
 
 
 def _draw_pair(rng: Random) -> bytes:

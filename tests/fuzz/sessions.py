@@ -17,6 +17,7 @@ from log_service.protocol.frames import RequestHeader, encode_request
 from tests.fuzz.mutations import mutate
 from tests.fuzz.payloads import draw_payload
 from tests.fuzz.shapes import Vocabulary, draw_message
+from tests.fuzz.streams import draw_heartbeat
 
 HEADER = struct.Struct(">hhih")
 UNMAKING = frozenset({ApiKey.UNREGISTER_BROKER, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER})
@@ -69,7 +70,10 @@ class SessionDrawing:
 
     def _whole(self, spec: ApiSpec, version: int) -> bytes:
         header = RequestHeader(spec.key, version, self.rng.choice((0, 7, -1, 2**31 - 1)), self.rng.choice((None, "", "fuzz", "naïve")))
-        message = draw_message(self.rng, request_class(spec.key), version, self.vocabulary, draw_payload)
+        if spec.key is ApiKey.STREAMS_GROUP_HEARTBEAT and self.rng.random() < 0.8:
+            message: Any = draw_heartbeat(self.rng, self.vocabulary)
+        else:
+            message = draw_message(self.rng, request_class(spec.key), version, self.vocabulary, draw_payload)
         chunks: list[Any] = list(encode_request(header, message))
         return b"".join(chunks)
 

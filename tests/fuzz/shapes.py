@@ -31,6 +31,7 @@ NAMES = (
     *("segment.bytes", "segment.ms", "flush.messages", "min.insync.replicas", "message.timestamp.type", "LogAppendTime", "retention.bytes"),
     *("delete.retention.ms", "min.cleanable.dirty.ratio", "index.interval.bytes", "no.such.key", "9223372036854775808", "1e5", "NaN"),
     *("metadata.version", "transaction.version", "group.version", "kraft.version", "eligible.leader.replicas.version"),
+    *("share.version", "streams.version", "streams", "share", "Streams", "process", "subtopology"),
 )
 
 

@@ -3,14 +3,18 @@
 ``make fuzz MINUTES=10`` goes on from here with other seeds.
 """
 
+from collections import Counter
 from pathlib import Path
+from random import Random
 from unittest import mock
 
 import pytest
 
 from log_service.broker.registry import REGISTRY
+from log_service.common.errors import KafkaError
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
 from log_service.coordinator.group.joining import GroupDecision
+from log_service.coordinator.group.streams_requests import validate_streams_heartbeat
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.heartbeat import HeartbeatRequest
@@ -23,7 +27,9 @@ from log_service.records import compression
 from tests.fuzz import decoders, hostile_broker, process_node, quorum_node, virtual_node
 from tests.fuzz.__main__ import play_again, told
 from tests.fuzz.cases import Case, Finding, read, write
+from tests.fuzz.shapes import Vocabulary
 from tests.fuzz.shrink import shrink
+from tests.fuzz.streams import draw_heartbeat
 
 FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
 SEED = 1
@@ -41,6 +47,18 @@ def test_whatever_parses_bytes_reads_or_refuses_them() -> None:
             outcomes = figures.outcomes[f"{spec.name} {kind}"]
             assert outcomes["read"] > 0, "the bytes that are drawn never get anywhere"
             assert outcomes["refused"] > 0 or spec.key == ApiKey.LIST_GROUPS
+
+
+def test_heartbeats_of_streams_groups_get_behind_the_first_checks() -> None:
+    rng, outcomes = Random(SEED), Counter[str]()
+    for _ in range(300):
+        try:
+            validate_streams_heartbeat(draw_heartbeat(rng, Vocabulary()))
+            outcomes["taken"] += 1
+        except KafkaError as error:
+            outcomes[error.code.name] += 1
+    assert outcomes["taken"] > 100
+    assert outcomes["STREAMS_INVALID_TOPOLOGY"] > 10
 
 
 def test_a_node_in_virtual_time_survives_every_session() -> None:
