@@ -7,6 +7,7 @@ ones stay if the new ones cannot be used. Connections that are open keep what th
 Invariant: a listener never has less than what it had before a change that failed.
 """
 
+import errno
 import logging
 import ssl
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.security.tls.contexts import Contexts, client_context, server_context
 from log_service.security.tls.listener import TlsListener
-from log_service.security.tls.material import files_of
+from log_service.security.tls.material import MAX_STORE_BYTES, files_of
 from log_service.security.tls.outgoing import OutgoingTls
 from log_service.security.tls.replacement import validate_both_ways, validate_replacement
 
@@ -171,6 +172,9 @@ class Certificates:
             self._nodes[name] = fresh.node
 
     def _read(self, path: Path) -> bytes:
+        """Return a file's content. One that is no store by its size alone is not read: a request may name any file."""
+        if self._env.files.size_bytes(path) > MAX_STORE_BYTES:
+            raise OSError(errno.EFBIG, f"it has more than {MAX_STORE_BYTES} bytes")
         return self._env.files.read_bytes(path)
 
     def _stamp(self, tls: TlsConfig) -> Stamp:

@@ -17,6 +17,7 @@ from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import EMPTY_IMAGE, ResourceType
 from log_service.protocol.stored.metadata_records import ConfigRecord
 from log_service.security.tls.distinguished_names import subject_text
+from log_service.security.tls.material import MAX_STORE_BYTES
 from log_service.storage.files import RealFiles
 from tests.helpers.authority import Authority, Issued
 from tests.sim import MemoryNetwork
@@ -103,6 +104,21 @@ def test_a_store_that_cannot_be_read_changes_nothing(authority: Authority) -> No
         stage.alter({f"{OWN}ssl.keystore.location": "/nowhere"})
     stage.publish({f"{OWN}ssl.keystore.location": "/nowhere"})
     assert stage.shown == before
+
+
+def test_a_file_that_is_too_large_for_a_store_is_not_read(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(ALONE | authority.issue("node").properties())
+    large, read = tmp_path / "large", RealFiles.read_bytes
+    with large.open("wb") as file:
+        file.truncate(MAX_STORE_BYTES + 1)
+
+    def read_another(files: RealFiles, path: Path) -> bytes:
+        assert path != large
+        return read(files, path)
+
+    monkeypatch.setattr(RealFiles, "read_bytes", read_another)
+    with pytest.raises(ConfigError, match="cannot be read: it has more than 8388608 bytes"):
+        stage.alter({f"{OWN}ssl.keystore.location": str(large)})
 
 
 def test_a_trust_store_cannot_be_added_to_a_listener_that_had_none(authority: Authority) -> None:
