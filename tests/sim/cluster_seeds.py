@@ -4,7 +4,7 @@ SEEDS = (1, 3, 5)
 AIMED_SEEDS = {
     "copy loop": (2, 4),
     "ending coordinators": (1, 3),
-    "zombies": (2, 7),
+    "zombies": (2, 17),
     "late transactions": (1,),
     "queues": (0, 1),
     "moving coordinators": (0,),

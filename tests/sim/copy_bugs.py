@@ -240,7 +240,7 @@ BUGS: Sequence[ClusterBug] = (
         name="positions of any member count",
         replacements=((GroupCoordinatorShard, "_validate_commit_in_transaction", _let_commit),),
         aim=aims.ZOMBIES,
-        shown_by=(7,),
+        shown_by=(17,),
     ),
 )
 

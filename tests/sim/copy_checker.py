@@ -105,9 +105,11 @@ class CopyChecker:
             self._check_fence(transact)
 
     def _check_not_usurped(self, transact: Transact) -> None:
-        begun_at = self._begin_of(transact)
-        for other in self._lives[transact.transactional_id]:
-            is_later = other.producer != transact.producer and other.is_ok and other.at > begun_at
+        """Another life has the id for certain only if it asked for it after this one had been given it: of two at once either is later."""
+        lives = self._lives[transact.transactional_id]
+        given_at = next((each.ended_at for each in lives if each.producer == transact.producer), transact.at)
+        for other in lives:
+            is_later = other.producer != transact.producer and other.is_ok and other.at > given_at
             if is_later and other.ended_at < transact.asked_at:
                 self._report(ZOMBIE, f"{transact} was committed, though {other.producer} has had the id since {other.ended_at}")
 

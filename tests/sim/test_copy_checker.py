@@ -38,8 +38,14 @@ class Told:
         self._numbers = count(1)
 
     def initialize(self, producer: str) -> None:
+        self.initialized(self.ask_to_initialize(producer))
+
+    def ask_to_initialize(self, producer: str) -> Initialized:
         taken = Initialized(producer=producer, transactional_id=ID)
         self.checker.note(self.history.add(taken))
+        return taken
+
+    def initialized(self, taken: Initialized) -> None:
         self.history.end(taken)
         self.checker.note_ended(taken)
 
@@ -247,6 +253,15 @@ def test_what_breaks_a_promise_is_named(story: Callable[[Told], None], rule: str
     told = Told()
     story(told)
     assert rule in told.found
+
+
+def test_of_two_that_took_an_id_at_once_either_may_be_the_later_one() -> None:
+    told = Told()
+    slow = told.ask_to_initialize("a")
+    told.initialize("b")
+    told.initialized(slow)
+    told.commit("a", 0)
+    assert told.found == []
 
 
 def test_a_client_whose_successor_has_taken_its_id_is_fenced_with_a_reason() -> None:
