@@ -285,7 +285,10 @@ class ReplicaWitness:
             self._report(RULE, f"follower {replica.who} cut {name} {text}")
 
     def _check_members(self, replica: Replica) -> None:
-        """Each member of the in-sync replicas that runs, in the life that the leader knows, has what it or a leader before committed."""
+        """Each member of the in-sync replicas that runs, in the life that the leader knows, has what it or a leader before committed.
+
+        A leader that does not know of its successor yet knows old in-sync replicas: what a later leader committed is not theirs to have.
+        """
         leader, name = self._newest_leader(replica), replica.partition.topic_partition
         if leader is None or leader.mark is None or not self._is_kept(*name):
             return
@@ -294,6 +297,8 @@ class ReplicaWitness:
         eligible = registration.eligible_leader_replicas if registration is not None and is_latest else ()
         brokers = leader.incarnation.broker.image.cluster.brokers
         committed = self.committed.get(_key_of(leader.partition))
+        if committed and committed[-1].leader_epoch > leader.partition.leader_epoch:
+            return
         end = max(leader.mark.high_watermark, committed[-1].last_offset + 1 if committed else 0)
         for broker_id in sorted({*leader.mark.isr, *eligible}):
             member, known = self._member(broker_id, name), brokers.get(broker_id)  # type: ignore[call-overload]
