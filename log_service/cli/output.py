@@ -37,13 +37,13 @@ def checked_servers(_context: click.Context, _parameter: click.Parameter, value:
 
 
 def default_servers() -> str:
-    """Return whom a command asks that is not told: all nodes of the cluster that `tidelog up` keeps in this directory, else port 9092 here.
+    """Return whom a command asks that is not told: the broker or nodes that `tidelog up` keeps in this directory, else port 9092 here.
 
     Raises:
         StorageError: the installation's file cannot be understood.
     """
     data = Path(os.environ.get(DATA_SETTING) or DEFAULT_DATA)
-    if not (data / "cluster.json").is_file():
+    if not data.is_dir():
         return DEFAULT_SERVERS
     from log_service.supervisor.nodes import servers_of  # noqa: PLC0415 - most commands have no use for it
 
@@ -68,7 +68,7 @@ servers_option: Callable[[click.decorators.FC], click.decorators.FC] = click.opt
     "--bootstrap-servers",
     default=default_servers,
     envvar="TIDELOG_BOOTSTRAP_SERVERS",
-    show_default=f"the nodes of the cluster in {DEFAULT_DATA}, else {DEFAULT_SERVERS}",
+    show_default=f"those of tidelog up in {DEFAULT_DATA}, else {DEFAULT_SERVERS}",
     show_envvar=True,
     metavar="HOST:PORT[,...]",
     callback=checked_servers,

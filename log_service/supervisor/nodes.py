@@ -189,21 +189,21 @@ def bootstrap_servers(cluster: ClusterSpec, host: str, first_port: int) -> str:
 
 
 def servers_of(data_directory: Path) -> list[str]:
-    """Return where clients reach the nodes of an installation, as the last start of it wrote; nothing where it is of one broker alone.
+    """Return where clients reach the broker, or all nodes, of an installation, as its last start wrote; nothing where it has none.
 
     Raises:
         StorageError: its file cannot be understood.
     """
     cluster = read_cluster(data_directory)
     servers = []
-    for node in cluster.nodes if cluster is not None else ():
+    for name in [node.name for node in cluster.nodes] if cluster is not None else [BROKER]:
         try:
-            settings = parse_properties((data_directory / node.name / PROPERTIES_FILE).read_text("utf-8"))
+            settings = parse_properties((data_directory / name / PROPERTIES_FILE).read_text("utf-8"))
         except (OSError, ValueError, ConfigError):
             continue  # it was never started, or its file is of no use to it either
         for listener in settings.get("listeners", "").split(","):
-            name, _, address = listener.strip().partition("://")
-            if name in {CLIENT_LISTENER, SECURE_LISTENER} and address:
+            protocol, _, address = listener.strip().partition("://")
+            if protocol in {CLIENT_LISTENER, SECURE_LISTENER} and address:
                 servers.append(address)
     return servers
 

@@ -18,6 +18,7 @@ from log_service.cli.main import COMMANDS, tidelog
 from log_service.cli.produce import records_of
 from log_service.cli.record_lines import parser
 from log_service.client import ConfigResource
+from log_service.supervisor.components import broker_component
 from log_service.supervisor.nodes import NodeFactory, new_cluster, write_cluster
 from log_service.supervisor.spec import ServiceContext
 
@@ -247,6 +248,21 @@ def test_all_nodes_of_the_cluster_here_are_asked(monkeypatch: pytest.MonkeyPatch
 def test_listeners_of_the_persons_own_are_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     nodes_in(tmp_path / ".tidelog", 1, "listeners=CONTROLLER://127.0.0.1:1,PLAINTEXT://10.0.0.1:9")
     assert asked_by(monkeypatch, tmp_path) == "10.0.0.1:9"
+
+
+def test_the_one_broker_here_is_asked_at_the_port_that_it_was_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    directory = tmp_path / ".tidelog"
+    broker_component(
+        ServiceContext(
+            data_directory=directory,
+            project_directory=tmp_path,
+            host="127.0.0.1",
+            bootstrap_servers="127.0.0.1:19392",
+            ui_port=0,
+            spark_port=0,
+        )
+    )
+    assert asked_by(monkeypatch, tmp_path) == "127.0.0.1:19392"
 
 
 def test_without_a_cluster_here_the_usual_port_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
