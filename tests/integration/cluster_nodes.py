@@ -22,7 +22,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from click.testing import CliRunner
 
@@ -113,7 +113,8 @@ class ClusterNodes:
     nodes of both products are in the cluster: the features ``unserved`` are at level 0. Where ``is_dynamic``, the one voter is found by
     ``controller.quorum.bootstrap.servers`` (kraft.version 1); the nodes ``joining`` are controllers, too, and become voters by themselves.
     The nodes ``late`` start when a test starts them. Where ``has_two_directories``, each node of tidelog has its logs in ``data/first`` and
-    ``data/second``, its metadata log in ``data/metadata``, and ``fail_directory`` lets one of the two fail.
+    ``data/second``, its metadata log in ``data/metadata``, and ``fail_directory`` lets one of the two fail. ``login`` are settings of
+    the client that asks the nodes here, ``format_arguments`` go to the command that formats, of either product.
     """
 
     def __init__(
@@ -132,6 +133,8 @@ class ClusterNodes:
         unserved: Sequence[str] = (),
         late: Collection[int] = (),
         ways: Ways | None = None,
+        login: Mapping[str, Any] = MappingProxyType({}),
+        format_arguments: Sequence[str] = (),
     ) -> None:
         self.node_ids = tuple(range(1, size + 1))
         self.products = dict.fromkeys(self.node_ids, product) if isinstance(product, str) else dict(product)
@@ -143,6 +146,8 @@ class ClusterNodes:
         self._has_two_directories = has_two_directories
         self._unserved = unserved if is_mixed else ()
         self._ways = ways or Straight()
+        self._login = login
+        self._format_arguments = format_arguments
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         if self._has_kafka:
             skip_unless_kafka_is_there()
@@ -309,12 +314,12 @@ class ClusterNodes:
 
     def leader_of(self, topic: str, partition: int) -> int:
         """The node that leads a partition."""
-        with BlockingAdmin(self.bootstrap) as admin:
+        with BlockingAdmin(self.bootstrap, **self._login) as admin:
             return admin.describe_topics([topic])[topic].partitions[partition].leader
 
     def coordinator_of(self, group_id: str) -> int:
         """The node that coordinates a group, once there is one."""
-        with BlockingAdmin(self.bootstrap) as admin:
+        with BlockingAdmin(self.bootstrap, **self._login) as admin:
             return admin.describe_groups([group_id])[group_id].coordinator.node_id
 
     def controller(self, *, besides: int | None = None) -> int:
@@ -324,7 +329,7 @@ class ClusterNodes:
         found: list[int] = []
 
         def is_known() -> bool:
-            with BlockingAdmin(running, default_api_timeout_ms=5_000) as admin:
+            with BlockingAdmin(running, default_api_timeout_ms=5_000, **self._login) as admin:
                 found.append(admin.describe_metadata_quorum().leader_id)
             return found[-1] in asked
 
@@ -333,7 +338,7 @@ class ClusterNodes:
 
     def replicas_of(self, topic: str) -> list[tuple[int, ...]]:
         """The nodes that hold each partition of a topic, in order of the partitions."""
-        with BlockingAdmin(self.bootstrap) as admin:
+        with BlockingAdmin(self.bootstrap, **self._login) as admin:
             return [partition.replicas for partition in admin.describe_topics([topic])[topic].partitions]
 
     def wait_until_equal(self, *topics: str) -> None:
@@ -348,12 +353,12 @@ class ClusterNodes:
         return all(self.segments(other, topic, partition) == held for other in others)
 
     def _are_in_sync(self, topics: Sequence[str]) -> bool:
-        with BlockingAdmin(self.bootstrap) as admin:
+        with BlockingAdmin(self.bootstrap, **self._login) as admin:
             told = admin.describe_topics(list(topics)) if topics else {}
         return all(len(each.isr) == len(each.replicas) for topic in told.values() for each in topic.partitions)
 
     def _is_told_by(self, node_id: int, node_ids: set[int]) -> bool:
-        with BlockingAdmin(f"127.0.0.1:{self.ports[node_id]}", default_api_timeout_ms=5_000) as admin:
+        with BlockingAdmin(f"127.0.0.1:{self.ports[node_id]}", default_api_timeout_ms=5_000, **self._login) as admin:
             return {node.node_id for node in admin.describe_cluster().nodes} == node_ids
 
     # Processes
@@ -368,9 +373,10 @@ class ClusterNodes:
             alone = ["--no-initial-controllers"]
         if self._has_kafka:
             levels = [word for name in self._unserved for word in ("--feature", f"{name}=0")]
-            java("kafka.tools.StorageTool", "format", *alone, "-t", CLUSTER_ID, "-c", file, *levels, cwd=self.directory)
+            words = (*alone, "-t", CLUSTER_ID, "-c", file, *levels, *self._format_arguments)
+            java("kafka.tools.StorageTool", "format", *words, cwd=self.directory)
         else:
-            done = CliRunner().invoke(storage, ["format", *alone, "--cluster-id", CLUSTER_ID, "--config", file])
+            done = CliRunner().invoke(storage, ["format", *alone, "--cluster-id", CLUSTER_ID, "--config", file, *self._format_arguments])
             assert done.exit_code == 0, done.output
 
     def _command(self, node_id: int) -> list[str]:
