@@ -10,7 +10,7 @@ Versions: 2 flexible; 3 the owner, and the requester beside it (KIP-373). KIP-48
 
 from typing import Any
 
-from log_service.broker.call import Call, Deferred
+from log_service.broker.call import Call, Deferred, ForwardedCall
 from log_service.broker.node import Node
 from log_service.common.access import ANONYMOUS, Access, AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
@@ -92,11 +92,16 @@ def refuse_expire_delegation_token(call: Call, error: KafkaError) -> ExpireDeleg
 def _validate(node: Node, call: Call) -> None:
     """Refuse who must not ask for tokens: their HMACs are passwords, and a token must not make another.
 
+    The listener of a request that another broker has passed on is that of controllers. The other broker has judged its client's own.
+
     Raises:
         KafkaError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
     """
+    if isinstance(call, ForwardedCall):
+        return
     context = call.connection
-    protocol = next((each.security.protocol for each in node.config.listeners if each.name == context.listener_name), "PLAINTEXT")
+    listeners = (*node.config.listeners, *node.config.controller_listeners)
+    protocol = next((each.security.protocol for each in listeners if each.name == context.listener_name), "PLAINTEXT")
     is_nameless = protocol == "SSL" and context.principal == ANONYMOUS
     if protocol == "PLAINTEXT" or is_nameless or context.is_token_authenticated:
         text = "delegation tokens are asked for by clients that have logged in, and not by a token"

@@ -3,8 +3,10 @@
 from typing import Any
 
 from log_service.common.access import ANONYMOUS, Principal
+from log_service.common.errors import ErrorCode
 from log_service.controller.caller import Caller
 from log_service.controller.envelope import envelope_of, open_response
+from log_service.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from log_service.protocol.messages.envelope import EnvelopeResponse
 from tests.unit.broker.authorization.acl_story import CLUSTER, CLUSTER_NAME, TOPIC, AclStory, acl, codes, tell_with_acls
@@ -75,3 +77,19 @@ def test_a_super_user_is_one_through_a_broker_too() -> None:
         client.close()
 
     tell_with_acls(story, super_users="User:bob")
+
+
+def test_tokens_are_made_for_clients_of_another_broker_whatever_the_listener_of_controllers_is() -> None:
+    async def story(node: AclStory) -> None:
+        client = await node.connect_to_controller()
+        await node.allow((CLUSTER_ACTION, CLUSTER, CLUSTER_NAME))
+        request = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1, owner_principal_type=None, owner_principal_name=None)
+        found = []
+        for is_by_token in (False, True):
+            caller = Caller(version=3, principal=BOB, host=HERE, is_token_authenticated=is_by_token)
+            told = await client.ask(envelope_of(request, caller), 0)
+            found.append(open_response(told, CreateDelegationTokenResponse, caller).error_code)
+        assert found == [ErrorCode.NONE, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED]
+        client.close()
+
+    tell_with_acls(story, delegation_token_secret_key="the-secret-of-the-cluster")
