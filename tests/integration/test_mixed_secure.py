@@ -16,6 +16,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900
 
 WAIT_SECONDS = 30.0
 OURS, KAFKAS = 1, 3
+ELECTIONS = 20
+"""Which of the voters wins an election is open; two of the three are of one product."""
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +77,7 @@ def has_come_to(wanted: ErrorCode | None, told: Callable[[], ErrorCode | None]) 
 
 def test_either_product_is_controller_leader_and_follower(nodes: SecureNodes) -> None:
     controllers = set()
-    for _ in range(6):
+    for _ in range(ELECTIONS):
         lost = nodes.controller()
         controllers.add(nodes.products[lost])
         with BlockingProducer(nodes.bootstrap, delivery_timeout_ms=120_000, **nodes.client(SHOP)) as producer:
