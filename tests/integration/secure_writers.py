@@ -155,8 +155,12 @@ def of_java(writers: Writers, nodes: SecureNodes) -> None:
     command += ["--command-config", str(nodes.java_file(SHOP))]
     with (nodes.directory / "java-writer.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-    ending = threading.Thread(target=lambda: (writers.is_over.wait(), process.terminate()), daemon=True)
-    ending.start()
+
+    def end() -> None:
+        writers.is_over.wait()
+        process.terminate()
+
+    threading.Thread(target=end, daemon=True).start()
     assert process.stdout is not None
     with process.stdout:
         for line in process.stdout:

@@ -11,10 +11,10 @@ from cryptography import x509
 
 from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
 from log_service.common.errors import ErrorCode, KafkaError
+from tests.helpers.java_archives import KAFKA_LIBS
 from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS
-from tests.integration.kafka_node import KAFKA_LIBS
 from tests.integration.secure_nodes import GROUP, OPERATOR, SHOP, STRANGER, TOPIC, SecureNodes, password_of
 from tests.integration.secure_readers import READS
 from tests.integration.secure_writers import Writers
