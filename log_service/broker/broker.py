@@ -403,6 +403,8 @@ class Broker:
                 quotas=self._quotas,
                 markers=rooms.markers,
                 decided=self._authorizer,
+                logins={} if self._logins is None else self._logins.handlers,
+                tls_listeners=self._protection.tls_listeners,
             )
             endpoint = MetricsEndpoint(self._metrics_listener, lambda: rendered(page(sources)))
             await rooms.background.start(endpoint.run)

@@ -39,7 +39,7 @@ Find = Callable[[Any], Awaitable[object]]
 
 @dataclass(slots=True)
 class LoginMeter:
-    """What was counted of a listener's logins."""
+    """What was counted of a listener's logins with one mechanism."""
 
     success_total: int = 0
     failure_total: int = 0
@@ -89,7 +89,8 @@ class LoginHandler:
         refusals: RefusalQueue,
         failed_delay_ms: int,
     ) -> None:
-        self.meter = LoginMeter()
+        self.meters = {mechanism: LoginMeter() for mechanism in ("", *policy.mechanisms)}
+        """By mechanism; the empty one has the logins that failed before the client chose a mechanism that is offered."""
         self._handler = handler
         self._policy = policy
         self._clock = clock
@@ -153,7 +154,7 @@ class LoginHandler:
             return response
         assert isinstance(step, Close), step
         if step.is_expired:
-            self.meter.expired_total += 1
+            self.meters[session.mechanism].expired_total += 1
         raise ProtocolError(step.reason)
 
     async def _look_up(self, context: ConnectionContext, session: LoginSession, step: Wait, response: PendingResponse) -> None:
@@ -181,9 +182,9 @@ class LoginHandler:
         context.max_frame_bytes = None
         context.must_log_in_by_ms = None
         if login.is_repeated:
-            self.meter.repeated_success_total += 1
+            self.meters[login.mechanism].repeated_success_total += 1
         else:
-            self.meter.success_total += 1
+            self.meters[login.mechanism].success_total += 1
         logger.debug("%s from %s logged in with %s", login.accepted.principal, context.peer_host, login.mechanism)
 
     def _refuse(self, context: ConnectionContext, session: LoginSession, step: Refuse, response: PendingResponse) -> None:
@@ -192,10 +193,11 @@ class LoginHandler:
         Raises:
             ProtocolError: too many wait.
         """
+        meter = self.meters[session.mechanism]
         if session.login is None:
-            self.meter.failure_total += 1
+            meter.failure_total += 1
         else:
-            self.meter.repeated_failure_total += 1
+            meter.repeated_failure_total += 1
         text = "Refusing a login from %s on listener %s: %s"
         self._log.warning(("refused", context.peer_host), text, context.peer_host, context.listener_name, step.reason)
         context.must_log_in_by_ms = None  # the refusal has its own time

@@ -59,6 +59,8 @@ class Server:
         self.bound_port = listener.port
         self.accepted_count = 0
         self.refused_count = 0
+        self.failed_handshake_count = 0
+        """Connections that could not be secured, without those whose peer left."""
         self._env = env
         self._config = listener
         self._limits = limits
@@ -233,6 +235,7 @@ class Server:
             if connection.is_closed:
                 logger.debug("%r was closed while it was secured: %s", connection, error)
             else:
+                self.failed_handshake_count += 1
                 reason = error.strerror or error
                 self._log.warning("unsecured", "Listener %s refused %s: %s", self._config.name, connection.context.peer_host, reason)
         else:

@@ -4,9 +4,10 @@ Decides nothing about names. A look never changes what it looks at.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from log_service.broker.login import LoginHandler
 from log_service.broker.marker_sender import MarkerSender
 from log_service.broker.metrics.authorizer import Decided
 from log_service.broker.metrics.elections import UncleanElections
@@ -34,6 +35,10 @@ class MetricsSources:
     markers: MarkerSender
     decided: Decided | None = None
     """What the authorizer has done, where there is one."""
+    logins: Mapping[str, LoginHandler] = field(default_factory=dict)
+    """The logins of each listener that asks for one, by the listener's name."""
+    tls_listeners: Collection[str] = ()
+    """The names of the listeners that speak TLS."""
     rates: "Rates" = field(init=False)
 
     def __post_init__(self) -> None:

@@ -155,6 +155,11 @@ class LoginSession:
     def __repr__(self) -> str:
         return f"<LoginSession {self.phase.value} {self._mechanism}>"
 
+    @property
+    def mechanism(self) -> str:
+        """The mechanism of the newest login, one of those that the listener offers; empty where the client has not chosen one."""
+        return self._mechanism
+
     def receive(self, frame: Buffer, now: Now) -> Step:
         """Decide on the next frame, given without its size."""
         if self.phase is Phase.COMPLETE:

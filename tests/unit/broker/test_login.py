@@ -154,7 +154,7 @@ def test_login_that_ends_is_repeated_or_costs_the_connection() -> None:
         await other.send(MetadataRequest(topics=None), 12)
         assert await other.is_closed()
         assert node.broker._logins is not None
-        meter = node.broker._logins.handlers["GUARDED"].meter
+        meter = node.broker._logins.handlers["GUARDED"].meters["PLAIN"]
         assert (meter.success_total, meter.repeated_success_total, meter.expired_total) == (2, 1, 1)
 
     tell_of_logins(story, connections_max_reauth_ms="5000")
