@@ -1,21 +1,26 @@
 """Logins and handshakes on the metrics page: how many succeeded, failed, were repeated, and how many connections outlived their login.
 
 Decides the names, which are those of Apache Kafka's socket server, with a label for the mechanism. A mechanism is one that the listener
-offers, so that clients cannot make series. A node without logins and without TLS shows none of them.
+offers, so that clients cannot make series. Of handshakes only those that failed are counted. A node without logins and without TLS shows
+none of all this.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from log_service.broker.login import LoginMeter
 from log_service.broker.metrics.sources import MetricsSources
 from log_service.metrics.exposition import Family, Sample, labels
+
+if TYPE_CHECKING:
+    from log_service.broker.login import LoginMeter
 
 PREFIX = "kafka_server_socket_server_metrics"
 TLS = "TLS"
 """The mechanism of a handshake."""
-COUNTS: Sequence[tuple[str, str, Callable[[LoginMeter], int]]] = (
+FAILED = "failed_authentication"
+COUNTS: Sequence[tuple[str, str, Callable[["LoginMeter"], int]]] = (
     ("successful_authentication", "Logins that succeeded", lambda meter: meter.success_total),
-    ("failed_authentication", "Logins and handshakes that failed", lambda meter: meter.failure_total),
+    (FAILED, "Logins and handshakes that failed", lambda meter: meter.failure_total),
     ("successful_reauthentication", "Repeated logins that succeeded", lambda meter: meter.repeated_success_total),
     ("failed_reauthentication", "Repeated logins that failed", lambda meter: meter.repeated_failure_total),
 )
@@ -24,15 +29,14 @@ COUNTS: Sequence[tuple[str, str, Callable[[LoginMeter], int]]] = (
 def login_families(sources: MetricsSources) -> Iterator[Family]:
     """Yield the logins of each listener and mechanism."""
     meters = {(name, mechanism): meter for name, login in sources.logins.items() for mechanism, meter in login.meters.items()}
-    for name in sources.tls_listeners:
-        server = sources.servers.get(name)
-        if server is not None:
-            meters[name, TLS] = LoginMeter(failure_total=server.failed_handshake_count)
-    if not meters:
+    handshakes = {
+        (name, TLS): server.failed_handshake_count for name in sources.tls_listeners if (server := sources.servers.get(name)) is not None
+    }
+    if not (meters or handshakes):
         return
     now_ms = sources.now_ms()
     for name, text, count in COUNTS:
-        totals = {key: count(meter) for key, meter in meters.items()}
+        totals = {key: count(meter) for key, meter in meters.items()} | (handshakes if name == FAILED else {})
         rates = {key: sources.rates.of((name, *key), value, now_ms) for key, value in totals.items()}
         yield Family(name=f"{PREFIX}_{name}_total", type="counter", help=f"{text}.", samples=_rows(totals))
         yield Family(name=f"{PREFIX}_{name}_rate", type="gauge", help=f"{text} per second, lately.", samples=_rows(rates))
