@@ -6,7 +6,6 @@ of the listener; users of SCRAM stand in the metadata.
 
 import logging
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import trio
@@ -23,7 +22,7 @@ from log_service.config.views import ListenerConfig, NodeConfig
 from log_service.metadata.access import ScramUser
 from log_service.metadata.image import MetadataImage
 from log_service.network.responses import FrameHandler
-from log_service.security.sasl.credentials import ScramCredential, ScramMechanism
+from log_service.security.sasl.credentials import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
 from log_service.security.sasl.jaas import JaasEntry, parse_jaas
 from log_service.security.sasl.mechanisms import Mechanism, ServerExchange
 from log_service.security.sasl.oauthbearer import OAuthServer
@@ -34,8 +33,6 @@ from log_service.security.sasl.session import LoginPolicy
 
 if TYPE_CHECKING:
     from log_service.broker import oauth_logins
-
-SCRAM = MappingProxyType({Mechanism(each.mechanism_name): each for each in ScramMechanism})
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +98,7 @@ class Offer:
             return PlainServer(self._plain_users)
         if self.oauth is not None and name == Mechanism.OAUTHBEARER:
             return OAuthServer(self.oauth.validate)
-        mechanism, users = SCRAM[Mechanism(name)], self._scram_users
+        mechanism, users = SCRAM_MECHANISMS[name], self._scram_users
         return ScramServer(
             mechanism,
             random_text(self._rng.getrandbits),

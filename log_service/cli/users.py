@@ -7,7 +7,8 @@ import click
 from log_service.cli.connection import open_admin
 from log_service.cli.output import bootstrap_option, confirm, json_option, print_rows, tell
 from log_service.cli.passwords import asked_password, password_file_option
-from log_service.client.admin.access import DEFAULT_MECHANISM, MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_MECHANISMS, ScramUser
+from log_service.client.admin.access import DEFAULT_MECHANISM, MAX_ITERATIONS, MIN_ITERATIONS, ScramUser
+from log_service.security.sasl.credentials import SCRAM_MECHANISMS
 
 
 @click.group()

@@ -13,7 +13,8 @@ from typing import Any, Self
 
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
-from log_service.config.client_security import PROTOCOLS, SECRETS, SECURITY_SETTINGS, ClientSecurity, client_security
+from log_service.config.client_security import SECRETS, SECURITY_SETTINGS, ClientSecurity, client_security
+from log_service.config.security import PROTOCOLS
 
 MAX_INT = 2**31 - 1
 MAX_TEXT_BYTES = 2**15 - 1

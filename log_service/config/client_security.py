@@ -13,11 +13,9 @@ from typing import Any, Final
 
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
-from log_service.config.security import TlsConfig
+from log_service.config.security import KERBEROS, MECHANISMS, PROTOCOLS, TlsConfig
 from log_service.config.tls import tls_config
 
-PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 SECRETS: Final = frozenset(
     {
         "sasl_jaas_config",
@@ -127,7 +125,7 @@ def _login(protocol: str, texts: Mapping[str, Any]) -> LoginConfig:
     if mechanism is None:
         raise ConfigError(f"sasl_mechanism is missing: security_protocol={protocol} needs one of {', '.join(MECHANISMS)}")
     if mechanism not in MECHANISMS:
-        advice = "; Kerberos is not there, use SCRAM-SHA-512, OAUTHBEARER or TLS with client certificates" if mechanism == "GSSAPI" else ""
+        advice = "; Kerberos is not there, use SCRAM-SHA-512, OAUTHBEARER or TLS with client certificates" if mechanism == KERBEROS else ""
         raise ConfigError(f"sasl_mechanism must be one of {', '.join(MECHANISMS)}, not {mechanism!r}{advice}")
     login = LoginConfig(
         mechanism=mechanism,

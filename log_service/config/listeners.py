@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 from log_service.common.errors import ConfigError
 from log_service.config.sasl import sasl_config
-from log_service.config.security import PLAINTEXT_SECURITY, ListenerSecurity
+from log_service.config.security import PLAINTEXT_SECURITY, PROTOCOLS, ListenerSecurity
 from log_service.config.tls import tls_config
 from log_service.config.views import ListenerConfig
 
 ENDPOINT = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[A-Za-z0-9_.-]*)):(?P<port>\d{1,5})")
 EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - looked for, not bound
-DEFAULT_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class EndPoint(NamedTuple):
@@ -60,8 +59,8 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     protocols: dict[str, str] = {}
     for item in filter(None, (item.strip() for item in text.split(","))):
         name, _, protocol = item.partition(":")
-        if protocol.strip().upper() not in DEFAULT_PROTOCOLS:
-            known = ", ".join(DEFAULT_PROTOCOLS)
+        if protocol.strip().upper() not in PROTOCOLS:
+            known = ", ".join(PROTOCOLS)
             raise ConfigError(f"listener.security.protocol.map holds {item!r}; each item is NAME:PROTOCOL with one of {known}")
         protocols[name.strip().upper()] = protocol.strip().upper()
     return protocols

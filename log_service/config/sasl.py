@@ -15,12 +15,9 @@ from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
 from log_service.config.client_security import LoginConfig
 from log_service.config.definition import split_list
-from log_service.config.security import MechanismConfig, SaslConfig, effective_text
+from log_service.config.security import KERBEROS, MECHANISMS, MechanismConfig, SaslConfig, effective_text
 
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-KERBEROS: Final = "GSSAPI"
 KERBEROS_REFUSAL: Final = "GSSAPI (Kerberos) is not there; use SCRAM-SHA-512, OAUTHBEARER or TLS with client certificates"
-MECHANISM_PREFIXES: Final = tuple(f"{name.lower()}." for name in (*MECHANISMS, KERBEROS))
 JAAS_KEY: Final = "sasl.jaas.config"
 JAVA_ONLY: Final = ("sasl.login.class", "sasl.login.callback.handler.class")
 

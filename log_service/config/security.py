@@ -6,6 +6,7 @@ mechanism ``listener.name.<name>.<mechanism>.<key>`` wins over both. It opens no
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from log_service.common.secrets import SecretText
 
@@ -66,8 +67,13 @@ class ListenerSecurity:
 
 
 PLAINTEXT_SECURITY = ListenerSecurity()
-PROTOCOL_NUMBERS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+PROTOCOL_NUMBERS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Kafka's numbers of protocols, as brokers and controllers register them."""
+PROTOCOLS: Final = tuple(PROTOCOL_NUMBERS)
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+"""The SASL mechanisms that listeners offer and clients log in by."""
+KERBEROS: Final = "GSSAPI"
+"""Kafka's default mechanism. It is not there."""
 TLS_NUMBERS = frozenset({1, 3})
 
 

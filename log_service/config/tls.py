@@ -11,7 +11,7 @@ from log_service.common.secrets import SecretText
 from log_service.config.definition import split_list
 from log_service.config.security import TlsConfig, effective_text
 
-PROTOCOLS = ("TLSv1.2", "TLSv1.3")
+TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 CLIENT_AUTHS = ("none", "requested", "required")
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 JAVA_ONLY = ("ssl.engine.factory.class", "ssl.provider")
@@ -92,11 +92,11 @@ class _Texts:
 
 
 def _protocols(reader: _Texts) -> tuple[str, ...]:
-    names = split_list(reader.text("ssl.enabled.protocols") or ",".join(PROTOCOLS))
-    unknown = [name for name in names if name not in PROTOCOLS]
+    names = split_list(reader.text("ssl.enabled.protocols") or ",".join(TLS_VERSIONS))
+    unknown = [name for name in names if name not in TLS_VERSIONS]
     if unknown:
         where = reader.where("ssl.enabled.protocols")
-        raise ConfigError(f"{where} names {unknown[0]!r}; there are {' and '.join(PROTOCOLS)}, and what is older is not safe")
+        raise ConfigError(f"{where} names {unknown[0]!r}; there are {' and '.join(TLS_VERSIONS)}, and what is older is not safe")
     return tuple(dict.fromkeys(names))
 
 

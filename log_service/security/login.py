@@ -20,7 +20,7 @@ from log_service.config.client_security import LoginConfig
 from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from log_service.rpc.connection import RpcConnection
-from log_service.security.sasl.credentials import ScramMechanism
+from log_service.security.sasl.credentials import SCRAM_MECHANISMS
 from log_service.security.sasl.jaas import parse_jaas
 from log_service.security.sasl.mechanisms import ClientExchange, LoginError
 from log_service.security.sasl.oauth_client import OAuthClient
@@ -35,7 +35,6 @@ RENEWAL_SHARE: Final = 0.85
 MAX_ROUNDS: Final = 8
 """SaslAuthenticate requests of one login; SCRAM takes two, and a refused token of OAUTHBEARER two."""
 MAX_TOKEN_BYTES: Final = 1 << 16
-SCRAM_MECHANISMS: Final = {mechanism.mechanism_name: mechanism for mechanism in ScramMechanism}
 
 RunInThread = Callable[[Callable[[], T]], Awaitable[T]]
 

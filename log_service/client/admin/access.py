@@ -49,10 +49,9 @@ from log_service.protocol.messages.describe_user_scram_credentials import (
 from log_service.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from log_service.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from log_service.rpc.connection import raise_for
-from log_service.security.sasl.credentials import ScramMechanism
+from log_service.security.sasl.credentials import SCRAM_MECHANISMS, ScramMechanism
 from log_service.security.sasl.scram import random_text, salted_password
 
-SCRAM_MECHANISMS: Final = MappingProxyType({mechanism.mechanism_name: mechanism for mechanism in ScramMechanism})
 DEFAULT_MECHANISM: Final = "SCRAM-SHA-512"
 MIN_ITERATIONS, MAX_ITERATIONS = 4_096, 16_384
 RESOURCE_TYPES: Final = MappingProxyType({"any": 1, **{kind.name.lower(): int(kind) for kind in AclResource}})

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
 
 from log_service.common.secrets import SecretBytes
 
@@ -26,6 +28,10 @@ class ScramMechanism(IntEnum):
     def key_bytes(self) -> int:
         """The length of keys and of salted passwords."""
         return 32 * self.value
+
+
+SCRAM_MECHANISMS: Final = MappingProxyType({mechanism.mechanism_name: mechanism for mechanism in ScramMechanism})
+"""The mechanisms by the names that clients ask for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

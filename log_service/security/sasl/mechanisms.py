@@ -26,10 +26,6 @@ class Mechanism(StrEnum):
     OAUTHBEARER = "OAUTHBEARER"
 
 
-KERBEROS = "GSSAPI"
-KERBEROS_REFUSAL = "GSSAPI (Kerberos) is not there in this version; use SCRAM-SHA-512, OAUTHBEARER or TLS with client certificates"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
     """The broker's token; the client has to send another one."""

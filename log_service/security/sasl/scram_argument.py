@@ -16,7 +16,7 @@ from typing import Final
 
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretBytes, SecretText
-from log_service.security.sasl.credentials import ScramCredential, ScramMechanism
+from log_service.security.sasl.credentials import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
 from log_service.security.sasl.scram import (
     MAX_ITERATIONS,
     MIN_ITERATIONS,
@@ -29,7 +29,6 @@ from log_service.security.sasl.scram import (
 FORM: Final = re.compile(r"(?P<mechanism>[A-Z0-9-]+)=\[(?P<parts>.*)\]", re.DOTALL)
 KEYS: Final = ("name", "password", "passwordfile", "saltedpassword", "salt", "iterations")
 SECRETS: Final = ("password", "passwordfile", "saltedpassword")
-MECHANISMS: Final = {mechanism.mechanism_name: mechanism for mechanism in ScramMechanism}
 EXAMPLE: Final = "SCRAM-SHA-512=[name=alice,passwordfile=alice.txt]"
 
 
@@ -64,9 +63,9 @@ def parse_scram_argument(text: str) -> ScramArgument:
     match = FORM.fullmatch(text.strip())
     if match is None:
         raise ConfigError(f"a SCRAM user is given as MECHANISM=[key=value,...], for example {EXAMPLE}")
-    mechanism = MECHANISMS.get(match["mechanism"])
+    mechanism = SCRAM_MECHANISMS.get(match["mechanism"])
     if mechanism is None:
-        raise ConfigError(f"a SCRAM user has a mechanism that is not there; it must be one of {', '.join(MECHANISMS)}")
+        raise ConfigError(f"a SCRAM user has a mechanism that is not there; it must be one of {', '.join(SCRAM_MECHANISMS)}")
     parts = _parts(match["parts"])
     if not parts.get("name"):
         raise ConfigError(f"a SCRAM user has no name, for example {EXAMPLE}")
