@@ -161,6 +161,21 @@ class ConfigKey:
         return ConfigError(f"invalid value {shown!r} for {self.name}: {complaint}")
 
 
+def medium_key(
+    name: str, config_type: ConfigType, default: str | None, documentation: str, reason: str, *, validator: Validator | None = None
+) -> ConfigKey:
+    """Return a key of medium importance."""
+    return ConfigKey(
+        name=name,
+        type=config_type,
+        default=default,
+        documentation=documentation,
+        reason=reason,
+        validator=validator,
+        importance=Importance.MEDIUM,
+    )
+
+
 def split_list(text: str) -> tuple[str, ...]:
     """Return the items of a comma-separated list without surrounding blanks; an empty text is an empty list."""
     return tuple(item.strip() for item in text.split(",")) if text.strip() else ()

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from log_service.config.definition import ConfigKey, ConfigType, UpdateMode, at_least
+from log_service.config.sasl import OF_MECHANISMS
 
 CLUSTER_WIDE = frozenset(
     {
@@ -168,25 +169,13 @@ CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creati
 
 PER_LISTENER_ACTING = frozenset(
     {
+        *OF_MECHANISMS,
         "connection.failed.authentication.delay.ms",
         "connections.max.reauth.ms",
         "max.connection.creation.rate",
         "max.connections",
         "sasl.enabled.mechanisms",
         "sasl.jaas.config",
-        "sasl.oauthbearer.allowed.urls",
-        "sasl.oauthbearer.clock.skew.seconds",
-        "sasl.oauthbearer.expected.audience",
-        "sasl.oauthbearer.expected.issuer",
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-        "sasl.oauthbearer.jwks.endpoint.url",
-        "sasl.oauthbearer.jwt.validator.class",
-        "sasl.oauthbearer.scope.claim.name",
-        "sasl.oauthbearer.sub.claim.name",
-        "sasl.oauthbearer.unsecured.tokens.allowed",
-        "sasl.server.callback.handler.class",
         "sasl.server.max.receive.size",
         "ssl.allow.dn.changes",
         "ssl.allow.san.changes",

@@ -4,22 +4,8 @@ Decides names, types, defaults and bounds, as facts of Apache Kafka 4.3; ``confi
 that have no effect here are in ``accepted_keys``.
 """
 
-from log_service.config.definition import ConfigKey, ConfigType, Importance, Validator, at_least, no_empty_item
-
-
-def _key(
-    name: str, config_type: ConfigType, default: str | None, documentation: str, reason: str, *, validator: Validator | None = None
-) -> ConfigKey:
-    return ConfigKey(
-        name=name,
-        type=config_type,
-        default=default,
-        documentation=documentation,
-        reason=reason,
-        validator=validator,
-        importance=Importance.MEDIUM,
-    )
-
+from log_service.config.definition import ConfigType, at_least, no_empty_item
+from log_service.config.definition import medium_key as _key
 
 SASL_KEYS = (
     _key("sasl.enabled.mechanisms", ConfigType.LIST, "GSSAPI", "The mechanisms that a listener with SASL offers, some of PLAIN, "

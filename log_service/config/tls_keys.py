@@ -4,23 +4,10 @@ Decides names, types, defaults and bounds, as facts of Apache Kafka 4.3; ``confi
 that have no effect here are in ``accepted_keys``. A value may be wrong for a listener that has none: it is judged where it is used.
 """
 
-from log_service.config.definition import ConfigKey, ConfigType, Importance, Validator, no_empty_item, one_of
+from log_service.config.definition import ConfigType, no_empty_item, one_of
+from log_service.config.definition import medium_key as _key
 
 PASSWORD, STRING = ConfigType.PASSWORD, ConfigType.STRING
-
-
-def _key(
-    name: str, config_type: ConfigType, default: str | None, documentation: str, reason: str, *, validator: Validator | None = None
-) -> ConfigKey:
-    return ConfigKey(
-        name=name,
-        type=config_type,
-        default=default,
-        documentation=documentation,
-        reason=reason,
-        validator=validator,
-        importance=Importance.MEDIUM,
-    )
 
 
 TLS_KEYS = (
