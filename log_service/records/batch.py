@@ -360,3 +360,8 @@ def iterate_records(buffer: Buffer, position: int = 0, *, max_size_bytes: int = 
         base_timestamp=header.base_timestamp,
         append_timestamp=header.max_timestamp if header.is_append_time else None,
     )
+
+
+def looks_transactional(records: Buffer | None) -> bool:
+    """Whether bytes that were not validated yet look like a batch in a transaction; too few of them, or none, do not."""
+    return records is not None and len(records) >= HEADER_SIZE and bool(records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_FLAG)

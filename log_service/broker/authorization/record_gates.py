@@ -4,8 +4,6 @@ The gate of Produce refuses a request with acks=0 as a whole where a part of it 
 that its client hears of it. Apache Kafka appends the other part first.
 """
 
-from typing import Any
-
 from log_service.broker.authorization.access import TOPIC, TRANSACTIONAL_ID, refusal
 from log_service.broker.authorization.gate_shapes import (
     CLUSTER_ACTION,
@@ -22,7 +20,7 @@ from log_service.broker.handlers.produce import ACKS_NONE, FIRST_VERSION_BY_ID
 from log_service.common.access import Admission
 from log_service.common.topic_names import topic_name_fault
 from log_service.protocol.messages.produce import ProduceRequest
-from log_service.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_FLAG
+from log_service.records.batch import looks_transactional
 
 
 def produce(question: Question) -> Admission | None:
@@ -39,11 +37,7 @@ def produce(question: Question) -> Admission | None:
 
 
 def _has_transactional_batch(request: ProduceRequest) -> bool:
-    return any(_is_transactional(wanted.records) for topic in request.topic_data for wanted in topic.partition_data)
-
-
-def _is_transactional(records: Any) -> bool:
-    return records is not None and len(records) >= HEADER_SIZE and bool(records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_FLAG)
+    return any(looks_transactional(wanted.records) for topic in request.topic_data for wanted in topic.partition_data)
 
 
 list_offsets = on_topics(DESCRIBE)

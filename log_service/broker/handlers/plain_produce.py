@@ -7,9 +7,8 @@ from log_service.broker.call import Call, Deferred, Nothing
 from log_service.broker.handlers.produce import append_batch, each_once, refuse_produce, respond, terms_of
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import Buffer
 from log_service.protocol.messages.produce import ProduceRequest, ProduceResponse
-from log_service.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_FLAG
+from log_service.records.batch import looks_transactional
 
 
 def handle_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | Deferred | Nothing:
@@ -22,7 +21,7 @@ def handle_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceRe
     topics = request.topic_data
     if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
         topics = each_once(topics)
-        if any(_is_transactional(wanted.records) for topic in topics for wanted in topic.partition_data):
+        if any(looks_transactional(wanted.records) for topic in topics for wanted in topic.partition_data):
             text = "a batch is part of a transaction, and the request names no transactional id"
             return refuse_produce(call, KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text))
     outcomes = [
@@ -30,8 +29,3 @@ def handle_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceRe
         for topic in topics
     ]
     return respond(node, call, request, outcomes)
-
-
-def _is_transactional(records: Buffer | None) -> bool:
-    """Whether what a partition was sent looks like a batch in a transaction."""
-    return records is not None and len(records) >= HEADER_SIZE and bool(records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_FLAG)
