@@ -17,12 +17,13 @@ import os
 import ssl
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, Protocol, TypeGuard, cast
+from typing import Any, Final, cast
 
 import trio
 
 from log_service.common.env import Connection, FileSlice, RunInPool
 from log_service.common.types import Buffer
+from log_service.network.sockets import has_descriptor
 from log_service.security.tls.failures import TlsError, named
 
 CHUNK_BYTES: Final = 128 << 10
@@ -35,18 +36,9 @@ MAX_HANDSHAKE_BYTES: Final = 256 << 10
 RECORD_TYPES: Final = (21, 22)
 """An alert, a handshake: what the other side's first record may be."""
 MAX_UNASKED_BYTES: Final = 64 << 10
-"""What may wait that nobody sent: responses of OpenSSL's to a peer that asks for new keys and reads nothing."""
+"""What may wait that no one asked to send: OpenSSL's own responses to a peer that asks for new keys and reads nothing."""
 READ_NOW: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 """Reads what the page cache holds, and nothing else; 0 where the system cannot."""
-
-
-class _DescriptorSlice(Protocol):
-    @property
-    def position(self) -> int: ...
-
-    def fileno(self) -> int: ...
-
-    def __len__(self) -> int: ...
 
 
 class TlsConnection:
@@ -169,7 +161,7 @@ class TlsConnection:
             OSError: the peer is gone, or the file was shorter than the lease; the connection must then be closed.
         """
         await self.send_gathered(header)
-        if not _has_descriptor(file_slice):
+        if not has_descriptor(file_slice):
             await self.send_gathered([file_slice.read()])
             return
         position, end = file_slice.position, file_slice.position + len(file_slice)
@@ -271,10 +263,6 @@ class TlsConnection:
                 return memoryview(chunk)[:count]
         read = partial(os.pread, descriptor, size_bytes, position)
         return read() if self._run_in_pool is None else await self._run_in_pool(read)
-
-
-def _has_descriptor(file_slice: FileSlice) -> TypeGuard[_DescriptorSlice]:
-    return hasattr(file_slice, "fileno")
 
 
 def _chunks(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
