@@ -10,16 +10,11 @@ from functools import partial
 
 from log_service.coordinator.group.consumer_member import ConsumerMember
 from log_service.coordinator.group.group_settings import GroupSettings
-from log_service.coordinator.group.member_sessions import MemberSessions
+from log_service.coordinator.group.member_sessions import MemberSessions, session_timer
 from log_service.coordinator.group.records import GroupRecord
 from log_service.state_machine.decision import Decision
 
 GroupDecision = Decision[GroupRecord]
-
-
-def session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """Key of the timer that removes a silent member."""
-    return ("session", group_id, member_id)
 
 
 def rebalance_timer(group_id: str, member_id: str, epoch: int) -> tuple[str, str, str, int]:

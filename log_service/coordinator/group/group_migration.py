@@ -37,6 +37,7 @@ from log_service.coordinator.group.consumer_sessions import ConsumerSessions
 from log_service.coordinator.group.consumer_steps import ConsumerSteps
 from log_service.coordinator.group.epochs import GroupEpoch, TargetEpoch
 from log_service.coordinator.group.joining import GroupDecision, Joining
+from log_service.coordinator.group.member_sessions import session_timer
 from log_service.coordinator.group.offset_removals import Group
 from log_service.coordinator.group.partitions import Partitions
 from log_service.coordinator.group.records import GenerationRecord, store_group
@@ -93,13 +94,13 @@ class GroupMigration:
         decision.cancel_timer(joining.join_timer(group.group_id))
         decision.cancel_timer(joining.sync_timer(group.group_id))
         for member_id in group.pending_join_members:
-            decision.cancel_timer(joining.session_timer(group.group_id, member_id))
+            decision.cancel_timer(session_timer(group.group_id, member_id))
         for member in group.members.values():
             if member.awaiting_join is not None:
                 decision.reply(member.awaiting_join, joining.refused(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
             if member.awaiting_sync is not None:
                 decision.reply(member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-            decision.cancel_timer(joining.session_timer(group.group_id, member.member_id))
+            decision.cancel_timer(session_timer(group.group_id, member.member_id))
             self._sessions.keep_alive(group.group_id, member.member_id, member.session_timeout_ms, decision)
         return upgraded
 

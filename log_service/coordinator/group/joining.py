@@ -13,6 +13,7 @@ from functools import partial
 from log_service.common.errors import ErrorCode
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMember, GroupState
+from log_service.coordinator.group.member_sessions import session_timer
 from log_service.coordinator.group.records import GroupRecord, store_group
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -42,11 +43,6 @@ def join_timer(group_id: str) -> tuple[str, str]:
 def sync_timer(group_id: str) -> tuple[str, str]:
     """Key of the timer that removes members which never sync."""
     return ("sync", group_id)
-
-
-def session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """Key of the timer that removes a silent member."""
-    return ("session", group_id, member_id)
 
 
 class Joining:

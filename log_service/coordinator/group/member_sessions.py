@@ -15,6 +15,11 @@ TimerKey = Callable[[str, str], Hashable]
 """Returns the key of the timer of a member's session, by the ids of its group and its own."""
 
 
+def session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
+    """Key of the timer that removes a silent member of a classic or a consumer group: one of the two kinds may become the other."""
+    return ("session", group_id, member_id)
+
+
 class MemberSessions:
     """The sessions of members, by the ids of their group and their own."""
 

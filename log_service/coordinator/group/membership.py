@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from log_service.common.errors import ErrorCode
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMember, GroupState
-from log_service.coordinator.group.joining import GroupDecision, Joining, keep_alive, refused, session_timer, sync_timer
+from log_service.coordinator.group.joining import GroupDecision, Joining, keep_alive, refused, sync_timer
+from log_service.coordinator.group.member_sessions import session_timer
 from log_service.coordinator.group.records import store_group
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.leave_group import MemberIdentity
