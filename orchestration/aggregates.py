@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from orchestration.dead_letters import Rejection
 from orchestration.latest import Changes, HasRows
+from orchestration.sql_quoting import quoted_name
 from orchestration.tables import TABLE_NAME
-from orchestration.uniqueness import quoted_name, relevant_to
+from orchestration.uniqueness import relevant_to
 
 Kind = Literal["count", "total", "smallest", "largest"]
 GROUP_RULE = "aggregate_by"

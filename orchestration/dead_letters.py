@@ -23,6 +23,7 @@ import pyarrow.dataset as pads
 
 from orchestration.checkpoints import Checkpoint
 from orchestration.offsets import OffsetRange, OffsetRanges, ranges_of_offsets
+from orchestration.sql_quoting import quoted_text
 from orchestration.tables import (
     CommitConflictError,
     Lake,
@@ -30,7 +31,6 @@ from orchestration.tables import (
     add_columns,
     fence,
     overwrite_where,
-    quoted,
     ranges_predicate,
 )
 
@@ -290,7 +290,7 @@ class DeadLetters:
         return snapshot.dataset().to_table(columns=ENVELOPE.names, filter=_own(origin) & chosen)
 
     def _overwrite_ranges(self, snapshot: TableSnapshot, origin: Origin, ranges: OffsetRanges, rows: pa.Table) -> TableSnapshot:
-        predicate = f"target = {quoted(origin.target)} AND {ranges_predicate(ranges)}"
+        predicate = f"target = {quoted_text(origin.target)} AND {ranges_predicate(ranges)}"
         return self._overwrite(snapshot, _Commit(origin=origin, predicate=predicate, rows=rows.cast(ENVELOPE), note=f"replay of {ranges}"))
 
     def _overwrite(self, snapshot: TableSnapshot, commit: "_Commit") -> TableSnapshot:
@@ -362,7 +362,7 @@ def _is_pending(snapshot: TableSnapshot, origin: Origin, bounds: Mapping[int, in
 
 
 def _own_sql(origin: Origin) -> str:
-    return f"target = {quoted(origin.target)} AND _topic_id = {quoted(origin.topic_id)}"
+    return f"target = {quoted_text(origin.target)} AND _topic_id = {quoted_text(origin.topic_id)}"
 
 
 def _own(origin: Origin) -> pads.Expression:

@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from orchestration.spark.staging import statistics_of
+from orchestration.sql_quoting import quoted_name
 from orchestration.tables import METADATA_PREFIX, CommitConflictError, TableSnapshot
-from orchestration.uniqueness import quoted_name
 
 TARGET_BYTES = 128 << 20
 CHECKPOINT_EVERY = 100

@@ -15,7 +15,8 @@ import pyarrow.dataset as pads
 from orchestration.dead_letters import DeadLetters
 from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRange, ranges_of_offsets
-from orchestration.tables import FIXES, CommitConflictError, Lake, overwrite_where, quoted
+from orchestration.sql_quoting import quoted_text
+from orchestration.tables import FIXES, CommitConflictError, Lake, overwrite_where
 
 MAX_REPLAY_RANGES = 50
 ATTEMPTS = 10
@@ -114,7 +115,7 @@ class Fixes:
             version = (snapshot.transaction_version(target) or 0) + 1
             rows = pa.concat_tables([kept.cast(SCHEMA), new])
             try:
-                overwrite_where(snapshot, rows, f"target = {quoted(target)}", {target: version}, {"target": target, "note": note})
+                overwrite_where(snapshot, rows, f"target = {quoted_text(target)}", {target: version}, {"target": target, "note": note})
             except CommitConflictError:
                 continue
             return

@@ -22,8 +22,9 @@ import pyarrow.dataset as pads
 
 from orchestration.checkpoints import ProgressError
 from orchestration.offsets import OffsetRanges
+from orchestration.sql_quoting import quoted_name
 from orchestration.tables import PROVENANCE, ranges_predicate
-from orchestration.uniqueness import quoted_name, relevant_to
+from orchestration.uniqueness import relevant_to
 
 PLACE = (*PROVENANCE, "_timestamp")
 """What orders the records of a key."""

@@ -27,6 +27,7 @@ from deltalake.transaction import AddAction
 from orchestration.checkpoints import Checkpoint, validate_advance
 from orchestration.offsets import OffsetRanges
 from orchestration.schemas import conform
+from orchestration.sql_quoting import quoted_text
 
 PROVENANCE = ("_topic_id", "_partition", "_offset")
 LAKE_PREFIX = "lake"
@@ -342,7 +343,7 @@ def add_columns(snapshot: TableSnapshot, fields: Sequence[pa.Field], *, partitio
 def ranges_predicate(ranges: OffsetRanges) -> str:
     """Return the SQL predicate of the rows that came from ``ranges``."""
     parts = [f"(_partition = {one.partition} AND _offset >= {one.start} AND _offset < {one.end})" for one in ranges]
-    return f"_topic_id = {quoted(ranges.topic_id)} AND ({' OR '.join(parts)})"
+    return f"_topic_id = {quoted_text(ranges.topic_id)} AND ({' OR '.join(parts)})"
 
 
 def overwrite_where(
@@ -400,12 +401,6 @@ def commit_properties(notes: Mapping[str, str], transactions: Mapping[str, int])
         custom_metadata={f"{METADATA_PREFIX}{key}": value for key, value in notes.items()},
         app_transactions=[Transaction(application_id, version) for application_id, version in sorted(transactions.items())],
     )
-
-
-def quoted(text: str) -> str:
-    """Return ``text`` as an SQL literal."""
-    escaped = text.replace("'", "''")
-    return f"'{escaped}'"
 
 
 def after_commit(snapshot: TableSnapshot) -> TableSnapshot:

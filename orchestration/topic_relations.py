@@ -21,6 +21,7 @@ from pyspark.sql import types
 
 from orchestration.log_client import LogClient
 from orchestration.offsets import OffsetRange
+from orchestration.sql_quoting import quoted_name, quoted_text
 
 SCHEMA_NAME = "topics"
 NAMED = re.compile(r'\btopics\s*\.\s*(?:"((?:[^"]|"")+)"|([A-Za-z_]\w*))', re.IGNORECASE)
@@ -199,16 +200,17 @@ def base_schema(number: int) -> pa.Schema:
 
 def view_sql(number: int, topic: str, schema: types.StructType | None) -> str:
     """Return the statement that makes the relation of a topic. A field whose value has another type is null."""
-    document = f"CASE WHEN json_valid({_name(f'{number}:value')}) THEN {_name(f'{number}:value')} END"
-    columns = [f"{_name(f'{number}:{name}')} AS _{name}" for name in COLUMNS]
+    document = f"CASE WHEN json_valid({quoted_name(f'{number}:value')}) THEN {quoted_name(f'{number}:value')} END"
+    columns = [f"{quoted_name(f'{number}:{name}')} AS _{name}" for name in COLUMNS]
     for one in schema or ():
         path = "$." + json.dumps(one.name)
-        extracted = f"json_extract_string({document}, {_literal(path)})"
+        extracted = f"json_extract_string({document}, {quoted_text(path)})"
         kind = _sql_type(one.dataType)
         columns.append(
-            f"{f'json_extract({document}, {_literal(path)})' if kind is None else f'TRY_CAST({extracted} AS {kind})'} AS {_name(one.name)}"
+            f"{f'json_extract({document}, {quoted_text(path)})' if kind is None else f'TRY_CAST({extracted} AS {kind})'} "
+            f"AS {quoted_name(one.name)}"
         )
-    return f"CREATE VIEW {SCHEMA_NAME}.{_name(topic)} AS SELECT {', '.join(columns)} FROM {base_name(number)}"  # noqa: S608 - quoted
+    return f"CREATE VIEW {SCHEMA_NAME}.{quoted_name(topic)} AS SELECT {', '.join(columns)} FROM {base_name(number)}"  # noqa: S608 - quoted
 
 
 def columns_of(batch: pa.RecordBatch, partition: int, schema: pa.Schema) -> pa.RecordBatch:
@@ -356,13 +358,3 @@ def _sql_type(kind: types.DataType) -> str | None:
     if isinstance(kind, types.DecimalType):
         return f"DECIMAL({kind.precision}, {kind.scale})"
     return SQL_TYPES.get(type(kind))
-
-
-def _name(text: str) -> str:
-    escaped = text.replace('"', '""')
-    return f'"{escaped}"'
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("'", "''")
-    return f"'{escaped}'"

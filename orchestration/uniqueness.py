@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
+from orchestration.sql_quoting import quoted_name
 from orchestration.tables import TableSnapshot
 
 ROW = "_row"
@@ -89,9 +90,3 @@ def relevant_to(dataset: pads.Dataset, batch: pa.Table, unique_by: Sequence[str]
 
 def _is_ordered(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
-
-
-def quoted_name(column: str) -> str:
-    """Return a column's name as DuckDB takes it."""
-    escaped = column.replace('"', '""')
-    return f'"{escaped}"'

@@ -19,6 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from orchestration.checkpoints import Checkpoint, ProgressError
+from orchestration.sql_quoting import quoted_name
 from orchestration.tables import CommitConflictError
 from orchestration.transforms.to_database.stores import (
     DELETED_KEYS,
@@ -29,7 +30,6 @@ from orchestration.transforms.to_database.stores import (
     validate_columns,
     validate_presence,
 )
-from orchestration.uniqueness import quoted_name
 from orchestration.warehouse import CONNECTION_SETTINGS, SUFFIX
 
 FOLLOWER = "_tidelog_follower"

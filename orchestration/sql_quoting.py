@@ -1,0 +1,13 @@
+"""Names and texts inside a statement of SQL, quoted as the standard has it. DuckDB and the predicates of Delta tables take both."""
+
+
+def quoted_name(name: str) -> str:
+    """Return the name of a column, table or view as an identifier."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def quoted_text(text: str) -> str:
+    """Return a text as a literal."""
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
