@@ -62,7 +62,7 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
     gc.disable()  # what a start makes stays: there is nothing to look for until the node is ready
     try:
         config, settings = read_configuration(properties_path, overrides)
-        for warning in (settings.warning, settings.idle_warning):
+        for warning in (settings.warning, settings.idle_warning, settings.jaas_warning):
             if warning is not None:
                 logger.warning("%s", warning)
         return trio.run(_run, config, settings)

@@ -37,7 +37,7 @@ from log_service.config.listeners import (
 from log_service.config.properties import parse_properties
 from log_service.config.quorum import begins_alone, quorum_config, roles, validate_roles
 from log_service.config.resolve import log_defaults
-from log_service.config.sasl import node_login
+from log_service.config.sasl import general_jaas_warning, node_login
 from log_service.config.security import PLAINTEXT_SECURITY, ListenerSecurity
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.server_values import ServerValues
@@ -100,6 +100,11 @@ class ServerSettings:
         if not self.idle_keys:
             return None
         return f"these keys of Apache Kafka have no effect here (each says why in its documentation): {', '.join(self.idle_keys)}"
+
+    @property
+    def jaas_warning(self) -> str | None:
+        """One sentence where a JAAS text was set that does not count on a node, without the text; or None."""
+        return general_jaas_warning(self.texts)
 
 
 REPLICA_SELECTORS = ("RackAwareReplicaSelector", "LeaderSelector")

@@ -61,7 +61,10 @@ def test_no_error_shows_a_password() -> None:
 
 def test_general_jaas_text_is_warned_of() -> None:
     assert general_jaas_warning(BOTH) is None
-    warning = general_jaas_warning({"sasl.jaas.config": "planted"})
+    _, settings = parse_server_properties(
+        {"node.id": "1", "process.roles": "broker,controller", "log.dirs": "d", "sasl.jaas.config": "planted"}
+    )
+    warning = settings.jaas_warning
     assert warning is not None
     assert "no effect" in warning
     assert "planted" not in warning
