@@ -16,7 +16,7 @@ from log_service.config.definition import split_list
 from log_service.security.jwks import Jwks, JwksConfig, fetch_document, validate_url
 from log_service.security.sasl.jaas import JaasEntry
 from log_service.security.sasl.oauthbearer import Validate, ValidToken
-from log_service.security.sasl.web_tokens import TokenRules, check_claims, unsigned_claims
+from log_service.security.sasl.web_tokens import WebTokenRules, check_claims, unsigned_claims
 
 HANDLERS: Final = ("OAuthBearerValidatorCallbackHandler", "OAuthBearerUnsecuredValidatorCallbackHandler")
 VALIDATORS: Final = ("DefaultJwtValidator", "BrokerJwtValidator")
@@ -90,8 +90,8 @@ def _validate_class(texts: Mapping[str, str], key: str, known: tuple[str, ...], 
         raise ConfigError(f"{key} of {where} names a Java class, which cannot run here; remove it, or name one of {', '.join(known)}")
 
 
-def _rules(texts: Mapping[str, str]) -> TokenRules:
-    return TokenRules(
+def _rules(texts: Mapping[str, str]) -> WebTokenRules:
+    return WebTokenRules(
         issuer=texts.get("sasl.oauthbearer.expected.issuer"),
         audiences=split_list(texts.get("sasl.oauthbearer.expected.audience", "")),
         skew_s=_number(texts, "sasl.oauthbearer.clock.skew.seconds", 30),
@@ -100,11 +100,11 @@ def _rules(texts: Mapping[str, str]) -> TokenRules:
     )
 
 
-def _unsecured_rules(entry: JaasEntry) -> TokenRules:
+def _unsecured_rules(entry: JaasEntry) -> WebTokenRules:
     skew = entry.option(SKEW_OPTION) or "0"
     if not skew.isascii() or not skew.isdecimal() or len(skew) > 12:
         raise ConfigError(f"{SKEW_OPTION} is not a number of milliseconds")
-    return TokenRules(
+    return WebTokenRules(
         skew_s=int(skew) / 1_000, subject_claim=entry.option(CLAIM_OPTION) or "sub", scope_claim=entry.option(SCOPE_OPTION) or "scope"
     )
 

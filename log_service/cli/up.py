@@ -37,7 +37,7 @@ from log_service.supervisor.nodes import (
     write_cluster,
 )
 from log_service.supervisor.nodes import bootstrap_servers as bootstrap_of
-from log_service.supervisor.protection import OPERATOR, PLATFORM, Protection, is_protected, protect
+from log_service.supervisor.protection import OPERATOR, PLATFORM, InstallationProtection, is_protected, protect
 from log_service.supervisor.spec import Component, InstallationSpec, ServiceContext
 from log_service.supervisor.state import held_lock
 from log_service.supervisor.supervisor import Supervisor, leaf
@@ -151,14 +151,16 @@ def up(
     trio.run(run_until_interrupted, supervisor, fleet)
 
 
-def protection_of(data: Path, host: str, cluster: ClusterSpec | None, *, is_wanted: bool) -> Protection | None:
+def protection_of(data: Path, host: str, cluster: ClusterSpec | None, *, is_wanted: bool) -> InstallationProtection | None:
     """Return what protects the installation: where that is wanted now, or was once."""
     if not is_wanted and not is_protected(data):
         return None
     return protect(data, host, [BROKER] if cluster is None else [node.name for node in cluster.nodes])
 
 
-def broker_components(factory: NodeFactory, cluster: ClusterSpec | None, protection: Protection | None = None) -> list[Component]:
+def broker_components(
+    factory: NodeFactory, cluster: ClusterSpec | None, protection: InstallationProtection | None = None
+) -> list[Component]:
     """Return the components that are brokers: the user's own, one alone, or all nodes of a cluster."""
     if factory.context.is_broker_external:
         return [external_broker(factory.context)]

@@ -24,7 +24,7 @@ import trio
 from log_service.common.env import Clock
 from log_service.common.errors import ConfigError
 from log_service.security.sasl.oauthbearer import ValidToken
-from log_service.security.sasl.web_tokens import KeySet, TokenRules, UnknownKeyError, parse_key_set, validate_token
+from log_service.security.sasl.web_tokens import KeySet, UnknownKeyError, WebTokenRules, parse_key_set, validate_token
 
 MAX_DOCUMENT_BYTES: Final = 1 << 20
 FETCH_TIMEOUT_S: Final = 10.0
@@ -65,7 +65,7 @@ def validate_url(url: str, allowed: tuple[str, ...]) -> None:
 class Jwks:
     """The keys of one issuer. ``refresh`` once before tokens come, then ``run``."""
 
-    def __init__(self, config: JwksConfig, rules: TokenRules, clock: Clock, *, fetch: Fetch, run_in_thread: RunInThread) -> None:
+    def __init__(self, config: JwksConfig, rules: WebTokenRules, clock: Clock, *, fetch: Fetch, run_in_thread: RunInThread) -> None:
         self.keys: KeySet = ()
         self._config = config
         self._rules = rules

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from log_service.common.errors import ConfigError
 from log_service.config.client import ClientConfig
-from log_service.supervisor.protection import SECURE_LISTENER, Protection
+from log_service.supervisor.protection import SECURE_LISTENER, InstallationProtection
 from log_service.supervisor.spec import Component, ComponentFactory, KafkaReadiness, ServiceContext
 
 ENTRY_POINT_GROUP = "tidelog.services"
@@ -37,7 +37,7 @@ def external_broker(context: ServiceContext) -> Component:
     )
 
 
-def broker_component(context: ServiceContext, overrides: Sequence[str] = (), protection: Protection | None = None) -> Component:
+def broker_component(context: ServiceContext, overrides: Sequence[str] = (), protection: InstallationProtection | None = None) -> Component:
     """Return the broker's component; writes its properties file, the person's own additions last.
 
     The timers of retention and compaction are set long, because the platform's maintenance assets ask for passes and show what they did;

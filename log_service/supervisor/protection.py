@@ -31,7 +31,7 @@ MAPPING = "RULE:^CN=([^,]+)$/$1/,DEFAULT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Protection:
+class InstallationProtection:
     """The files that protect one installation. Made by ``protect``."""
 
     directory: Path
@@ -61,7 +61,7 @@ def is_protected(data_directory: Path) -> bool:
     return (data_directory / DIRECTORY / CERTIFICATE_FILE).is_file()
 
 
-def protect(data_directory: Path, host: str, nodes: Sequence[str]) -> Protection:
+def protect(data_directory: Path, host: str, nodes: Sequence[str]) -> InstallationProtection:
     """Have all files of an installation's protection; certificates near their end are made anew.
 
     Raises:
@@ -71,7 +71,7 @@ def protect(data_directory: Path, host: str, nodes: Sequence[str]) -> Protection
     authority, now = LocalAuthority(directory), datetime.now(UTC)
     for node in nodes:
         authority.keep(directory / "nodes" / f"{node}.pem", NODE, hosts_of(host), now)
-    protection = Protection(directory=directory)
+    protection = InstallationProtection(directory=directory)
     for client in (OPERATOR, PLATFORM):
         keystore = directory / "clients" / f"{client}.pem"
         authority.keep(keystore, client, (), now)

@@ -33,7 +33,7 @@ MAX_REMOVED_COUNT: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRules:
+class DelegationTokenRules:
     """What rules about tokens ask for: the node's configuration, who asks, the time, and the id of a new token."""
 
     config: TokenConfig
@@ -66,7 +66,7 @@ def token_id_of(new_id: UUID) -> str:
 
 
 def create_token(
-    image: MetadataImage, request: CreateDelegationTokenRequest, rules: TokenRules
+    image: MetadataImage, request: CreateDelegationTokenRequest, rules: DelegationTokenRules
 ) -> tuple[list[MetadataRecord], CreateDelegationTokenResponse]:
     """Make a token for the caller, or for the owner that the request names.
 
@@ -105,7 +105,7 @@ def create_token(
 
 
 def renew_token(
-    image: MetadataImage, request: RenewDelegationTokenRequest, rules: TokenRules
+    image: MetadataImage, request: RenewDelegationTokenRequest, rules: DelegationTokenRules
 ) -> tuple[list[MetadataRecord], RenewDelegationTokenResponse]:
     """Have a token expire later.
 
@@ -121,7 +121,7 @@ def renew_token(
 
 
 def expire_token(
-    image: MetadataImage, request: ExpireDelegationTokenRequest, rules: TokenRules
+    image: MetadataImage, request: ExpireDelegationTokenRequest, rules: DelegationTokenRules
 ) -> tuple[list[MetadataRecord], ExpireDelegationTokenResponse]:
     """Have a token expire after a period; a negative one removes it now.
 

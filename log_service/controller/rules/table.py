@@ -124,7 +124,7 @@ def _on_tokens(name: str) -> Rule:
     def decide(image: MetadataImage, request: Any, around: Surroundings) -> Decided:
         assert around.caller is not None, "clients alone ask for tokens"
         new_id = _imported("delegation_tokens", "token_id_of")(around.new_id())
-        rules = _imported("delegation_tokens", "TokenRules")(
+        rules = _imported("delegation_tokens", "DelegationTokenRules")(
             config=around.config.tokens, caller=around.caller, wall_ms=around.wall_ms, new_id=new_id
         )
         decided: Decided = _imported("delegation_tokens", name)(image, request, rules)

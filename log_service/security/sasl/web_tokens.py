@@ -4,7 +4,7 @@ Decides by keys, rules and the time, which are arguments. PyJWT checks signature
 
 Invariants: the algorithms that a key may be used with follow from the key (RFC 7517), never from the token, so that neither ``none`` nor an
 HMAC with a public key is taken; symmetric keys and keys for encryption are left out; RSA keys have at least 2048 bits. A token expires, and
-says when it was issued. A token for an audience is taken only by who expects that audience.
+says when it was issued. A token for an audience is taken only where that audience is expected.
 """
 
 import json
@@ -30,7 +30,7 @@ class UnknownKeyError(TokenRefusedError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRules:
+class WebTokenRules:
     """What a token has to say, by Kafka's ``sasl.oauthbearer.*`` keys; ``skew_s`` is how far clocks may differ, in seconds."""
 
     issuer: str | None = None
@@ -71,7 +71,7 @@ def parse_key_set(content: bytes) -> KeySet:
     return keys
 
 
-def validate_token(token: str, keys: KeySet, rules: TokenRules, now_s: float) -> ValidToken:
+def validate_token(token: str, keys: KeySet, rules: WebTokenRules, now_s: float) -> ValidToken:
     """Return what a token says.
 
     Raises:
@@ -84,7 +84,7 @@ def validate_token(token: str, keys: KeySet, rules: TokenRules, now_s: float) ->
     return check_claims(claims, rules, now_s)
 
 
-def check_claims(claims: Mapping[str, Any], rules: TokenRules, now_s: float) -> ValidToken:
+def check_claims(claims: Mapping[str, Any], rules: WebTokenRules, now_s: float) -> ValidToken:
     """Return what claims say whose signature was checked.
 
     Raises:

@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from log_service.common.errors import ConfigError
 from log_service.security.jwks import MAX_DOCUMENT_BYTES, MAX_MISSING_KEYS, Jwks, JwksConfig, fetch_document, validate_url
 from log_service.security.sasl.oauthbearer import TokenRefusedError
-from log_service.security.sasl.web_tokens import TokenRules
+from log_service.security.sasl.web_tokens import WebTokenRules
 from tests.unit.security.sasl.issuer import NOW_S, jwk, key_set, token
 
 
@@ -54,7 +54,7 @@ async def at_once(work: Callable[[], Any]) -> Any:
 
 def play(issuer: Issuer, story: Callable[[Jwks], Any], **config: Any) -> None:
     async def main() -> None:
-        jwks = Jwks(JwksConfig(url="https://issuer/keys", **config), TokenRules(), TrioTime(), fetch=issuer.fetch, run_in_thread=at_once)
+        jwks = Jwks(JwksConfig(url="https://issuer/keys", **config), WebTokenRules(), TrioTime(), fetch=issuer.fetch, run_in_thread=at_once)
         await jwks.refresh()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(jwks.run)
@@ -177,7 +177,7 @@ def test_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
 
     async def main() -> None:
         config = JwksConfig(url=f"file://{path}")
-        jwks = Jwks(config, TokenRules(), TrioTime(), fetch=fetch_document, run_in_thread=at_once)
+        jwks = Jwks(config, WebTokenRules(), TrioTime(), fetch=fetch_document, run_in_thread=at_once)
         await jwks.refresh()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(jwks.run)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from log_service.security.sasl.oauthbearer import TokenRefusedError
 from log_service.security.sasl.web_tokens import (
-    TokenRules,
     UnknownKeyError,
+    WebTokenRules,
     check_claims,
     parse_key_set,
     unsigned_claims,
@@ -22,7 +22,7 @@ from log_service.security.sasl.web_tokens import (
 from tests.unit.security.sasl.issuer import NOW_S, jwk, key_set, part, private_key, token, unsigned
 
 KEYS = parse_key_set(key_set(jwk("rsa"), jwk("ec"), jwk("ed")))
-RULES = TokenRules()
+RULES = WebTokenRules()
 
 
 @pytest.mark.parametrize("kind", ["rsa", "ec", "ed"])
@@ -143,16 +143,16 @@ def test_key_that_names_its_algorithm_takes_no_other() -> None:
         ({"sub": "half a character: \ud800"}, RULES),
         ({"sub": 7}, RULES),
         ({"aud": "here"}, RULES),
-        ({"aud": "there"}, TokenRules(audiences=("here",))),
-        ({}, TokenRules(audiences=("here",))),
-        ({"iss": "other"}, TokenRules(issuer="mine")),
-        ({}, TokenRules(issuer="mine")),
+        ({"aud": "there"}, WebTokenRules(audiences=("here",))),
+        ({}, WebTokenRules(audiences=("here",))),
+        ({"iss": "other"}, WebTokenRules(issuer="mine")),
+        ({}, WebTokenRules(issuer="mine")),
         ({"scope": "a a"}, RULES),
         ({"scope": ["a", " "]}, RULES),
         ({"scope": 5}, RULES),
     ],
 )
-def test_claims_that_are_refused(claims: dict[str, Any], rules: TokenRules) -> None:
+def test_claims_that_are_refused(claims: dict[str, Any], rules: WebTokenRules) -> None:
     said = {"sub": "alice", "iat": NOW_S, "exp": NOW_S + 300, **claims}
     with pytest.raises(TokenRefusedError):
         check_claims({name: value for name, value in said.items() if value is not None}, rules, NOW_S)
@@ -164,13 +164,13 @@ def test_claims_that_are_refused(claims: dict[str, Any], rules: TokenRules) -> N
         ({"exp": NOW_S - 29}, RULES),
         ({"nbf": NOW_S + 30}, RULES),
         ({"iat": NOW_S + 500}, RULES),
-        ({"aud": ["x", "here"]}, TokenRules(audiences=("there", "here"))),
-        ({"iss": "mine"}, TokenRules(issuer="mine")),
-        ({"user": " alice ", "sub": 5}, TokenRules(subject_claim="user")),
-        ({"roles": ["a", "b"], "scope": 5}, TokenRules(scope_claim="roles")),
+        ({"aud": ["x", "here"]}, WebTokenRules(audiences=("there", "here"))),
+        ({"iss": "mine"}, WebTokenRules(issuer="mine")),
+        ({"user": " alice ", "sub": 5}, WebTokenRules(subject_claim="user")),
+        ({"roles": ["a", "b"], "scope": 5}, WebTokenRules(scope_claim="roles")),
     ],
 )
-def test_claims_that_are_taken(claims: dict[str, Any], rules: TokenRules) -> None:
+def test_claims_that_are_taken(claims: dict[str, Any], rules: WebTokenRules) -> None:
     assert check_claims({"sub": "alice", "iat": NOW_S, "exp": NOW_S + 300, **claims}, rules, NOW_S).subject == "alice"
 
 
