@@ -1,9 +1,9 @@
 """How the listeners of a node are protected, and the connections that the node itself opens.
 
 Decides which listener gets which protection, and which connection of ours is made how: those to brokers as the listener between brokers
-says, those to controllers as the first of the controllers' listeners says. Nothing is served, and nobody is connected to, in the clear
-that was asked to be protected. What the keys mean is decided in ``config``; what TLS is, in ``security.tls``, which a node without TLS does
-not import.
+says, those to controllers as the first of the controllers' listeners says. What the keys ask to protect is never spoken in the clear,
+neither by a listener nor by a connection of ours. What the keys mean is decided in ``config``; what TLS is, in ``security.tls``, which a
+node without TLS does not import.
 """
 
 from collections.abc import Mapping

@@ -70,7 +70,7 @@ class Admission:
 
 
 class Access(Protocol):
-    """What the client of one request may do, for those who answer it; see ``broker.authorization.access``."""
+    """What the client of one request may do, for its gate and its handler; see ``broker.authorization.access``."""
 
     def may(self, operation: AclOperation, resource: AclResource, name: str, count: int = 1) -> bool:
         """Whether what the request wants is allowed."""

@@ -7,7 +7,9 @@ from log_service.config.views import AuthorizerConfig
 
 
 def authorizer_config(values: ServerValues, early: frozenset[str]) -> AuthorizerConfig | None:
-    """Return who decides what clients may do; None: nobody does. ``early`` are the names of the listeners that start early.
+    """Return who decides what clients may do; None where every client may do everything.
+
+    ``early`` are the names of the listeners that start early.
 
     Raises:
         ConfigError: another listener shall start early.

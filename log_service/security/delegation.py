@@ -5,14 +5,11 @@ A token's HMAC is its password. No node keeps it: each one computes it from the 
 
 import base64
 import hmac
-from typing import Final
 
 from log_service.common.access import Principal
 from log_service.common.secrets import SecretBytes, SecretText
 from log_service.security.sasl.credentials import ScramCredential, ScramMechanism
 from log_service.security.sasl.scram import MIN_ITERATIONS, GetBits, credential_from, random_text, salted_password
-
-HMAC_BYTES: Final = 64
 
 
 def token_hmac(secret: SecretText, token_id: str) -> SecretBytes:

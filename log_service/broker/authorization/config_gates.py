@@ -22,7 +22,7 @@ OperationOf = Callable[[int], AclOperation | None]
 
 
 def _each_resource(operation_of: OperationOf, told: str) -> Gate:
-    """Return the gate of an API that answers resource by resource."""
+    """Return the gate of an API that responds resource by resource."""
 
     def gate(question: Question) -> Admission | None:
         denied: dict[AclResource, list[int]] = {}

@@ -78,7 +78,7 @@ def on_group(operation: AclOperation) -> Gate:
 
 
 def on_topics(operation: AclOperation, *, asked: str = "topics", told: str = "topics", name_of: Callable[[Any], str] | None = None) -> Gate:
-    """Return the gate of an API that answers topic by topic; ``asked`` and ``told`` are the lists of its request and its response."""
+    """Return the gate of an API that responds topic by topic; ``asked`` and ``told`` are the lists of its request and its response."""
     named = name_of or _name
 
     def gate(question: Question) -> Admission | None:

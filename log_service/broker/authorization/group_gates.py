@@ -79,7 +79,7 @@ def find_coordinator(question: Question) -> Admission | None:
 
 
 def sync_group(question: Question) -> None:
-    """A request without a protocol is inconsistent, whoever sends it."""
+    """A request without a protocol is inconsistent, whichever client sends it."""
     request = question.request
     if question.version < FIRST_SYNC_VERSION_WITH_PROTOCOL or None not in (request.protocol_type, request.protocol_name):
         _reads_group(question)

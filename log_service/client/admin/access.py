@@ -107,7 +107,7 @@ class AclFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationTokenDescription:
-    """A delegation token; its HMAC is the password of whoever holds it. Times are milliseconds since 1970."""
+    """A delegation token; its HMAC is its password. Times are milliseconds since 1970."""
 
     token_id: str
     owner: str

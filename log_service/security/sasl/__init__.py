@@ -4,6 +4,9 @@
     jaas         the text of ``sasl.jaas.config``, read
     mechanisms   what a login of any mechanism gives back, and the mechanisms' names
     plain        PLAIN, both sides
+    oauthbearer  the broker's side of OAUTHBEARER
+    oauth_client  the client's side of it
+    web_tokens   JSON web tokens: which are valid
     scram        SCRAM: keys, proofs and the texts of its messages
     scram_client  the client's side of SCRAM
     scram_server  the broker's side of SCRAM

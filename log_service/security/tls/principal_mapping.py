@@ -23,7 +23,7 @@ DEFAULT = "DEFAULT"
 
 
 class NoRuleMatchesError(Exception):
-    """No rule matches a name: the client is nobody here."""
+    """No rule matches a name: the client has no principal here."""
 
 
 @dataclass(frozen=True, slots=True)
