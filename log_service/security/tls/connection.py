@@ -121,6 +121,7 @@ class TlsConnection:
 
         Raises:
             TlsError: the two sides do not come together; the text says why.
+            ConnectionAbortedError: the peer left before it said anything, as what only looks whether a port is open does.
             OSError: the peer is gone.
         """
         received = 0
@@ -134,6 +135,8 @@ class TlsConnection:
                     raise TlsError(f"the peer sent {received} bytes and no end of a handshake") from None
                 continue
             except ssl.SSLError as error:
+                if self._is_ended and not received:
+                    raise ConnectionAbortedError(errno.ECONNABORTED, "the peer left before it said anything of TLS") from error
                 await self._flush()  # the alert that says why
                 raise named(error, is_server=self._is_server, is_tls=self._is_tls) from error
             await self._flush()
