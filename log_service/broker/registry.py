@@ -453,7 +453,7 @@ _ROWS = (
     _api(ApiKey.FETCH_SNAPSHOT, "raft", _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE),
     _api(ApiKey.UPDATE_RAFT_VOTER, "raft", _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE),
     # Ours
-    _api(ApiKey.TIDELOG_MAINTENANCE, "maintenance", _cluster(ALTER, CLUSTER_ACTION)),
+    _api(ApiKey.TIDELOG_MAINTENANCE, "maintenance", _cluster(ALTER, CLUSTER_ACTION) + _topic(ALTER)),
 )
 
 REGISTRY: Mapping[ApiKey, Api] = MappingProxyType({row.key: row for row in sorted(_ROWS, key=lambda row: row.key)})

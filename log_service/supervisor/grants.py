@@ -4,7 +4,7 @@
 
 - topics: read, write, create, and change configs and partitions, as declarations of topics ask for; never delete one.
 - groups and transactional ids whose names begin with ``tidelog``: those of tables, sinks and sensors. All groups: describe, for their lag.
-- the cluster: describe, and alter for the assets of maintenance and the jobs that move replicas.
+- the cluster: describe. Never alter: that would be the right to give itself any other, because ACLs are changed by it.
 """
 
 import sys
@@ -21,7 +21,7 @@ GRANTS: Sequence[tuple[str, str, str, Sequence[str]]] = (
     ("group", PREFIX, "prefixed", ("read",)),
     ("group", "*", "literal", ("describe",)),
     ("transactional_id", PREFIX, "prefixed", ("write", "describe")),
-    ("cluster", CLUSTER_NAME, "literal", ("describe", "describe_configs", "alter")),
+    ("cluster", CLUSTER_NAME, "literal", ("describe", "describe_configs")),
 )
 TIMEOUT_MS = 30_000
 

@@ -162,6 +162,6 @@ GATES: Mapping[ApiKey, Gates] = MappingProxyType(
         ApiKey.FETCH_SNAPSHOT: Gates(controller=BETWEEN_NODES),
         ApiKey.UPDATE_RAFT_VOTER: Gates(controller=BETWEEN_NODES),
         # Ours
-        ApiKey.TIDELOG_MAINTENANCE: Gates(on_cluster(ALTER, CLUSTER_ACTION)),
+        ApiKey.TIDELOG_MAINTENANCE: Gates(topic_gates.maintenance),
     }
 )

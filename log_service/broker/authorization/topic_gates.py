@@ -7,9 +7,10 @@ CreateTopics says nothing of the topic's configuration.
 from dataclasses import replace
 from typing import Any
 
-from log_service.broker.authorization.access import TOPIC, refusal
+from log_service.broker.authorization.access import CLUSTER, TOPIC, refusal
 from log_service.broker.authorization.gate_shapes import (
     ALTER,
+    CLUSTER_ACTION,
     CREATE,
     DELETE,
     DESCRIBE,
@@ -19,6 +20,7 @@ from log_service.broker.authorization.gate_shapes import (
     amended,
     topic_name,
 )
+from log_service.broker.cluster_view import is_internal
 from log_service.common.access import Admission
 from log_service.common.errors import ErrorCode
 from log_service.common.repeated import repeated
@@ -53,6 +55,19 @@ def _without_configs(response: Any, shown: set[str]) -> Any:
             topic.configs = []
             topic.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return response
+
+
+def maintenance(question: Question) -> None:
+    """ALTER or CLUSTER_ACTION on the cluster is for every topic, else each that the pass is about needs ALTER. All is refused, or nothing.
+
+    A request that names no topics is about all that are not internal.
+    """
+    access, asked = question.access, question.request.topics
+    if access.could_cluster(ALTER) or access.could_cluster(CLUSTER_ACTION):
+        return
+    names = {name for name in question.image.topics.by_name if not is_internal(name)} if asked is None else set(asked)
+    if access.allowed(ALTER, TOPIC, names) != names or not names:
+        raise refusal(ALTER, CLUSTER)
 
 
 def create_partitions(question: Question) -> Admission | None:

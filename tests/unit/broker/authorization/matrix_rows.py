@@ -516,6 +516,13 @@ ROWS = [
         ApiKey.TIDELOG_MAINTENANCE,
         lambda it, _: MaintenanceRequest(topics=[it.topic]),
         on_cluster(ALTER),
-        instead=(on_cluster(CLUSTER_ACTION),),
+        instead=(on_cluster(CLUSTER_ACTION), on_topic(ALTER)),
+    ),
+    row(
+        ApiKey.TIDELOG_MAINTENANCE,
+        lambda _, __: MaintenanceRequest(topics=None),
+        on_cluster(ALTER),
+        instead=(on_cluster(CLUSTER_ACTION), on_topic(ALTER)),
+        label="of all",
     ),
 ]
