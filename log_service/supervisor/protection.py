@@ -8,17 +8,31 @@ Below the directory of the data, for its owner alone:
     security/authority.pem, authority.key     the local authority
     security/nodes/NAME.pem                   each node's key and certificate
     security/clients/NAME.pem, .properties    of the operator and the platform; the file is one that Kafka's tools take
+    security/services/NAME.pem                certificates of services, without their keys, which lie where the services want them
+
+While the installation runs, ``keep_certificates`` makes those of nodes, operator and platform anew before they end; nodes and clients read
+files again that have changed.
 
 An installation that was secured once stays so: a later start without ``--secure`` does not open it again.
 """
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from log_service.supervisor.authority import CERTIFICATE_FILE, LocalAuthority, write_private
+import trio
+
+from log_service.common.errors import StorageError
+from log_service.supervisor.authority import (
+    CERTIFICATE_FILE,
+    LocalAuthority,
+    certificate_part,
+    end_of,
+    make_private_directory,
+    write_private,
+)
 
 DIRECTORY = "security"
 OPERATOR, PLATFORM, NODE = "operator", "platform", "node"
@@ -28,6 +42,10 @@ SECURE_LISTENER = "SSL"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 MAPPING = "RULE:^CN=([^,]+)$/$1/,DEFAULT"
 """The user is the common name of the certificate."""
+RENEWAL_CHECK_S = 6 * 3600.0
+"""How often the supervisor looks whether a certificate nears its end; a third of the shortest lifetime is four months."""
+KINDS = {"nodes": "node", "clients": "client", "services": "service"}
+"""The directories of certificates, and what they are of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +79,19 @@ def is_protected(data_directory: Path) -> bool:
     return (data_directory / DIRECTORY / CERTIFICATE_FILE).is_file()
 
 
-def protect(data_directory: Path, host: str, nodes: Sequence[str]) -> InstallationProtection:
-    """Have all files of an installation's protection; certificates near their end are made anew.
+def utc_now() -> datetime:
+    """Return the time by the system's clock."""
+    return datetime.now(UTC)
+
+
+def protect(data_directory: Path, host: str, nodes: Sequence[str], now: datetime | None = None) -> InstallationProtection:
+    """Have all files of an installation's protection; certificates near their end are made anew. ``now``: None is the system's.
 
     Raises:
         StorageError: a file cannot be read or written.
     """
     directory = (data_directory / DIRECTORY).resolve()
-    authority, now = LocalAuthority(directory), datetime.now(UTC)
+    authority, now = LocalAuthority(directory), now or utc_now()
     for node in nodes:
         authority.keep(directory / "nodes" / f"{node}.pem", NODE, hosts_of(host), now)
     protection = InstallationProtection(directory=directory)
@@ -77,6 +100,88 @@ def protect(data_directory: Path, host: str, nodes: Sequence[str]) -> Installati
         authority.keep(keystore, client, (), now)
         write_private(protection.client_file(client), client_properties(keystore, authority.certificate_path).encode())
     return protection
+
+
+def renew(data_directory: Path, host: str, now: datetime) -> list[str]:
+    """Make the certificates of nodes, operator and platform anew that near their end; return the names of their files.
+
+    Raises:
+        StorageError: a file cannot be read or written.
+    """
+    authority = _present_authority(data_directory)
+    directory = authority.directory
+    nodes = [(path, NODE, hosts_of(host)) for path in sorted((directory / "nodes").glob("*.pem"))]
+    clients = [(directory / "clients" / f"{client}.pem", client, ()) for client in (OPERATOR, PLATFORM)]
+    return [path.stem for path, name, hosts in (*nodes, *clients) if authority.keep(path, name, hosts, now)]
+
+
+async def keep_certificates(data_directory: Path, host: str, say: Callable[[str], None], now: Callable[[], datetime] = utc_now) -> None:
+    """Renew certificates before they end, until cancelled. What cannot be written is told, and tried again at the next look."""
+    while True:
+        await trio.sleep(RENEWAL_CHECK_S)
+        try:
+            names = renew(data_directory, host, now())
+        except StorageError as error:
+            say(f"certificates could not be renewed: {error}")
+            continue
+        if names:
+            say(f"certificates were renewed: {', '.join(names)}")
+
+
+def _present_authority(data_directory: Path) -> LocalAuthority:
+    """Return the authority that is there: a new one would be trusted by nobody."""
+    if not is_protected(data_directory):
+        raise StorageError(f"{data_directory / DIRECTORY / CERTIFICATE_FILE} is missing: put it back")
+    return LocalAuthority((data_directory / DIRECTORY).resolve())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedClient:
+    """The files of one service, and when its certificate ends."""
+
+    properties_path: Path
+    until: datetime
+
+
+def issue_client(data_directory: Path, name: str, out: Path, now: datetime) -> IssuedClient:
+    """Write a service's key with its certificate, the authority and the settings of clients into ``out``, for their owner alone.
+
+    Raises:
+        StorageError: a file cannot be read or written.
+    """
+    authority, out = _present_authority(data_directory), out.resolve()
+    directory = authority.directory
+    if not out.is_dir():
+        make_private_directory(out)
+    keystore, trusted, properties = out / f"{name}.pem", out / CERTIFICATE_FILE, out / f"{name}.properties"
+    pem = authority.issue(name, (), now)
+    write_private(trusted, authority.certificate_path.read_bytes())
+    write_private(keystore, pem)
+    write_private(properties, client_properties(keystore, trusted).encode())
+    make_private_directory(directory / "services")
+    write_private(directory / "services" / f"{name}.pem", certificate_part(pem))
+    return IssuedClient(properties_path=properties, until=end_of(keystore))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownCertificate:
+    """A certificate that the authority has signed: of a node, one of the installation's clients, or a service."""
+
+    name: str
+    kind: str
+    until: datetime
+    path: Path
+
+
+def known_certificates(data_directory: Path) -> Iterator[KnownCertificate]:
+    """Yield what the authority has signed and the installation knows of.
+
+    Raises:
+        StorageError: a file cannot be read.
+    """
+    for folder, kind in KINDS.items():
+        for path in sorted((data_directory / DIRECTORY / folder).glob("*.pem")):
+            yield KnownCertificate(name=NODE if kind == "node" else path.stem, kind=kind, until=end_of(path), path=path)
 
 
 def hosts_of(host: str) -> tuple[str, ...]:

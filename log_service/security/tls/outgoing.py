@@ -4,13 +4,23 @@ Decides that a stream is spoken on only after a handshake in which the other sid
 a reference that ``replace`` changes: connections that are open keep theirs.
 """
 
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
 from log_service.common.env import Connection
+from log_service.common.errors import ConfigError
 from log_service.config.security import TlsConfig
 from log_service.rpc.connection import Destination, RpcConnection
 from log_service.security.tls.connection import TlsConnection
 from log_service.security.tls.contexts import Contexts, client_context
 from log_service.security.tls.failures import TlsError
-from log_service.security.tls.material import Read
+from log_service.security.tls.material import Read, files_of
+
+Stamp = Callable[[Path], tuple[int, int]]
+"""When a file was written, and how long it is. Raises OSError."""
+
+logger = logging.getLogger(__name__)
 
 
 class OutgoingTls:
@@ -46,3 +56,38 @@ class OutgoingTls:
 
     async def authenticate(self, connection: RpcConnection) -> None:
         """Do nothing: the certificate has said who we are."""
+
+
+class RenewedTls(OutgoingTls):
+    """The connections of a client: each is made with what its files hold by then, so that certificates may be renewed while it runs.
+
+    Files that cannot be used leave what was there before, with a warning.
+
+    Raises:
+        ConfigError: the configuration cannot be honoured.
+    """
+
+    def __init__(self, config: TlsConfig, read: Read, stamp: Stamp) -> None:
+        self._config, self._read, self._stamp = config, read, stamp
+        self._stamps = self._stamps_now()
+        super().__init__(config, read)
+
+    async def secure(self, destination: Destination, stream: Connection) -> Connection:
+        """Read files that have changed, and shake hands. Raises as ``OutgoingTls.secure``."""
+        found = self._stamps_now()
+        if found != self._stamps:
+            self._stamps = found
+            try:
+                self.replace(client_context(self._config, self._read))
+            except ConfigError as error:
+                logger.warning("The certificates of this client stay as they are, though their files have changed: %s", error)
+        return await super().secure(destination, stream)
+
+    def _stamps_now(self) -> list[tuple[int, int] | None]:
+        return [self._stamp_of(path) for path in files_of(self._config)]
+
+    def _stamp_of(self, path: Path) -> tuple[int, int] | None:
+        try:
+            return self._stamp(path)
+        except OSError:
+            return None  # reading it says what is wrong

@@ -6,14 +6,29 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import trio
 from cryptography import x509
+from trio.testing import MockClock
 
 from log_service.client.settings_files import settings_from_file
 from log_service.common.errors import StorageError
 from log_service.config.client import AdminConfig
-from log_service.supervisor.authority import CERTIFICATE_DAYS, KEY_FILE, LocalAuthority
+from log_service.config.security import TlsConfig
+from log_service.security.tls.contexts import server_context
+from log_service.security.tls.replacement import validate_replacement
+from log_service.supervisor.authority import CERTIFICATE_DAYS, KEY_FILE, LocalAuthority, end_of
 from log_service.supervisor.grants import grants
-from log_service.supervisor.protection import OPERATOR, PLATFORM, hosts_of, is_protected, protect
+from log_service.supervisor.protection import (
+    NODE,
+    OPERATOR,
+    PLATFORM,
+    hosts_of,
+    is_protected,
+    issue_client,
+    keep_certificates,
+    known_certificates,
+    protect,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -48,6 +63,66 @@ def test_a_certificate_is_made_anew_near_its_end_and_for_another_host(tmp_path: 
     assert x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc > late + timedelta(days=CERTIFICATE_DAYS - 1)
 
 
+def run_for(days: float, data: Path, said: list[str]) -> None:
+    """Keep an installation's certificates for so many days from now on, by a clock that does not wait."""
+
+    async def run() -> None:
+        began, started = datetime.now(UTC), trio.current_time()
+        with trio.move_on_after(days * 86_400):
+            await keep_certificates(data, "127.0.0.1", said.append, lambda: began + timedelta(seconds=trio.current_time() - started))
+
+    trio.run(run, clock=MockClock(autojump_threshold=0))
+
+
+def test_certificates_are_renewed_before_they_end_while_the_installation_runs(tmp_path: Path) -> None:
+    protect(tmp_path, "127.0.0.1", ["broker", "broker2"])
+    files = [tmp_path / "security" / "nodes" / "broker.pem", tmp_path / "security" / "clients" / "platform.pem"]
+    before, said = [file.read_bytes() for file in files], list[str]()
+    run_for(CERTIFICATE_DAYS * 2 / 3 - 2, tmp_path, said)
+    assert not said
+    assert [file.read_bytes() for file in files] == before
+    run_for(CERTIFICATE_DAYS * 2 / 3 + 2, tmp_path, said)
+    assert said == ["certificates were renewed: broker, broker2, operator, platform"]
+    assert all(end_of(file) > datetime.now(UTC) + timedelta(days=CERTIFICATE_DAYS * 5 / 3 - 3) for file in files)
+
+
+def test_a_node_takes_a_renewed_certificate_for_its_own(tmp_path: Path) -> None:
+    protection = protect(tmp_path, "127.0.0.1", ["broker"])
+    keystore, trusted = protection.directory / "nodes" / "broker.pem", protection.directory / "authority.pem"
+    config = TlsConfig(keystore_type="PEM", keystore_location=str(keystore), truststore_type="PEM", truststore_location=str(trusted))
+    old, before = server_context(config, Path.read_bytes), keystore.read_bytes()
+    assert LocalAuthority(protection.directory).keep(keystore, NODE, hosts_of("127.0.0.1"), datetime.now(UTC) + timedelta(days=300))
+    assert keystore.read_bytes() != before
+    keystore.write_bytes(LocalAuthority(protection.directory).issue(NODE, hosts_of("127.0.0.1"), datetime.now(UTC)))
+    validate_replacement(old, server_context(config, Path.read_bytes))
+
+
+def test_what_cannot_be_renewed_is_told_and_founds_no_new_authority(tmp_path: Path) -> None:
+    protect(tmp_path, "127.0.0.1", ["broker"])
+    (tmp_path / "security" / "authority.pem").unlink()
+    (tmp_path / "security" / "authority.key").unlink()
+    said: list[str] = []
+    run_for(1, tmp_path, said)
+    assert said
+    assert all("authority.pem is missing: put it back" in text for text in said)
+    assert not (tmp_path / "security" / "authority.key").exists()
+
+
+def test_a_service_gets_a_certificate_that_only_it_can_read(tmp_path: Path) -> None:
+    protect(tmp_path / "data", "127.0.0.1", ["broker"])
+    issued = issue_client(tmp_path / "data", "shop", tmp_path / "shop", datetime.now(UTC))
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "shop").iterdir()}
+    assert modes == {"shop.pem": 0o600, "authority.pem": 0o600, "shop.properties": 0o600}
+    security = AdminConfig.of("127.0.0.1:9092", settings_from_file(issued.properties_path)).security()
+    assert security.tls is not None
+    context = ssl.create_default_context(cafile=str(security.tls.truststore_location))
+    context.load_cert_chain(str(security.tls.keystore_location))
+    known = {(each.name, each.kind) for each in known_certificates(tmp_path / "data")}
+    assert known == {(NODE, "node"), (OPERATOR, "client"), (PLATFORM, "client"), ("shop", "service")}
+    kept = tmp_path / "data" / "security" / "services" / "shop.pem"
+    assert b"PRIVATE KEY" not in kept.read_bytes(), "the key is the service's alone"
+
+
 def test_an_authority_without_its_key_is_told(tmp_path: Path) -> None:
     LocalAuthority(tmp_path / "a")
     (tmp_path / "a" / KEY_FILE).unlink()
@@ -70,6 +145,12 @@ def test_nodes_are_dialled_by_the_names_in_their_certificates() -> None:
     assert hosts_of("127.0.0.1") == ("localhost", "127.0.0.1", "::1")
     assert hosts_of("10.1.2.3") == ("localhost", "127.0.0.1", "::1", "10.1.2.3")
     assert "0.0.0.0" not in hosts_of("0.0.0.0")
+
+
+def test_the_platform_may_not_give_itself_rights() -> None:
+    given = {(acl.resource_type, acl.operation) for acl in grants()}
+    assert ("cluster", "describe") in given
+    assert not given & {("cluster", "alter"), ("cluster", "alter_configs"), ("cluster", "all"), ("user", "create_tokens")}
 
 
 def test_the_platform_may_not_delete_topics_nor_read_groups_of_others() -> None:

@@ -19,7 +19,7 @@ from log_service.security.tls.cipher_suites import TLS13_SUITES
 from log_service.security.tls.connection import TlsConnection
 from log_service.security.tls.failures import TlsError
 from log_service.security.tls.listener import TlsListener
-from log_service.security.tls.outgoing import OutgoingTls
+from log_service.security.tls.outgoing import OutgoingTls, RenewedTls
 from tests.helpers.authority import Authority, Issued
 from tests.helpers.tls_network import tls_config_of
 from tests.sim import MemoryNetwork
@@ -111,6 +111,43 @@ def test_both_sides_say_why_a_client_is_refused(authority: Authority) -> None:
     meeting = Meeting(listener_of(authority.issue("node"), client_auth="required"), client_of(authority.issue("alice"), is_known=False))
     assert "the client shows no certificate" in meeting.listener_says
     assert "asks for a certificate, and we show none" in meeting.client_says
+
+
+def test_who_only_looks_whether_the_port_is_open_is_no_failed_handshake(authority: Authority) -> None:
+    listener, caught = listener_of(authority.issue("node")), list[OSError]()
+
+    async def look(said: bytes) -> None:
+        network = MemoryNetwork(Random(1))
+        bound = await network.listen("", 1)
+        client = await network.connect("localhost", 1)
+        if said:
+            await client.send_gathered([said])
+        client.close()
+        try:
+            await listener.secure(await bound.accept(), ConnectionContext(1, "peer", "here", "SSL"))
+        except OSError as error:
+            caught.append(error)
+
+    for said in (b"", b"\x16\x03\x01\x02"):
+        trio.run(look, said, clock=MockClock(autojump_threshold=0))
+    assert [isinstance(error, ConnectionAbortedError) for error in caught] == [True, False], caught
+
+
+def test_a_client_shows_the_certificate_that_its_files_hold_by_then(authority: Authority, tmp_path: Path) -> None:
+    first, second = authority.issue("alice", ()), Authority(tmp_path / "other").issue("alice", ())
+    keystore, listener = tmp_path / "client.pem", listener_of(authority.issue("node"), client_auth="required")
+    stamps = {"keystore": 1}
+    keystore.write_bytes(Path(second.properties()["ssl.keystore.location"]).read_bytes())
+    texts = {**first.properties(), "ssl.keystore.location": str(keystore)}
+    client = RenewedTls(tls_config_of(texts), Path.read_bytes, lambda path: (stamps["keystore"] if path == keystore else 0, 0))
+    assert Meeting(listener, client).principal is None, "of a stranger"
+    keystore.write_bytes(Path(first.properties()["ssl.keystore.location"]).read_bytes())
+    assert Meeting(listener, client).principal is None, "it has not seen the change"
+    stamps["keystore"] = 2
+    assert Meeting(listener, client).principal == ALICE
+    keystore.write_bytes(b"damaged")
+    stamps["keystore"] = 3
+    assert Meeting(listener, client).principal == ALICE, "what was there before stays"
 
 
 @pytest.mark.parametrize("protocol", ["TLSv1.2", "TLSv1.3"])
