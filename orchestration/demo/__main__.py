@@ -13,6 +13,7 @@ import trio
 from rich.console import Console
 
 from log_service.common.errors import TidelogError
+from log_service.config.client_properties import FILE_VARIABLE
 from log_service.supervisor.supervisor import Supervisor, leaf
 from orchestration.demo.directory import DemoError, prepare_directory
 from orchestration.demo.freshness import Pipeline
@@ -21,7 +22,7 @@ from orchestration.demo.report import Outcome, print_outcome
 from orchestration.demo.story import StoppedError, Story, ui_command
 from orchestration.projects import ProjectError, find_project, import_project
 from orchestration.services import platform_environment
-from orchestration.settings import load_settings
+from orchestration.settings import export_environment, load_settings
 
 EXPECTED = (DemoError, ProjectError, TidelogError)
 INTERRUPTED = 130
@@ -50,6 +51,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=Path(".tidelog-demo"))
     parser.add_argument("--project", type=Path, default=Path())
     parser.add_argument("--flights", type=int, default=None)
+    parser.add_argument("--secure", action="store_true")
     parser.add_argument("--timeout", type=float, default=DEFAULT_TIMEOUT_S)
     return parser.parse_args()
 
@@ -60,7 +62,9 @@ def _prepared(arguments: argparse.Namespace, console: Console) -> tuple[Story, S
     modules = import_project(project)
     assets = {id(value): value for module in modules for value in vars(module).values() if isinstance(value, dg.AssetsDefinition)}
     prepare_directory(data_directory)
-    spec = installation(data_directory, project)
+    spec = installation(data_directory, project, is_secure=arguments.secure)
+    if spec.context.operator_config is not None:
+        export_environment({FILE_VARIABLE: str(spec.context.operator_config)})  # the story is told by the person who administers
     story = Story(
         pipeline=Pipeline.of(list(assets.values())),
         settings=load_settings(platform_environment(spec.context)),

@@ -5,13 +5,14 @@ webserver.
 from dataclasses import replace
 from pathlib import Path
 
-from log_service.supervisor.components import broker_component
+from log_service.supervisor.components import BROKER, broker_component
+from log_service.supervisor.protection import OPERATOR, PLATFORM, protect
 from log_service.supervisor.spec import InstallationSpec, ServiceContext
 from orchestration.services import LOOPBACK, WEB, components, free_port
 
 
-def installation(data_directory: Path, project_directory: Path) -> InstallationSpec:
-    """Return what the demo runs.
+def installation(data_directory: Path, project_directory: Path, *, is_secure: bool = False) -> InstallationSpec:
+    """Return what the demo runs; ``is_secure``: as ``tidelog up --secure`` does.
 
     :raises ConfigError: ``project_directory`` is no project, or there is no Java that Spark can run on.
     """
@@ -23,9 +24,12 @@ def installation(data_directory: Path, project_directory: Path) -> InstallationS
         ui_port=free_port(),
         spark_port=free_port(),
     )
+    protection = protect(context.data_directory, LOOPBACK, [BROKER]) if is_secure else None
+    if protection is not None:
+        context = replace(context, client_config=protection.client_file(PLATFORM), operator_config=protection.client_file(OPERATOR))
     own = own_places(context.data_directory)
     chosen = [replace(one, environment={**one.environment, **own}) for one in components(context) if one.name != WEB]
-    return InstallationSpec(context=context, components=(broker_component(context), *chosen))
+    return InstallationSpec(context=context, components=(broker_component(context, protection=protection), *chosen))
 
 
 def own_places(data_directory: Path) -> dict[str, str]:

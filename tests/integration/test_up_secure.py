@@ -112,12 +112,25 @@ def test_what_the_page_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert shown.pop(0) == "up --secure"
     (tmp_path / "password.txt").write_text("not-told-anywhere\n")
     port = free_port()
+    servers = f"127.0.0.1:{port}"
     with installation(tmp_path, port, "--secure") as data:
         (tmp_path / ".tidelog").symlink_to(data)
         for line in shown:
-            finished = run(shlex.split(line), bootstrap=f"127.0.0.1:{port}")
+            finished = run(shlex.split(line), bootstrap=servers)
             assert finished.exit_code == 0, (line, finished.errors)
-            assert "not-told-anywhere" not in finished.output + finished.errors
+        with BlockingProducer(servers, **settings_from_file("shop/shop.properties")) as producer:
+            producer.send("orders", value=b"1").wait()
+            with pytest.raises(KafkaError) as caught:
+                producer.send("salaries", value=b"1").wait()
+            assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        again = run(["certificates", "issue", "shop", "--out", "shop"], bootstrap=servers)
+        assert (again.exit_code, "--replace" in again.errors) == (1, True), again.errors
+        add = ["users", "add", "ann", "--password-file", "password.txt"]
+        added = run([*add, "--command-config", ".tidelog/security/clients/operator.properties"], bootstrap=servers)
+        assert added.exit_code == 0, added.errors
+        assert "no listener of the cluster takes logins with SASL" in added.errors
+        assert "not-told-anywhere" not in added.output + added.errors
+        assert "WARNING" not in (data / "logs" / "broker.log").read_text(), "a command's look at the port is no failed handshake"
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """The demo as a stranger runs it: one command, no Java in sight, a small share of the data; all has to hold."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from tests.platform.installation import ROOT, environment, path_without_java
 
 pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(900)]
 FLIGHTS = 20_000
+SPARK_TOKEN = Path("spark") / "connect.token"
+PRIVATE_KEY = re.compile(rb"-----BEGIN PRIVATE KEY-----\s+(\S{40,})")
 REFERENCE_ROWS = {"airlines": 16, "airports": 1_458, "planes": 3_322, "weather": 26_114, "clean_flights": FLIGHTS}
 
 
@@ -50,6 +53,32 @@ def test_demo_without_java_ends_well(tmp_path: Path, path: str) -> None:
     answer = Warehouse(data / "warehouse", lake).query("SELECT sum(flights) AS n FROM arrival_delay_by_carrier_and_hour")
     assert answer["n"].to_pylist() == [FLIGHTS]
     assert (data / "java" / "bin" / "java").exists(), "it ran on some other Java than the one that is installed with it"
+
+
+def test_demo_on_a_secured_installation_ends_well_and_tells_no_secret(tmp_path: Path, path: str) -> None:
+    data = tmp_path / "demo"
+    child = demo(data, path, "--secure", "--flights", "2000", "--timeout", "600")
+    output, _ = child.communicate(timeout=800)
+    assert child.returncode == 0, output
+    assert "All holds" in output
+    assert "authorizer.class.name" in (data / "broker" / "server.properties").read_text()
+    secrets = secrets_of(data)
+    assert len(secrets) == 5, "authority, node, operator, platform, Spark's token"
+    told = {path: path.read_bytes() for path in data.rglob("*") if path.is_file() and not is_secret(path.relative_to(data))}
+    assert any(path.suffix == ".db" and b"ASSET_MATERIALIZATION" in content for path, content in told.items()), "events of real runs"
+    assert not [path for path, content in told.items() for secret in secrets if secret in content]
+    assert not [secret for secret in secrets if secret in output.encode()]
+
+
+def is_secret(path: Path) -> bool:
+    return path.parts[0] in {"security", "java"} or path == SPARK_TOKEN
+
+
+def secrets_of(data: Path) -> set[bytes]:
+    """Return the beginning of each private key's text, and Spark's token."""
+    files = [path for path in (data / "security").rglob("*") if path.suffix in {".pem", ".key"}]
+    keys = {match[1] for path in files if (match := PRIVATE_KEY.search(path.read_bytes()))}
+    return {*keys, (data / SPARK_TOKEN).read_bytes().strip()}
 
 
 def test_interrupted_demo_stops_everything_and_says_so(tmp_path: Path, path: str) -> None:
