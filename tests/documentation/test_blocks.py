@@ -21,6 +21,7 @@ PATIENCE_S = 60.0
 PAGES_ELSEWHERE: Mapping[str, str] = {
     "exactly-once.md": "tests/documentation/test_exactly_once.py",
     "queues.md": "tests/documentation/test_queues.py",
+    "security.md": "tests/integration/test_securing_a_cluster.py",
     "secure-installation.md": "tests/integration/test_up_secure.py",
 }
 """Pages whose blocks are run on other clusters."""
