@@ -1,8 +1,10 @@
 """The gates of the APIs about records: Produce, the fetches of the metadata log, offsets of logs, DeleteRecords, DescribeProducers.
 
-The gate of Produce refuses a request with acks=0 as a whole where a part of it is denied: it has no response, and its connection closes, so
-that its client hears of it. Apache Kafka appends the other part first.
+A produce with acks=0 has no response. Where a part of it is denied, the other part is appended, and then its connection closes: that is all
+that its client can notice.
 """
+
+from dataclasses import replace
 
 from log_service.broker.authorization.access import TOPIC, TRANSACTIONAL_ID, refusal
 from log_service.broker.authorization.gate_shapes import (
@@ -16,7 +18,7 @@ from log_service.broker.authorization.gate_shapes import (
     on_named_topics,
     on_topics,
 )
-from log_service.broker.handlers.produce import ACKS_NONE, FIRST_VERSION_BY_ID
+from log_service.broker.handlers.produce import ACKS_LEADER, ACKS_NONE, FIRST_VERSION_BY_ID
 from log_service.common.access import Admission
 from log_service.common.topic_names import topic_name_fault
 from log_service.protocol.messages.produce import ProduceRequest
@@ -30,10 +32,23 @@ def produce(question: Question) -> Admission | None:
         name = request.transactional_id
         if name is None or not question.access.may(WRITE, TRANSACTIONAL_ID, name):
             raise refusal(WRITE, TRANSACTIONAL_ID)
-    admission = on_named_topics(question, WRITE, asked="topic_data", told="responses", first_version_by_id=FIRST_VERSION_BY_ID)
-    if admission is not None and request.acks == ACKS_NONE:
+    if request.acks == ACKS_NONE:
+        return _admit_without_response(question)
+    return _admit_topics(question)
+
+
+def _admit_topics(question: Question) -> Admission | None:
+    return on_named_topics(question, WRITE, asked="topic_data", told="responses", first_version_by_id=FIRST_VERSION_BY_ID)
+
+
+def _admit_without_response(question: Question) -> Admission | None:
+    """Let the allowed part through. The handler closes the connection for the refusals that are added to the response it never sends."""
+    admission = _admit_topics(replace(question, request=replace(question.request, acks=ACKS_LEADER)))
+    if admission is None:
+        return None
+    if admission.response is not None:
         raise refusal(WRITE, TOPIC)
-    return admission
+    return replace(admission, request=replace(admission.request, acks=ACKS_NONE))
 
 
 def _has_transactional_batch(request: ProduceRequest) -> bool:

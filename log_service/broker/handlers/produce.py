@@ -177,7 +177,7 @@ def respond(
     if moved:
         node.replicas.announce(moved)
     if request.acks == ACKS_NONE:
-        _close_if_failed(response)
+        _close_if_failed(response if call.amend is None else call.amend(response))
         return NOTHING
     waiting = [item for item in waiting if not item.maybe_finish()]
     if waiting:

@@ -282,6 +282,21 @@ def test_acks_0_closes_the_connection_of_who_may_not_write() -> None:
     tell_with_acls(story)
 
 
+def test_acks_0_appends_what_is_allowed_before_it_closes_the_connection() -> None:
+    async def story(node: AclStory) -> None:
+        await prepare(node)
+        await node.make_topic("other")
+        await node.have_only((WRITE, TOPIC, "t"))
+        request = produce_request("t", batch(b"x"), acks=0)
+        request.topic_data += produce_request("other", batch(b"x")).topic_data
+        await node.client.send(request, 9)
+        assert await node.client.is_closed()
+        ends = {where.topic: log.log_end_offset for where, log in node.broker.foundation.logs.logs.items() if where.topic in {"t", "other"}}
+        assert ends == {"t": 2, "other": 0}
+
+    tell_with_acls(story)
+
+
 def test_missing_topics_are_created_for_those_who_may() -> None:
     async def story(node: AclStory) -> None:
         await node.allow((DESCRIBE, TOPIC, "*"))
