@@ -87,6 +87,13 @@ class Side:
             self.client = self._logged_in(CLIENT, CLIENT_PASSWORD)
             return None
 
+    def reconnected(self) -> str:
+        """Tell whether the broker closes the client's connection; the client then has a new one."""
+        told = self.client.end()
+        self.client.close()
+        self.client = self._logged_in(CLIENT, CLIENT_PASSWORD)
+        return told
+
     def have_only(self, allowed: Iterable[Right] = (), denied: Iterable[Right] = ()) -> None:
         """Let the client have these rights and no others."""
         wanted = [acl(right) for right in allowed] + [acl(right, DENY) for right in denied]

@@ -62,7 +62,7 @@ def _describe(found: Iterable[Acl]) -> DescribeAclsResponse:
         resource.acls.append(
             AclDescription(principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission_type)
         )
-    return DescribeAclsResponse(error_message=None, resources=list(resources.values()))
+    return DescribeAclsResponse(error_message="", resources=list(resources.values()))
 
 
 def _place(acl: Acl) -> tuple[Any, ...]:
