@@ -344,7 +344,10 @@ def test_an_envelope_of_a_client(duel: Duel, sides: dict[str, Side]) -> None:
 
 
 def test_all_users_are_refused(duel: Duel, sides: dict[str, Side]) -> None:
-    """Named users are refused with the same code; here with names and texts, too. Where all are asked for, Apache Kafka closes the connection; here that has the same code."""
+    """Named users are refused with the same code; here with names and texts, too.
+
+    Where all are asked for, Apache Kafka closes the connection; here that has the same code.
+    """
 
     def tell(cluster: Cluster) -> Any:
         side = sides[cluster.bootstrap]
