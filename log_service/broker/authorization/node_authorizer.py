@@ -1,8 +1,7 @@
 """The authorizer of a node: what the pipelines of its listeners ask, and its controller for requests of the same process.
 
 Decides which gate a request goes through. The gate of Produce is skipped for what most producers send, one batch for one topic: a single
-decision says all that the gate would say. Where the bytes of such a request are known, the decision is kept with them. It holds for the
-host and the state of the ACLs that it was made for, and no longer.
+decision says all that the gate would say.
 
 Follows the ACLs of the metadata: the index of each image that is published is used before anyone hears of the decision that led to it. The
 ACLs count as known once an image has all that is known to be committed.
@@ -16,7 +15,6 @@ from log_service.broker.authorization.decision_log import DecisionLog
 from log_service.broker.authorization.gate_shapes import WRITE, Question
 from log_service.broker.authorization.gates import GATES
 from log_service.broker.call import Api, Call, Side
-from log_service.broker.handlers.repeated_produce import RepeatedCall
 from log_service.broker.registry import REGISTRY
 from log_service.common.access import Admission
 from log_service.common.types import TopicId
@@ -76,7 +74,7 @@ class NodeAuthorizer:
     def authorize(self, call: Call) -> Admission | None:
         """Look at a request; see ``broker.call.Authorizer``."""
         api = call.route.api
-        if api.key is PRODUCE and (self._is_granted(call) if type(call) is RepeatedCall else self._may_produce(call)):
+        if api.key is PRODUCE and self._may_produce(call):
             return None
         connection = call.connection
         access = call.access = Access(self.acls, self.log, connection.principal, connection.peer_host, api.spec.name)
@@ -99,18 +97,6 @@ class NodeAuthorizer:
             config=self._config,
         )
         return GATES[api.key].on(side)(question)
-
-    def _is_granted(self, call: RepeatedCall) -> bool:
-        """Whether a request whose bytes are known may pass: as it did before, where nothing has changed since."""
-        grant, era, host = call.known.grant, self.acls.era, call.connection.peer_host
-        log = self.log
-        if grant.era is era and grant.host == host and not log.is_each_allowed_written:
-            log.allowed_count += 1
-            return True
-        if not self._may_produce(call):
-            return False
-        grant.era, grant.host = era, host
-        return True
 
     def _may_produce(self, call: Call) -> bool:
         """Whether a request writes to one topic without a transaction, and may. What is refused is for the gate, which says so."""

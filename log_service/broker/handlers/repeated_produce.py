@@ -56,14 +56,6 @@ _RESPONSE_TAIL_BYTES = 9  # errors per record, error message, tags; tags of the 
 _unpack_head = Struct(">iih").unpack_from  # API key and version, correlation id, size of the client id
 
 
-@dataclass(slots=True, eq=False)
-class Grant:
-    """That the requests with these bytes were allowed: to which host, and in which era of the authorizer. None: never yet."""
-
-    era: object | None = None
-    host: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
     """A request without its records, and the bytes of its response between which the numbers stand."""
@@ -78,8 +70,6 @@ class _Known:
     size: bytes
     before: bytes
     after: bytes
-    grant: Grant
-    """The authorizer's: it alone sets and believes it."""
 
     def encode(self, correlation_id: int, appended: AppendResult) -> bytes:
         """Return the response that says where the records are, as a frame."""
@@ -167,7 +157,6 @@ def _known(call: Call, request: ProduceRequest) -> _Known:
         size=whole[:SIZE_BYTES],
         before=before,
         after=whole[-_RESPONSE_TAIL_BYTES:],
-        grant=Grant(),
     )
 
 

@@ -104,8 +104,6 @@ class AclAuthorizer:
         self._is_open = is_open
         self._index = NO_INDEX
         self._memory = _Memory()
-        self.era: object = object()
-        """Another object after each change of the ACLs. A decision kept elsewhere holds while this is the one that it was made in."""
         self.is_loaded = False
         """Whether the ACLs are known. Before, super users alone may do anything."""
 
@@ -119,7 +117,7 @@ class AclAuthorizer:
 
     def follow(self, index: AclIndex) -> None:
         """Decide by these ACLs from now on."""
-        self._index, self._memory, self.era = index, _Memory(), object()
+        self._index, self._memory = index, _Memory()
 
     def is_super(self, principal: Principal) -> bool:
         """Whether a principal may do everything. Type and name are compared as they are, with the case of their letters."""

@@ -105,18 +105,6 @@ def keep_decisions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AclAuthorizer, "follow", follow)
 
 
-def keep_grants(patch: pytest.MonkeyPatch) -> None:
-    """A change of ACLs leaves the decisions that are kept with the bytes of produce requests."""
-    followed = AclAuthorizer.follow
-
-    def follow(self: AclAuthorizer, index: Any) -> None:
-        era = self.era
-        followed(self, index)
-        self.era = era
-
-    patch.setattr(AclAuthorizer, "follow", follow)
-
-
 def tell_every_operation(patch: pytest.MonkeyPatch) -> None:
     """Whoever may describe a group is told that it may do everything with it."""
     patch.setattr(Access, "bits", lambda self, resource, name, operations: sum(1 << operation for operation in operations))
@@ -128,7 +116,6 @@ BUGS: list[tuple[Plant, Check]] = [
     (look_at_the_first_topic, check_transaction),
     (trust_the_broker, check_forwarding),
     (keep_decisions, check_removal),
-    (keep_grants, check_repeated_produces),
     (tell_every_operation, check_group_bits),
 ]
 
