@@ -55,6 +55,7 @@ def test_demo_without_java_ends_well(tmp_path: Path, path: str) -> None:
     assert (data / "java" / "bin" / "java").exists(), "it ran on some other Java than the one that is installed with it"
 
 
+@pytest.mark.repeats
 def test_demo_on_a_secured_installation_ends_well_and_tells_no_secret(tmp_path: Path, path: str) -> None:
     data = tmp_path / "demo"
     child = demo(data, path, "--secure", "--flights", "2000", "--timeout", "600")
