@@ -3,7 +3,8 @@
 - ``sources``: what the families are read from, and what is remembered between two looks.
 - ``traffic``: topics and requests. ``state``: partitions, controller, groups and connections as counts. ``partitions``: one row for each
   partition. ``lag``: groups and their lag. ``transactions``: verification, markers, late ones. ``elections``: unclean elections.
-  ``quotas``: clients that had to pause. ``authorizer``: what was allowed and denied. ``shares``: share groups.
+  ``quotas``: clients that had to pause. ``logins``: logins and handshakes. ``authorizer``: what was allowed and denied. ``shares``: share
+  groups.
   ``clients``: what clients pushed. ``process``: the process and Python.
 - ``page``: all of them in order. ``endpoint``: HTTP over one listener of the broker's own loop.
 
