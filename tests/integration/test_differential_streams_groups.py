@@ -331,13 +331,14 @@ def topologies_are_kept(cast: Cast) -> None:
 
 
 def delayed_at_first(cast: Cast) -> None:
-    configure(cast, streams_initial_rebalance_delay_ms="1500")
+    configure(cast, streams_initial_rebalance_delay_ms="3000")
+    time.sleep(1.0)  # Apache Kafka's coordinator hears of it a moment after the response, and begins without a delay till then
     a, b = (Instance(cast, name, copying("orders")) for name in "ab")
     a.join()
     b.join()
     a.beat()
     describe(cast)
-    time.sleep(2.5)
+    time.sleep(4.0)
     describe(cast, is_counted=True)
     a.beat(is_counted=True)
     b.beat(is_counted=True)
