@@ -144,9 +144,9 @@ def note_min_isr(admin: BlockingAdmin, names: Sequence[str], rows: list[dict[str
 
 
 def note_observers(admin: BlockingAdmin, rows: list[dict[str, Any]]) -> None:
-    """Add to each row which of its replicas are observers: those are not in sync by design."""
+    """Add to each row which of its replicas are observers: those are not in sync by design. A broker that cannot tell counts as none."""
     active = [broker.node_id for broker in admin.describe_brokers() if not broker.is_fenced]
-    observers = observers_among(admin, active)
+    observers, _silent = observers_among(admin, active)
     for row in rows:
         row["observers"] = sorted(observers.intersection(row["replicas"]))
 

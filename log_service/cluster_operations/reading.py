@@ -1,6 +1,6 @@
 """Reads a cluster through an admin client into the values that plans and checks are made from.
 
-A broker that does not respond is no reason to tell nothing: its directories stay unknown, and ``silent`` names it.
+A broker that does not respond is no reason to tell nothing: its directories, and whether it observes, stay unknown; ``silent`` names it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,13 +27,13 @@ MIN_ISR = "min.insync.replicas"
 QUORUM_TIMEOUT_MS = 5_000
 """How long the quorum may take to tell of itself; without a leader brokers wait for one much longer."""
 NO_QUORUM = QuorumState(leader_id=NO_LEADER, leader_epoch=-1, members=())
-DIRECTORIES_TIMEOUT_MS = 5_000
-"""How long a broker may take to tell its directories. One that hangs must not hold up what the others tell."""
+BROKER_TIMEOUT_MS = 5_000
+"""How long a broker may take to tell of itself. One that hangs, or has just died, must not hold up what the others tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """A cluster at about one moment. ``silent`` are brokers that serve, as the cluster says, and did not tell their directories."""
+    """A cluster at about one moment. ``silent`` are brokers that serve, as the cluster says, and did not tell of themselves."""
 
     cluster_id: str
     layout: ClusterLayout
@@ -63,11 +63,12 @@ def read_layout(admin: BlockingAdmin) -> ClusterLayout:
     """Return brokers and partitions, for a plan.
 
     Raises:
-        KafkaError: a broker that serves cannot tell its directories, without which no plan knows what it copies.
+        KafkaError: a broker that serves does not tell of itself, without which no plan knows what it copies.
     """
     layout, silent = _read(admin)
     for broker_id, why in silent.items():
-        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} does not tell what is in its log directories: {why}")
+        text = f"broker {broker_id} does not tell of itself, and a plan must know its log directories: {why}"
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text)
     return _with_moves(layout, admin.list_partition_reassignments())
 
 
@@ -93,6 +94,9 @@ def _read(admin: BlockingAdmin) -> tuple[ClusterLayout, dict[int, str]]:
     }
     sizes, lags = _replicas_of(directories)
     min_isr = _min_isr(admin, partitions)
+    observers, fell_silent = observers_among(
+        admin, [broker.node_id for broker in brokers if not broker.is_fenced and broker.node_id not in silent]
+    )
     layout = ClusterLayout(
         brokers=tuple(_broker(broker, directories.get(broker.node_id, {})) for broker in brokers),
         partitions=tuple(
@@ -105,9 +109,9 @@ def _read(admin: BlockingAdmin) -> tuple[ClusterLayout, dict[int, str]]:
             )
             for where, partition in partitions.items()
         ),
-        observers=observers_among(admin, [broker.node_id for broker in brokers if not broker.is_fenced and broker.node_id not in silent]),
+        observers=observers,
     )
-    return layout, silent
+    return layout, silent | fell_silent
 
 
 def _directories(admin: BlockingAdmin, broker_ids: Iterable[int]) -> tuple[dict[int, dict[str, LogDirDescription]], dict[int, str]]:
@@ -115,7 +119,7 @@ def _directories(admin: BlockingAdmin, broker_ids: Iterable[int]) -> tuple[dict[
     silent: dict[int, str] = {}
     for broker_id in broker_ids:
         try:
-            directories |= admin.describe_log_dirs([broker_id], timeout_ms=DIRECTORIES_TIMEOUT_MS)
+            directories |= admin.describe_log_dirs([broker_id], timeout_ms=BROKER_TIMEOUT_MS)
         except KafkaError as error:
             silent[broker_id] = str(error)
     return directories, silent
@@ -143,14 +147,22 @@ def _min_isr(admin: BlockingAdmin, partitions: Mapping[TopicPartition, Partition
     return {resource.name: int(entries[MIN_ISR].value or 1) for resource, entries in found.items() if MIN_ISR in entries}
 
 
-def observers_among(admin: BlockingAdmin, broker_ids: Iterable[int]) -> frozenset[int]:
-    """Return which of these brokers are observers; only a cluster with that feature is asked."""
+def observers_among(admin: BlockingAdmin, broker_ids: Iterable[int]) -> tuple[frozenset[int], dict[int, str]]:
+    """Return which of these brokers are observers, and why others did not tell; only a cluster with that feature is asked."""
+    observers: set[int] = set()
+    silent: dict[int, str] = {}
     if not admin.describe_features().finalized.get(OBSERVERS):
-        return frozenset()
-    found = admin.describe_configs([ConfigResource.broker(broker_id) for broker_id in broker_ids])
-    return frozenset(
-        int(resource.name) for resource, entries in found.items() if (entry := entries.get(OBSERVER)) is not None and entry.value == "true"
-    )
+        return frozenset(), silent
+    for broker_id in broker_ids:
+        resource = ConfigResource.broker(broker_id)
+        try:
+            entries = admin.describe_configs([resource], timeout_ms=BROKER_TIMEOUT_MS)[resource]
+        except KafkaError as error:
+            silent[broker_id] = str(error)
+        else:
+            if OBSERVER in entries and entries[OBSERVER].value == "true":
+                observers.add(broker_id)
+    return frozenset(observers), silent
 
 
 def _broker(broker: BrokerDescription, directories: Mapping[str, LogDirDescription]) -> BrokerLayout:
