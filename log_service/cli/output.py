@@ -13,6 +13,7 @@ import click
 from log_service.cli.times import as_time
 from log_service.common.errors import ConfigError
 from log_service.config.client import parse_servers
+from log_service.config.client_properties import FILE_VARIABLE
 
 LEAST_CUT = 8
 COMMAND_CONFIG = "tidelog.command_config"
@@ -50,6 +51,18 @@ def default_servers() -> str:
     return ",".join(servers_of(data)) or DEFAULT_SERVERS
 
 
+def told_servers() -> str:
+    """Return whom a command asks that has no ``--bootstrap-servers``: those that its settings file names, else ``default_servers()``.
+
+    Raises:
+        ConfigError: the settings file cannot be read. StorageError: as ``default_servers``.
+    """
+    from log_service.client.settings_files import servers_from_file  # noqa: PLC0415 - most commands have no use for it
+
+    named = click.get_current_context().find_root().meta.get(COMMAND_CONFIG) or os.environ.get(FILE_VARIABLE)
+    return (servers_from_file(named) if named else None) or default_servers()
+
+
 def data_option(text: str) -> Callable[[click.decorators.FC], click.decorators.FC]:
     """Return the option ``--data``, the directory of a ``tidelog up``; ``text`` says what the command does with it."""
     return click.option(
@@ -66,9 +79,9 @@ def data_option(text: str) -> Callable[[click.decorators.FC], click.decorators.F
 servers_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(
     "-b",
     "--bootstrap-servers",
-    default=default_servers,
+    default=told_servers,
     envvar="TIDELOG_BOOTSTRAP_SERVERS",
-    show_default=f"those of tidelog up in {DEFAULT_DATA}, else {DEFAULT_SERVERS}",
+    show_default=f"bootstrap.servers of --command-config, else those of tidelog up in {DEFAULT_DATA}, else {DEFAULT_SERVERS}",
     show_envvar=True,
     metavar="HOST:PORT[,...]",
     callback=checked_servers,
@@ -87,8 +100,9 @@ command_config_option: Callable[[click.decorators.FC], click.decorators.FC] = cl
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     expose_value=False,
+    is_eager=True,
     callback=keep_command_config,
-    help="A properties file with Kafka's keys for clients: security.protocol, sasl.*, ssl.*; TIDELOG_CLIENT_CONFIG names one, too.",
+    help="A file with Kafka's keys for clients: bootstrap.servers, security.protocol, sasl.*, ssl.*; TIDELOG_CLIENT_CONFIG names one, too.",
 )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from log_service.common.errors import ConfigError
-from log_service.config.client_properties import FILE_VARIABLE, settings_of_environment, settings_of_file
+from log_service.config.client_properties import FILE_VARIABLE, servers_of_file, settings_of_environment, settings_of_file
 
 MAX_FILE_BYTES = 1 << 20
 READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
@@ -42,10 +42,21 @@ def settings_from_environment(environ: Mapping[str, str] | None = None) -> dict[
 
 def read_settings_file(path: Path | str) -> tuple[dict[str, Any], bool]:
     """Return the settings of a file, and whether others than its owner may read it. Raises as ``settings_from_file``."""
+    text, is_open = _read(path)
+    return settings_of_file(text, str(path)), is_open
+
+
+def servers_from_file(path: Path | str) -> str | None:
+    """Return the ``bootstrap.servers`` of a properties file; None where it names none. Raises as ``settings_from_file``."""
+    return servers_of_file(_read(path)[0])
+
+
+def _read(path: Path | str) -> tuple[str, bool]:
+    """Return the text of a file, and whether others than its owner may read it."""
     try:
         with Path(path).open("rb") as file:
             mode, content = os.fstat(file.fileno()).st_mode, file.read(MAX_FILE_BYTES)
-        return settings_of_file(content.decode(), str(path)), bool(mode & READ_BY_OTHERS)
+        return content.decode(), bool(mode & READ_BY_OTHERS)
     except OSError as error:
         raise ConfigError(f"the settings of clients cannot be read: {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -213,7 +213,7 @@ def test_a_silent_server_costs_a_moment_where_another_one_responds() -> None:
 # Whom a command asks that is not told
 
 
-def asked_by(monkeypatch: pytest.MonkeyPatch, directory: Path) -> str:
+def asked_by(monkeypatch: pytest.MonkeyPatch, directory: Path, *options: str) -> str:
     monkeypatch.chdir(directory)
     for name in ("TIDELOG_BOOTSTRAP_SERVERS", "TIDELOG_DATA"):
         monkeypatch.delenv(name, raising=False)
@@ -224,7 +224,7 @@ def asked_by(monkeypatch: pytest.MonkeyPatch, directory: Path) -> str:
         raise click.ClickException("nobody")
 
     monkeypatch.setattr("log_service.cli.topics.open_admin", note)
-    result = invoke("topics", "list")
+    result = invoke("topics", "list", *options)
     assert result.exit_code == 1, result.output
     return asked[0]
 
@@ -263,6 +263,29 @@ def test_the_one_broker_here_is_asked_at_the_port_that_it_was_given(monkeypatch:
         )
     )
     assert asked_by(monkeypatch, tmp_path) == "127.0.0.1:19392"
+
+
+def test_servers_of_the_settings_file_are_asked_where_no_others_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    nodes_in(tmp_path / ".tidelog", 3)
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=10.0.0.1:9,10.0.0.2:9\n")
+    assert asked_by(monkeypatch, tmp_path, "--command-config", str(file)) == "10.0.0.1:9,10.0.0.2:9"
+    assert asked_by(monkeypatch, tmp_path, "-b", "10.0.0.3:9", "--command-config", str(file)) == "10.0.0.3:9"
+    monkeypatch.setenv("TIDELOG_CLIENT_CONFIG", str(file))
+    assert asked_by(monkeypatch, tmp_path) == "10.0.0.1:9,10.0.0.2:9"
+    file.write_text("security.protocol=PLAINTEXT\n")
+    assert asked_by(monkeypatch, tmp_path) == "127.0.0.1:27092,127.0.0.1:27093,127.0.0.1:27094"
+
+
+@pytest.mark.parametrize("content", [None, b"\xff", b"bootstrap.servers=10.0.0.1\n"], ids=["none", "no text", "no port"])
+def test_a_settings_file_that_is_none_is_told(tmp_path: Path, content: bytes | None, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "client.properties"
+    if content is not None:
+        file.write_bytes(content)
+    assert exit_code_of("topics", "list", "--command-config", str(file)) in {1, 2}
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert str(file) in said or "10.0.0.1" in said
 
 
 def test_without_a_cluster_here_the_usual_port_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
