@@ -11,7 +11,6 @@ Versions: 1 pattern types; 2 flexible; 3 the resource type of users. KIP-11, KIP
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.node import QuorumNode
@@ -21,7 +20,7 @@ from log_service.protocol.messages.create_acls import CreateAclsRequest, CreateA
 from log_service.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from log_service.protocol.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
 from log_service.security.acls.index import AclIndex
-from log_service.security.acls.values import Acl, sort_key
+from log_service.security.acls.values import Acl, place
 
 REFUSAL = "no authorizer is configured: this node keeps no access rules"
 
@@ -54,7 +53,7 @@ async def _described(node: QuorumNode, index: AclIndex, request: DescribeAclsReq
 
 def _describe(found: Iterable[Acl]) -> DescribeAclsResponse:
     resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
-    for acl in sorted(found, key=_place):
+    for acl in sorted(found, key=place):
         resource = resources.setdefault(
             (acl.resource_type, acl.resource_name, acl.pattern_type),
             DescribeAclsResource(resource_type=acl.resource_type, resource_name=acl.resource_name, pattern_type=acl.pattern_type),
@@ -63,10 +62,6 @@ def _describe(found: Iterable[Acl]) -> DescribeAclsResponse:
             AclDescription(principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission_type)
         )
     return DescribeAclsResponse(error_message="", resources=list(resources.values()))
-
-
-def _place(acl: Acl) -> tuple[Any, ...]:
-    return (acl.resource_type, acl.resource_name, *sort_key(acl))
 
 
 def handle_create_acls(node: QuorumNode, call: Call, request: CreateAclsRequest) -> Deferred:

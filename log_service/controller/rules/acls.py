@@ -8,12 +8,14 @@ that make no sense for a kind of resource, are taken as they are, as by Apache K
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
 from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.metadata.access import AclEntry
+from log_service.metadata.access_records import acl_record
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from log_service.protocol.messages.delete_acls import (
@@ -23,10 +25,10 @@ from log_service.protocol.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from log_service.protocol.stored.metadata_records import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
+from log_service.protocol.stored.metadata_records import MetadataRecord, RemoveAccessControlEntryRecord
 from log_service.security.acls.filters import RESOURCE_ANY, AclFilter
 from log_service.security.acls.index import NO_INDEX, AclIndex
-from log_service.security.acls.values import CLUSTER_NAME, OPERATION_ALL, OPERATION_ANY, PatternType, PermissionType
+from log_service.security.acls.values import CLUSTER_NAME, OPERATION_ALL, OPERATION_ANY, PatternType, PermissionType, place, sort_key
 
 MAX_RECORDS: Final = 10_000
 TYPES: Final = frozenset(map(int, AclResource))
@@ -35,8 +37,7 @@ PATTERNS: Final = frozenset({int(PatternType.LITERAL), int(PatternType.PREFIXED)
 PERMISSIONS: Final = frozenset({int(PermissionType.DENY), int(PermissionType.ALLOW)})
 FILTER_PATTERNS: Final = PATTERNS | {int(PatternType.ANY), int(PatternType.MATCH)}
 
-Binding = tuple[int, str, int, str, str, int, int]
-"""All of an ACL but its id."""
+NO_ID: Final = UUID(int=0)
 
 
 def index_of(image: MetadataImage) -> AclIndex:
@@ -57,7 +58,7 @@ def create_acls(
     """
     for creation in request.creations:
         _refuse_filter(creation)
-    new: dict[Binding, AccessControlEntryRecord] = {}
+    new: dict[object, MetadataRecord] = {}
     results = []
     for creation in request.creations:
         result = AclCreationResult(error_message=None)
@@ -66,8 +67,9 @@ def create_acls(
         except KafkaError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:
-            if not _is_there(index_of(image), creation):
-                new.setdefault(_binding(creation), _record(creation, new_id()))
+            acl = _acl_of(creation)
+            if not _is_there(index_of(image), acl):
+                new.setdefault(place(acl), acl_record(replace(acl, acl_id=new_id())))
         results.append(result)
     if len(new) > MAX_RECORDS:
         text = f"the request would write {len(new)} ACLs, of at most {MAX_RECORDS}; split it"
@@ -104,39 +106,10 @@ def _validate(creation: AclCreation) -> None:
         raise _invalid(f"{creation.principal!r} is no principal, which is Type:name, for example User:alice")
 
 
-def _binding(creation: AclCreation) -> Binding:
-    return (
-        creation.resource_type,
-        creation.resource_name,
-        creation.resource_pattern_type,
-        creation.principal,
-        creation.host,
-        creation.operation,
-        creation.permission_type,
-    )
-
-
-def _binding_of(entry: AclEntry) -> Binding:
-    return (
-        entry.resource_type,
-        entry.resource_name,
-        entry.pattern_type,
-        entry.principal,
-        entry.host,
-        entry.operation,
-        entry.permission_type,
-    )
-
-
-def _is_there(index: AclIndex, creation: AclCreation) -> bool:
-    wanted = _binding(creation)
-    present = index.named(creation.resource_type, creation.resource_pattern_type, creation.resource_name)
-    return any(_binding_of(entry) == wanted for entry in present)  # type: ignore[arg-type]  # the metadata's index holds its entries
-
-
-def _record(creation: AclCreation, acl_id: UUID) -> AccessControlEntryRecord:
-    return AccessControlEntryRecord(
-        id=acl_id,
+def _acl_of(creation: AclCreation) -> AclEntry:
+    """Return the ACL that is to be made; it has no id before it is known to be new."""
+    return AclEntry(
+        acl_id=NO_ID,
         resource_type=creation.resource_type,
         resource_name=creation.resource_name,
         pattern_type=creation.resource_pattern_type,
@@ -145,6 +118,11 @@ def _record(creation: AclCreation, acl_id: UUID) -> AccessControlEntryRecord:
         operation=creation.operation,
         permission_type=creation.permission_type,
     )
+
+
+def _is_there(index: AclIndex, wanted: AclEntry) -> bool:
+    present = index.named(wanted.resource_type, wanted.pattern_type, wanted.resource_name)
+    return any(sort_key(acl) == sort_key(wanted) for acl in present)
 
 
 # Deleting

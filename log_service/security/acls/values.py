@@ -6,7 +6,6 @@ Decides nothing. The numbers are Kafka's: an ACL keeps those that are not known 
 from enum import IntEnum
 from typing import Final, Protocol
 
-OPERATION_UNKNOWN: Final = 0
 OPERATION_ANY: Final = 1
 OPERATION_ALL: Final = 2
 """The operation of an ACL that means every operation."""
@@ -73,3 +72,8 @@ class Acl(Protocol):
 def sort_key(acl: Acl) -> tuple[int, str, str, int, int]:
     """Return what orders the ACLs of one resource name, as in Apache Kafka: the audit log names the last one that allows."""
     return (acl.pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type)
+
+
+def place(acl: Acl) -> tuple[int, str, int, str, str, int, int]:
+    """Return all of an ACL but its id, which orders ACLs by their resources: two ACLs with one place say the same."""
+    return (acl.resource_type, acl.resource_name, *sort_key(acl))
