@@ -142,14 +142,15 @@ def _describe_topics(
     image: MetadataImage, call: Call, request: MetadataRequest, errors: dict[str, ErrorCode], hidden: frozenset[str]
 ) -> list[MetadataResponseTopic]:
     def operations_on(name: str | None) -> int:
-        is_asked = request.include_topic_authorized_operations and name is not None
-        return topic_operations(call.access, name) if is_asked and name is not None else OPERATIONS_NOT_ASKED_FOR
+        if name is None or not request.include_topic_authorized_operations:
+            return OPERATIONS_NOT_ASKED_FOR
+        return topic_operations(call.access, name)
 
-    if request.topics is None or _asks_for_all(call, request):
+    if _asks_for_all(call, request):
         seen = [topic for name, topic in sorted(image.topics.by_name.items()) if name not in hidden]
         return [_describe_topic(image, topic, call, operations_on(topic.name)) for topic in seen]
     responses, refused = [], []
-    for wanted in _asked_for(request.topics):
+    for wanted in _asked_for(request.topics or []):
         topic = _find(image, wanted)
         name = wanted.name if topic is None else topic.name
         if name in hidden:
