@@ -6,8 +6,8 @@ Decides nothing about names. A look never changes what it looks at.
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from log_service.broker.login import LoginHandler
 from log_service.broker.marker_sender import MarkerSender
 from log_service.broker.metrics.authorizer import Decided
 from log_service.broker.metrics.elections import UncleanElections
@@ -19,6 +19,9 @@ from log_service.network.server import Server
 from log_service.protocol.api_versions import ApiKey
 from log_service.raft.driver import RaftDriver
 from log_service.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from log_service.broker.login import LoginHandler
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,7 +38,7 @@ class MetricsSources:
     markers: MarkerSender
     decided: Decided | None = None
     """What the authorizer has done, where there is one."""
-    logins: Mapping[str, LoginHandler] = field(default_factory=dict)
+    logins: "Mapping[str, LoginHandler]" = field(default_factory=dict)
     """The logins of each listener that asks for one, by the listener's name."""
     tls_listeners: Collection[str] = ()
     """The names of the listeners that speak TLS."""
