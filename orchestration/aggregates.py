@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from orchestration.dead_letters import Rejection
 from orchestration.latest import Changes, HasRows
+from orchestration.schemas import nullable
 from orchestration.sql_quoting import quoted_name
 from orchestration.tables import TABLE_NAME
 from orchestration.uniqueness import relevant_to
@@ -128,7 +129,7 @@ def merged(rows: pa.Table, held: HasRows | None, by: Sequence[str], aggregates: 
                 f"the aggregates {', '.join(one.name for one in aggregates)} cannot be computed: {str(error).splitlines()[0]}. "
                 "Nothing was committed. Cast the column in the transform, e.g. to DECIMAL(38, 2) or DOUBLE"
             ) from error
-    found = found.cast(_nullable(found.schema))
+    found = found.cast(nullable(found.schema))
     updated = int(is_held.sum())
     nothing = found.schema.empty_table()
     return Changes(
@@ -139,10 +140,6 @@ def merged(rows: pa.Table, held: HasRows | None, by: Sequence[str], aggregates: 
         deletions=nothing,
         is_deletion_new=False,
     )
-
-
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(field.name, field.type) for field in schema])
 
 
 def _of_batch(schema: pa.Schema, aggregates: Sequence[Aggregate]) -> str:

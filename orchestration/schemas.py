@@ -95,3 +95,8 @@ def _plain(given: pa.DataType) -> pa.DataType:
     if pa.types.is_map(given):
         return pa.map_(_plain(given.key_type), _plain(given.item_type))
     return given
+
+
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """Return the same columns, each of which may be null, without what else is noted of them."""
+    return pa.schema([pa.field(field.name, field.type) for field in schema])

@@ -18,6 +18,8 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
+from orchestration.schemas import nullable
+
 FOLDER_PREFIX = "_staging-"
 LEFTOVER_AGE_S = 6 * 3_600
 
@@ -57,7 +59,7 @@ def stage(frame: Any, table_folder: Path) -> StagedFiles:
     folder = table_folder / f"{FOLDER_PREFIX}{uuid4().hex}"
     frame.write.parquet(str(folder))
     files = tuple(sorted(folder.glob("*.parquet")))
-    return StagedFiles(folder=folder, files=files, schema=_nullable(pq.read_schema(files[0])))
+    return StagedFiles(folder=folder, files=files, schema=nullable(pq.read_schema(files[0])))
 
 
 def statistics_of(file: Path) -> str:
@@ -66,10 +68,6 @@ def statistics_of(file: Path) -> str:
     Bounds of some columns only make readers believe that the others hold nothing; the files have their own statistics inside.
     """
     return json.dumps({"numRecords": pq.read_metadata(file).num_rows})
-
-
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(field.name, field.type) for field in schema])
 
 
 def _remove_leftovers(table_folder: Path) -> None:
