@@ -18,7 +18,6 @@ ActiveTasks = Mapping[str, Mapping[int, int]]
 """The epoch in which each active task was assigned to its member, by subtopology and partition number."""
 
 NO_TASKS: TaskSet = {}
-NO_ACTIVE_TASKS: ActiveTasks = {}
 
 
 class TaskIdList(Protocol):

@@ -19,8 +19,6 @@ GROUP_PREFIX = "tidelog-topic."
 FORBIDDEN = re.compile(r"[^A-Za-z0-9_]")
 MAX_NAME = 90
 
-Wrap = Callable[["TopicTransform", Any], Any]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicTransform:
