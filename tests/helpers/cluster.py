@@ -15,6 +15,7 @@ from typing import Any
 import trio
 
 from log_service.broker.broker import Broker
+from log_service.client import Admin, NewTopic, Producer
 from log_service.common.types import NodeId
 from log_service.config.server import parse_server_properties
 from log_service.config.views import NodeConfig
@@ -126,6 +127,24 @@ class Cluster:
     def unfenced(self, node_id: int) -> list[int]:
         """The brokers that may lead, as one node sees it."""
         return sorted(broker.node_id for broker in self.brokers[node_id].image.cluster.unfenced())
+
+
+async def replicate_records(cluster: Cluster, leader: int) -> None:
+    """Send thirty records to a new topic with a replica on each node, and wait until all replicas are in sync, as ``leader`` knows."""
+    env, node_ids = cluster.world.client_env(), sorted(cluster.brokers)
+    servers = f"{host_of(leader)}:{BROKER_PORT}"
+    async with Admin(servers, env=env) as admin:
+        await admin.create_topics([NewTopic(name="orders", partition_count=3, replication_factor=len(node_ids))])
+    async with Producer(servers, env=env) as producer:
+        for number in range(30):
+            await producer.send("orders", str(number).encode(), key=str(number).encode())
+        await producer.flush()
+
+    def is_whole() -> bool:
+        partitions = cluster.brokers[leader].image.topics.by_name["orders"].partitions.values()
+        return all(sorted(partition.isr) == node_ids for partition in partitions)
+
+    await cluster.until(is_whole)
 
 
 def tell_cluster(

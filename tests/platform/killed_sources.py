@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-from collections.abc import Callable
 from datetime import UTC, datetime
 from multiprocessing.context import ForkServerContext
 from typing import Any
@@ -15,8 +14,8 @@ from orchestration.sources.dropped_files import DroppedFiles
 from orchestration.sources.reading import Source
 from orchestration.sources.run import prepared, run_source, sender_id
 from orchestration.topics import TopicSpec
+from tests.platform.dying import plant
 
-KILLED = 137
 TIMEOUT_S = 120
 PORTION = 3
 CHANGES = TopicSpec(name="changes", partitions=2, configs={"cleanup.policy": "compact"})
@@ -34,28 +33,11 @@ FILE_STEPS: dict[str, tuple[Any, str, str, int]] = {
 }
 
 
-def dying(function: Callable[..., Any], when: str, at_call: int) -> Callable[..., Any]:
-    calls = 0
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls < at_call:
-            return function(*args, **kwargs)
-        if when != "before":
-            function(*args, **kwargs)
-        if when == "delivered":
-            args[0].flush()
-        os._exit(KILLED)
-
-    return call
-
-
 def run(bootstrap: str, source: Source, step: str) -> None:
     """Run once; a STEP "none" lets it live."""
     if step != "none":
         owner, name, when, at_call = FILE_STEPS[step]
-        mock.patch.object(owner, name, dying(getattr(owner, name), when, at_call)).start()
+        plant({step: (owner, name, when)}, step, at_call)
     mock.patch.object(reading, "PORTION_RECORDS", PORTION).start()
     identity = sender_id("mine", None)
     with connect(bootstrap) as log:

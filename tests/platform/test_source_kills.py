@@ -17,8 +17,9 @@ from orchestration.sources.dropped_files import DroppedFiles
 from orchestration.sources.sql_rows import SqlRows
 from tests.helpers.broker_process import BrokerProcess
 from tests.platform.databases import Database, database
+from tests.platform.dying import KILLED
 from tests.platform.installation import wait_until
-from tests.platform.killed_sources import CHANGES, FILE_STEPS, KILLED, STEPS, exit_code, forking
+from tests.platform.killed_sources import CHANGES, FILE_STEPS, STEPS, exit_code, forking
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(600)]
 MARKED_WITHIN_S = 30

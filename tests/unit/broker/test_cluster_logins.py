@@ -3,13 +3,12 @@
 import pytest
 import trio
 
-from log_service.client import Admin, NewTopic, Producer
 from log_service.common.errors import ConfigError
 from log_service.config.server import parse_server_properties
 from log_service.metadata.access import ScramUser
 from log_service.metadata.access_records import credential_record
 from log_service.security.sasl.scram_argument import parse_scram_argument
-from tests.helpers.cluster import Cluster, host_of, node_properties, tell_cluster
+from tests.helpers.cluster import Cluster, host_of, node_properties, replicate_records, tell_cluster
 
 IDS = (1, 2, 3)
 PACKAGE = "org.apache.kafka.common.security"
@@ -54,22 +53,6 @@ async def started(cluster: Cluster) -> int:
     return leader
 
 
-async def replicate(cluster: Cluster, leader: int) -> None:
-    env = cluster.world.client_env()
-    async with Admin("node1:9092", env=env) as admin:
-        await admin.create_topics([NewTopic(name="orders", partition_count=3, replication_factor=3)])
-    async with Producer("node1:9092", env=env) as producer:
-        for number in range(30):
-            await producer.send("orders", str(number).encode(), key=str(number).encode())
-        await producer.flush()
-
-    def is_whole() -> bool:
-        partitions = cluster.brokers[leader].image.topics.by_name["orders"].partitions.values()
-        return all(sorted(partition.isr) == list(IDS) for partition in partitions)
-
-    await cluster.until(is_whole)
-
-
 def logins_of(cluster: Cluster, node_id: int, listener: str) -> int:
     logins = cluster.brokers[node_id]._logins
     assert logins is not None
@@ -79,7 +62,7 @@ def logins_of(cluster: Cluster, node_id: int, listener: str) -> int:
 def test_nodes_log_in_to_brokers_by_their_mechanism() -> None:
     async def story(cluster: Cluster) -> None:
         leader = await started(cluster)
-        await replicate(cluster, leader)
+        await replicate_records(cluster, leader)
         assert all(logins_of(cluster, node_id, "INSIDE") for node_id in IDS)
 
     tell_cluster(story, files(), is_started=False)
@@ -96,7 +79,7 @@ def test_nodes_log_in_to_controllers_by_their_mechanism() -> None:
 def test_logins_between_nodes_that_end_are_repeated() -> None:
     async def story(cluster: Cluster) -> None:
         leader = await started(cluster)
-        await replicate(cluster, leader)
+        await replicate_records(cluster, leader)
         await trio.sleep(30)
         logins = cluster.brokers[leader]._logins
         assert logins is not None

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from log_service.client import Admin, NewTopic, Producer
 from log_service.common.types import NodeId
 from tests.helpers.authority import Authority
-from tests.helpers.cluster import Cluster, host_of, node_properties, tell_cluster
+from tests.helpers.cluster import Cluster, host_of, node_properties, replicate_records, tell_cluster
 
 IDS = (1, 2, 3)
 PROTOCOLS = "PLAINTEXT:PLAINTEXT,INSIDE:SSL,CONTROLLER:SSL"
@@ -46,19 +45,7 @@ def test_records_are_replicated_and_a_death_is_seen_at_once(files: dict[int, dic
         registered = cluster.brokers[leader].image.cluster.brokers
         numbers = {name: endpoint.security_protocol for name, endpoint in registered[NodeId(leader)].endpoints.items()}
         assert numbers == {"PLAINTEXT": 0, "INSIDE": 1}
-        env = cluster.world.client_env()
-        async with Admin("node1:9092", env=env) as admin:
-            await admin.create_topics([NewTopic(name="orders", partition_count=3, replication_factor=3)])
-        async with Producer("node1:9092", env=env) as producer:
-            for number in range(30):
-                await producer.send("orders", str(number).encode(), key=str(number).encode())
-            await producer.flush()
-
-        def is_whole() -> bool:
-            partitions = cluster.brokers[leader].image.topics.by_name["orders"].partitions.values()
-            return all(sorted(partition.isr) == list(IDS) for partition in partitions)
-
-        await cluster.until(is_whole)
+        await replicate_records(cluster, leader)
         victim = next(node_id for node_id in IDS if node_id != leader)
         began = trio.current_time()
         cluster.kill(victim)
