@@ -27,6 +27,7 @@ from orchestration.transforms.failures import explained
 from orchestration.transforms.following import follow
 from orchestration.transforms.replay_run import ReplayRequest, run_replay
 from orchestration.transforms.telling import DagsterReporter, Event, milliseconds, mirror, raise_failures, run_context, topic_events
+from orchestration.transforms.topic_run import RunContext, TopicRunResult
 
 FEED_METADATA = "tidelog/feed"
 TABLE_KINDS = frozenset({"pyspark", "deltalake"})
@@ -127,16 +128,23 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
             run = run_context(context, log, lake, spark, reporter, is_loss_accepted=config.accept_lost_records)
             request = config.request()
             results = follow(table, run, follow_s=config.follow_s) if request.is_empty else run_replay(table, run, request)
-            for number, result in enumerate(results):
-                if result.version is not None:
-                    reporter.committed(result.ranges)
-                    mirror(context, table, run, result)
-                told = selected(context, topic_events(context, table, result))
-                yield from told if number == 0 else map(events.plain, told)
-                if result.letters is not None and result.letters.num_rows:
-                    yield rejection_event(table.name, result.letters)
+            yield from commit_events(context, table, run, reporter, results)
 
     return follow_topic
+
+
+def commit_events(
+    context: dg.AssetExecutionContext, table: TopicTable, run: RunContext, reporter: DagsterReporter, results: Iterable[TopicRunResult]
+) -> Iterator[Event | dg.AssetCheckEvaluation | dg.AssetMaterialization]:
+    """Yield what Dagster is told of each commit, as it is made: the first as outputs and checks of the step, later ones as plain events."""
+    for number, result in enumerate(results):
+        if result.version is not None:
+            reporter.committed(result.ranges)
+            mirror(context, table, run, result)
+        told = selected(context, topic_events(context, table, result))
+        yield from told if number == 0 else map(events.plain, told)
+        if result.letters is not None and result.letters.num_rows:
+            yield rejection_event(table.name, result.letters)
 
 
 def derived_table_asset(

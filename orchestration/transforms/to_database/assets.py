@@ -10,7 +10,6 @@ from contextlib import contextmanager
 import dagster as dg
 from pydantic import Field
 
-from orchestration.dead_letter_asset import rejection_event
 from orchestration.resources.database import DatabaseResource
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
@@ -18,11 +17,11 @@ from orchestration.resources.spark import SparkResource
 from orchestration.resources.warehouse import WarehouseResource
 from orchestration.settings import load_settings
 from orchestration.transforms import events
-from orchestration.transforms.assets import FEED_METADATA, Presentation, asset_spec, is_asset_selected, selected
+from orchestration.transforms.assets import FEED_METADATA, Presentation, asset_spec, commit_events, is_asset_selected
 from orchestration.transforms.declarations import pool_of, table_key
 from orchestration.transforms.failures import explained
 from orchestration.transforms.following import follow
-from orchestration.transforms.telling import DagsterReporter, Event, mirror, run_context, topic_events
+from orchestration.transforms.telling import DagsterReporter, Event, run_context
 from orchestration.transforms.to_database.declarations import DatabaseTable, declare_database_table
 from orchestration.transforms.to_database.duckdb_store import DuckdbStore
 from orchestration.transforms.to_database.run import Storing
@@ -76,14 +75,8 @@ def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.Ass
             reporter = DagsterReporter(context, table)
             run = run_context(context, log, lake, spark, reporter, is_loss_accepted=config.accept_lost_records)
             work = Storing(declared=declared, store=store)
-            for number, result in enumerate(follow(table, run, follow_s=config.follow_s, run=work.run)):
-                if result.version is not None:
-                    reporter.committed(result.ranges)
-                    mirror(context, table, run, result)
-                told = selected(context, topic_events(context, table, result))
-                yield from told if number == 0 else map(events.plain, told)
-                if result.letters is not None and result.letters.num_rows:
-                    yield rejection_event(table.name, result.letters)
+            results = follow(table, run, follow_s=config.follow_s, run=work.run)
+            yield from commit_events(context, table, run, reporter, results)
 
     return follow_into_database
 
