@@ -37,9 +37,18 @@ def settings_of_file(text: str, name: str) -> dict[str, Any]:
     Raises:
         ConfigError: it is no properties file, or a value is none of its key.
     """
+    return settings_of_properties(parse_properties(text), name)
+
+
+def settings_of_properties(properties: Mapping[str, str], name: str) -> dict[str, Any]:
+    """Return the settings of every client among properties; ``name`` is what errors call them. Other keys are left aside.
+
+    Raises:
+        ConfigError: a value is none of its key.
+    """
     kinds = {declared.name: declared.default for declared in fields(ClientConfig) if declared.default is not MISSING}
     found: dict[str, Any] = {}
-    for key, value in parse_properties(text).items():
+    for key, value in properties.items():
         setting = ALIASES.get(key, key.replace(".", "_"))
         if key == TOKEN_URL:
             found["sasl_oauthbearer_token"] = _token_path(value, name)
