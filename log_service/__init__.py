@@ -17,7 +17,8 @@ Packages from the bottom up; each imports only from those above it in this list,
 - ``replication``, ``coordinator``, ``controller``: partitions and what waits for them; groups, transactions and share states; the owner of
   metadata.
 - ``broker`` and ``client``: the two composition roots.
-- ``cluster_operations``: what operators do with a running cluster, through the client.
+- ``cluster_operations`` and ``mirror``: what operators do with a running cluster, and topics copied from one cluster into another, both
+  through the client.
 - ``supervisor`` and ``cli``: processes, and the ``tidelog`` command.
 """
 

@@ -1,0 +1,42 @@
+"""What goes wrong in a mirror at the moment: for its log, its status and the person at the terminal.
+
+A complaint holds for ``LASTING_MS`` after it was last made: what is still wrong is found again before that. Each is logged when it is new.
+Decides nothing about what happens then.
+"""
+
+import logging
+from collections.abc import Callable
+
+LASTING_MS = 60_000
+MAX_COMPLAINTS = 1_000
+MAX_SHOWN = 20
+
+logger = logging.getLogger(__name__)
+
+
+class Complaints:
+    """The complaints of one flow; ``name`` is the flow's."""
+
+    def __init__(self, name: str, now_ms: Callable[[], int]) -> None:
+        self._name = name
+        self._now_ms = now_ms
+        self._made_ms: dict[str, int] = {}
+
+    def note(self, text: str) -> None:
+        """Complain."""
+        now_ms = self._now_ms()
+        self._expire(now_ms)
+        if text not in self._made_ms:
+            logger.warning("%s: %s", self._name, text)
+        self._made_ms.pop(text, None)
+        self._made_ms[text] = now_ms
+        if len(self._made_ms) > MAX_COMPLAINTS:
+            del self._made_ms[next(iter(self._made_ms))]
+
+    def current(self) -> list[str]:
+        """Return what is wrong now, the latest first."""
+        self._expire(self._now_ms())
+        return [f"{self._name}: {text}" for text in [*reversed(self._made_ms)][:MAX_SHOWN]]
+
+    def _expire(self, now_ms: int) -> None:
+        self._made_ms = {text: made_ms for text, made_ms in self._made_ms.items() if now_ms - made_ms < LASTING_MS}

@@ -1,0 +1,72 @@
+"""Carries the offsets that groups have committed in the source over to the target, translated, every so often.
+
+``group_plan`` decides which. A group that cannot be carried over is complained of, and keeps no other from its turn.
+"""
+
+from collections.abc import Callable, Mapping
+
+import trio
+
+from log_service.client.admin.admin import Admin
+from log_service.client.admin.values import OffsetAndMetadata
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
+from log_service.mirror.complaints import Complaints
+from log_service.mirror.group_plan import due_commits, may_commit, selected_groups, translated_offsets
+from log_service.mirror.progress import Progress
+from log_service.mirror.settings import FlowSettings
+
+JOINED_MEANWHILE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class GroupKeeper:
+    """Keeps the groups of one flow. ``progress`` returns what is committed in the target of each partition of the source."""
+
+    def __init__(
+        self,
+        flow: FlowSettings,
+        source: Admin,
+        target: Admin,
+        progress: Callable[[], Mapping[TopicPartition, Progress]],
+        complaints: Complaints,
+    ) -> None:
+        self._flow = flow
+        self._source = source
+        self._target = target
+        self._progress = progress
+        self._complaints = complaints
+        self._known: dict[str, Offsets] = {}
+
+    async def run(self) -> None:
+        """Carry over for ever."""
+        while True:
+            await trio.sleep(self._flow.sync_groups_s)
+            try:
+                await self.carry_over()
+            except KafkaError as error:
+                self._complaints.note(f"the groups cannot be looked at: {error}")
+
+    async def carry_over(self) -> None:
+        """Look at all groups once. Raises KafkaError: they cannot be listed."""
+        groups = selected_groups(self._flow, await self._source.list_groups())
+        self._known = {group: known for group, known in self._known.items() if group in groups}
+        for group in groups:
+            try:
+                await self._carry_over(group)
+            except KafkaError as error:
+                if error.code not in JOINED_MEANWHILE:
+                    self._complaints.note(f"the offsets of the group {group} cannot be carried over: {error}")
+
+    async def _carry_over(self, group: str) -> None:
+        translated = translated_offsets(self._flow, await self._source.list_group_offsets(group), self._progress())
+        if not due_commits(translated, self._known.get(group, {})):
+            return
+        if not may_commit((await self._target.describe_groups([group]))[group]):
+            return
+        there = await self._target.list_group_offsets(group)
+        due = due_commits(translated, there)
+        if due:
+            await self._target.alter_group_offsets(group, due)
+        self._known[group] = {**there, **due}

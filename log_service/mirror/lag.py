@@ -1,0 +1,138 @@
+"""How far a mirror's flows are behind: what lies in the source and is not committed in the target.
+
+Reads what the flows have committed and what the source has; writes nothing, and asks no process. So it tells of a mirror that does not run,
+too. Decides nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from log_service.client.admin.admin import Admin
+from log_service.client.admin.values import PartitionOffsets
+from log_service.client.consumer.range_reader import read_range
+from log_service.common.env import Env
+from log_service.common.errors import KafkaError
+from log_service.common.types import TopicPartition
+from log_service.mirror.flow import admin_of
+from log_service.mirror.offsets_topic import read_progress
+from log_service.mirror.progress import Progress
+from log_service.mirror.settings import FlowSettings
+from log_service.mirror.topic_plan import mirrored_topics
+from log_service.records.batch import iterate_headers, iterate_records
+
+MAX_LOOKED_AT = 8
+"""Of so many partitions of a topic, those that are furthest behind, the first record that waits is looked at."""
+LOOK_MS = 3_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLag:
+    """One topic of a flow.
+
+    ``records_behind`` counts source offsets that readers of committed records see and that are not mirrored; of a transactional producer
+    its markers are among them. ``seconds_behind`` is the age of the oldest record that waits: 0.0 where none does, None where that cannot
+    be told. ``lost_count`` counts offsets that retention removed before they were mirrored.
+    """
+
+    topic: str
+    remote_topic: str
+    partition_count: int
+    begun_count: int
+    records_behind: int
+    seconds_behind: float | None
+    lost_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowLag:
+    """One flow, with its topics by name."""
+
+    flow: str
+    topics: tuple[TopicLag, ...]
+
+    @property
+    def records_behind(self) -> int:
+        """Of all topics together."""
+        return sum(each.records_behind for each in self.topics)
+
+    @property
+    def seconds_behind(self) -> float | None:
+        """Of the topic that is furthest behind; None where that cannot be told of one."""
+        known = [each.seconds_behind for each in self.topics]
+        return max((each for each in known if each is not None), default=0.0) if None not in known else None
+
+
+async def measure_lag(flows: Sequence[FlowSettings], flow: FlowSettings, env: Env, timeout_ms: int | None = None) -> FlowLag:
+    """Return how far a flow is behind now. ``timeout_ms`` bounds each question to a cluster.
+
+    Raises:
+        KafkaError: a cluster cannot be reached or refuses.
+    """
+    limit = {} if timeout_ms is None else {"default_api_timeout_ms": timeout_ms}
+    async with admin_of(flow.source, env, **limit) as source, admin_of(flow.target, env, **limit) as target:
+        names, _ = mirrored_topics(flows, flow, [each.name for each in await source.list_topics()])
+        progress = await read_progress(target, flow.offsets_topic, is_every_transaction_ended=False)
+        ends = await source.describe_offsets(names) if names else {}
+        topics = [await _topic_lag(source, flow, name, _of_topic(ends, name), progress, now_ms=env.clock.wall_ms()) for name in names]
+    return FlowLag(flow=flow.name, topics=tuple(topics))
+
+
+def _of_topic(ends: Mapping[TopicPartition, PartitionOffsets], name: str) -> dict[TopicPartition, PartitionOffsets]:
+    return {where: each for where, each in ends.items() if where.topic == name}
+
+
+async def _topic_lag(
+    source: Admin,
+    flow: FlowSettings,
+    name: str,
+    ends: Mapping[TopicPartition, PartitionOffsets],
+    progress: Mapping[TopicPartition, Progress],
+    *,
+    now_ms: int,
+) -> TopicLag:
+    begun = {where: progress[where] for where, each in ends.items() if _is_of(progress.get(where), each)}
+    positions = {
+        where: max(begun[where].position if where in begun else each.log_start_offset, each.log_start_offset)
+        for where, each in ends.items()
+    }
+    behind = {where: max(each.last_stable_offset - positions[where], 0) for where, each in ends.items()}
+    return TopicLag(
+        topic=name,
+        remote_topic=flow.remote_topic(name),
+        partition_count=len(ends),
+        begun_count=len(begun),
+        records_behind=sum(behind.values()),
+        seconds_behind=await _seconds_behind(source, positions, behind, now_ms),
+        lost_count=sum(each.lost_count for each in begun.values()),
+    )
+
+
+def _is_of(progress: Progress | None, ends: PartitionOffsets) -> bool:
+    """Whether progress is of the topic that is there now."""
+    return progress is not None and progress.lineage.source_topic_id == str(ends.topic_id)
+
+
+async def _seconds_behind(
+    source: Admin, positions: Mapping[TopicPartition, int], behind: Mapping[TopicPartition, int], now_ms: int
+) -> float | None:
+    """Return the age of the oldest record that waits, of the partitions that are furthest behind."""
+    waiting = sorted((where for where, count in behind.items() if count), key=lambda where: behind[where], reverse=True)[:MAX_LOOKED_AT]
+    if not waiting:
+        return 0.0
+    times_ms: list[int] = []
+    for where in waiting:
+        with suppress(KafkaError):  # retention was faster, or what waits cannot be read: the lag is told all the same
+            times_ms += (await _timestamps(source, where, positions[where]))[:1]
+    return max(round((now_ms - min(times_ms)) / 1_000, 3), 0.0) if times_ms else None
+
+
+async def _timestamps(source: Admin, where: TopicPartition, position: int) -> list[int]:
+    """Return the timestamps of the records of the batch that an offset lies in, from that offset on."""
+    return [
+        record.timestamp
+        async for chunk in read_range(source, where, position, position + 1, timeout_ms=LOOK_MS)
+        for at, _ in iterate_headers(chunk.batches)
+        for record in iterate_records(chunk.batches, at)
+        if record.offset >= position and record.timestamp >= 0
+    ]

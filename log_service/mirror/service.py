@@ -1,0 +1,98 @@
+"""All flows of one process: each begins again after it failed, with growing pauses, and none keeps another from its work.
+
+Decides how long to wait before a flow begins again, and when the process counts as hung: it touches a file as long as all of its flows get
+on. What is wrong stands in another file, which is empty where nothing is. Both are for a supervisor.
+"""
+
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from log_service.client.connections.env import real_env
+from log_service.common.env import Env
+from log_service.common.errors import TidelogError
+from log_service.mirror.complaints import Complaints
+from log_service.mirror.flow import Flow, Say, is_fenced
+from log_service.mirror.settings import FlowSettings, MirrorSettings
+
+FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 30.0
+HEALTHY_AFTER_S = 60.0
+HUNG_AFTER_MS = 300_000
+"""Longer than a transaction may take with all its retries."""
+BEAT_S = 2.0
+
+
+class MirrorService:
+    """The flows of a file. ``heartbeat`` and ``complaint`` are the files for a supervisor; ``say`` gets lines for a person."""
+
+    def __init__(
+        self,
+        settings: MirrorSettings,
+        *,
+        say: Say,
+        heartbeat: Path | None = None,
+        complaint: Path | None = None,
+        env: Env | None = None,
+    ) -> None:
+        self._settings = settings
+        self._say = say
+        self._heartbeat = heartbeat
+        self._complaint = complaint
+        self._env = env or real_env()
+        now_ms = self._env.clock.monotonic_ms
+        self._complaints = {flow.name: Complaints(flow.name, now_ms) for flow in settings.flows}
+        self._beats_ms = {flow.name: now_ms() for flow in settings.flows}
+
+    async def run(self) -> None:
+        """Run all flows until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell_supervisor)
+            for flow in self._settings.flows:
+                nursery.start_soon(self._keep_running, flow)
+
+    async def _keep_running(self, settings: FlowSettings) -> None:
+        complaints, beat = self._complaints[settings.name], partial(self._beat, settings.name)
+        backoff_s = FIRST_BACKOFF_S
+        while True:
+            began = trio.current_time()
+            flow = Flow(self._settings.flows, settings, self._env, complaints=complaints, say=self._say, beat=beat)
+            try:
+                await flow.run()
+            except* (TidelogError, OSError) as group:
+                complaints.note(self._sentence(settings, leaf(group)))
+            if trio.current_time() - began > HEALTHY_AFTER_S:
+                backoff_s = FIRST_BACKOFF_S
+            beat()
+            await trio.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
+
+    def _sentence(self, settings: FlowSettings, error: BaseException) -> str:
+        if is_fenced(error):
+            return f"another process mirrors {settings.name}, or a transaction took too long: one process may run a flow ({error})"
+        return f"stopped, and begins again where it was: {error}"
+
+    def _beat(self, flow: str) -> None:
+        self._beats_ms[flow] = self._env.clock.monotonic_ms()
+
+    async def _tell_supervisor(self) -> None:
+        """Show every so often that the flows get on, and what is wrong."""
+        while True:
+            if self._heartbeat is not None and self._env.clock.monotonic_ms() - min(self._beats_ms.values()) < HUNG_AFTER_MS:
+                self._heartbeat.touch()
+            if self._complaint is not None:
+                lines = [line for complaints in self._complaints.values() for line in complaints.current()]
+                _write_changed(self._complaint, "".join(f"{line}\n" for line in lines))
+            await trio.sleep(BEAT_S)
+
+
+def _write_changed(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text(errors="replace") != text:
+        path.write_text(text)
+
+
+def leaf(error: BaseException) -> BaseException:
+    """Return the first error inside groups of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

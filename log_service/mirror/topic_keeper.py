@@ -1,0 +1,160 @@
+"""Keeps the target's topics as those of the source: looks every so often, and changes what ``topic_plan`` says.
+
+A topic that cannot be created or changed is complained of, and keeps no other from its turn. ``topics`` is what is mirrored now: a value
+that is replaced as a whole, and never changed.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import trio
+
+from log_service.client.admin.admin import Admin
+from log_service.client.admin.values import ConfigResource, ItemsFailed, NewTopic, TopicListing
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.mirror.complaints import Complaints
+from log_service.mirror.progress import Lineage
+from log_service.mirror.settings import FlowSettings
+from log_service.mirror.topic_plan import TopicChanges, mirrored_topics, own_configs, plan_topics
+
+AGAIN_S = 2
+"""How soon it looks again where something could not be done, or a topic is not what it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirroredTopic:
+    """A topic of the source that is mirrored, and the one of the target that it goes to."""
+
+    name: str
+    remote_name: str
+    lineage: Lineage
+    partition_count: int
+
+
+class TopicKeeper:
+    """Keeps the topics of one flow; ``flows`` are all that are enabled."""
+
+    def __init__(self, flows: Sequence[FlowSettings], flow: FlowSettings, source: Admin, target: Admin, complaints: Complaints) -> None:
+        self._flows = flows
+        self._flow = flow
+        self._source = source
+        self._target = target
+        self._complaints = complaints
+        self._doubt = trio.Event()
+        self.topics: Mapping[str, MirroredTopic] = {}
+
+    async def run(self) -> None:
+        """Refresh for ever: every so often, and soon after a ``doubt``."""
+        is_whole = True
+        while True:
+            with trio.move_on_after(self._flow.refresh_topics_s if is_whole else min(AGAIN_S, self._flow.refresh_topics_s)):
+                await self._doubt.wait()
+                await trio.sleep(min(AGAIN_S, self._flow.refresh_topics_s))
+            self._doubt = trio.Event()
+            try:
+                is_whole = await self.refresh()
+            except KafkaError as error:
+                is_whole = False
+                self._complaints.note(f"the topics cannot be looked at: {error}")
+
+    def doubt(self) -> None:
+        """Look again soon: a topic is not what it was."""
+        self._doubt.set()
+
+    async def refresh(self) -> bool:
+        """Bring the target's topics up to date, and return whether all could be.
+
+        Raises:
+            KafkaError: a cluster cannot be asked.
+        """
+        listed = {each.name: each for each in await self._source.list_topics()}
+        names, refused = mirrored_topics(self._flows, self._flow, listed)
+        for sentence in refused.values():
+            self._complaints.note(sentence)
+        source = {name: listed[name] for name in names}
+        target = {each.name: each for each in await self._target.list_topics(is_internal_included=True)}
+        remote_names = {name: self._flow.remote_topic(name) for name in source}
+        changes = plan_topics(
+            self._flow,
+            source,
+            target,
+            await self._configs(self._source, source),
+            await self._configs(self._target, [name for name in remote_names.values() if name in target]),
+        )
+        created, failed = await self._change(changes)
+        ids = {name: str(each.topic_id) for name, each in target.items()} | created
+        self.topics = {
+            name: MirroredTopic(
+                name=name,
+                remote_name=remote_names[name],
+                lineage=Lineage(source_topic_id=str(topic.topic_id), target_topic_id=ids[remote_names[name]]),
+                partition_count=_writable_count(topic, target.get(remote_names[name]), changes, failed),
+            )
+            for name, topic in source.items()
+            if remote_names[name] in ids
+        }
+        return not failed
+
+    async def _configs(self, admin: Admin, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return the configs that were set for topics, of those whose configs can be told."""
+        resources = [ConfigResource.topic(topic) for topic in topics]
+        if not resources:
+            return {}
+        try:
+            described = await admin.describe_configs(resources)
+        except ItemsFailed as error:
+            described = dict(error.results)
+            for resource, each in error.errors.items():
+                if each.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    self._complaints.note(f"the configs of the topic {resource.name} cannot be read: {each}")
+        return {resource.name: own_configs(self._flow, entries) for resource, entries in described.items()}
+
+    async def _change(self, changes: TopicChanges) -> tuple[dict[str, str], set[str]]:
+        """Make the changes; returns the ids of the topics that were created, and the names of those that could not be changed."""
+        created: dict[str, str] = {}
+        failed: set[str] = set()
+
+        async def create() -> None:
+            await self._create(changes.create, created)
+
+        async def grow() -> None:
+            await self._target.create_partitions(changes.grow)
+
+        async def alter() -> None:
+            await self._target.alter_configs({ConfigResource.topic(topic): configs for topic, configs in changes.alter.items()})
+
+        for items, what, change in (
+            (changes.create, "created", create),
+            (changes.grow, "given more partitions", grow),
+            (changes.alter, "configured", alter),
+        ):
+            if items:
+                failed |= await self._told(what, change)
+        return created, failed
+
+    async def _create(self, topics: Sequence[NewTopic], created: dict[str, str]) -> None:
+        try:
+            ids: Mapping[str, object] = await self._target.create_topics(topics)
+        except ItemsFailed as error:
+            created |= {name: str(topic_id) for name, topic_id in error.results.items()}
+            raise
+        created |= {name: str(topic_id) for name, topic_id in ids.items()}
+
+    async def _told(self, what: str, change: Callable[[], Awaitable[None]]) -> set[str]:
+        """Make one kind of change, and return the topics of the target of which it could not be made."""
+        try:
+            await change()
+        except ItemsFailed as error:
+            names = {item.name if isinstance(item, ConfigResource) else str(item): each for item, each in error.errors.items()}
+            for name, each in names.items():
+                if each.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    self._complaints.note(f"the topic {name} of {self._flow.target.alias} cannot be {what}: {each}")
+            return set(names)
+        return set()
+
+
+def _writable_count(topic: TopicListing, there: TopicListing | None, changes: TopicChanges, failed: set[str]) -> int:
+    """Return how many partitions can be mirrored: fewer than the source has where the target could not be given as many."""
+    if there is None or (there.name in changes.grow and there.name not in failed):
+        return topic.partition_count
+    return min(topic.partition_count, there.partition_count)

@@ -1,0 +1,90 @@
+"""What to change in the target cluster, so that its topics are as those of the source.
+
+Decides which topics to create, which to give more partitions, and which configs to set or reset. Asks no cluster: what is there is handed
+in. A topic never gets fewer partitions, and none is deleted: the target keeps what the source gives up.
+
+Invariant: of a topic's configs only those are looked at that were set for the topic itself; what a cluster sets by default stays its own.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from log_service.client.admin.values import ConfigEntry, NewTopic, TopicListing
+from log_service.mirror.settings import FlowSettings, loop_of
+
+SET_FOR_THE_TOPIC = "DYNAMIC_TOPIC_CONFIG"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicChanges:
+    """What to do. ``alter`` gives the new value of each config by topic, None where it is reset."""
+
+    create: tuple[NewTopic, ...]
+    grow: Mapping[str, int]
+    alter: Mapping[str, Mapping[str, str | None]]
+
+
+def mirrored_topics(flows: Sequence[FlowSettings], flow: FlowSettings, topics: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the topics of the source that a flow mirrors, and those that it would but for a circle, with the sentence that says so."""
+    mirrored: list[str] = []
+    refused: dict[str, str] = {}
+    for topic in sorted(topics):
+        if not flow.selects_topic(topic):
+            continue
+        if path := loop_of(flows, flow, topic):
+            refused[topic] = f"the topic {topic} is not mirrored: {' and '.join(path)} would carry it round in a circle"
+        else:
+            mirrored.append(topic)
+    return mirrored, refused
+
+
+def own_configs(flow: FlowSettings, entries: Mapping[str, ConfigEntry]) -> dict[str, str]:
+    """Return the configs of a topic that were set for it and that the flow carries over."""
+    return {
+        key: entry.value
+        for key, entry in entries.items()
+        if entry.source == SET_FOR_THE_TOPIC and entry.value is not None and not entry.is_sensitive and flow.selects_config(key)
+    }
+
+
+def plan_topics(
+    flow: FlowSettings,
+    source: Mapping[str, TopicListing],
+    target: Mapping[str, TopicListing],
+    source_configs: Mapping[str, Mapping[str, str]],
+    target_configs: Mapping[str, Mapping[str, str]],
+) -> TopicChanges:
+    """Return the changes for the topics in ``source``, which the flow mirrors; ``target`` and its configs go by the target's names.
+
+    A topic whose configs cannot be told is not created, and those of the target stay.
+    """
+    create: list[NewTopic] = []
+    grow: dict[str, int] = {}
+    alter: dict[str, Mapping[str, str | None]] = {}
+    for name, topic in source.items():
+        remote, wanted = flow.remote_topic(name), source_configs.get(name)
+        there = target.get(remote)
+        if there is None and wanted is None:
+            continue
+        if there is None:
+            create.append(
+                NewTopic(
+                    name=remote,
+                    partition_count=topic.partition_count,
+                    replication_factor=flow.replication_factor,
+                    configs=dict(wanted or {}),
+                )
+            )
+            continue
+        if there.partition_count < topic.partition_count:
+            grow[remote] = topic.partition_count
+        if not flow.is_syncing_configs or wanted is None or remote not in target_configs:
+            continue
+        if changes := _config_changes(wanted, target_configs[remote]):
+            alter[remote] = changes
+    return TopicChanges(create=tuple(create), grow=grow, alter=alter)
+
+
+def _config_changes(wanted: Mapping[str, str], there: Mapping[str, str]) -> dict[str, str | None]:
+    changes: dict[str, str | None] = {key: value for key, value in wanted.items() if there.get(key) != value}
+    return changes | dict.fromkeys(key for key in there if key not in wanted)

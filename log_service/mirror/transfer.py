@@ -1,0 +1,302 @@
+"""Mirrors records: each partition to the partition of the same number, in transactions that carry their progress along (KIP-98, KIP-618).
+
+One transaction writes what one poll of the source returned, and behind it, into the flow's topic of offsets, where the source is then. The
+records keep key, value, headers, timestamp and order.
+
+Decides what to do where the source, or the target, is not what it was:
+
+- The topic of the source, or of the target, was created anew: mirroring begins anew, at the source's log start. What an earlier incarnation
+  left in the target stays.
+- Retention of the source was faster: mirroring goes on at the log start, and the offsets between are counted as lost.
+- The source's log was truncated (an unclean election): mirroring goes on where the logs still agree. What the source lost stays in the
+  target.
+
+Invariant: ``progress`` is what the target has committed; nothing is written that is not read behind it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import trio
+
+from log_service.client.admin.admin import Admin
+from log_service.client.admin.values import OffsetSpec
+from log_service.client.consumer.consumer import Consumer
+from log_service.client.consumer.records import ConsumerRecord, LogTruncation
+from log_service.client.producer.delivery import Delivery
+from log_service.client.producer.producer import Producer
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
+from log_service.mirror.complaints import Complaints
+from log_service.mirror.progress import Progress, Run, encode_key, encode_value, runs_of
+from log_service.mirror.settings import FlowSettings
+from log_service.mirror.topic_keeper import MirroredTopic
+
+MAX_RECORDS = 10_000
+"""Of one transaction."""
+POLL_MS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowClients:
+    """The clients of one flow, open: of the source cluster to ask and to read, of the target to ask and to write."""
+
+    source: Admin
+    target: Admin
+    consumer: Consumer
+    producer: Producer
+
+
+class Transfer:
+    """The records of one flow, on their way. ``progress`` is what was committed before.
+
+    ``doubt`` is called where a topic is not what it was, so that ``follow`` is soon called with what it is.
+    """
+
+    def __init__(
+        self,
+        flow: FlowSettings,
+        clients: FlowClients,
+        progress: Mapping[TopicPartition, Progress],
+        *,
+        complaints: Complaints,
+        doubt: Callable[[], None],
+    ) -> None:
+        self._flow = flow
+        self._source, self._target = clients.source, clients.target
+        self._consumer, self._producer = clients.consumer, clients.producer
+        self._complaints = complaints
+        self._doubt = doubt
+        self._progress = dict(progress)
+        self._topics: dict[str, MirroredTopic] = {}
+        self._followed: Mapping[str, MirroredTopic] | None = None
+        self._read: set[TopicPartition] = set()
+
+    @property
+    def progress(self) -> Mapping[TopicPartition, Progress]:
+        """What is committed in the target, of the partitions that are mirrored."""
+        return {where: self._progress[where] for where in self._read}
+
+    @property
+    def topic_count(self) -> int:
+        """How many topics are mirrored."""
+        return len(self._topics)
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions are mirrored."""
+        return len(self._read)
+
+    # Which partitions
+
+    async def follow(self, topics: Mapping[str, MirroredTopic]) -> bool:
+        """Mirror these topics from now on, each where it was left; whether partitions came or went.
+
+        Raises:
+            KafkaError: the ends of new partitions cannot be asked for.
+        """
+        if topics is self._followed:
+            return False
+        self._followed = topics
+        kept = {name: topic for name, topic in topics.items() if self._is_continued(topic)}
+        before = self._read
+        self._read = {where for where in self._read if where.topic in kept}
+        self._consumer.assign(self._read)
+        self._topics = dict(topics)
+        wanted = [TopicPartition(topic.name, number) for topic in topics.values() for number in range(topic.partition_count)]
+        missing = [where for where in wanted if where not in self._read]
+        await self._begin([where for where in missing if not self._is_begun(where)])
+        for where in missing:
+            await self._read_on(where)
+        return self._read != before
+
+    def _is_continued(self, topic: MirroredTopic) -> bool:
+        known = self._topics.get(topic.name)
+        return known is not None and (known.lineage, known.remote_name) == (topic.lineage, topic.remote_name)
+
+    def _is_begun(self, where: TopicPartition) -> bool:
+        known = self._progress.get(where)
+        return known is not None and known.lineage == self._topics[where.topic].lineage
+
+    async def _begin(self, partitions: Sequence[TopicPartition]) -> None:
+        """Begin with partitions that were never mirrored, or in another incarnation."""
+        if not partitions:
+            return
+        is_latest = self._flow.auto_offset_reset == "latest"
+        known_topics = {where.topic for where in self._progress}
+        specs = {
+            where: OffsetSpec.latest() if is_latest and where.topic not in known_topics else OffsetSpec.earliest() for where in partitions
+        }
+        remote = {where: self._remote(where) for where in partitions}
+        starts = await self._source.list_offsets(specs, isolation_level="read_committed")
+        ends = await self._target.list_offsets(dict.fromkeys(remote.values(), OffsetSpec.latest()))
+        begun = {
+            where: Progress.begun(self._topics[where.topic].lineage, starts[where].offset, ends[remote[where]].offset)
+            for where in partitions
+        }
+        for where in sorted(begun.keys() & self._progress.keys()):
+            self._complaints.note(f"{where} is not the partition that was mirrored before: it begins anew at {begun[where].position}")
+        await self._commit(begun)
+
+    def _remote(self, where: TopicPartition) -> TopicPartition:
+        return TopicPartition(self._topics[where.topic].remote_name, where.partition)
+
+    async def _read_on(self, where: TopicPartition) -> None:
+        """Read a partition from its progress on. No other task runs between the two steps: it would look for a position itself."""
+        progress = self._progress[where]
+        self._read.add(where)
+        self._consumer.assign(self._read)
+        await self._consumer.seek(where, progress.position, progress.leader_epoch)
+
+    # Records
+
+    async def step(self) -> int:
+        """Mirror what the source has next, and return how many records that were; 0 after a while without any.
+
+        Raises:
+            KafkaError: a transaction failed; its records are not mirrored, and the flow has to begin again from what is committed.
+        """
+        try:
+            records = await self._consumer.poll(MAX_RECORDS, POLL_MS)
+        except LogTruncation as error:
+            await self._cut(error.topic_partition, error.end_offset)
+            return 0
+        except KafkaError as error:
+            await self._look_into(error)
+            return 0
+        if stale := self._stale_topics(records):
+            return await self._leave(stale)
+        positions = await self._moved()
+        if positions:
+            await self._write(records, positions)
+        return len(records)
+
+    async def _write(self, records: Sequence[ConsumerRecord], positions: Mapping[TopicPartition, int]) -> None:
+        """Write records, and the positions behind them, in one transaction."""
+        sent: dict[TopicPartition, list[tuple[int, Delivery]]] = {}
+        async with self._producer.transaction():
+            for record in records:
+                where = TopicPartition(record.topic, record.partition)
+                sent.setdefault(where, []).append((record.offset, await self._send(record)))
+            await self._producer.flush()
+            moved = self._progress_behind(records, positions, sent)
+            self._require_same_targets({where.topic for where in moved})
+            await self._send_progress(moved)
+        self._progress |= moved
+
+    async def _commit(self, moved: Mapping[TopicPartition, Progress]) -> None:
+        """Commit progress without records."""
+        async with self._producer.transaction():
+            await self._send_progress(moved)
+        self._progress |= moved
+
+    async def _send_progress(self, moved: Mapping[TopicPartition, Progress]) -> None:
+        for where, progress in moved.items():
+            await self._producer.send(self._flow.offsets_topic, encode_value(progress), encode_key(where), partition=0)
+
+    async def _send(self, record: ConsumerRecord) -> Delivery:
+        remote = self._topics[record.topic].remote_name
+        return await self._producer.send(
+            remote,
+            record.value,
+            record.key,
+            headers=record.headers,
+            timestamp_ms=record.timestamp_ms if record.timestamp_ms >= 0 else None,
+            partition=record.partition,
+        )
+
+    def _progress_behind(
+        self,
+        records: Sequence[ConsumerRecord],
+        positions: Mapping[TopicPartition, int],
+        sent: Mapping[TopicPartition, Sequence[tuple[int, Delivery]]],
+    ) -> dict[TopicPartition, Progress]:
+        """Return the progress of each partition that moved. Raises KafkaError: a record was not delivered."""
+        epochs = {TopicPartition(record.topic, record.partition): record.leader_epoch for record in records}
+        moved: dict[TopicPartition, Progress] = {}
+        for where, position in positions.items():
+            before = self._progress[where]
+            runs = _runs(sent.get(where, ()))
+            moved[where] = before.advanced(position, epochs.get(where, before.leader_epoch), runs)
+        return moved
+
+    async def _moved(self) -> dict[TopicPartition, int]:
+        """Return the consumer's position of each partition that has read on; also over markers, which are no records."""
+        positions = {where: await self._consumer.position(where) for where in self._read}
+        return {where: position for where, position in positions.items() if position > self._progress[where].position}
+
+    # What is not as it was
+
+    def _stale_topics(self, records: Iterable[ConsumerRecord]) -> set[str]:
+        """Return the topics of records that the client knows under another id by now: the records may be of another incarnation."""
+        return {topic for topic in {record.topic for record in records} if self._is_stale(topic)}
+
+    def _is_stale(self, topic: str) -> bool:
+        return str(self._consumer.cluster.view.topic_id_of(topic)) != self._topics[topic].lineage.source_topic_id
+
+    async def _leave(self, topics: set[str]) -> int:
+        """Read topics no more until it is known what they are, and everything else again from what is committed."""
+        self._doubt()
+        self._topics = {name: topic for name, topic in self._topics.items() if name not in topics}
+        self._read = {where for where in self._read if where.topic not in topics}
+        self._consumer.assign(self._read)
+        for where in sorted(self._read):
+            await self._consumer.seek(where, self._progress[where].position, self._progress[where].leader_epoch)
+        return 0
+
+    def _require_same_targets(self, topics: Iterable[str]) -> None:
+        """Raise unless the records went to the topics that were meant: the target may have created one anew by itself."""
+        view = self._producer.cluster.view
+        for name in topics:
+            topic = self._topics[name]
+            if topic.remote_name in view.topics and str(view.topic_id_of(topic.remote_name)) != topic.lineage.target_topic_id:
+                text = f"the topic {topic.remote_name} was created anew while records were written to it"
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, text)
+
+    async def _cut(self, where: TopicPartition, end_offset: int) -> None:
+        if self._is_stale(where.topic):
+            await self._leave({where.topic})
+            return
+        before = self._progress[where].position
+        self._complaints.note(
+            f"{where} was truncated to {end_offset} after {before} was mirrored: it goes on there, and the target keeps what was lost"
+        )
+        await self._go_on(where, self._progress[where].cut_to(min(end_offset, before)))
+
+    async def _look_into(self, error: KafkaError) -> None:
+        """Find out what a poll failed with: where the source's log no longer is where mirroring stood, go on where it is."""
+        self._complaints.note(f"{self._flow.source.alias} cannot be read: {error}")
+        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            await trio.sleep(POLL_MS / 1_000)
+            return
+        found = await self._source.describe_offsets(sorted({where.topic for where in self._read}))
+        for where in sorted(self._read & found.keys()):
+            ends, progress = found[where], self._progress[where]
+            if where not in self._read:
+                continue
+            if str(ends.topic_id) != progress.lineage.source_topic_id:
+                await self._leave({where.topic})
+            elif progress.position < ends.log_start_offset:
+                skipped = progress.skipped_to(ends.log_start_offset)
+                self._complaints.note(
+                    f"{where}: retention removed {skipped.lost_count - progress.lost_count} offsets before they were mirrored"
+                )
+                await self._go_on(where, skipped)
+            elif progress.position > ends.high_watermark:
+                await self._cut(where, ends.high_watermark)
+
+    async def _go_on(self, where: TopicPartition, progress: Progress) -> None:
+        """Commit another position, and read on there."""
+        await self._commit({where: progress})
+        await self._consumer.seek(where, progress.position, progress.leader_epoch)
+
+
+def _runs(sent: Sequence[tuple[int, Delivery]]) -> list[Run]:
+    """Return the runs of records that were delivered; none where the target does not say where one is. Raises KafkaError: one was not."""
+    if not sent:
+        return []
+    first, last = sent[0][1].result().offset, sent[-1][1].result().offset
+    if first >= 0 and len(sent) - 1 == last - first == sent[-1][0] - sent[0][0]:
+        return [Run(sent[0][0], first, len(sent))]
+    pairs = [(source, delivery.result().offset) for source, delivery in sent]
+    return [] if any(target < 0 for _, target in pairs) else runs_of(pairs)

@@ -1,0 +1,260 @@
+"""The mirror between two clusters: exactly once however it is killed, in both directions without a circle, from Apache Kafka, too."""
+
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, ConfigResource, NewTopic, TopicPartition
+from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.whole import of_a_run
+from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, ClusterPool, tidelog
+from tests.integration.command_line import as_json, run
+from tests.integration.mirrors import (
+    MirrorProcess,
+    committed,
+    end_of,
+    ends_with,
+    is_at,
+    is_there,
+    mirroring,
+    read_committed,
+    sending,
+    until,
+    values,
+    write_file,
+)
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+KILLS = of_a_run(10, whole=60)
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with tidelog(tmp_path_factory.mktemp("here")) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with tidelog(tmp_path_factory.mktemp("there")) as servers:
+        yield servers
+
+
+@pytest.fixture(params=[TIDELOG, APACHE_KAFKA])
+def source(request: pytest.FixtureRequest, here: str, pool: ClusterPool) -> str:
+    """A cluster to mirror from."""
+    return here if request.param == TIDELOG else pool.servers(APACHE_KAFKA)
+
+
+def create(servers: str, name: str, partitions: int = 1, **configs: str) -> None:
+    given = {key.replace("_", "."): value for key, value in configs.items()}
+    with BlockingAdmin(servers) as admin:
+        admin.create_topics([NewTopic(name=name, partition_count=partitions, replication_factor=1, configs=given)])
+
+
+def send(servers: str, topic: str, sent: list[bytes], partition: int = 0) -> None:
+    with BlockingProducer(servers) as producer:
+        for receipt in [producer.send(topic, value=value, partition=partition) for value in sent]:
+            receipt.wait()
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    return [b"%d" % number for number in range(start, start + count)]
+
+
+def test_records_configs_and_groups_come_over_as_they_are(source: str, there: str, name: str, tmp_path: Path) -> None:
+    """From tidelog and from Apache Kafka; records of aborted transactions stay where they are."""
+    create(source, name, PARTITIONS, retention_ms="-1", min_insync_replicas="1")
+    with BlockingProducer(source, transactional_id=name) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send(name, value=b"one", key=b"k", headers=[("h", b"1"), ("h", None)], timestamp_ms=1_700_000_000_123, partition=2)
+            producer.send(name, value=None, key=b"gone", timestamp_ms=1_700_000_000_124, partition=2)
+        producer.begin_transaction()
+        producer.send(name, value=b"aborted", partition=2).wait()
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send(name, value=b"two", partition=2)
+    file = write_file(tmp_path / "m.properties", {"S": source, "T": there}, "S->T.enabled = true", f"S->T.topics = {name}")
+    remote = f"S.{name}"
+    with BlockingConsumer(source, group_id=name, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
+        consumer.assign([TopicPartition(name, 2)])
+        assert consumer.poll(max_records=1)[0].value == b"one"
+        consumer.commit()
+    with mirroring(file):
+        until(lambda: is_there(there, [remote]) and len(values(there, remote, 2)) == 3, "the records are there")
+        first, tombstone, last = read_committed(there, remote, 2)
+        assert (first.key, first.value, first.headers, first.timestamp_ms) == (b"k", b"one", (("h", b"1"), ("h", None)), 1_700_000_000_123)
+        assert (tombstone.key, tombstone.value) == (b"gone", None)
+        assert last.value == b"two"
+        until(lambda: TopicPartition(remote, 2) in committed(there, name), "the group's offset is there")
+        with BlockingAdmin(there) as admin:
+            found = admin.describe_configs([ConfigResource.topic(remote)])[ConfigResource.topic(remote)]
+            assert found["retention.ms"].value == "-1"
+            assert found["min.insync.replicas"].source != "DYNAMIC_TOPIC_CONFIG"
+            assert admin.describe_topics([remote])[remote].partition_count == PARTITIONS
+        until(lambda: as_json(run(["mirror", "status", str(file), "--json"]))[0]["records"] == 0, "markers are no lag for ever")
+    with BlockingConsumer(there, group_id=name, auto_offset_reset="none", isolation_level="read_committed") as consumer:
+        consumer.assign([TopicPartition(remote, 2)])
+        moved = consumer.poll()
+        while len(moved) < 2:
+            moved += consumer.poll()
+        assert [record.key for record in moved] == [b"gone", None], "it goes on exactly where it was"
+
+
+def test_a_mirror_that_is_killed_again_and_again_mirrors_each_record_once(here: str, there: str, name: str, tmp_path: Path) -> None:
+    """kill -9 while records come without a pause; readers of committed records find each once, in order, whenever they look."""
+    create(here, name, PARTITIONS)
+    file = write_file(tmp_path / "m.properties", {"S": here, "T": there}, "S->T.enabled = true", f"S->T.topics = {name}")
+    rng, remote = Random(7), f"S.{name}"
+    with MirrorProcess(file) as mirror, sending(here, name, PARTITIONS) as sender:
+        until(lambda: is_there(there, [remote]), "the topic is there")
+        for _ in range(KILLS):
+            goal = end_of(there, remote) + rng.randrange(1, 200)
+            until(partial(is_at, there, remote, goal), "it gets on")
+            mirror.end(signal.SIGKILL)
+            mirror.start()
+        sent = sender.stop()
+        for partition in range(PARTITIONS):
+            until(partial(ends_with, there, remote, partition, b"%d" % (sent - 1)), "everything is there")
+        until(lambda: as_json(run(["mirror", "status", str(file), "--json"]))[0]["records"] == 0, "nothing is behind")
+        assert mirror.end(signal.SIGTERM) == 0
+    for partition in range(PARTITIONS):
+        assert values(there, remote, partition) == numbered(sent)
+    status = run(["mirror", "status", str(file)])
+    assert status.lines[0].split() == ["FLOW", "TOPIC", "TARGET", "PARTITIONS", "RECORDS", "SECONDS", "LOST"]
+
+
+def test_two_clusters_mirror_each_other_without_a_circle(here: str, there: str, name: str, tmp_path: Path) -> None:
+    for servers in (here, there):
+        create(servers, name)
+    send(here, name, [b"of A"])
+    send(there, name, [b"of B"])
+    lines = ("A->B.enabled = true", "B->A.enabled = true", f"topics = .*{name}")
+    with mirroring(write_file(tmp_path / "m.properties", {"A": here, "B": there}, *lines)):
+        until(lambda: values(there, f"A.{name}") == [b"of A"] and values(here, f"B.{name}") == [b"of B"], "each has the other's")
+        send(here, name, [b"more of A"])
+        until(lambda: values(there, f"A.{name}") == [b"of A", b"more of A"], "it goes on")
+    for servers in (here, there):
+        with BlockingAdmin(servers) as admin:
+            mine = {each.name for each in admin.list_topics() if each.name.endswith(name)}
+        assert mine == {name, f"B.{name}" if servers == here else f"A.{name}"}, "nothing went round"
+
+
+def test_a_topic_that_grows_and_changes_does_so_in_the_target(here: str, there: str, name: str, tmp_path: Path) -> None:
+    create(here, name, retention_ms="86400000")
+    lines = ("A->B.enabled = true", f"A->B.topics = {name}", "A->B.replication.policy.class = IdentityReplicationPolicy")
+    with mirroring(write_file(tmp_path / "m.properties", {"A": here, "B": there}, *lines)):
+        until(lambda: is_there(there, [name]), "the topic is there, under its own name")
+        topic = ConfigResource.topic(name)
+        with BlockingAdmin(here) as admin:
+            admin.create_partitions({name: 2})
+            admin.alter_configs({topic: {"retention.ms": None, "max.message.bytes": "2000000"}})
+        send(here, name, [b"new"], partition=1)
+        until(lambda: values(there, name, 1) == [b"new"], "the new partition is mirrored")
+
+        def is_configured() -> bool:
+            with BlockingAdmin(there) as admin:
+                found = admin.describe_configs([topic])[topic]
+            return found["max.message.bytes"].value == "2000000" and found["retention.ms"].source != "DYNAMIC_TOPIC_CONFIG"
+
+        until(is_configured, "the configs are as in the source")
+
+
+def test_a_topic_that_was_created_anew_is_mirrored_from_its_beginning(here: str, there: str, name: str, tmp_path: Path) -> None:
+    """On either side. In the target, what an earlier incarnation of the source left is followed by what the new one holds."""
+    create(here, name)
+    send(here, name, numbered(5))
+    file = write_file(tmp_path / "m.properties", {"A": here, "B": there}, "A->B.enabled = true", f"A->B.topics = {name}")
+    with mirroring(file):
+        until(lambda: values(there, f"A.{name}") == numbered(5), "the first incarnation is there")
+        with BlockingAdmin(here) as admin:
+            admin.delete_topics([name])
+        until(lambda: not is_there(here, [name]), "it is gone")
+        create(here, name)
+        send(here, name, numbered(8, start=100))
+        until(lambda: values(there, f"A.{name}") == numbered(5) + numbered(8, start=100), "the second one follows, whole")
+        with BlockingAdmin(there) as admin:
+            admin.delete_topics([f"A.{name}"])
+        until(lambda: values(there, f"A.{name}") == numbered(8, start=100), "the target that was deleted is mirrored again")
+
+
+def test_what_retention_removed_before_it_was_mirrored_is_told(
+    here: str, there: str, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    create(here, name)
+    send(here, name, numbered(3))
+    file = write_file(tmp_path / "m.properties", {"A": here, "B": there}, "A->B.enabled = true", f"A->B.topics = {name}")
+    with mirroring(file):
+        until(lambda: values(there, f"A.{name}") == numbered(3), "the first records are there")
+    send(here, name, numbered(10, start=3))
+    (behind,) = as_json(run(["mirror", "status", str(file), "--json"]))
+    assert (behind["records"], behind["seconds"] > 0, behind["lost"]) == (10, True, 0)
+    with BlockingAdmin(here) as admin:
+        admin.delete_records({TopicPartition(name, 0): 9})
+    with mirroring(file):
+        until(lambda: values(there, f"A.{name}") == numbered(3) + numbered(4, start=9), "it goes on at what is left")
+    (lag,) = as_json(run(["mirror", "status", str(file), "--json"]))
+    assert (lag["records"], lag["lost"]) == (0, 6)
+    assert "retention removed 6 offsets before they were mirrored" in caplog.text
+
+
+def test_a_group_that_reads_in_the_target_is_left_alone(here: str, there: str, name: str, tmp_path: Path) -> None:
+    create(here, name)
+    send(here, name, numbered(10))
+    where, remote = TopicPartition(name, 0), TopicPartition(f"A.{name}", 0)
+    file = write_file(tmp_path / "m.properties", {"A": here, "B": there}, "A->B.enabled = true", f"A->B.topics = {name}")
+    with BlockingAdmin(here) as admin:
+        admin.alter_group_offsets(f"{name}-moves", {where: 4})
+        admin.alter_group_offsets(f"{name}-reads", {where: 7})
+    with mirroring(file):
+        until(lambda: values(there, remote.topic) == numbered(10), "the records are there")
+        until(lambda: committed(there, f"{name}-reads") == {remote: 7}, "the second group is carried over")
+        with BlockingConsumer(there, group_id=f"{name}-reads", enable_auto_commit=False) as consumer:
+            consumer.subscribe([remote.topic])
+            until(lambda: consumer.poll(timeout_ms=100) or consumer.assignment, "it reads in the target")
+            with BlockingAdmin(here) as admin:
+                admin.alter_group_offsets(f"{name}-reads", {where: 9})
+                admin.alter_group_offsets(f"{name}-moves", {where: 9})
+            until(lambda: committed(there, f"{name}-moves") == {remote: 9}, "the other group goes on")
+            assert committed(there, f"{name}-reads") == {remote: 7}
+        with BlockingAdmin(here) as admin:
+            admin.alter_group_offsets(f"{name}-moves", {where: 2})
+            admin.alter_group_offsets(f"{name}-reads", {where: 10})
+        until(lambda: committed(there, f"{name}-reads") == {remote: 10}, "it is carried over again once it has no members")
+    assert committed(there, f"{name}-moves") == {remote: 9}, "never back"
+
+
+def test_clusters_that_cannot_be_mirrored_are_told(
+    here: str, there: str, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cluster into itself; and one that is away, until it is there."""
+    lines = ("A->B.enabled = true", f"A->B.topics = {name}")
+    with mirroring(write_file(tmp_path / "same.properties", {"A": here, "B": here}, *lines)):
+        until(lambda: "a cluster is not mirrored into itself" in caplog.text, "it is refused with a sentence")
+    create(here, name)
+    send(here, name, [b"late"])
+    away = BrokerProcess(tmp_path / "away")
+    with away:
+        away.kill()
+        with mirroring(write_file(tmp_path / "away.properties", {"A": here, "B": away.bootstrap}, *lines, "A.request.timeout.ms = 3000")):
+            away.start()
+            until(lambda: values(away.bootstrap, f"A.{name}") == [b"late"], "it begins when the cluster is there")
+
+
+def test_a_second_process_takes_a_flow_over(here: str, there: str, name: str, tmp_path: Path) -> None:
+    """The transactional id has one owner: the one that came later. What both wrote is there once."""
+    create(here, name)
+    file = write_file(tmp_path / "m.properties", {"A": here, "B": there}, "A->B.enabled = true", f"A->B.topics = {name}")
+    with mirroring(file), mirroring(file):
+        for batch in range(4):
+            send(here, name, numbered(50, start=50 * batch))
+            until(partial(is_at, there, f"A.{name}", 50 * batch), "it gets on")
+        until(lambda: len(values(there, f"A.{name}")) >= 200, "everything is there")
+    assert values(there, f"A.{name}") == numbered(200)

@@ -1,0 +1,28 @@
+"""What is wrong at the moment, and what was."""
+
+import pytest
+
+from log_service.mirror.complaints import LASTING_MS, MAX_COMPLAINTS, MAX_SHOWN, Complaints
+
+
+def test_a_complaint_holds_for_a_while_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0]
+    complaints = Complaints("A->B", lambda: now[0])
+    complaints.note("the first")
+    now[0] = LASTING_MS - 1
+    complaints.note("the first")
+    complaints.note("the second")
+    assert complaints.current() == ["A->B: the second", "A->B: the first"]
+    assert caplog.messages == ["A->B: the first", "A->B: the second"]
+    now[0] = 2 * LASTING_MS
+    assert complaints.current() == []
+    complaints.note("the first")
+    assert caplog.messages[-1] == "A->B: the first", "new again"
+
+
+def test_complaints_are_bounded() -> None:
+    complaints = Complaints("A->B", lambda: 0)
+    for number in range(2 * MAX_COMPLAINTS):
+        complaints.note(f"{number}")
+    assert len(complaints.current()) == MAX_SHOWN
+    assert complaints.current()[0] == f"A->B: {2 * MAX_COMPLAINTS - 1}"

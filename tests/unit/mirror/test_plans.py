@@ -1,0 +1,132 @@
+"""What is changed in the target: topics, configs, offsets of groups."""
+
+from typing import Any
+
+from log_service.client.admin.values import (
+    ConfigEntry,
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+    NewTopic,
+    OffsetAndMetadata,
+    TopicListing,
+)
+from log_service.client.connections.cluster_view import Node
+from log_service.common.types import NO_TOPIC_ID, TopicPartition
+from log_service.mirror.group_plan import due_commits, may_commit, selected_groups, translated_offsets
+from log_service.mirror.progress import Lineage, Progress, Run
+from log_service.mirror.topic_plan import mirrored_topics, own_configs, plan_topics
+from tests.unit.mirror.flows import flows_of
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def listing(name: str, partitions: int) -> TopicListing:
+    return TopicListing(name=name, topic_id=NO_TOPIC_ID, is_internal=False, partition_count=partitions)
+
+
+def entry(name: str, value: str | None, source: str = "DYNAMIC_TOPIC_CONFIG", **more: Any) -> ConfigEntry:
+    given: dict[str, Any] = {"is_read_only": False, "is_sensitive": False, "documentation": None, "synonyms": (), **more}
+    return ConfigEntry(name=name, value=value, source=source, **given)
+
+
+def test_a_topic_is_created_with_the_partitions_and_configs_of_its_source() -> None:
+    (flow,) = flows_of("A->B.enabled = true", "replication.factor = 3")
+    changes = plan_topics(flow, {"orders": listing("orders", 6)}, {}, {"orders": {"retention.ms": "5"}}, {})
+    assert changes.create == (NewTopic(name="A.orders", partition_count=6, replication_factor=3, configs={"retention.ms": "5"}),)
+    assert (changes.grow, changes.alter) == ({}, {})
+
+
+def test_a_topic_gets_more_partitions_and_never_fewer() -> None:
+    (flow,) = flows_of("A->B.enabled = true")
+    source = {"orders": listing("orders", 6), "clicks": listing("clicks", 1)}
+    target = {"A.orders": listing("A.orders", 4), "A.clicks": listing("A.clicks", 3), "orders": listing("orders", 1)}
+    changes = plan_topics(flow, source, target, {}, {})
+    assert (changes.create, changes.grow) == ((), {"A.orders": 6})
+
+
+def test_configs_are_set_and_reset() -> None:
+    (flow,) = flows_of("A->B.enabled = true")
+    source, target = {"orders": listing("orders", 1)}, {"A.orders": listing("A.orders", 1)}
+    wanted = {"orders": {"retention.ms": "5", "cleanup.policy": "compact"}}
+    there = {"A.orders": {"retention.ms": "7", "cleanup.policy": "compact", "segment.ms": "9"}}
+    assert plan_topics(flow, source, target, wanted, there).alter == {"A.orders": {"retention.ms": "5", "segment.ms": None}}
+    (left,) = flows_of("A->B.enabled = true", "sync.topic.configs.enabled = false")
+    assert plan_topics(left, source, target, wanted, there).alter == {}
+
+
+def test_configs_that_cannot_be_told_change_nothing() -> None:
+    """A user who may not describe the configs of a topic is not taken for one who has reset them."""
+    (flow,) = flows_of("A->B.enabled = true")
+    source, target = {"orders": listing("orders", 1), "new": listing("new", 1)}, {"A.orders": listing("A.orders", 1)}
+    changes = plan_topics(flow, source, target, {}, {"A.orders": {"retention.ms": "7"}})
+    assert (changes.create, changes.alter) == ((), {})
+    assert plan_topics(flow, source, target, {"orders": {"retention.ms": "5"}}, {}).alter == {}, "nor of the target's"
+
+
+def test_configs_of_one_cluster_stay_its_own() -> None:
+    (flow,) = flows_of("A->B.enabled = true")
+    entries = [
+        entry("retention.ms", "5"),
+        entry("min.insync.replicas", "2"),
+        entry("segment.bytes", "9", source="DEFAULT_CONFIG"),
+        entry("flush.ms", None, is_sensitive=True),
+    ]
+    assert own_configs(flow, {each.name: each for each in entries}) == {"retention.ms": "5"}
+
+
+def test_a_topic_that_would_go_in_a_circle_is_refused_with_a_sentence() -> None:
+    """Names that only a pattern tells apart: the file cannot know them."""
+    flows = flows_of(
+        "replication.policy.class = Identity",
+        "A->B.enabled = true",
+        "A->B.topics = orders-.*",
+        "B->A.enabled = true",
+        "B->A.topics = .*-late",
+    )
+    mirrored, refused = mirrored_topics(flows, flows[0], ["orders-late", "orders-early", "clicks"])
+    assert mirrored == ["orders-early"]
+    assert refused == {"orders-late": "the topic orders-late is not mirrored: A->B and B->A would carry it round in a circle"}
+
+
+def test_offsets_of_consumers_are_carried_over_and_of_no_others() -> None:
+    (flow,) = flows_of("A->B.enabled = true")
+    groups = [
+        GroupListing(group_id=name, protocol_type=protocol, state="", group_type=kind)
+        for name, protocol, kind in [
+            ("billing", "consumer", "classic"),
+            ("modern", "consumer", "consumer"),
+            ("bare", "", ""),
+            ("queue", "share", "share"),
+            ("connect-sink", "consumer", "classic"),
+            ("workers", "connect", "classic"),
+        ]
+    ]
+    assert selected_groups(flow, groups) == ["billing", "modern", "bare"]
+
+
+def test_a_group_goes_forward_and_never_back() -> None:
+    (flow,) = flows_of("A->B.enabled = true")
+    progress = Progress(lineage=Lineage(source_topic_id="", target_topic_id=""), position=30, runs=(Run(10, 100, 20),))
+    offsets = {ORDERS: OffsetAndMetadata(offset=15, metadata="m"), TopicPartition("other", 0): OffsetAndMetadata(offset=1)}
+    translated = translated_offsets(flow, offsets, {ORDERS: progress})
+    remote = TopicPartition("A.orders", 0)
+    assert translated == {remote: OffsetAndMetadata(offset=105, metadata="m")}
+    assert due_commits(translated, {}) == translated
+    assert due_commits(translated, {remote: OffsetAndMetadata(offset=104)}) == translated
+    assert due_commits(translated, {remote: OffsetAndMetadata(offset=105)}) == {}
+    assert translated_offsets(flow, {ORDERS: OffsetAndMetadata(offset=9)}, {ORDERS: progress}) == {}, "nobody can tell"
+
+
+def test_a_group_that_reads_in_the_target_is_left_alone() -> None:
+    member = MemberDescription(member_id="m", group_instance_id=None, client_id="c", client_host="h", assignment=())
+
+    def group(state: str, *members: MemberDescription) -> GroupDescription:
+        node = Node(node_id=1, host="h", port=1)
+        return GroupDescription(group_id="g", state=state, protocol_type="consumer", assignor="", coordinator=node, members=members)
+
+    assert may_commit(group("Empty"))
+    assert may_commit(group("Dead"))
+    assert not may_commit(group("Stable", member))
+    assert not may_commit(group("PreparingRebalance"))
+    assert not may_commit(group("Empty", member))
