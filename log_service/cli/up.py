@@ -23,6 +23,7 @@ from log_service.supervisor.components import (
     SERVERS_SETTING,
     broker_component,
     external_broker,
+    mirror_components,
     registered_components,
     service_context,
 )
@@ -99,7 +100,7 @@ def up(
     only_broker: bool,
     secure: bool,
 ) -> None:
-    """Start broker, warm Spark server, Dagster webserver and daemon, and keep them running.
+    """Start broker, warm Spark server, Dagster webserver and daemon, and keep them running; and the project's mirror, if it has one.
 
     One line per component tells when it is ready and where. What dies is started again. Ctrl-C stops everything in order: runs are
     cancelled, Dagster and Spark end, the broker last. Without the platform extra (pip install 'tidelog[platform]') the broker runs alone.
@@ -168,10 +169,14 @@ def upkeep_of(data: Path, host: str, protection: InstallationProtection | None) 
 def broker_components(
     factory: NodeFactory, cluster: ClusterSpec | None, protection: InstallationProtection | None = None
 ) -> list[Component]:
-    """Return the components that are brokers: the user's own, one alone, or all nodes of a cluster."""
+    """Return the components that are brokers (the user's own, one alone, or all nodes of a cluster), and the project's mirror."""
     if factory.context.is_broker_external:
-        return [external_broker(factory.context)]
-    return [broker_component(factory.context, factory.overrides, protection)] if cluster is None else list(factory.components(cluster))
+        brokers = [external_broker(factory.context)]
+    elif cluster is None:
+        brokers = [broker_component(factory.context, factory.overrides, protection)]
+    else:
+        brokers = list(factory.components(cluster))
+    return [*brokers, *mirror_components(factory.context, [each.name for each in brokers])]
 
 
 def platform_components(context: ServiceContext) -> list[Component]:

@@ -1,7 +1,7 @@
-"""The components of an installation: the broker, and those that installed packages register under ``tidelog.services``.
+"""The components of an installation: the broker, the mirror, and those that installed packages register under ``tidelog.services``.
 
-Decides how the broker of ``tidelog up`` is configured. Knows nothing of the other components: their entry points make them. Without the
-platform extra there are none.
+Decides how the broker of ``tidelog up`` is configured, and that a project with a ``mirror.properties`` has a mirror. Knows nothing of the
+other components: their entry points make them. Without the platform extra there are none.
 """
 
 import os
@@ -13,11 +13,14 @@ from pathlib import Path
 
 from log_service.common.errors import ConfigError
 from log_service.config.client import ClientConfig
+from log_service.mirror.settings_file import read_mirror_settings
 from log_service.supervisor.protection import SECURE_LISTENER, InstallationProtection
-from log_service.supervisor.spec import Component, ComponentFactory, KafkaReadiness, ServiceContext
+from log_service.supervisor.spec import Component, ComponentFactory, HeartbeatReadiness, KafkaReadiness, ServiceContext
 
 ENTRY_POINT_GROUP = "tidelog.services"
-BROKER = "broker"
+BROKER, MIRROR = "broker", "mirror"
+MIRROR_FILE = "mirror.properties"
+"""In a project's folder: what its mirror does."""
 DAY_MS = 24 * 3_600_000
 METRICS_PORT = 9404
 METRICS_KEY = "metrics.listener"
@@ -69,6 +72,33 @@ def broker_component(context: ServiceContext, overrides: Sequence[str] = (), pro
         start_deadline_s=60.0,
         stop_deadline_s=30.0,
     )
+
+
+def mirror_components(context: ServiceContext, after: Sequence[str]) -> list[Component]:
+    """Return the component that mirrors clusters, where the project has a ``mirror.properties``; ``after`` are the brokers' names.
+
+    Raises:
+        ConfigError: the file cannot be read, or asks for what cannot be.
+    """
+    settings = context.project_directory / MIRROR_FILE
+    if not settings.is_file():
+        return []
+    flows = read_mirror_settings(settings).flows
+    directory = context.data_directory / MIRROR
+    directory.mkdir(parents=True, exist_ok=True)
+    heartbeat, complaint = directory / "mirror.alive", directory / "complaint.txt"
+    signs = ("--heartbeat", str(heartbeat), "--complaint", str(complaint))
+    return [
+        Component(
+            name=MIRROR,
+            argv=(sys.executable, "-m", "log_service.cli.main", "mirror", "run", str(settings), *signs),
+            readiness=HeartbeatReadiness(path=heartbeat),
+            address=", ".join(flow.name for flow in flows),
+            after=tuple(after),
+            prepare=(("rm", "-f", str(heartbeat), str(complaint)),),
+            complaint_path=complaint,
+        )
+    ]
 
 
 def metrics_url(lines: Sequence[str]) -> str:
