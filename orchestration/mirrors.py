@@ -1,0 +1,151 @@
+"""Mirrors as assets: how far each flow of a mirror is behind, in Dagster's UI.
+
+``mirror_assets`` returns an asset for each flow of a mirror's file; no run materializes it, because the mirror works outside of Dagster.
+``mirror_sensor`` measures how far each flow is behind, and tells that as an observation of the flow's asset, which the UI plots: records
+and seconds, and a table of the topics.
+
+The file is read when definitions load; no cluster is asked then. ``decide_lags`` decides what is worth an observation; the cursor is a
+memory of what was told. A flow that cannot be measured keeps no other from its turn, and the tick says why.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from log_service.client import ConfigError, KafkaError
+from orchestration.sensing.progress import Told, is_due
+
+if TYPE_CHECKING:
+    from log_service.mirror.lag import FlowLag
+    from log_service.mirror.settings import FlowSettings, MirrorSettings
+
+MIRROR_PREFIX = "mirrors"
+DEFAULT_FILE = "mirror.properties"
+INTERVAL_S = 15
+TIMEOUT_MS = 10_000
+
+
+def mirror_assets(file: Path | str = DEFAULT_FILE) -> list[dg.AssetSpec]:
+    """Return the assets ``mirrors/A_to_B`` of a mirror's file, one for each flow that it enables.
+
+    :raises ConfigError: the file cannot be read, or asks for what cannot be.
+    """
+    return [
+        dg.AssetSpec(
+            key=asset_key(flow),
+            description=f"What is mirrored from {flow.source.alias} to {flow.target.alias}: topics {', '.join(flow.topics)}",
+            group_name=MIRROR_PREFIX,
+            metadata={"tidelog/source": flow.source.bootstrap_servers, "tidelog/target": flow.target.bootstrap_servers},
+        )
+        for flow in _settings(file).flows
+    ]
+
+
+def asset_key(flow: "FlowSettings") -> dg.AssetKey:
+    """Return the asset that stands for a flow."""
+    return dg.AssetKey([MIRROR_PREFIX, re.sub(r"[^A-Za-z0-9_]", "_", f"{flow.source.alias}_to_{flow.target.alias}")])
+
+
+def mirror_sensor(
+    file: Path | str = DEFAULT_FILE, *, name: str = "mirror_lags", now_s: Callable[[], float] = time.time
+) -> dg.SensorDefinition:
+    """Return the sensor that tells how far a mirror's flows are behind; ``now_s`` returns the time in seconds.
+
+    :raises ConfigError: the file cannot be read, or asks for what cannot be.
+    """
+    settings = _settings(file)
+
+    @dg.sensor(
+        name=name,
+        minimum_interval_seconds=INTERVAL_S,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Tells how far mirrors are behind: records and seconds",
+    )
+    def watch_mirrors(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        found: dict[str, FlowLag] = {}
+        reasons: list[str] = []
+        for flow in settings.flows:
+            try:
+                found[flow.name] = measure(settings, flow)
+            except (KafkaError, ConfigError, OSError) as error:
+                reasons.append(f"the mirror {flow.name} cannot be measured: {error}")
+        due, told = decide_lags({flow: each.records_behind for flow, each in found.items()}, read_cursor(context.cursor), now_s())
+        events = [lag_event(flow, found[flow.name]) for flow in settings.flows if flow.name in due]
+        reasons += [] if events else ["no mirror has got on or behind"]
+        return dg.SensorResult(
+            asset_events=events,
+            cursor=json.dumps({flow: [one.value, one.at_s] for flow, one in sorted(told.items())}),
+            skip_reason=dg.SkipReason("; ".join(reasons)) if reasons else None,
+        )
+
+    return watch_mirrors
+
+
+def measure(settings: "MirrorSettings", flow: "FlowSettings") -> "FlowLag":
+    """Return how far a flow is behind now.
+
+    :raises KafkaError: a cluster cannot be reached, or refuses.
+    """
+    import trio  # noqa: PLC0415 - a sensor's tick alone has use for it
+
+    from log_service.client import real_env  # noqa: PLC0415
+    from log_service.mirror.lag import measure_lag  # noqa: PLC0415
+
+    return trio.run(measure_lag, settings.flows, flow, real_env(), TIMEOUT_MS)
+
+
+def decide_lags(lags: Mapping[str, int], told: Mapping[str, Told], now_s: float) -> tuple[frozenset[str], dict[str, Told]]:
+    """Return which flows are told, and what to remember.
+
+    A lag that changed is told at most once per interval, and at once where it became zero. One that stays, and is not zero, is told every
+    minute: the seconds grow.
+    """
+    values = {flow: f"{lag} at {int(now_s // 60)}" if lag else "0" for flow, lag in lags.items()}
+    due = frozenset(flow for flow, value in values.items() if is_due(told.get(flow), value, now_s, is_urgent=value == "0"))
+    return due, {**told, **{flow: Told(value=values[flow], at_s=now_s) for flow in due}}
+
+
+def read_cursor(cursor: str | None) -> dict[str, Told]:
+    """Return what was told before; nothing where there is no cursor, or one that this sensor did not write."""
+    try:
+        return {str(flow): Told(value=str(one[0]), at_s=float(one[1])) for flow, one in json.loads(cursor or "{}").items()}
+    except (ValueError, TypeError, AttributeError, LookupError):
+        return {}
+
+
+def lag_event(flow: "FlowSettings", found: "FlowLag") -> dg.AssetObservation:
+    """Return the sample of a flow's lag."""
+    rows = [
+        dg.TableRecord(
+            {
+                "topic": each.topic,
+                "remote_topic": each.remote_topic,
+                "records_behind": each.records_behind,
+                "seconds_behind": each.seconds_behind,
+                "lost": each.lost_count,
+            }
+        )
+        for each in found.topics
+    ]
+    seconds = found.seconds_behind
+    return dg.AssetObservation(
+        asset_key=asset_key(flow),
+        description="What the source has and the target has not",
+        metadata={
+            "records_behind": found.records_behind,
+            **({} if seconds is None else {"seconds_behind": seconds}),
+            "lost": sum(each.lost_count for each in found.topics),
+            "topics": dg.MetadataValue.table(rows) if rows else dg.MetadataValue.text("no topic is mirrored"),
+        },
+    )
+
+
+def _settings(file: Path | str) -> "MirrorSettings":
+    from log_service.mirror.settings_file import read_mirror_settings  # noqa: PLC0415
+
+    return read_mirror_settings(Path(file))
