@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 PATIENCE_S = 60.0
 
 PAGES_ELSEWHERE: Mapping[str, str] = {
+    "mirror.md": "tests/documentation/test_mirror.py",
     "exactly-once.md": "tests/documentation/test_exactly_once.py",
     "queues.md": "tests/documentation/test_queues.py",
     "security.md": "tests/integration/test_securing_a_cluster.py",
