@@ -20,6 +20,7 @@ from benchmarks.asyncio_clients import asyncio_clients
 from benchmarks.canned import with_floor
 from benchmarks.clients import clients
 from benchmarks.decisions import decisions
+from benchmarks.mirror import mirror
 from benchmarks.partitions import partitions
 from benchmarks.rounds import Bench, Family, Results, imported, of_new_brokers, of_shared_brokers
 
@@ -30,6 +31,7 @@ NODE: Mapping[str, Family] = {
     "groups": of_shared_brokers(groups.measure),
     "rebalances": of_shared_brokers(rebalances.measure),
     "transactions": of_shared_brokers(transactions.measure),
+    "mirror": mirror,
     "queues": of_shared_brokers(queues.measure),
     "footprint": of_new_brokers(footprint.measure),
     "partitions": partitions,
