@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, TopicPartition
 
-MAX_RUNS = 64
-"""One for each power of two of the distance from the end, of which an offset of 63 bits has 64."""
+MAX_RUNS = 129
+"""Two for each power of two of the distance from the end, of which an offset of 63 bits has 64, and the last one. Thirty are usual."""
 
 
 class Run(NamedTuple):
@@ -101,7 +101,10 @@ def runs_of(pairs: Sequence[tuple[int, int]]) -> list[Run]:
 
 
 def kept_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return the runs to remember: the last one, and of the others the first at each power of two of the distance from the end."""
+    """Return the runs to remember: the last one, and the first and the last of each power of two of the distance from the end.
+
+    So a reader that lags by n records, and whose offset lies in a run that is forgotten, reads fewer than n records again.
+    """
     joined: list[Run] = []
     for run in runs:
         last = joined[-1] if joined else None
@@ -110,10 +113,13 @@ def kept_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
         else:
             joined.append(run)
     end = joined[-1].source_end if joined else 0
-    by_distance: dict[int, Run] = {}
+    first: dict[int, Run] = {}
+    last_of: dict[int, Run] = {}
     for run in joined[:-1]:
-        by_distance.setdefault((end - run.source).bit_length(), run)
-    return tuple([*by_distance.values(), *joined[-1:]][-MAX_RUNS:])
+        distance = (end - run.source_end).bit_length()
+        first.setdefault(distance, run)
+        last_of[distance] = run
+    return tuple(sorted({*first.values(), *last_of.values(), *joined[-1:]}))[-MAX_RUNS:]
 
 
 def encode_key(topic_partition: TopicPartition) -> bytes:

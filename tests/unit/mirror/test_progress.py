@@ -1,5 +1,7 @@
 """How far a partition is mirrored, and that a translated offset skips nothing."""
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,17 +80,20 @@ def test_a_truncated_source_is_translated_as_before_below_the_cut(history: list[
         assert all(target >= translated for source, target in places.items() if offset <= source < cut.position)
 
 
-def test_many_transactions_keep_few_runs_that_reach_back() -> None:
-    runs: tuple[Run, ...] = ()
-    for number in range(5_000):
-        runs = kept_runs([*runs, Run(number * 200, number * 201, 199)])
-    assert runs[0] == Run(0, 0, 199)
-    assert runs[-1] == Run(4_999 * 200, 4_999 * 201, 199)
-    assert 10 < len(runs) <= MAX_RUNS
-    end = runs[-1].source_end
-    for distance in (1_000, 10_000, 100_000, 900_000):
-        start = max(run.source for run in runs if run.source <= end - distance)
-        assert end - start <= 4 * distance, "a group that is behind reads again a few times what it lags, at most"
+@pytest.mark.parametrize("lengths", [[1], [200], [1, 10, 200, 3_000], [1, 1, 1, 100_000], [1, 4, 16, 64, 256, 1_024, 4_096]])
+def test_many_transactions_keep_few_runs_that_reach_back(lengths: list[int]) -> None:
+    """A group that lags reads again fewer records than it lags by."""
+    rng, end = Random(7), 0
+    runs: tuple[Run, ...] = (Run(0, 0, 0),)
+    for number in range(1_000):
+        length = rng.choice(lengths)
+        runs, end = kept_runs([*runs, Run(end, end + number, length)]), end + length
+        assert len(runs) <= 40 <= MAX_RUNS
+        assert runs[0].source == 0
+        assert list(runs) == sorted(runs)
+        for lag in [step << bits for bits in range(end.bit_length()) for step in (1, 3)] if number % 50 == 0 else []:
+            before = [run for run in runs if run.source <= end - lag]
+            assert not before or end - lag - before[-1].source_end < lag
 
 
 def test_runs_go_on_where_offsets_go_side_by_side() -> None:
