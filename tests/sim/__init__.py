@@ -19,8 +19,11 @@ Whole nodes and their clients in that world, one run per seed (``make sim SEEDS=
 - ``cluster_aims`` holds scenarios: plans for clusters with chosen faults.
 - ``copying`` adds transactional clients to a cluster: ``copy_clients`` do their work, ``copy_history`` is what they saw, ``copy_checker``
   judges it. ``transaction_witness`` looks at rows, markers and the coordinators' log; ``transaction_stages`` are what faults are aimed at.
-- ``node_bugs``, ``cluster_bugs`` and ``copy_bugs`` are planted to prove that they are noticed, in the way of ``bug_hunts``;
-  ``node_guard`` proves that nothing of the real world is touched.
+- ``queue_clients`` are members of a share group, judged by ``queue_checker``. ``streams_application`` is a Kafka Streams application:
+  ``streams_clients`` cast its ``streams_instances``, ``streams_history`` is what these were told, ``streams_checker`` judges it, by what
+  ``streams_terms`` knows of the group's coordinators.
+- ``node_bugs``, ``cluster_bugs``, ``copy_bugs``, ``queue_bugs`` and ``streams_bugs`` are planted to prove that they are noticed, in the way
+  of ``bug_hunts``; ``node_guard`` proves that nothing of the real world is touched.
 """
 
 from tests.sim.clock import VirtualClock

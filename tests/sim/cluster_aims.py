@@ -165,12 +165,53 @@ QUEUES = Aim(
 )
 """Members of a share group work on records and hang, while leaders, coordinators and members end."""
 
+STREAMS_GROUPS = Aim(
+    name="streams groups",
+    faults=(
+        Fault.DIE,
+        Fault.DIE,
+        Fault.CLIENT_DIES,
+        Fault.NEW_LEADER_DIES,
+        Fault.STOP,
+        Fault.CUT,
+        Fault.SPLIT,
+        Fault.PAUSE,
+    ),
+    properties={
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "500",
+        "leader.imbalance.check.interval.seconds": "2",
+        "group.streams.session.timeout.ms": "2000",
+        "group.streams.min.session.timeout.ms": "1000",
+        "group.streams.heartbeat.interval.ms": "300",
+        "group.streams.min.heartbeat.interval.ms": "100",
+        "group.streams.assignment.interval.ms": "200",
+        "group.streams.initial.rebalance.delay.ms": "300",
+        "group.streams.num.standby.replicas": "1",
+    },
+    fields={
+        "producer_count": 1,
+        "member_count": 0,
+        "automatic_count": 0,
+        "reader_count": 0,
+        "churn_count": 0,
+        "reassigner_count": 0,
+        "are_waits_judged": False,
+        "records_per_second": 2.0,
+        "streams_member_count": 3,
+        "seconds": 15.0,
+        "pause_seconds": 2.0,
+    },
+)
+"""Instances of a Kafka Streams application take tasks over from each other, while coordinators and instances end."""
+
 TRANSACTIONAL_AIMS = (COPY_LOOP, ENDING_COORDINATORS, ZOMBIES, LATE_TRANSACTIONS)
 """Those with copiers and writers."""
 
 AIMS = (
     *TRANSACTIONAL_AIMS,
     QUEUES,
+    STREAMS_GROUPS,
     MOVING_COORDINATORS,
     REFUSED_CONTROLLERS,
     CHANGING_VOTERS,

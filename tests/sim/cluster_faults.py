@@ -42,9 +42,9 @@ class Allowance:
 
     Where logs are not synced first, power goes on one machine at a time: that machine is ``wounded`` until the cluster is whole again.
     Where one has lost a disk, no process is killed until then: once all replicas have stopped uncleanly, the one that led last leads
-    again, be its log empty (KIP-966). For the same reason no process is killed until a machine that lost power is made good in a run with
-    copiers, which strikes for long, or with more than ``FEW_NODES`` nodes: there the machine may be elected while it is down, because the
-    quorum had no leader when it lost power, and is the one that led last. With copiers no power goes while another node is down, either.
+    again, be its log empty (KIP-966). For the same reason no process is killed until a machine that lost power is made good in a run that
+    is careful, or has more than ``FEW_NODES`` nodes: there the machine may be elected while it is down, because the quorum had no leader
+    when it lost power, and is the one that led last. In a run that is careful no power goes while another node is down, either.
     """
 
     def __init__(self, plan: ClusterPlan, is_whole: Callable[[], bool]) -> None:
@@ -60,7 +60,7 @@ class Allowance:
         return not self.is_disk_lost and not self._is_wound_open()
 
     def _is_wound_open(self) -> bool:
-        is_careful = self.plan.copier_count or len(self.plan.nodes) > FEW_NODES
+        is_careful = self.plan.is_careful or len(self.plan.nodes) > FEW_NODES
         if self.wounded is None or not is_careful or self.plan.is_all_synced:
             return False
         if self._is_whole():
@@ -69,7 +69,7 @@ class Allowance:
 
     def may_lose_power(self, name: str) -> bool:
         """Whether the machine ``name`` may lose what it has not synced: what counts there is on another machine."""
-        if self.plan.copier_count and not self.plan.is_all_synced and not self._is_whole():
+        if self.plan.is_careful and not self.plan.is_all_synced and not self._is_whole():
             return False
         if self.wounded is not None and self.wounded != name and not self.plan.is_all_synced:
             if not self._is_whole():

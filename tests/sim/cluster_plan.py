@@ -54,6 +54,7 @@ class ClusterPlan(Plan):
     ``late_fraction`` may take longer than ``transaction_timeout_seconds``; ``usurper_count`` take the places of copiers that live, and
     ``hang_fraction`` of a copier's transactions hang, twice; ``committed_reader_count`` read what is committed of all that.
     ``transaction_level`` is that of transaction.version. ``queue_worker_count`` members of a share group take from the first topic.
+    ``streams_member_count`` instances of a Kafka Streams application read it.
 
     ``is_all_synced``: see the module. ``session_seconds`` is how long a silent broker counts as alive, ``election_seconds`` how long a
     voter waits for its leader, and then for votes, at most.
@@ -76,8 +77,14 @@ class ClusterPlan(Plan):
     transaction_timeout_seconds: float = 10.0
     late_fraction: float = 0.0
     queue_worker_count: int = 0
+    streams_member_count: int = 0
     hang_fraction: float = 0.0
     aim: str = ""
+
+    @property
+    def is_careful(self) -> bool:
+        """Whether faults strike so often that each has to be made good before the next one that may lose records."""
+        return bool(self.copier_count or self.streams_member_count)
 
     @property
     def brokers(self) -> tuple[NodePlan, ...]:
@@ -195,7 +202,7 @@ def _completed(plan: ClusterPlan, aim: Aim | None) -> ClusterPlan:
     if plan.copier_count:
         level = Random(f"transactions {plan.seed}").choice([TRANSACTION_VERSION_LEVEL, TRANSACTION_VERSION_LEVEL, 1, 0])
         plan = replace(plan, topics=plan.topics[:1], transaction_level=level)
-    if plan.queue_worker_count:
+    if plan.queue_worker_count or plan.streams_member_count:
         plan = replace(plan, topics=plan.topics[:1])
     return replace(plan, topics=tuple(replace(topic, is_moved=plan.reassigner_count > 0) for topic in plan.topics))
 

@@ -91,6 +91,23 @@ _OF_TRANSACTIONS: Mapping[ApiKey, frozenset[ErrorCode]] = {
     ApiKey.OFFSET_FETCH: frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT}),
 }
 
+_FORMER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH})
+"""What a member hears that the group has removed, or that is behind it."""
+
+_OF_STREAMS: Mapping[ApiKey, frozenset[ErrorCode]] = {
+    ApiKey.STREAMS_GROUP_HEARTBEAT: _NO_COORDINATOR
+    | {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.INVALID_REQUEST},
+    ApiKey.STREAMS_GROUP_DESCRIBE: _NO_COORDINATOR | {ErrorCode.GROUP_ID_NOT_FOUND},
+    ApiKey.OFFSET_COMMIT: _FORMER,
+    ApiKey.OFFSET_FETCH: _FORMER,
+}
+"""INVALID_REQUEST is for those alone who bring another topology, as their checker sees to."""
+
+LEGITIMATE_WITH_STREAMS: Mapping[ApiKey, frozenset[ErrorCode]] = {
+    key: LEGITIMATE_IN_CLUSTER.get(key, frozenset()) | _OF_STREAMS.get(key, frozenset()) for key in {**LEGITIMATE_IN_CLUSTER, **_OF_STREAMS}
+}
+"""The same where clients are instances of Kafka Streams."""
+
 LEGITIMATE_WITH_TRANSACTIONS: Mapping[ApiKey, frozenset[ErrorCode]] = {
     key: LEGITIMATE_IN_CLUSTER.get(key, frozenset()) | _OF_TRANSACTIONS.get(key, frozenset())
     for key in {**LEGITIMATE_IN_CLUSTER, **_OF_TRANSACTIONS}

@@ -10,23 +10,26 @@ the end the replicas' logs are the same, byte for byte.
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 from unittest import mock
 
 import trio
 
 from log_service.broker import broker, lifecycle
 from log_service.client import Admin
+from log_service.common.errors import ErrorCode
 from log_service.metadata.image import MetadataImage
+from log_service.protocol.api_versions import ApiKey
 from tests.sim.cluster_aims import AIMS
 from tests.sim.cluster_audit import ClusterAuditor, check_replicas
 from tests.sim.cluster_clients import ClusterClients
 from tests.sim.cluster_faults import Allowance, ClusterAdversary
 from tests.sim.cluster_format import format_cluster
 from tests.sim.cluster_plan import Aim, ClusterPlan, draw_cluster_plan
-from tests.sim.cluster_refusals import LEGITIMATE_IN_CLUSTER, LEGITIMATE_WITH_TRANSACTIONS
+from tests.sim.cluster_refusals import LEGITIMATE_IN_CLUSTER, LEGITIMATE_WITH_STREAMS, LEGITIMATE_WITH_TRANSACTIONS
 from tests.sim.cluster_service import LeaderWaiters, Service
 from tests.sim.cluster_voters import Operator, missing_voter
 from tests.sim.cluster_watch import ClusterWatch
@@ -44,6 +47,10 @@ from tests.sim.node_runs import Outcome, Run, command, play_plans, play_seeds
 from tests.sim.node_waits import check_waits
 from tests.sim.queue_checker import check_queue
 from tests.sim.queue_clients import QueueClients
+from tests.sim.streams_application import TOPOLOGY_EPOCH
+from tests.sim.streams_checker import StreamsChecker
+from tests.sim.streams_clients import StreamsClients
+from tests.sim.streams_instances import SESSION_SECONDS
 from tests.sim.world import World
 
 WHOLE_LIMIT_SECONDS = 60
@@ -55,26 +62,33 @@ STOP_LIMIT_SECONDS = 30
 LOOK_SECONDS = 0.25
 
 
-class WatchedHistory(History):
-    """A history that a watch sees grow."""
+class Observer(Protocol):
+    """Takes what happens as it is noted."""
 
-    watch: ClusterWatch | None = None
-    copying: Copying | None = None
+    def note(self, entry: Entry, /) -> None:
+        """Take what has happened, or has begun."""
+
+    def note_ended(self, operation: Operation, /) -> None:
+        """Take what has ended."""
+
+
+class WatchedHistory(History):
+    """A history that others see grow."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        super().__init__(now)
+        self.observers: list[Observer] = []
 
     def add(self, entry: E) -> E:
         super().add(entry)
-        if self.copying is not None:
-            self.copying.note(entry)
-        if self.watch is not None:
-            self.watch.note(entry)
+        for observer in self.observers:
+            observer.note(entry)
         return entry
 
     def end(self, operation: Operation, error: object = None) -> None:
         super().end(operation, error)
-        if self.copying is not None:
-            self.copying.note_ended(operation)
-        if self.watch is not None:
-            self.watch.note_ended(operation)
+        for observer in self.observers:
+            observer.note_ended(operation)
 
 
 class ClusterRun(Run):
@@ -90,11 +104,14 @@ class ClusterRun(Run):
         format_cluster(world, plan)
         self.watch = ClusterWatch(self.cluster.nodes, self._is_kept)
         assert isinstance(self.history, WatchedHistory)
-        self.history.watch = self.watch
         assert isinstance(self.clients, ClusterClients)
         self.copying = Copying(CopyClients(self.clients, plan), self.watch.report) if plan.copier_count else None
-        self.history.copying = self.copying
         self.queue = QueueClients(self.clients, plan) if plan.queue_worker_count else None
+        self.streams = StreamsClients(self.clients, plan, self.cluster.nodes) if plan.streams_member_count else None
+        self.history.observers = [self.watch] if self.copying is None else [self.copying, self.watch]
+        if self.streams is not None:
+            checker = StreamsChecker(self.watch.report, session_seconds=SESSION_SECONDS, topology_epoch=TOPOLOGY_EPOCH)
+            self.history.observers.append(checker)
 
     def _history(self) -> History:
         return WatchedHistory(trio.current_time)
@@ -137,6 +154,12 @@ class ClusterRun(Run):
         for number in range(self.plan.queue_worker_count):
             assert self.queue is not None
             self._beginning(readers)(self.queue.work, f"worker-{number}")
+        if self.streams is not None:
+            for number in range(self.plan.streams_member_count):
+                self._beginning(readers)(self.streams.run, f"instance-{number}")
+            readers.start_soon(self.streams.watch, "streams-watcher")
+            senders.start_soon(self.streams.change, "streams-changer")
+            senders.start_soon(self.streams.upgrade, "streams-upgrader")
         for number in range(self.plan.reassigner_count):
             senders.start_soon(self.clients.reassign, f"reassigner-{number}")
         if self.plan.are_voters_dynamic and len(self.controllers) > 1:
@@ -198,14 +221,19 @@ class ClusterRun(Run):
             await self.copying.cast.create_topic()
         if self.queue is not None:
             await self.queue.begin_at_the_first_record()
+        if self.streams is not None:
+            await self.streams.found_the_group()
 
     async def _drain(self) -> None:
-        """Wait until the groups have read everything, everything is copied, and the queue is empty."""
+        """Wait until the groups have read everything, everything is copied, the queue is empty, and the streams group complete."""
         if self.plan.member_count:
             await super()._drain()
         if self.queue is not None:
             empty = await self.queue.drain()
             self.violations += [empty] if empty is not None else []
+        if self.streams is not None:
+            incomplete = await self.streams.drain()
+            self.violations += [incomplete] if incomplete is not None else []
         if self.copying is not None:
             violation = await self.copying.drain()
             self.violations += [violation] if violation is not None else []
@@ -253,7 +281,14 @@ class ClusterRun(Run):
         self.violations += check_metadata(self.history, self._settled_at)
         if self.queue is not None:
             self.violations += check_queue(self.history, self.queue.topic)
-        self.violations += check_refusals(self.history, LEGITIMATE_IN_CLUSTER if self.copying is None else LEGITIMATE_WITH_TRANSACTIONS)
+        self.violations += check_refusals(self.history, self._legitimate)
+
+    @property
+    def _legitimate(self) -> Mapping[ApiKey, frozenset[ErrorCode]]:
+        """What clients may be refused."""
+        if self.streams is not None:
+            return LEGITIMATE_WITH_STREAMS
+        return LEGITIMATE_IN_CLUSTER if self.copying is None else LEGITIMATE_WITH_TRANSACTIONS
 
 
 async def _stay_cold(_apis: object) -> None:

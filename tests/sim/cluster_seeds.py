@@ -7,6 +7,7 @@ AIMED_SEEDS = {
     "zombies": (2, 17),
     "late transactions": (1,),
     "queues": (0, 1),
+    "streams groups": (1, 5),
     "moving coordinators": (0,),
     "refused controllers": (0,),
     "changing voters": (1,),
