@@ -3,30 +3,53 @@
 For scripts and notebooks; the command line's ``tidelog sql`` is the same. Uses the lake, the warehouse and the broker of the settings.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 
+from orchestration.archive.reading import find_archive
 from orchestration.connection import connect
+from orchestration.log_client import LogServiceError
 from orchestration.settings import Settings, load_settings
 from orchestration.tables import Lake
-from orchestration.topic_relations import TopicRelations, topic_names
+from orchestration.topic_relations import IncompleteAnswerWarning, TopicRelations, topic_names
 from orchestration.topics import TopicSpec
 from orchestration.warehouse import Warehouse
 
+__all__ = ["IncompleteAnswerWarning", "ask"]
 
-def ask(sql: str, *, topics: Iterable[TopicSpec] = (), settings: Settings | None = None) -> pa.Table:
+
+def ask(sql: str, *, topics: Iterable[TopicSpec] = (), settings: Settings | None = None, is_archive_only: bool = False) -> pa.Table:
     """Return the answer of one SELECT as an Arrow table (``.to_pandas()``, ``.to_pylist()``).
 
-    Relations are the names of lake tables and marts, ``dead_letters``, and ``topics.NAME`` for any topic, with the columns
-    ``_partition, _offset, _timestamp, _key, _value`` (texts), ``_bytes`` and ``_headers``. Those in ``topics`` have a column per field of
-    their schema, too.
+    Relations are the names of lake tables and marts, ``dead_letters``, and ``topics.NAME`` for any topic, its archive included, with the
+    columns ``_partition, _offset, _timestamp, _key, _value`` (texts), ``_bytes`` and ``_headers``. Those in ``topics`` have a column per
+    field of their schema, too. With ``is_archive_only`` no broker is asked: a topic is what is archived of it.
+
+    Warns with ``IncompleteAnswerWarning`` where records of a topic were removed before they were archived, and where a topic is gone.
 
     :raises WarehouseError: DuckDB cannot answer it. :raises LogServiceError: a topic is asked for, and the log service does not respond.
     """
     found = settings or load_settings()
-    warehouse = Warehouse(found.warehouse_directory, Lake(found.lake_root))
-    if not topic_names(sql):
+    lake = Lake(found.lake_root)
+    warehouse = Warehouse(found.warehouse_directory, lake)
+    names = topic_names(sql)
+    schemas = {spec.name: spec.fields for spec in topics if spec.fields is not None}
+    if not names:
         return warehouse.query(sql)
-    with connect(found.bootstrap_servers) as log:
-        return warehouse.query(sql, TopicRelations(log, {spec.name: spec.fields for spec in topics if spec.fields is not None}))
+    if is_archive_only:
+        return warehouse.query(sql, TopicRelations(None, schemas, lake))
+    with _advised(lake, names), connect(found.bootstrap_servers) as log:
+        return warehouse.query(sql, TopicRelations(log, schemas, lake))
+
+
+@contextmanager
+def _advised(lake: Lake, names: Iterable[str]) -> Iterator[None]:
+    """Add to a refusal of the log service that the archives can be asked without it, where all topics have one."""
+    try:
+        yield
+    except LogServiceError as error:
+        if all(find_archive(lake, name) is not None for name in names):
+            raise LogServiceError(f"{error}. What is archived can be asked without it: --archived, or is_archive_only=True") from error
+        raise

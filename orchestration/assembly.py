@@ -5,8 +5,8 @@
 is how it goes into Definitions of somebody's own; a project of ``tidelog up`` has it done by ``orchestration.definitions``.
 
 Decides that runs execute in one process (a run that is killed has no step process that goes on writing), which sensors and which upkeep
-a project gets that declares none, that each table from a topic gets what replays it, and all of them the asset of their dead letters, and
-that a topic is downstream of the transforms and sources that send to it.
+a project gets that declares none, that each table from a topic gets what replays it, and all of them the asset of their dead letters, that
+a topic with an archive gets its asset, and that a topic is downstream of the transforms and sources that send to it.
 A top-level name of a module in ``assets`` or ``sensors`` that is a definition of Dagster's belongs to the project. Opens no connection and
 reads no environment while it loads.
 """
@@ -18,13 +18,14 @@ from typing import Any
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
+from orchestration.archive.assets import archive_asset
 from orchestration.dead_letter_asset import dead_letters_asset
 from orchestration.maintenance import is_maintenance, standard_maintenance
 from orchestration.projects import SENSORS
 from orchestration.resources import default_resources
 from orchestration.sensing import standard_sensors
 from orchestration.sources.assets import SourceFeed, source_feeds
-from orchestration.topics import TOPIC_PREFIX
+from orchestration.topics import TOPIC_PREFIX, topic_specs
 from orchestration.transforms import TopicFeed, topic_feeds
 from orchestration.transforms.history import history_definitions
 
@@ -36,8 +37,8 @@ def assemble(modules: Sequence[ModuleType], *, has_sensors: bool | None = None) 
     """Return the Definitions of modules: what is declared at their top level, and what the platform adds.
 
     Added are the standard sensors, unless the modules declare those that are to run (``has_sensors``; None: they do if one of them lies in
-    a package ``sensors``), upkeep where none is declared, replays, the asset of the dead letters, and the resources ``log_service``,
-    ``spark``, ``lake``, ``warehouse`` and ``database``.
+    a package ``sensors``), upkeep where none is declared, archives, replays, the asset of the dead letters, and the resources
+    ``log_service``, ``spark``, ``lake``, ``warehouse`` and ``database``.
     """
     found = list(declared(modules))
     if has_sensors is None:
@@ -46,13 +47,14 @@ def assemble(modules: Sequence[ModuleType], *, has_sensors: bool | None = None) 
     has_upkeep = any(isinstance(one, dg.AssetsDefinition) and is_maintenance(one) for one in assets)
     upkeep, upkeep_schedules = ([], []) if has_upkeep else standard_maintenance()
     defined = [one for one in assets if isinstance(one, dg.AssetsDefinition)]
+    archives = missing_archives(defined)
     histories, replays = history_definitions(defined)
     feeds = topic_feeds(defined)
-    followed = [feed.table for feed in feeds]
+    followed = [feed.table for feed in feeds if feed.archive is None]
     assets = fed(assets, feeds, source_feeds(defined))
     letters = [dead_letters_asset(followed)] if followed else []
     own = dg.Definitions(
-        assets=[*assets, *upkeep, *histories, *letters],
+        assets=[*assets, *archives, *upkeep, *histories, *letters],
         asset_checks=[one for one in found if isinstance(one, dg.AssetChecksDefinition)],
         sensors=[*(one for one in found if isinstance(one, dg.SensorDefinition)), *([] if has_sensors else standard_sensors())],
         schedules=[*(one for one in found if isinstance(one, dg.ScheduleDefinition)), *upkeep_schedules],
@@ -62,6 +64,25 @@ def assemble(modules: Sequence[ModuleType], *, has_sensors: bool | None = None) 
     )
     given = [one for one in found if isinstance(one, dg.Definitions)]
     return dg.Definitions.merge(own, *given) if given else own
+
+
+def missing_archives(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsDefinition]:
+    """Return the assets of the archives that topics among ``assets`` declare, but for those that are among them already.
+
+    :raises ValueError: two topics would share a table.
+    """
+    known = {key for asset in assets for key in asset.keys}
+    found: dict[dg.AssetKey, str] = {}
+    made = []
+    for spec in topic_specs(assets):
+        if spec.archived is None:
+            continue
+        asset = archive_asset(spec)
+        other = found.setdefault(asset.key, spec.name)
+        if other != spec.name:
+            raise ValueError(f"the topics {other} and {spec.name} cannot both be archived: both would be in {asset.key.to_user_string()}")
+        made += [] if asset.key in known else [asset]
+    return made
 
 
 def fed(assets: Sequence[Any], feeds: Sequence[TopicFeed], sources: Sequence[SourceFeed]) -> list[Any]:

@@ -203,8 +203,12 @@ class Lake:
         description: str = "",
         partition_by: list[str] | None = None,
         latest_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
     ) -> TableSnapshot:
-        """Create the table without rows, or return it if a rival was faster; either way it exists afterwards."""
+        """Create the table without rows, or return it if a rival was faster; either way it exists afterwards.
+
+        ``properties`` are noted in the table's metadata.
+        """
         path = self.path(name)
         path.mkdir(parents=True, exist_ok=True)
         try:
@@ -214,7 +218,7 @@ class Lake:
                 name=name,
                 description=description[:4000] or None,
                 partition_by=partition_by,
-                configuration={LATEST_BY: json.dumps(list(latest_by))} if latest_by else None,
+                configuration={**(properties or {}), **({LATEST_BY: json.dumps(list(latest_by))} if latest_by else {})} or None,
                 raise_if_key_not_exists=False,
             )
         except (CommitFailedError, DeltaError):
@@ -231,8 +235,9 @@ class Lake:
             return dict(self.existing(name).delta.optimize.compact(target_size=target_bytes))
 
     def vacuum(self, name: str, *, retention_hours: int = DEFAULT_RETENTION_HOURS) -> list[str]:
-        """Delete files that no version of the last ``retention_hours`` needs; returns them."""
-        return list(self.existing(name).delta.vacuum(retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False))
+        """Delete files that no version of the last ``retention_hours`` needs, also what killed runs left; returns them."""
+        delta = self.existing(name).delta
+        return list(delta.vacuum(retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False, full=True))
 
 
 def append_with_offsets(

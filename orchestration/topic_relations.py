@@ -1,17 +1,19 @@
-"""Topics as relations of SQL: ``topics.orders`` in a question to DuckDB reads the live log, and no more of it than the question needs.
+"""Topics as relations of SQL: ``topics.orders`` in a question to DuckDB reads archive and log, and no more of them than the question needs.
 
-Decides which partitions and offsets a question can concern, from the filters that DuckDB itself pushes down to the scan (it explains
-the question over an empty stand-in first): comparisons of ``_partition`` and ``_offset``, and lower bounds of ``_timestamp``, which the log
-service turns into offsets. What is not understood narrows nothing, and DuckDB filters what was read once more, so that the answer
-never depends on it. A topic that is scanned once is streamed; one that is scanned several times is read once into DuckDB. Each topic is
-read up to its last stable offset when the question is asked. Knows no table.
+Decides which partitions, offsets and times a question can concern, from the filters that DuckDB itself pushes down to the scan (it explains
+the question over an empty stand-in first), and which columns it needs; ``topic_reads`` decides what that is in the archive and in the log.
+What is not understood narrows nothing, and DuckDB filters what was read once more, so that the answer never depends on it; columns are
+those that the plan of the execution itself names. A topic that is scanned once is streamed; one that is scanned several times is read once
+into DuckDB. Each topic is read up to its last stable offset when the question is asked.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import reduce
 from typing import Any
 
 import duckdb
@@ -20,12 +22,12 @@ import pyarrow.dataset as pads
 from pyspark.sql import types
 
 from orchestration.log_client import LogClient
-from orchestration.offsets import OffsetRange
 from orchestration.sql_quoting import quoted_name, quoted_text
+from orchestration.tables import Lake
+from orchestration.topic_reads import EVERYTHING, Bounds, TopicRead, TopicSource, find_source
 
 SCHEMA_NAME = "topics"
 NAMED = re.compile(r'\btopics\s*\.\s*(?:"((?:[^"]|"")+)"|([A-Za-z_]\w*))', re.IGNORECASE)
-NO_OFFSET = 2**63 - 1
 COLUMNS = ("partition", "offset", "timestamp", "key", "value", "bytes", "headers")
 TYPES = (
     pa.int32(),
@@ -48,45 +50,12 @@ SQL_TYPES: Mapping[type[types.DataType], str] = {
     types.DateType: "DATE",
     types.TimestampType: "TIMESTAMPTZ",
 }
-LOG_APPEND_TIME = "LogAppendTime"
+READ_FOR: Mapping[str, str] = {"bytes": "value"}
+"""The column of a record that a column is made of, where they have different names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What a scan can concern: partitions (None: all), offsets [start, end), timestamps from ``from_ms`` on and below ``to_ms``."""
-
-    partitions: frozenset[int] | None = None
-    start: int = 0
-    end: int = NO_OFFSET
-    from_ms: int | None = None
-    to_ms: int | None = None
-
-    def both(self, other: "Bounds") -> "Bounds":
-        """Return what is in both."""
-        sets = [one for one in (self.partitions, other.partitions) if one is not None]
-        from_times = [one for one in (self.from_ms, other.from_ms) if one is not None]
-        to_times = [one for one in (self.to_ms, other.to_ms) if one is not None]
-        return Bounds(
-            partitions=frozenset.intersection(*sets) if sets else None,
-            start=max(self.start, other.start),
-            end=min(self.end, other.end),
-            from_ms=max(from_times, default=None),
-            to_ms=min(to_times, default=None),
-        )
-
-    def either(self, other: "Bounds") -> "Bounds":
-        """Return bounds that hold all that is in one or the other."""
-        has_sets = self.partitions is not None and other.partitions is not None
-        return Bounds(
-            partitions=(self.partitions or frozenset()) | (other.partitions or frozenset()) if has_sets else None,
-            start=min(self.start, other.start),
-            end=max(self.end, other.end),
-            from_ms=None if self.from_ms is None or other.from_ms is None else min(self.from_ms, other.from_ms),
-            to_ms=None if self.to_ms is None or other.to_ms is None else max(self.to_ms, other.to_ms),
-        )
-
-
-EVERYTHING = Bounds()
+class IncompleteAnswerWarning(UserWarning):
+    """An answer lacks records that are no longer there, or that were not asked for; the text says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,88 +64,106 @@ class Scan:
 
     topic: int | None
     bounds: Bounds
+    columns: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What the scans of one topic need: how many there are, which bounds hold them all, and which columns they name."""
+
+    scans: int
+    bounds: Bounds
+    columns: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRelations:
-    """The topics of a log service, by the names under which SQL asks for them; those in ``schemas`` have a column per field, too."""
+    """The topics of a log service, by the names under which SQL asks for them; those in ``schemas`` have a column per field, too.
 
-    log: LogClient
+    With a ``lake`` the archive of a topic is part of it; without a ``log`` the archives are all there is.
+    """
+
+    log: LogClient | None
     schemas: Mapping[str, types.StructType] = field(default_factory=dict)
+    lake: Lake | None = None
 
-    def prepare(self, connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, list[OffsetRange]]:
+    def prepare(self, connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, TopicRead]:
         """Make the topics that ``sql`` names relations of ``connection``, for this one question; returns what is going to be read.
+
+        Warns (``IncompleteAnswerWarning``) where records are missing in between.
 
         :raises duckdb.Error: the question cannot be understood. :raises LogServiceError: the log service does not respond.
         """
-        wanted = {name for name in topic_names(sql) if self.log.describe_topic(name) is not None}
-        if not wanted:
+        found = [find_source(name, self.log, self.lake) for name in sorted(topic_names(sql))]
+        sources = [source for source in found if source is not None]
+        if not sources:
             return {}
-        topics = sorted(wanted)
         connection.execute(f"CREATE SCHEMA {SCHEMA_NAME}")
-        for number, name in enumerate(topics):
+        for number, source in enumerate(sources):
             connection.register(base_name(number), pads.dataset(base_schema(number).empty_table()))
-            connection.execute(view_sql(number, name, self.schemas.get(name)))
-        scans = explained_scans(connection, sql)
-        read = {}
-        for number, name in enumerate(topics):
-            own = [scan for scan in scans if scan.topic in {number, None}]
-            bounds = EVERYTHING if not own else own[0].bounds
-            for scan in own[1:]:
-                bounds = bounds.either(scan.bounds)
-            read[name] = self.ranges(name, bounds) if own else []
-            self._provide(connection, number, name, read[name], is_staged=len(own) > 1)
-        again = explained_scans(connection, sql)
-        for number, name in enumerate(topics):
-            if sum(scan.topic in {number, None} for scan in again) > 1 and not is_table(connection, number):
-                self._provide(connection, number, name, read[name], is_staged=True)
-        return read
+            connection.execute(view_sql(number, source.topic, self.schemas.get(source.topic)))
+        needs = _needs(explained_scans(connection, sql), len(sources))
+        reads = [source.read(need.bounds) if need.scans else TopicRead() for source, need in zip(sources, needs, strict=True)]
+        for number, need in enumerate(needs):
+            _provide(connection, number, sources[number], reads[number], need)
+        for number, need in enumerate(_needs(explained_scans(connection, sql), len(sources))):
+            is_settled = is_table(connection, number) or (need.scans <= 1 and need.columns <= needs[number].columns)
+            if not is_settled:  # the plan over a stream is another one: it is what is going to happen
+                _provide(connection, number, sources[number], reads[number], need)
+        for source, read in zip(sources, reads, strict=True):
+            _warn(source, read, is_asked_alone=self.log is None)
+        return {source.topic: read for source, read in zip(sources, reads, strict=True)}
 
-    def ranges(self, topic: str, bounds: Bounds) -> list[OffsetRange]:
-        """Return the offsets of a topic that lie within ``bounds`` now."""
-        starts = {} if bounds.from_ms is None else self.log.offsets_at(topic, bounds.from_ms)
-        is_ordered = bounds.to_ms is not None and self.log.topic_configs(topic).get("message.timestamp.type") == LOG_APPEND_TIME
-        ends = self.log.offsets_at(topic, bounds.to_ms) if is_ordered and bounds.to_ms is not None else {}
-        found = []
-        for one in self.log.partition_offsets(topic):
-            if bounds.partitions is not None and one.partition not in bounds.partitions:
-                continue
-            start = max(one.log_start_offset, bounds.start)
-            if bounds.from_ms is not None:
-                first = starts.get(one.partition)
-                start = one.last_stable_offset if first is None else max(start, first)
-            end = min(one.last_stable_offset, bounds.end)
-            after = ends.get(one.partition)
-            end = end if after is None else min(end, after)
-            if start < end:
-                found.append(OffsetRange(partition=one.partition, start=start, end=end))
-        return found
 
-    def _provide(
-        self, connection: duckdb.DuckDBPyConnection, number: int, topic: str, ranges: Sequence[OffsetRange], *, is_staged: bool
-    ) -> None:
-        """Put the records of ``ranges`` in the place of the stand-in."""
-        schema = base_schema(number)
-        reader = pa.RecordBatchReader.from_batches(schema, self._batches(schema, topic, ranges))
-        connection.unregister(base_name(number))
-        if not is_staged:
-            connection.register(base_name(number), reader)
-            return
-        connection.register("staging", reader)
-        connection.execute(f"CREATE TEMP TABLE {base_name(number)} AS SELECT * FROM staging")  # noqa: S608 - a name of ours
-        connection.unregister("staging")
+def _needs(scans: Sequence[Scan], count: int) -> list[Need]:
+    """Return what each of ``count`` topics is asked for."""
+    found = []
+    for number in range(count):
+        own = [scan for scan in scans if scan.topic in {number, None}]
+        bounds = reduce(Bounds.either, (scan.bounds for scan in own)) if own else EVERYTHING
+        columns = frozenset[str]().union(*(scan.columns for scan in own))
+        found.append(Need(scans=len(own), bounds=bounds, columns=columns))
+    return found
 
-    def _batches(self, schema: pa.Schema, topic: str, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
-        read = self.log.range_reader()
-        for one in ranges:
-            for batch in read(topic, one):
-                yield columns_of(batch, one.partition, schema)
+
+def _provide(connection: duckdb.DuckDBPyConnection, number: int, source: TopicSource, read: TopicRead, need: Need) -> None:
+    """Put the records of ``read`` in the place of the stand-in: as a stream, or as a table where they are scanned several times."""
+    schema, is_staged = base_schema(number), need.scans > 1
+    columns = frozenset(COLUMNS) if is_staged else need.columns
+    reader = pa.RecordBatchReader.from_batches(schema, _batches(schema, source, read, columns))
+    connection.unregister(base_name(number))
+    if not is_staged:
+        connection.register(base_name(number), reader)
+        return
+    connection.register("staging", reader)
+    connection.execute(f"CREATE TEMP TABLE {base_name(number)} AS SELECT * FROM staging")  # noqa: S608 - a name of ours
+    connection.unregister("staging")
+
+
+def _batches(schema: pa.Schema, source: TopicSource, read: TopicRead, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
+    wanted = {READ_FOR.get(name, name) for name in columns}
+    for partition, batch in source.batches(read, wanted):
+        yield columns_of(batch, partition, schema, columns)
+
+
+def _warn(source: TopicSource, read: TopicRead, *, is_asked_alone: bool) -> None:
+    """Say what the answer lacks."""
+    told = []
+    if read.gaps:
+        told.append(
+            f"records of the topic {source.topic} were removed from the log before they were archived: offsets "
+            + " ".join(map(str, read.gaps))
+        )
+    if source.log is None and not is_asked_alone:
+        told.append(f"there is no topic {source.topic} any more: the answer has what is archived of it")
+    for sentence in told:
+        warnings.warn(sentence, IncompleteAnswerWarning, stacklevel=2)
 
 
 def is_table(connection: duckdb.DuckDBPyConnection, number: int) -> bool:
     """Whether a topic was read into DuckDB: a stream can be scanned only once."""
-    found = connection.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = ?", [base_name(number)]).fetchone()
-    return found is not None and bool(found[0])
+    found = connection.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = ?", [base_name(number)]).fetchall()
+    return bool(found[0][0])
 
 
 def topic_names(sql: str) -> set[str]:
@@ -213,19 +200,22 @@ def view_sql(number: int, topic: str, schema: types.StructType | None) -> str:
     return f"CREATE VIEW {SCHEMA_NAME}.{quoted_name(topic)} AS SELECT {', '.join(columns)} FROM {base_name(number)}"  # noqa: S608 - quoted
 
 
-def columns_of(batch: pa.RecordBatch, partition: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Return records as the columns of a topic's relation; bytes that are no UTF-8 become replacement characters in texts."""
+def columns_of(batch: pa.RecordBatch, partition: int, schema: pa.Schema, wanted: Collection[str] = COLUMNS) -> pa.RecordBatch:
+    """Return records as the columns of a topic's relation, those that are not ``wanted`` null.
+
+    Bytes that are no UTF-8 become replacement characters in texts.
+    """
     size = batch.num_rows
-    has_headers = "headers" in batch.schema.names
-    columns = [
-        pa.array([partition] * size, pa.int32()),
-        batch["offset"],
-        batch["timestamp"],
-        _text(batch["key"]),
-        _text(batch["value"]),
-        batch["value"],
-        batch["headers"] if has_headers else pa.nulls(size, TYPES[-1]),
-    ]
+    made = {
+        "partition": lambda: pa.repeat(pa.scalar(partition, pa.int32()), size),
+        "offset": lambda: batch["offset"],
+        "timestamp": lambda: batch["timestamp"],
+        "key": lambda: _text(batch["key"]),
+        "value": lambda: _text(batch["value"]),
+        "bytes": lambda: batch["value"],
+        "headers": lambda: batch["headers"] if "headers" in batch.schema.names else pa.nulls(size, TYPES[-1]),
+    }
+    columns = [made[name]() if name in wanted else pa.nulls(size, one.type) for name, one in zip(COLUMNS, schema, strict=True)]
     return pa.record_batch([column.cast(one.type) for column, one in zip(columns, schema, strict=True)], schema=schema)
 
 
@@ -247,12 +237,15 @@ def explained_scans(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Sca
         told = node.get("extra_info") or {}
         if "ARROW_SCAN" in node.get("name", ""):
             filters, projections = _listed(told.get("Filters")), _listed(told.get("Projections"))
-            numbers = {int(one) for text in (*filters, *projections) for one in re.findall(r'(?:^|")(\d+):', text)}
+            named = [one for text in (*filters, *projections) for one in re.findall(r'(?:^|")(\d+):(\w+)', text)]
+            numbers = {int(number) for number, _ in named}
             bounds = EVERYTHING
             for text in filters:
                 bounds = bounds.both(bounds_of(text))
             if numbers or not projections:
-                found.append(Scan(topic=min(numbers) if len(numbers) == 1 else None, bounds=bounds if len(numbers) == 1 else EVERYTHING))
+                is_known = len(numbers) == 1
+                columns = frozenset(name for _, name in named) if is_known or not projections else frozenset(COLUMNS)
+                found.append(Scan(topic=min(numbers) if is_known else None, bounds=bounds if is_known else EVERYTHING, columns=columns))
     return found
 
 

@@ -6,12 +6,13 @@ removed, configs that are not declared are left alone, nothing is deleted. Knows
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import dagster as dg
 from pyspark.sql import types
 
+from orchestration.archive.declaration import Archive, validate_archive
 from orchestration.log_client import LogClient, LogServiceError, TopicDescription
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.values.ddl import SchemaError, parse_ddl
@@ -27,7 +28,7 @@ class TopicSpec:
 
     ``configs`` are Kafka's topic configs by key. ``key`` says what records are keyed by, for readers. ``schema`` is the Spark DDL of the
     JSON in a record's value (see ``orchestration.values.ddl``); a field that is NOT NULL is required. Without a schema transforms get the
-    bytes.
+    bytes. ``archive`` keeps the records in the lake, too: True, or an ``Archive`` that says when and how long.
     """
 
     name: str
@@ -37,6 +38,7 @@ class TopicSpec:
     key: str | None = None
     schema: str | None = None
     description: str = ""
+    archive: bool | Archive = False
 
     def __post_init__(self) -> None:
         if not TOPIC_NAME.fullmatch(self.name) or self.name in {".", ".."}:
@@ -47,6 +49,13 @@ class TopicSpec:
             self.fields  # noqa: B018 - a schema is read when it is declared, so that a typing error is found there
         except SchemaError as error:
             raise ValueError(f"the schema of topic {self.name} cannot be read: {error}") from error
+        if self.archived is not None:
+            validate_archive(self.name, self.archived, self.configs)
+
+    @property
+    def archived(self) -> Archive | None:
+        """How the topic is archived, None where it is not."""
+        return self.archive if isinstance(self.archive, Archive) else Archive() if self.archive else None
 
     @property
     def fields(self) -> types.StructType | None:
@@ -176,12 +185,17 @@ def topic_asset(spec: TopicSpec, *, group_name: str = "topics") -> dg.AssetsDefi
 def topic_specs(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicSpec, ...]:
     """Return the topics that ``assets`` declare, by name."""
     found = [
-        TopicSpec(**declared.value)
+        _declared_spec(declared.value)
         for asset in assets
         for metadata in asset.metadata_by_key.values()
         if isinstance(declared := metadata.get(TOPIC_METADATA), dg.JsonMetadataValue) and isinstance(declared.value, dict)
     ]
     return tuple(sorted(found, key=lambda spec: spec.name))
+
+
+def _declared_spec(declared: Mapping[str, Any]) -> TopicSpec:
+    archive = declared.get("archive")
+    return TopicSpec(**{**declared, "archive": Archive(**archive) if archive else False})
 
 
 def _declaration(spec: TopicSpec) -> dict[str, Any]:
@@ -193,6 +207,7 @@ def _declaration(spec: TopicSpec) -> dict[str, Any]:
         "key": spec.key,
         "schema": spec.schema,
         "description": spec.description,
+        "archive": None if spec.archived is None else asdict(spec.archived),
     }
     columns = {} if spec.fields is None else {"dagster/column_schema": column_schema(spec.fields)}
     return {TOPIC_METADATA: dg.MetadataValue.json(declared), **columns}

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import time
 from uuid import uuid4
 
@@ -18,6 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from orchestration.dead_letters import DEAD_LETTERS, DeadLetters
+from orchestration.sql_quoting import quoted_text
 from orchestration.tables import TABLE_NAME, Lake
 from orchestration.topic_relations import TopicRelations
 
@@ -70,9 +72,12 @@ class Warehouse:
     def query(self, sql: str, topics: TopicRelations | None = None) -> pa.Table:
         """Answer a question about lake tables, dead letters, marts and, where they are given, ``topics``; nothing it does is kept.
 
+        What does not fit into memory while it is computed spills into a temporary folder; the answer itself has to fit.
+
         :raises WarehouseError: DuckDB cannot answer it. :raises LogServiceError: the log service does not respond.
         """
-        with self._connection(sql, ":memory:") as (connection, _), self._explained():
+        with TemporaryDirectory(prefix="tidelog-sql-") as spills, self._connection(sql, ":memory:") as (connection, _), self._explained():
+            connection.execute(f"SET temp_directory = {quoted_text(spills)}")
             if topics is not None:
                 topics.prepare(connection, sql)
             return _table_of(connection.sql(sql))

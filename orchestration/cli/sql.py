@@ -1,6 +1,7 @@
 """``tidelog sql``: a question in SQL over tables, marts, dead letters and topics."""
 
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ from log_service.cli.output import json_option, print_json, print_rows
 @click.command()
 @click.argument("question", metavar="SELECT", required=False)
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+@click.option("--archived", is_flag=True, help="Ask no broker: topics are what the lake has archived of them.")
 @json_option
-def sql(*, question: str | None, as_csv: bool, as_json: bool) -> None:
+def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) -> None:
     """Answer a question in SQL (DuckDB's), read from standard input where none is given.
 
     Relations are the tables of the lake and the marts by their names, `dead_letters`, and `topics.NAME` for any topic of the log
     service: with the columns _partition, _offset, _timestamp, _key, _value, _bytes, _headers and, for topics that the project of this
-    folder declares with a schema, the fields of their JSON. What a question says about _partition, _offset and _timestamp decides what is
-    read of the log.
+    folder declares with a schema, the fields of their JSON. A topic with an archive is archive and log together. What a question says about
+    _partition, _offset and _timestamp decides what is read.
 
     \b
       tidelog sql "SELECT country, count(*) FROM clean_orders GROUP BY ALL"
@@ -34,14 +36,18 @@ def sql(*, question: str | None, as_csv: bool, as_json: bool) -> None:
 
     settings = found_settings()
     project_folder()
-    from orchestration.ask import ask  # noqa: PLC0415
+    from orchestration.ask import IncompleteAnswerWarning, ask  # noqa: PLC0415
     from orchestration.warehouse import WarehouseError  # noqa: PLC0415
 
     try:
-        with explained():
-            answer = ask(asked, topics=declared_topics(asked), settings=settings)
+        with explained(), warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", IncompleteAnswerWarning)
+            answer = ask(asked, topics=declared_topics(asked), settings=settings, is_archive_only=archived)
     except WarehouseError as error:
         raise click.ClickException(str(error)) from error
+    for one in told:
+        if issubclass(one.category, IncompleteAnswerWarning):
+            click.echo(f"Warning: {one.message}", err=True)
     if as_csv:
         write_csv(answer)
         return

@@ -18,7 +18,8 @@ class TableState:
 
     ``pending`` counts offsets that a run could read. ``is_announced`` is False where the table holds a commit of which no materialization
     tells. ``is_misplaced``: the checkpoint lies outside the log, which a run has to report. ``is_reminder_due``: the cluster keeps the
-    offsets, and forgets them if nobody commits them again. ``failures`` counts the newest runs that failed in a row.
+    offsets, and forgets them if nobody commits them again. ``is_tidying_due``: an archive is to look for files that are no longer kept.
+    ``failures`` counts the newest runs that failed in a row.
     """
 
     table: str
@@ -26,6 +27,7 @@ class TableState:
     is_announced: bool = True
     is_misplaced: bool = False
     is_reminder_due: bool = False
+    is_tidying_due: bool = False
     is_running: bool = False
     last_start_s: float | None = None
     failures: int = 0
@@ -34,7 +36,7 @@ class TableState:
     @property
     def is_wanting(self) -> bool:
         """Whether a run would have something to do."""
-        return self.pending > 0 or not self.is_announced or self.is_misplaced or self.is_reminder_due
+        return self.pending > 0 or not self.is_announced or self.is_misplaced or self.is_reminder_due or self.is_tidying_due
 
     @property
     def due_s(self) -> float:

@@ -15,6 +15,9 @@ import dagster as dg
 from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG
 from deltalake.exceptions import DeltaError
 
+from orchestration.archive import Archive
+from orchestration.archive.planning import due_offsets, is_sweep_due, is_tidying_due
+from orchestration.archive.run import swept_at
 from orchestration.checkpoints import Checkpoint
 from orchestration.instance import UNFINISHED
 from orchestration.lag import TopicLag, lag_in, seconds_behind
@@ -84,10 +87,11 @@ class Watch:
         interval_s = interval_of(feed, self.minimum_interval_s)
         state = TableState(
             table=feed.table,
-            pending=lag.pending,
+            pending=self._pending(feed, lag),
             is_announced=is_announced(self.instance, feed.asset_key, lag.topic_id, lag.committed),
             is_misplaced=is_misplaced(lag, lag.committed),
             is_reminder_due=feed.target is not None and self._is_reminder_due(feed.table),
+            is_tidying_due=feed.archive is not None and is_tidying_due(*self._archive_state(feed)),
             minimum_interval_s=interval_s,
         )
         if not state.is_wanting:
@@ -100,19 +104,38 @@ class Watch:
             failures=failures_in_a_row([record.dagster_run for record in records]),
         )
 
+    def _pending(self, feed: TopicFeed, lag: TopicLag) -> int:
+        """Return how many offsets a run could read now; an archive lets them wait until there are enough."""
+        return lag.pending if feed.archive is None or not lag.pending else due_offsets(lag, *self._archive_state(feed))
+
+    def _archive_state(self, feed: TopicFeed) -> tuple[Archive, int | None, float]:
+        """Return an archive's declaration, when all that waited was archived last, and the time now."""
+        return Archive(**(feed.archive or {})), swept_at(self.lake.snapshot(feed.table)), self.clock.now_s()
+
+    def run_config_of(self, feed: TopicFeed, follow_s: int) -> dict[str, object]:
+        """Return the config of a run that is to be started now."""
+        if feed.archive is not None:
+            return {} if is_sweep_due(*self._archive_state(feed)) else {"only_full_chunks": True}
+        is_following = not interval_of(feed, self.minimum_interval_s)
+        return {"follow_s": follow_s} if is_following and follow_s else {}
+
     def _is_reminder_due(self, name: str) -> bool:
         ledger = self.lake.snapshot(name)
         return ledger is not None and is_reminder_due(ledger, datetime.fromtimestamp(self.clock.now_s(), UTC))
 
     def wait(self, lags: Mapping[str, TopicLag], decision: RunDecision, deadline_s: float) -> None:
-        """Wait for records beyond those that were seen, until something waiting may be due, or for the end of a run that is in the way."""
+        """Wait for records beyond those that were seen, until something waiting may be due, or for the end of a run that is in the way.
+
+        An archive alone waits for no record: a single one makes no chunk.
+        """
         limit_s = deadline_s - self.clock.now_s()
         if decision.next_due_s is not None:
             limit_s = min(limit_s, decision.next_due_s - self.clock.now_s())
         if decision.in_flight:
             self._wait_for_runs(decision.in_flight, min(limit_s, POLL_S))
             return
-        ends = {(lag.topic, one.partition): one.last_stable_offset for lag in lags.values() for one in lag.partitions}
+        followed = [lags[feed.table] for feed in self.feeds if feed.table in lags and feed.archive is None]
+        ends = {(lag.topic, one.partition): one.last_stable_offset for lag in followed for one in lag.partitions}
         started_s = self.clock.now_s()
         timeout_ms = max(int(limit_s * 1000), 1)
         if not ends:
@@ -180,7 +203,7 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
     """Return the sensor that follows every topic that a table of the project follows."""
     job = dg.define_asset_job(
         f"{name}_job",
-        selection=dg.AssetSelection.kind("pyspark"),
+        selection=dg.AssetSelection.kind("pyspark") | dg.AssetSelection.kind("archive"),
         description="Runs that the topic sensor starts: one table, everything new in its topic",
     )
     used = clock or Clock()
@@ -216,7 +239,7 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
                 )
                 findings = watch_until(watch, deadline_s)
                 requests = [
-                    run_request(feed, context.repository_def, 0 if interval_of(feed, settings.minimum_interval_s) else settings.follow_s)
+                    run_request(feed, context.repository_def, watch.run_config_of(feed, settings.follow_s))
                     for feed in feeds
                     if feed.table in findings.decision.start
                 ]
@@ -272,8 +295,8 @@ def sensor_result(
     )
 
 
-def run_request(feed: TopicFeed, repository: dg.RepositoryDefinition, follow_s: int) -> dg.RunRequest:
-    """Return the request for one run of a table, with the checks that the run itself makes; it follows the topic for ``follow_s``.
+def run_request(feed: TopicFeed, repository: dg.RepositoryDefinition, config: Mapping[str, object]) -> dg.RunRequest:
+    """Return the request for one run of a table, with the checks that the run itself makes and the ``config`` of its asset.
 
     No run key: it would de-duplicate for ever, even after a run that failed.
     """
@@ -281,7 +304,7 @@ def run_request(feed: TopicFeed, repository: dg.RepositoryDefinition, follow_s: 
     return dg.RunRequest(
         asset_selection=[feed.asset_key],
         asset_check_keys=[spec.key for spec in table.check_specs],
-        run_config={"ops": {table.op.name: {"config": {"follow_s": follow_s}}}} if follow_s else {},
+        run_config={"ops": {table.op.name: {"config": dict(config)}}} if config else {},
         tags={TABLE_TAG: feed.table, TOPIC_TAG: feed.topic},
     )
 

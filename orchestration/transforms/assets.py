@@ -76,6 +76,7 @@ class TopicFeed:
 
     ``target`` is the topic that a transform to a topic sends to; its table is the ledger of what was sent. ``database_table`` is the table
     of a database; the lake's table is the ledger of what was committed. ``is_replayable``: ranges may be read once more into the table.
+    ``archive`` is there for the archive of a topic: the fields of its ``Archive``.
     """
 
     asset_key: dg.AssetKey
@@ -85,6 +86,7 @@ class TopicFeed:
     target: str | None = None
     database_table: str | None = None
     is_replayable: bool = True
+    archive: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

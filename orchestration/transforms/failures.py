@@ -28,13 +28,13 @@ class HasSession(Protocol):
 
 
 @contextmanager
-def explained(name: str, spark: HasSession, after: str = "Nothing was committed; the next run tries again") -> Iterator[None]:
+def explained(name: str, spark: HasSession | None, after: str = "Nothing was committed; the next run tries again") -> Iterator[None]:
     """Translate what the platform itself raises; anything else is a bug and keeps its traceback. ``after`` says what to expect."""
     try:
         yield
     except FINAL as error:
         raise dg.Failure(description=f"{name}: {error}", allow_retries=False) from error
     except PASSING as error:
-        if isinstance(error, SparkGoneError):
+        if isinstance(error, SparkGoneError) and spark is not None:
             spark.forget()
         raise dg.Failure(description=f"{name}: {error}. {after}", allow_retries=True) from error

@@ -63,13 +63,12 @@ class DagsterReporter:
         """Name the table and the ranges in the run's tags."""
         span = ranges if self._committed is None else self._committed.spanning(ranges)
         self._context.log.info("%s: %s of topic %s (id %s), offsets %s", self._table.name, kind, ranges.topic, ranges.topic_id, ranges)
-        tags = {
-            "tidelog/table": self._table.name,
-            "tidelog/topic": ranges.topic,
-            "tidelog/kind": kind,
-            "tidelog/range": _shortened(str(span)),
-        }
-        self._context.instance.add_run_tags(self._context.run.run_id, tags)
+        self._context.instance.add_run_tags(self._context.run.run_id, run_tags(self._table.name, ranges.topic, kind, str(span)))
+
+
+def run_tags(table: str, topic: str, kind: str, span: str) -> dict[str, str]:
+    """Return the tags by which the page of runs says what a run is about."""
+    return {"tidelog/table": table, "tidelog/topic": topic, "tidelog/kind": kind, "tidelog/range": _shortened(span)}
 
 
 def topic_events(context: Context, table: TopicTable, result: TopicRunResult) -> Iterator[Event]:

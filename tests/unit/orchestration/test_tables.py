@@ -1,5 +1,6 @@
 """The lake: rows and offsets in one commit, rivals told apart, replays that move nothing."""
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -183,3 +184,15 @@ def test_a_lake_may_be_in_a_folder_of_an_unusual_name(tmp_path: Path, name: str)
     lake = Lake(tmp_path / name / "lake")
     lake.create("t", SCHEMA)
     assert lake.existing("t").folder == tmp_path / name / "lake" / "t"
+
+
+def test_vacuum_removes_what_killed_runs_left_and_spares_what_running_ones_write(lake: Lake) -> None:
+    append(lake.existing("t"), rows(0, 0, 1), (0, 0, 2))
+    folder = lake.existing("t").folder
+    old, young = folder / "old.parquet", folder / "young.parquet"
+    for file in (old, young):
+        file.write_bytes(b"")
+    os.utime(old, (0, 0))
+    assert lake.vacuum("t") == ["old.parquet"]
+    assert (old.exists(), young.exists()) == (False, True)
+    assert stored(lake) == [(0, 0, "x"), (0, 1, "x")]

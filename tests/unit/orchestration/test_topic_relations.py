@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from orchestration.tables import Lake, replace_all
-from orchestration.topic_relations import Bounds, TopicRelations, bounds_of, topic_names
+from orchestration.topic_reads import Bounds
+from orchestration.topic_relations import TopicRelations, bounds_of, topic_names
 from orchestration.values.ddl import parse_ddl
 from orchestration.warehouse import Warehouse, WarehouseError
 from tests.unit.orchestration.memory_log import MemoryLog

@@ -1,0 +1,223 @@
+"""The files of an archive: one Parquet file per partition and chunk, written beside the table and moved into it for the commit.
+
+Decides the columns, when a file is full, and what the table's log says about it, so that readers skip files by partition, offset and time.
+A file is written as records come, a row group at a time: memory holds two row groups, however large a chunk is. Knows no broker, and not
+which ranges are due.
+Invariants: the rows of a file ascend by offset; a killed run leaves files in a folder that is no part of the table, and a later run
+removes it.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from time import time
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+
+from orchestration.offsets import OffsetRange
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+ARCHIVE_SCHEMA = pa.schema(
+    [
+        pa.field("_topic_id", pa.string()),
+        pa.field("_partition", pa.int32()),
+        pa.field("_offset", pa.int64()),
+        pa.field("_timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("_leader_epoch", pa.int32()),
+        pa.field("_key", pa.binary()),
+        pa.field("_value", pa.binary()),
+        pa.field("_headers", HEADERS),
+    ]
+)
+"""The columns of an archive's table: a record as it was, bytes as they were. It is partitioned by ``_partition``."""
+PARTITION_BY = ["_partition"]
+FILE_SCHEMA = pa.schema([field for field in ARCHIVE_SCHEMA if field.name not in PARTITION_BY])
+BOUNDED = ("_topic_id", "_offset", "_timestamp", "_leader_epoch")
+"""Columns whose smallest and largest values the table's log holds: all that are neither bytes nor lists, since readers that miss those of
+one take it that nothing in the file matches.
+"""
+FOLDER_PREFIX = "_staging-"
+LEFTOVER_AGE_S = 6 * 3_600
+ROW_GROUP_BYTES = 16 << 20
+UNCUT = 1 << 30
+"""More rows than a row group has: what is written at once is one."""
+FILE_BYTES = 512 << 20
+"""A chunk ends where its records have so many bytes, uncompressed: a run that is killed loses no more work than that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """What was archived of one partition. ``taken`` is the range that the file covers; ``leader_epoch`` is that of its last offset.
+
+    ``file`` is None where the range holds no record. ``leader_epoch`` is None where the last offset is no record's.
+    """
+
+    taken: OffsetRange
+    file: Path | None
+    records: int = 0
+    size_bytes: int = 0
+    newest: datetime | None = None
+    leader_epoch: int | None = None
+    statistics: str = ""
+
+
+class _Tally:
+    """Counts the rows of a file for the table's log."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.size_bytes = 0
+        self.bounds: dict[str, tuple[object, object]] = {}
+        self.nulls = dict.fromkeys(FILE_SCHEMA.names, 0)
+        self.last_offset = -1
+        self.leader_epoch = -1
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self.records += rows.num_rows
+        self.size_bytes += rows.nbytes
+        for name in FILE_SCHEMA.names:
+            self.nulls[name] += rows[name].null_count
+        for name in BOUNDED:
+            found = pc.min_max(rows[name]).as_py()
+            if found["min"] is not None:
+                low, high = self.bounds.get(name, (found["min"], found["max"]))
+                self.bounds[name] = (min(low, found["min"]), max(high, found["max"]))
+        self.last_offset = rows["_offset"][-1].as_py()
+        self.leader_epoch = rows["_leader_epoch"][-1].as_py()
+
+    @property
+    def newest(self) -> datetime | None:
+        found = self.bounds.get("_timestamp", (None, None))[1]
+        return found if isinstance(found, datetime) else None
+
+    def text(self) -> str:
+        """Return the statistics as Delta's protocol writes them: null counts of all columns, since readers take a missing one for all."""
+        told = {name: (_plain(low), _plain(high)) for name, (low, high) in self.bounds.items()}
+        return json.dumps(
+            {
+                "numRecords": self.records,
+                "minValues": {name: low for name, (low, _) in told.items()},
+                "maxValues": {name: high for name, (_, high) in told.items()},
+                "nullCount": self.nulls,
+            }
+        )
+
+
+def _plain(value: object) -> object:
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ") if isinstance(value, datetime) else value
+
+
+def archive_rows(topic_id: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return records (``log_client.RECORD_SCHEMA``, and headers where the reader yields them) as the columns of a file."""
+    size = batch.num_rows
+    columns = [
+        pa.repeat(pa.scalar(topic_id), size),
+        batch["offset"],
+        batch["timestamp"],
+        batch["leader_epoch"],
+        batch["key"],
+        batch["value"],
+        batch["headers"] if "headers" in batch.schema.names else pa.nulls(size, HEADERS),
+    ]
+    return pa.record_batch([column.cast(field.type) for column, field in zip(columns, FILE_SCHEMA, strict=True)], schema=FILE_SCHEMA)
+
+
+def write_chunk(folder: Path, topic_id: str, wanted: OffsetRange, batches: Iterable[pa.RecordBatch], *, limit_bytes: int) -> Chunk:
+    """Write the records of ``wanted`` into a file in ``folder``; it ends early behind the batch that reaches ``limit_bytes``."""
+    tally, file, end = _Tally(), folder / f"{uuid4().hex}.parquet", wanted.end
+    waiting: list[pa.RecordBatch] = []
+    writer: pq.ParquetWriter | None = None
+    try:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            rows = archive_rows(topic_id, batch)
+            tally.add(rows)
+            waiting.append(rows)
+            writer = writer or _writer(file)
+            if sum(one.nbytes for one in waiting) >= ROW_GROUP_BYTES:
+                writer.write_table(pa.Table.from_batches(waiting), row_group_size=UNCUT)
+                waiting = []
+            if tally.size_bytes >= limit_bytes:
+                end = min(tally.last_offset + 1, wanted.end)
+                break
+        if writer is not None and waiting:
+            writer.write_table(pa.Table.from_batches(waiting), row_group_size=UNCUT)
+    finally:
+        if writer is not None:
+            writer.close()
+    taken = OffsetRange(partition=wanted.partition, start=wanted.start, end=end)
+    if not tally.records:
+        return Chunk(taken=taken, file=None)
+    _sync(file)
+    return Chunk(
+        taken=taken,
+        file=file,
+        records=tally.records,
+        size_bytes=tally.size_bytes,
+        newest=tally.newest,
+        leader_epoch=tally.leader_epoch if tally.last_offset + 1 == end else None,
+        statistics=tally.text(),
+    )
+
+
+def _writer(file: Path) -> pq.ParquetWriter:
+    repeated = ["_topic_id", "_leader_epoch", "_key"]
+    return pq.ParquetWriter(file, FILE_SCHEMA, compression="zstd", use_dictionary=repeated, write_statistics=list(BOUNDED))
+
+
+def _sync(file: Path) -> None:
+    """Wait until the file is on the disk: once it is committed, the broker may forget the records."""
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def staging(table_folder: Path) -> Iterator[Path]:
+    """Yield a folder for files that are no part of the table yet; what is left in it is removed, also what a killed run left."""
+    for leftover in table_folder.glob(f"{FOLDER_PREFIX}*"):
+        if leftover.stat().st_mtime < time() - LEFTOVER_AGE_S:
+            shutil.rmtree(leftover, ignore_errors=True)
+    folder = table_folder / f"{FOLDER_PREFIX}{uuid4().hex}"
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def move_in(table_folder: Path, chunks: Sequence[Chunk]) -> list[AddAction]:
+    """Move the files of ``chunks`` into the table's folder and return what its log has to say of them."""
+    actions = []
+    for chunk in chunks:
+        if chunk.file is None:
+            continue
+        values: Mapping[str, str | None] = {"_partition": str(chunk.taken.partition)}
+        place = table_folder / f"_partition={chunk.taken.partition}" / chunk.file.name
+        place.parent.mkdir(exist_ok=True)
+        chunk.file.replace(place)
+        _sync(place.parent)
+        described = place.stat()
+        name = place.relative_to(table_folder).as_posix()
+        actions.append(AddAction(name, described.st_size, values, int(described.st_mtime * 1000), True, chunk.statistics))
+    return actions
+
+
+def discard(table_folder: Path, actions: Iterable[AddAction], held: Collection[Path]) -> None:
+    """Remove files that were moved in and that no version took: ``held`` are those of the newest one."""
+    for action in actions:
+        file = table_folder / action.path
+        if file not in held:
+            file.unlink(missing_ok=True)

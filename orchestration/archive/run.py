@@ -1,0 +1,236 @@
+"""A run that archives a topic, without Dagster: plan, read, write files, commit them with the offsets; a chunk of each partition at a time.
+
+Decides that a run ends where the log ended when it began, and what belongs together: one commit holds the files of its ranges, the
+checkpoints behind them, and, when a sweep is through, when that was, and which files are no longer kept. So a run that is killed at any
+moment has committed whole chunks or nothing. A rival's commit restarts the attempt. Knows no Spark.
+Invariant: each committed record below the archive's end is in it once, unless it was no longer in the log or is no longer kept.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from deltalake import write_deltalake
+from deltalake.transaction import AddAction, RemoveAction
+
+from orchestration.archive.declaration import Archive, archive_table
+from orchestration.archive.files import ARCHIVE_SCHEMA, FILE_BYTES, PARTITION_BY, Chunk, discard, move_in, staging, write_chunk
+from orchestration.archive.planning import is_tidying_due, pinned, plan_archive
+from orchestration.archive.reading import ARCHIVE_OF, ArchivedFile, archived_by, expired_files, files_of
+from orchestration.checkpoints import BatchPlan, Checkpoint, PartitionOffsets
+from orchestration.log_client import LogClient, RangeReader
+from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.schemas import SchemaConflictError
+from orchestration.tables import CommitConflictError, Lake, TableSnapshot, advance, commit_properties, conflicts_translated
+from orchestration.topics import TopicSpec
+from orchestration.transforms.errors import NotReadyError
+
+COMMITS_PER_RUN = 50
+"""A run that has more to archive leaves it to the next."""
+SWEPT_AT = "archive_swept_at"
+"""The application transaction whose version is when all that waited was archived last, in seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveContext:
+    """What a run works with. ``pin`` is told which ranges are read, before they are; ``note`` what a person should know."""
+
+    log: LogClient
+    lake: Lake
+    note: Callable[[str], None]
+    pin: Callable[[OffsetRanges], None]
+    run_id: str
+    commit_attempts: int
+    is_sweep: bool = True
+    is_loss_accepted: bool = False
+    file_bytes: int = FILE_BYTES
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveState:
+    """Where topic and archive stand. ``snapshot`` is None where nothing was archived yet."""
+
+    topic_id: str
+    log: tuple[PartitionOffsets, ...]
+    snapshot: TableSnapshot | None
+    committed: Mapping[int, Checkpoint]
+
+
+@dataclass(slots=True, kw_only=True)
+class ArchiveReport:
+    """What a run did. ``version`` is None where nothing was committed; ``backlog`` counts offsets that it left."""
+
+    state: ArchiveState
+    version: int | None = None
+    ranges: OffsetRanges | None = None
+    records: int = 0
+    size_bytes: int = 0
+    files: int = 0
+    files_expired: int = 0
+    backlog: int = 0
+    newest: datetime | None = None
+    next_offsets: dict[int, int] = field(default_factory=dict)
+
+    def add(self, chunks: Sequence[Chunk], ranges: OffsetRanges, expired: int) -> None:
+        """Count a commit."""
+        self.ranges = ranges if self.ranges is None else self.ranges.spanning(ranges)
+        self.records += sum(one.records for one in chunks)
+        self.size_bytes += sum(one.size_bytes for one in chunks)
+        self.files += sum(one.file is not None for one in chunks)
+        self.files_expired += expired
+        self.newest = max((one for one in (self.newest, *(chunk.newest for chunk in chunks)) if one is not None), default=None)
+        self.next_offsets.update(ranges.ends())
+
+
+def run_archive(spec: TopicSpec, context: ArchiveContext) -> ArchiveReport:
+    """Archive what waits: all of it in a sweep, else the full chunks.
+
+    :raises CommitConflictError: rivals were faster in every attempt.
+    :raises ProgressError, NotReadyError, SchemaConflictError: nothing more was committed; the text says what to do.
+    """
+    state = read_state(spec, context)
+    ends = {one.partition: one.last_stable_offset for one in state.log}
+    report = ArchiveReport(state=state, next_offsets={partition: one.next_offset for partition, one in state.committed.items()})
+    losses = 0
+    for _ in range(COMMITS_PER_RUN):
+        plan = _plan(spec, context, state, ends)
+        for note in plan.notes:
+            context.note(note)
+        report.backlog = plan.backlog
+        if plan.is_empty and not _is_tidying(spec, context, state):
+            break
+        try:
+            _archive(spec, context, state, plan, report)
+            losses = 0
+        except CommitConflictError as conflict:
+            losses += 1
+            if losses == context.commit_attempts:
+                raise
+            context.note(f"{conflict}; looking again at what is left to archive (attempt {losses + 1} of {context.commit_attempts})")
+        state = read_state(spec, context)
+    return report
+
+
+def read_state(spec: TopicSpec, context: ArchiveContext) -> ArchiveState:
+    """Return where topic and archive stand.
+
+    :raises NotReadyError: there is no such topic. :raises SchemaConflictError: the lake has another table of the archive's name.
+    """
+    description = context.log.describe_topic(spec.name)
+    if description is None:
+        raise NotReadyError(f"there is no topic {spec.name}: materialize topics/{spec.name}, which creates it")
+    snapshot = context.lake.snapshot(archive_table(spec.name))
+    if snapshot is not None and archived_by(snapshot) != spec.name:
+        raise SchemaConflictError(
+            f"the lake has a table {snapshot.name} that is not the archive of the topic {spec.name}: give the table, or the topic, another "
+            "name, or move the table away"
+        )
+    log = context.log.partition_offsets(spec.name)
+    committed = snapshot.checkpoints(description.topic_id, [one.partition for one in log]) if snapshot else {}
+    return ArchiveState(topic_id=description.topic_id, log=log, snapshot=snapshot, committed=committed)
+
+
+def swept_at(snapshot: TableSnapshot | None) -> int | None:
+    """Return when all that waited was archived last, in seconds since 1970; None if never."""
+    return None if snapshot is None else snapshot.transaction_version(SWEPT_AT)
+
+
+def _policy(spec: TopicSpec) -> Archive:
+    return spec.archived or Archive()
+
+
+def _plan(spec: TopicSpec, context: ArchiveContext, state: ArchiveState, ends: Mapping[int, int]) -> BatchPlan:
+    epochs = {partition: one.leader_epoch for partition, one in state.committed.items() if one.leader_epoch is not None}
+    return plan_archive(
+        topic=spec.name,
+        topic_id=state.topic_id,
+        log=pinned(state.log, ends),
+        committed=state.committed,
+        epoch_ends=context.log.leader_epoch_ends(spec.name, epochs) if epochs else {},
+        other_topic_ids=state.snapshot.topic_ids() if state.snapshot is not None and not state.committed else (),
+        chunk_records=_policy(spec).chunk_records,
+        is_sweep=context.is_sweep,
+        is_loss_accepted=context.is_loss_accepted,
+    )
+
+
+def _archive(spec: TopicSpec, context: ArchiveContext, state: ArchiveState, plan: BatchPlan, report: ArchiveReport) -> None:
+    """Archive what was planned and commit it.
+
+    :raises CommitConflictError: a rival was faster; nothing was committed.
+    """
+    if not plan.is_empty:
+        context.pin(plan.ranges)
+    target = state.snapshot or context.lake.create(
+        archive_table(spec.name),
+        ARCHIVE_SCHEMA,
+        description=f"The archive of the topic {spec.name}: its records as they were, in the order of their offsets",
+        partition_by=PARTITION_BY,
+        properties={ARCHIVE_OF: spec.name},
+    )
+    if archived_by(target) != spec.name:
+        raise CommitConflictError(f"another writer made a table {target.name} at the same time")
+    with staging(target.folder) as folder:
+        chunks = _chunks(folder, context, plan)
+        taken = OffsetRanges(topic=spec.name, topic_id=state.topic_id, ranges=tuple(one.taken for one in chunks))
+        is_through = context.is_sweep and plan.backlog == 0 and taken.ends() == plan.ranges.ends()
+        expired = _expired(spec, context, target) if is_through else []
+        epochs = {one.taken.partition: one.leader_epoch for one in chunks if one.leader_epoch is not None}
+        transactions = advance(target, taken, epochs, state.committed)
+        if is_through:
+            transactions[SWEPT_AT] = int(context.now().timestamp())
+        actions = move_in(target.folder, chunks)
+    notes = {"ranges": str(taken), "topic": spec.name, "run_id": context.run_id}
+    try:
+        _commit(target, [*actions, *(_removal(one, context.now()) for one in expired)], transactions, notes)
+    except CommitConflictError:
+        discard(target.folder, actions, context.lake.existing(target.name).files)
+        raise
+    report.add(chunks, taken, len(expired))
+    report.version = context.lake.existing(target.name).version
+
+
+def _chunks(folder: Path, context: ArchiveContext, plan: BatchPlan) -> list[Chunk]:
+    read = context.log.range_reader()
+    chunks = []
+    for one in plan.ranges:
+        with closing(_records(read, plan.ranges.topic, one)) as batches:
+            chunks.append(write_chunk(folder, plan.ranges.topic_id, one, batches, limit_bytes=context.file_bytes))
+    return chunks
+
+
+def _records(read: RangeReader, topic: str, wanted: OffsetRange) -> Iterator[Any]:
+    """Yield what is read; an empty range moves a checkpoint, and there is nothing to read."""
+    if not wanted.is_empty:
+        yield from read(topic, wanted)
+
+
+def _commit(
+    target: TableSnapshot, actions: list[AddAction | RemoveAction], transactions: Mapping[str, int], notes: Mapping[str, str]
+) -> None:
+    properties = commit_properties(notes, transactions)
+    with conflicts_translated(target.name):
+        if not actions:  # no record lies in the ranges: their checkpoints move all the same
+            write_deltalake(target.delta, target.arrow_schema.empty_table(), mode="append", commit_properties=properties)
+            return
+        target.delta.create_write_transaction(
+            actions, mode="append", schema=target.delta.schema(), partition_by=PARTITION_BY, commit_properties=properties
+        )
+
+
+def _is_tidying(spec: TopicSpec, context: ArchiveContext, state: ArchiveState) -> bool:
+    """Whether files are to be looked for that are no longer kept, with nothing to archive."""
+    return context.is_sweep and is_tidying_due(_policy(spec), swept_at(state.snapshot), context.now().timestamp())
+
+
+def _expired(spec: TopicSpec, context: ArchiveContext, target: TableSnapshot) -> list[ArchivedFile]:
+    kept_s = _policy(spec).kept_s
+    return [] if kept_s is None else expired_files(files_of(target), int((context.now().timestamp() - kept_s) * 1000))
+
+
+def _removal(file: ArchivedFile, now: datetime) -> RemoveAction:
+    return RemoveAction(file.path, True, int(now.timestamp() * 1000), file.size_bytes, {"_partition": str(file.partition)})

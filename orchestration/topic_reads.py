@@ -1,0 +1,160 @@
+"""What is read of a topic for a question: its archive as far as that reaches, and of the log what the archive does not hold.
+
+Decides which offsets come from where, so that each record comes once: the archive covers a range of each partition, the log gives what
+lies below (where the archive no longer keeps what the log does) and above. Ends are fixed when it is decided. Knows no SQL.
+Invariants: no offset is read from both; an offset that is in neither, though it lies between them, is told as a gap.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from orchestration.archive.reading import ArchivedTopic, archived_topic, find_archive, newest_topic_id
+from orchestration.checkpoints import PartitionOffsets
+from orchestration.log_client import LogClient
+from orchestration.offsets import OffsetRange
+from orchestration.tables import Lake
+
+NO_OFFSET = 2**63 - 1
+LOG_APPEND_TIME = "LogAppendTime"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a scan can concern: partitions (None: all), offsets [start, end), timestamps from ``from_ms`` on and below ``to_ms``."""
+
+    partitions: frozenset[int] | None = None
+    start: int = 0
+    end: int = NO_OFFSET
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def both(self, other: "Bounds") -> "Bounds":
+        """Return what is in both."""
+        sets = [one for one in (self.partitions, other.partitions) if one is not None]
+        from_times = [one for one in (self.from_ms, other.from_ms) if one is not None]
+        to_times = [one for one in (self.to_ms, other.to_ms) if one is not None]
+        return Bounds(
+            partitions=frozenset.intersection(*sets) if sets else None,
+            start=max(self.start, other.start),
+            end=min(self.end, other.end),
+            from_ms=max(from_times, default=None),
+            to_ms=min(to_times, default=None),
+        )
+
+    def either(self, other: "Bounds") -> "Bounds":
+        """Return bounds that hold all that is in one or the other."""
+        has_sets = self.partitions is not None and other.partitions is not None
+        return Bounds(
+            partitions=(self.partitions or frozenset()) | (other.partitions or frozenset()) if has_sets else None,
+            start=min(self.start, other.start),
+            end=max(self.end, other.end),
+            from_ms=None if self.from_ms is None or other.from_ms is None else min(self.from_ms, other.from_ms),
+            to_ms=None if self.to_ms is None or other.to_ms is None else max(self.to_ms, other.to_ms),
+        )
+
+    def cut(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+        """Return what of ``ranges`` lies within the partitions and offsets."""
+        found = []
+        for one in ranges:
+            start, end = max(one.start, self.start), min(one.end, self.end)
+            if start < end and (self.partitions is None or one.partition in self.partitions):
+                found.append(OffsetRange(partition=one.partition, start=start, end=end))
+        return found
+
+
+EVERYTHING = Bounds()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRead:
+    """What is read for a question: ranges of the archive and of the log, and offsets that are in neither."""
+
+    archived: tuple[OffsetRange, ...] = ()
+    live: tuple[OffsetRange, ...] = ()
+    gaps: tuple[OffsetRange, ...] = ()
+    bounds: Bounds = field(default=EVERYTHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSource:
+    """Where a topic's records are. ``log`` is None where only the archive is asked, ``archive`` where there is none."""
+
+    topic: str
+    log: LogClient | None
+    archive: ArchivedTopic | None
+    offsets: tuple[PartitionOffsets, ...] = ()
+
+    def read(self, bounds: Bounds) -> TopicRead:
+        """Return what lies within ``bounds``."""
+        partitions = [one.partition for one in self.offsets] if self.log is not None else self.archive.partitions if self.archive else ()
+        archived = {} if self.archive is None else self.archive.ranges(partitions)
+        live, gaps = beside(self.offsets, archived)
+        return TopicRead(
+            archived=tuple(bounds.cut(archived.values())),
+            live=tuple(self._within_times(bounds.cut(live), bounds)),
+            gaps=tuple(bounds.cut(gaps)),
+            bounds=bounds,
+        )
+
+    def _within_times(self, ranges: Sequence[OffsetRange], bounds: Bounds) -> list[OffsetRange]:
+        """Let the log say where times are: from the first record that is young enough, and up to the first that is too young where the
+        log stamps records itself, so that times ascend.
+        """
+        if self.log is None or not ranges:
+            return list(ranges)
+        starts = {} if bounds.from_ms is None else self.log.offsets_at(self.topic, bounds.from_ms)
+        is_ordered = bounds.to_ms is not None and self.log.topic_configs(self.topic).get("message.timestamp.type") == LOG_APPEND_TIME
+        ends = self.log.offsets_at(self.topic, bounds.to_ms) if is_ordered and bounds.to_ms is not None else {}
+        found = []
+        for one in ranges:
+            first = one.start if bounds.from_ms is None else starts.get(one.partition)
+            after = ends.get(one.partition)
+            start = one.end if first is None else max(one.start, first)
+            end = one.end if after is None else min(one.end, after)
+            if start < end:
+                found.append(OffsetRange(partition=one.partition, start=start, end=end))
+        return found
+
+    def batches(self, read: TopicRead, columns: Collection[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the records of ``read``, each batch with its partition: first the archive's. ``columns`` are those that are wanted."""
+        if self.archive is not None and read.archived:
+            yield from self.archive.batches(read.archived, columns, from_ms=read.bounds.from_ms, to_ms=read.bounds.to_ms)
+        if self.log is not None and read.live:
+            reader = self.log.range_reader()
+            for one in read.live:
+                for batch in reader(self.topic, one):
+                    yield one.partition, batch
+
+
+def beside(offsets: Iterable[PartitionOffsets], archived: Mapping[int, OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRange]]:
+    """Return what the log holds beside the archive, and the gaps: offsets behind the archive's end that the log no longer holds."""
+    live, gaps = [], []
+    for one in offsets:
+        covered = archived.get(one.partition)
+        first, after = (one.log_start_offset, one.log_start_offset) if covered is None else (covered.start, covered.end)
+        pieces = [(one.log_start_offset, min(first, one.last_stable_offset)), (max(after, one.log_start_offset), one.last_stable_offset)]
+        live += [OffsetRange(partition=one.partition, start=start, end=end) for start, end in pieces if start < end]
+        if after < one.log_start_offset:
+            gaps.append(OffsetRange(partition=one.partition, start=after, end=one.log_start_offset))
+    return live, gaps
+
+
+def find_source(topic: str, log: LogClient | None, lake: Lake | None) -> TopicSource | None:
+    """Return where the records of ``topic`` are now, None where there is neither topic nor archive.
+
+    The archive is looked at after the log: what retention had removed from the log by then, it holds.
+
+    :raises LogServiceError: the log service does not respond.
+    """
+    description = None if log is None else log.describe_topic(topic)
+    offsets = log.partition_offsets(topic) if log is not None and description is not None else ()
+    snapshot = None if lake is None else find_archive(lake, topic)
+    archive = None
+    if snapshot is not None:
+        topic_id = description.topic_id if description is not None else newest_topic_id(archived_topic(snapshot, "").files)
+        archive = archived_topic(snapshot, topic_id or "")
+    if description is None:
+        return None if archive is None else TopicSource(topic=topic, log=None, archive=archive)
+    return TopicSource(topic=topic, log=log, archive=archive, offsets=offsets)
