@@ -6,13 +6,13 @@ moment has committed whole chunks or nothing. A rival's commit restarts the atte
 Invariant: each committed record below the archive's end is in it once, unless it was no longer in the log or is no longer kept.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
 from deltalake import write_deltalake
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -203,7 +203,7 @@ def _chunks(folder: Path, context: ArchiveContext, plan: BatchPlan) -> list[Chun
     return chunks
 
 
-def _records(read: RangeReader, topic: str, wanted: OffsetRange) -> Iterator[Any]:
+def _records(read: RangeReader, topic: str, wanted: OffsetRange) -> Generator[pa.RecordBatch]:
     """Yield what is read; an empty range moves a checkpoint, and there is nothing to read."""
     if not wanted.is_empty:
         yield from read(topic, wanted)

@@ -91,7 +91,7 @@ class Watch:
             is_announced=is_announced(self.instance, feed.asset_key, lag.topic_id, lag.committed),
             is_misplaced=is_misplaced(lag, lag.committed),
             is_reminder_due=feed.target is not None and self._is_reminder_due(feed.table),
-            is_tidying_due=feed.archive is not None and is_tidying_due(*self._archive_state(feed)),
+            is_tidying_due=self._is_tidying_due(feed),
             minimum_interval_s=interval_s,
         )
         if not state.is_wanting:
@@ -107,6 +107,10 @@ class Watch:
     def _pending(self, feed: TopicFeed, lag: TopicLag) -> int:
         """Return how many offsets a run could read now; an archive lets them wait until there are enough."""
         return lag.pending if feed.archive is None or not lag.pending else due_offsets(lag, *self._archive_state(feed))
+
+    def _is_tidying_due(self, feed: TopicFeed) -> bool:
+        is_kept_for_ever = feed.archive is None or Archive(**feed.archive).kept_days is None
+        return not is_kept_for_ever and is_tidying_due(*self._archive_state(feed))
 
     def _archive_state(self, feed: TopicFeed) -> tuple[Archive, int | None, float]:
         """Return an archive's declaration, when all that waited was archived last, and the time now."""

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import dagster as dg
 import pytest
@@ -105,13 +106,22 @@ def test_the_sensor_starts_an_archive_for_a_full_chunk_and_when_its_time_has_pas
 def test_records_that_make_no_chunk_keep_no_tick_busy(world: World) -> None:
     append(world, 3)
     assert materialize(world).success
-    looks: list[int] = []
     world.log.on_wait = lambda _: pytest.fail("an archive waits for no record")
-    describe = world.log.describe_topic
-    world.log.describe_topic = lambda topic: (looks.append(1), describe(topic))[1]  # type: ignore[method-assign]
     append(world, 1)
+    with mock.patch.object(world.log, "describe_topic", wraps=world.log.describe_topic) as looks:
+        assert starts(world.tick()) == []
+    assert looks.call_count < 5
+
+
+def test_an_archive_that_is_not_kept_for_ever_is_tidied_once_a_day(world: World) -> None:
+    spec = TopicSpec(name="orders", archive=Archive(chunk_records=10, within_s=60, kept_days=1))
+    world.assets = [topic_asset(spec), archive_asset(spec)]
+    world.define()
+    append(world, 3)
+    assert materialize(world).success
     assert starts(world.tick()) == []
-    assert len(looks) < 5
+    world.sleep(86_400)
+    assert starts(world.tick()) == [("orders_archive", [])]
 
 
 def test_a_commit_that_no_run_told_is_told_by_the_next(world: World) -> None:
@@ -229,9 +239,16 @@ def test_records_of_a_broker_are_answered_from_archive_and_log_as_if_they_were_o
     assert ask(sql, topics=[ORDERS], settings=settings).to_pylist() == from_both
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
+    for name, value in (("TIDELOG_DATA", str(tmp_path)), ("TIDELOG_BOOTSTRAP_SERVERS", settings.bootstrap_servers)):
+        monkeypatch.setenv(name, value)
+    with connect(settings.bootstrap_servers) as log:
+        log.delete_records("orders", {0: 51})
+    typed = CliRunner().invoke(sql_command, ["--json", "SELECT count(*) AS n FROM topics.orders"])
+    assert (typed.exit_code, json.loads(typed.stdout)) == (0, [{"n": 64}])
+    lost = "Warning: records of the topic orders were removed from the log before they were archived: offsets 0:[50,51)"
+    assert lost in typed.stderr
     monkeypatch.setattr("orchestration.ask.connect", partial(connect, timeout_ms=500))
-    for name, value in (("TIDELOG_DATA", tmp_path), ("TIDELOG_BOOTSTRAP_SERVERS", "127.0.0.1:1")):
-        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", "127.0.0.1:1")
     away = load_settings()
     with pytest.raises(LogServiceError, match=r"Is it running\?.* can be asked without it: --archived, or is_archive_only=True"):
         ask(sql, settings=away)
@@ -240,4 +257,4 @@ def test_records_of_a_broker_are_answered_from_archive_and_log_as_if_they_were_o
         alone = ask(sql, topics=[ORDERS], settings=away, is_archive_only=True).to_pylist()
     assert alone == [row for row in from_log if row["id"] not in {54, 56, 58}]
     typed = CliRunner().invoke(sql_command, ["--archived", "--json", "SELECT count(*) AS n FROM topics.orders"])
-    assert (typed.exit_code, json.loads(typed.output)) == (0, [{"n": len(alone)}])
+    assert (typed.exit_code, json.loads(typed.stdout)) == (0, [{"n": len(alone)}])

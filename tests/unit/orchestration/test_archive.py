@@ -8,10 +8,12 @@ from typing import Any
 from unittest import mock
 
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pytest
 
-from orchestration.archive import Archive, reading
+from orchestration.archive import Archive
 from orchestration.archive import run as archive_run
+from orchestration.archive.files import ARCHIVE_SCHEMA
 from orchestration.archive.reading import archived_topic, files_of
 from orchestration.archive.run import ArchiveContext, ArchiveReport, run_archive, swept_at
 from orchestration.checkpoints import ProgressError
@@ -212,7 +214,7 @@ def test_no_topic_and_a_table_of_that_name_are_sentences(world: World) -> None:
     with pytest.raises(NotReadyError, match="there is no topic orders: materialize topics/orders"):
         world.archive()
     world.append(1)
-    world.lake.create("orders_archive", archive_run.ARCHIVE_SCHEMA)
+    world.lake.create("orders_archive", ARCHIVE_SCHEMA)
     with pytest.raises(SchemaConflictError, match="a table orders_archive that is not the archive of the topic orders"):
         world.archive()
 
@@ -266,8 +268,13 @@ def test_archive_and_log_are_one_and_only_what_is_needed_is_read(
     half: World, where: str, count: int, files: int, reads: list[tuple[int, int, int]]
 ) -> None:
     opened: list[str] = []
-    dataset = reading.pads.dataset
-    with mock.patch.object(reading.pads, "dataset", lambda path, **more: (opened.append(str(path)), dataset(path, **more))[1]):
+    dataset = pads.dataset
+
+    def counted(source: object, *arguments: Any, **more: Any) -> Any:
+        opened.append(str(source))
+        return dataset(source, *arguments, **more)
+
+    with mock.patch.object(pads, "dataset", counted):
         assert half.ask(f"SELECT count(*) FROM topics.orders WHERE {where}") == [(count,)]
     assert len([path for path in opened if "_partition=" in path]) == files
     assert [read[1:] for read in half.log.reads] == reads
