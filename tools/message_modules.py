@@ -24,7 +24,17 @@ ANNOTATIONS = {
 }
 
 SECRETS = frozenset({"auth_bytes", "hmac", "salt", "salted_password", "server_key", "stored_key"})
-"""Fields that the ``repr`` of a message leaves out."""
+"""Fields that the ``repr`` of a message leaves out, whatever it is about."""
+
+SECRETS_OF_STRUCTS = frozenset(
+    {
+        ("AlterableConfig", "value"),  # passwords of key stores, JAAS texts
+        ("ConfigRecord", "value"),
+        ("EnvelopeRequest", "request_data"),  # another request as a whole: salted passwords, the HMACs of tokens
+        ("EnvelopeResponse", "response_data"),
+    }
+)
+"""Fields that hold secrets in one struct, and harmless things in others, by the struct's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +144,8 @@ def _class(struct: StructFacts, names: ClassNames, message: MessageFacts, about:
     decorator = "@dataclass(slots=True, kw_only=True, repr=False, eq=False)"
     lines = [decorator, f"class {names.of(message, struct)}(Struct):", f'    """{about}"""', ""]
     lines += [
-        f"    {field.name}: {_annotation(field, names, message)} = {_python_default(field, names, message)}" for field in struct.fields
+        f"    {field.name}: {_annotation(field, names, message)} = {_python_default(field, struct, names, message)}"
+        for field in struct.fields
     ]
     if struct.fields:
         lines.append("")
@@ -163,8 +174,8 @@ def _annotation(field: FieldFacts, names: ClassNames, message: MessageFacts) -> 
     return f"{text} | None" if field.nullable or field.default is None else text
 
 
-def _python_default(field: FieldFacts, names: ClassNames, message: MessageFacts) -> str:
-    if field.name in SECRETS:
+def _python_default(field: FieldFacts, struct: StructFacts, names: ClassNames, message: MessageFacts) -> str:
+    if field.name in SECRETS or (struct.name, field.name) in SECRETS_OF_STRUCTS:
         return f"field(default={_literal(field.default)}, repr=False)"
     if field.default is not ...:
         return _literal(field.default)

@@ -5,7 +5,7 @@ handler gets one of them. There is no other place where handlers find state.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ class QuorumNode:
     """What every node has, whatever its role: what handlers of the controller's listeners see."""
 
     config: NodeConfig
-    static_texts: Mapping[str, str]
+    static_texts: Mapping[str, str] = field(repr=False)
     cluster_id: str
     clock: Clock
     rng: Random

@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -74,7 +74,7 @@ class NodeFoundation:
 
     env: NodeEnv
     config: NodeConfig
-    static_texts: Mapping[str, str]
+    static_texts: Mapping[str, str] = field(repr=False)
     identity: NodeIdentity
     timers: TimerQueue
     loader: MetadataLoader

@@ -8,7 +8,7 @@ value, because the value may be a secret.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import dropwhile
 
@@ -37,7 +37,7 @@ class Synonym:
     """One place that sets the value, or would if those before it did not."""
 
     name: str
-    value: str | None
+    value: str | None = field(repr=False)
     source: ConfigSource
 
 
@@ -46,7 +46,7 @@ class ConfigRow:
     """One key of a resource as it is shown. ``synonyms`` begin with what holds."""
 
     name: str
-    value: str | None
+    value: str | None = field(repr=False)
     source: ConfigSource
     type: ConfigType
     documentation: str | None

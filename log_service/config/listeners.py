@@ -93,6 +93,9 @@ class ListenerKeys(NamedTuple):
     texts: Mapping[str, str]
     """All keys as they were given, for those that protect a listener."""
 
+    def __repr__(self) -> str:
+        return f"<ListenerKeys {', '.join(endpoint.name for endpoint in self.listeners)}>"  # there are passwords among the texts
+
 
 def broker_listeners(keys: ListenerKeys, *, is_broker: bool = True) -> tuple[ListenerConfig, ...]:
     """Return the listeners that clients and other brokers connect to, in the order of the file; none of a node that is no broker.

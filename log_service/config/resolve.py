@@ -55,19 +55,19 @@ class Setting:
     """One place that sets a key: the name used there, its text there, where it is, and the value in the topic key's unit."""
 
     name: str
-    text: str
+    text: str = field(repr=False)
     source: ConfigSource
-    value: Value
+    value: Value = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
     """The texts of each source, by key."""
 
-    topic: Texts = field(default_factory=dict)
-    broker: Texts = field(default_factory=dict)
-    cluster: Texts = field(default_factory=dict)
-    static: Texts = field(default_factory=dict)
+    topic: Texts = field(default_factory=dict, repr=False)
+    broker: Texts = field(default_factory=dict, repr=False)
+    cluster: Texts = field(default_factory=dict, repr=False)
+    static: Texts = field(default_factory=dict, repr=False)
 
 
 def holding(topic_key: str, layers: Layers) -> Setting:

@@ -10,7 +10,7 @@ admin clients that ask a controller connect to it (KIP-919).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -79,7 +79,7 @@ REFUSED: Mapping[str, str] = {
 class ServerSettings:
     """What was set, by key: the texts as given, and which of them are unknown, or known and without meaning here."""
 
-    texts: Mapping[str, str]
+    texts: Mapping[str, str] = field(repr=False)
     unknown_keys: tuple[str, ...] = ()
     idle_keys: tuple[str, ...] = ()
 

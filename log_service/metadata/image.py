@@ -166,7 +166,8 @@ class TopicsImage:
 class ConfigsImage:
     """Dynamic configuration by resource. All brokers together are the BROKER resource with the empty name."""
 
-    by_resource: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
+    by_resource: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict, repr=False)
+    """Not shown: there are passwords among the values."""
 
     def of(self, resource_type: int, name: str) -> Mapping[str, str]:
         """Return a resource's own texts, by key; nothing where none were set."""

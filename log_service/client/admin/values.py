@@ -229,7 +229,7 @@ class ConfigChange:
     """A change of one key that is more than a new value."""
 
     operation: ConfigOperation
-    value: str | None = None
+    value: str | None = field(default=None, repr=False)
 
 
 CONFIG_SOURCES = {

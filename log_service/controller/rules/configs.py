@@ -69,6 +69,9 @@ class Change(NamedTuple):
     operation: int
     value: str | None
 
+    def __repr__(self) -> str:
+        return f"Change(name={self.name!r}, operation={self.operation})"  # a value may be a password
+
 
 class Resource(NamedTuple):
     """What a configuration belongs to."""

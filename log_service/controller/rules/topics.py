@@ -9,7 +9,7 @@ the same and there are no records.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
@@ -55,7 +55,7 @@ class TopicRules:
     """
 
     defaults: TopicDefaults
-    static_texts: Mapping[str, str]
+    static_texts: Mapping[str, str] = field(repr=False)
     new_id: Callable[[], UUID]
     charge: ChargePartitions
 

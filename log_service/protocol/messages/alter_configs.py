@@ -14,7 +14,7 @@ class AlterableConfig(Struct):
     """What ``AlterConfigsResource.configs`` holds."""
 
     name: str = ""
-    value: str | None = ""
+    value: str | None = field(default="", repr=False)
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="AlterableConfig",

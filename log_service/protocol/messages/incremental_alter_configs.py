@@ -15,7 +15,7 @@ class AlterableConfig(Struct):
 
     name: str = ""
     config_operation: int = 0
-    value: str | None = ""
+    value: str | None = field(default="", repr=False)
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="AlterableConfig",

@@ -176,7 +176,7 @@ class ConfigRecord(Struct):
     resource_type: int = 0
     resource_name: str = ""
     name: str = ""
-    value: str | None = ""
+    value: str | None = field(default="", repr=False)
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="ConfigRecord",
