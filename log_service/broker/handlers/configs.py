@@ -28,7 +28,8 @@ UNSUPPORTED_VERSION.
 Versions: 0 client metrics subscriptions only (KIP-714); 1 types (KIP-1142).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from log_service.broker.call import Call, Deferred, Side
 from log_service.broker.loggers import alter_loggers, describe_loggers
@@ -48,6 +49,7 @@ from log_service.config.resolve import Layers
 from log_service.controller.rules.topic_names import validate_topic_name
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from log_service.protocol.messages.alter_configs import AlterConfigsResourceResponse as ReplacedConfigs
 from log_service.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -67,6 +69,8 @@ from log_service.protocol.messages.list_config_resources import ConfigResource, 
 ALL_BROKERS = ""
 SET = 0
 """IncrementalAlterConfigs' operation; deletion is 1."""
+After = Callable[[Mapping[str, str], Sequence[Any]], tuple[frozenset[str], dict[str, str]]]
+"""Returns the names that a request changes of what is set, and all that would be set, given what is set and the request's configs."""
 KNOWN_TYPES = frozenset(ResourceType) - {ResourceType.UNKNOWN}
 
 
@@ -153,13 +157,35 @@ def _shown(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsRe
 
 
 def handle_alter_configs(node: Node, call: Call, request: AlterConfigsRequest) -> Deferred:
-    """Have the controller decide."""
+    """Judge the certificates of this broker's listeners, and have the controller decide on the rest."""
+    refused = _refused_certificates(node, request.resources, _after_replacement) if _is_judged_here(call) else {}
+    if refused:
+        return call.run(_replace(node, call, request, refused))
     return call.run(node.controller.request(request, AlterConfigsResponse, call.caller()))
+
+
+async def _replace(node: Node, call: Call, request: AlterConfigsRequest, refused: Mapping[int, ConfigError]) -> AlterConfigsResponse:
+    rest = [resource for place, resource in enumerate(request.resources) if place not in refused]
+    left = AlterConfigsRequest(resources=rest, validate_only=request.validate_only)
+    decided = iter((await node.controller.request(left, AlterConfigsResponse, call.caller())).responses) if rest else iter(())
+    return AlterConfigsResponse(
+        responses=[
+            ReplacedConfigs(
+                error_code=ErrorCode.INVALID_REQUEST,
+                error_message=str(refused[place]),
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            if place in refused
+            else next(decided)
+            for place, resource in enumerate(request.resources)
+        ]
+    )
 
 
 def handle_incremental_alter_configs(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> Deferred:
     """Set levels here, judge the certificates of this broker's listeners, and have the controller decide on the rest."""
-    refused = _refused_certificates(node, request) if _is_judged_here(call) else {}
+    refused = _refused_certificates(node, request.resources, _after_changes) if _is_judged_here(call) else {}
     if refused or any(resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.resources):
         return call.run(_alter(node, call, request, refused))
     return call.run(node.controller.request(request, IncrementalAlterConfigsResponse, call.caller()))
@@ -171,32 +197,39 @@ def _is_judged_here(call: Call) -> bool:
     return call.route.side is Side.BROKER and is_allowed
 
 
-def _refused_certificates(node: Node, request: IncrementalAlterConfigsRequest) -> dict[int, AlterConfigsResourceResponse]:
-    """Return responses for changes of this broker that its listeners could not go by, by their place: the controller has not its files."""
+def _refused_certificates(node: Node, resources: Sequence[Any], after: After) -> dict[int, ConfigError]:
+    """Return why this broker's listeners could not go by its changes, by their place: the controller has not its files."""
     refused = {}
-    for place, resource in enumerate(request.resources):
+    for place, resource in enumerate(resources):
         if node.certificates is None or resource.resource_type != ResourceType.BROKER or resource.resource_name != str(node.config.node_id):
             continue
-        texts = dict(node.image().configs.of(ResourceType.BROKER, resource.resource_name))
-        for config in resource.configs:
-            if config.config_operation == SET and config.value is not None:
-                texts[config.name] = config.value
-            else:
-                texts.pop(config.name, None)
+        names, texts = after(node.image().configs.of(ResourceType.BROKER, resource.resource_name), resource.configs)
         try:
-            node.certificates.validate(frozenset(config.name for config in resource.configs), texts)
+            node.certificates.validate(names, texts)
         except ConfigError as error:
-            refused[place] = AlterConfigsResourceResponse(
-                error_code=ErrorCode.INVALID_REQUEST,
-                error_message=str(error),
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
+            refused[place] = error
     return refused
 
 
+def _after_changes(before: Mapping[str, str], configs: Sequence[Any]) -> tuple[frozenset[str], dict[str, str]]:
+    """Return the names that IncrementalAlterConfigs changes, and all that would be set."""
+    texts = dict(before)
+    for config in configs:
+        if config.config_operation == SET and config.value is not None:
+            texts[config.name] = config.value
+        else:
+            texts.pop(config.name, None)
+    return frozenset(config.name for config in configs), texts
+
+
+def _after_replacement(before: Mapping[str, str], configs: Sequence[Any]) -> tuple[frozenset[str], dict[str, str]]:
+    """Return the names that AlterConfigs changes, and all that would be set: what it does not name is set no more."""
+    texts = {config.name: config.value for config in configs if config.value is not None}
+    return frozenset(name for name in before.keys() | texts.keys() if before.get(name) != texts.get(name)), texts
+
+
 async def _alter(
-    node: Node, call: Call, request: IncrementalAlterConfigsRequest, refused: Mapping[int, AlterConfigsResourceResponse]
+    node: Node, call: Call, request: IncrementalAlterConfigsRequest, refused: Mapping[int, ConfigError]
 ) -> IncrementalAlterConfigsResponse:
     named_twice = repeated([(resource.resource_type, resource.resource_name) for resource in request.resources])
     own = [resource for resource in request.resources if resource.resource_type == ResourceType.BROKER_LOGGER]
@@ -217,9 +250,22 @@ async def _alter(
     )
     return IncrementalAlterConfigsResponse(
         responses=[
-            next(levels) if resource.resource_type == ResourceType.BROKER_LOGGER else refused.get(place) or next(decided)
+            next(levels)
+            if resource.resource_type == ResourceType.BROKER_LOGGER
+            else _refused_change(resource, refused[place])
+            if place in refused
+            else next(decided)
             for place, resource in enumerate(request.resources)
         ]
+    )
+
+
+def _refused_change(resource: AlterConfigsResource, error: ConfigError) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=ErrorCode.INVALID_REQUEST,
+        error_message=str(error),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )
 
 

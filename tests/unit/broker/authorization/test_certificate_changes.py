@@ -4,6 +4,9 @@ from pathlib import Path
 
 from log_service.common.access import AclOperation
 from log_service.metadata.image import ResourceType
+from log_service.protocol.messages.alter_configs import AlterableConfig as LegacyConfig
+from log_service.protocol.messages.alter_configs import AlterConfigsRequest
+from log_service.protocol.messages.alter_configs import AlterConfigsResource as LegacyResource
 from log_service.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.helpers.authority import Authority
 from tests.unit.broker.authorization.acl_story import CLUSTER, CLUSTER_NAME, CONTROLLER_PORT, AclStory, tell_with_acls
@@ -22,6 +25,11 @@ def naming_a_file() -> IncrementalAlterConfigsRequest:
     return IncrementalAlterConfigsRequest(resources=[resource])
 
 
+def naming_a_file_in_an_old_way() -> AlterConfigsRequest:
+    configs = [LegacyConfig(name=KEY, value=NOT_THERE)]
+    return AlterConfigsRequest(resources=[LegacyResource(resource_type=ResourceType.BROKER, resource_name="1", configs=configs)])
+
+
 def test_others_learn_nothing_of_the_files_of_a_broker(tmp_path: Path) -> None:
     issued = Authority(tmp_path).issue("node")
 
@@ -33,6 +41,11 @@ def test_others_learn_nothing_of_the_files_of_a_broker(tmp_path: Path) -> None:
         (judged,) = (await node.ask(naming_a_file(), 1)).responses
         assert judged.error_code == 42
         assert f"names {NOT_THERE}, which cannot be read" in judged.error_message
+        (legacy,) = (await node.ask(naming_a_file_in_an_old_way(), 2)).responses
+        assert (legacy.error_code, legacy.error_message) == (42, judged.error_message)
+        await node.forget_acls()
+        (legacy,) = (await node.ask(naming_a_file_in_an_old_way(), 2)).responses
+        assert legacy.error_code == 31
 
     secure = {
         "listeners": f"PLAINTEXT://{HOST}:{PORT},SSL://{HOST}:9095,CONTROLLER://{HOST}:{CONTROLLER_PORT}",
