@@ -428,7 +428,7 @@ class Broker:
             return None
         from log_service.broker.logins import NodeLogins  # noqa: PLC0415 - a node without logins does not import what they take
 
-        return NodeLogins(self.env, config, lambda: self._loader.image, lambda: self.foundation.identity.cluster_id)
+        return NodeLogins(self.env, config, lambda: self._loader.image)
 
     # Stopping
 

@@ -9,8 +9,8 @@ refusals wait at once, of one address and of all, and those beyond are closed wi
 """
 
 import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,9 @@ from log_service.security.sasl.session import Close, Login, LoginPolicy, LoginSe
 MAX_DELAYED_COUNT = 1_000
 MAX_DELAYED_COUNT_OF_HOST = 100
 """Refused logins that are kept waiting, of all addresses and of one; those beyond are closed at once."""
+MAX_COUNTED_ADDRESSES = 500
+"""Pairs of mechanism and address whose failures a listener counts apart."""
+OTHER_ADDRESSES = "other"
 LOOKUP_TIMEOUT_S = 10.0
 """How long a login may be looked up."""
 NS_PER_MS = 1_000_000
@@ -47,6 +50,35 @@ class LoginMeter:
     repeated_failure_total: int = 0
     expired_total: int = 0
     """Connections that were closed because their login had ended."""
+
+
+class FailureCounts:
+    """Failed logins by mechanism and address: of so many addresses, and of the others together.
+
+    The address whose last failure is longest ago joins the others first.
+    """
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._others: Counter[str] = Counter()
+
+    def __repr__(self) -> str:
+        return f"<FailureCounts addresses={len(self._counts)}>"
+
+    def add(self, mechanism: str, host: str) -> None:
+        """Count a failure."""
+        key = mechanism, host
+        self._counts[key] = self._counts.pop(key, 0) + 1
+        if len(self._counts) > MAX_COUNTED_ADDRESSES:
+            (of, _), count = self._counts.popitem(last=False)
+            self._others[of] += count
+
+    def items(self) -> Iterator[tuple[str, str, int]]:
+        """Yield mechanism, address and count; the address of the others is ``other``."""
+        for (mechanism, host), count in self._counts.items():
+            yield mechanism, host, count
+        for mechanism, count in self._others.items():
+            yield mechanism, OTHER_ADDRESSES, count
 
 
 class RefusalQueue:
@@ -91,6 +123,7 @@ class LoginHandler:
     ) -> None:
         self.meters = {mechanism: LoginMeter() for mechanism in ("", *policy.mechanisms)}
         """By mechanism; the empty one has the logins that failed before the client chose a mechanism that is offered."""
+        self.failures = FailureCounts()
         self._handler = handler
         self._policy = policy
         self._clock = clock
@@ -198,6 +231,7 @@ class LoginHandler:
             meter.failure_total += 1
         else:
             meter.repeated_failure_total += 1
+        self.failures.add(session.mechanism, context.peer_host)
         text = "Refusing a login from %s on listener %s: %s"
         self._log.warning(("refused", context.peer_host), text, context.peer_host, context.listener_name, step.reason)
         context.must_log_in_by_ms = None  # the refusal has its own time

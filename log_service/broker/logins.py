@@ -4,8 +4,10 @@ Decides what stands in the way of a start: a JAAS text that is wrong, or belongs
 of the listener; users of SCRAM stand in the metadata.
 """
 
+import hmac
 import logging
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import TYPE_CHECKING
 
 import trio
@@ -27,7 +29,7 @@ from log_service.security.sasl.jaas import JaasEntry, parse_jaas
 from log_service.security.sasl.mechanisms import Mechanism, ServerExchange
 from log_service.security.sasl.oauthbearer import OAuthServer
 from log_service.security.sasl.plain import PlainServer
-from log_service.security.sasl.scram import decoy_credential, random_text
+from log_service.security.sasl.scram import PLAIN_SHAPE, Shape, decoy_credential, random_text, usual_shape
 from log_service.security.sasl.scram_server import ScramServer
 from log_service.security.sasl.session import LoginPolicy
 
@@ -37,35 +39,63 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+class DecoySecret:
+    """What decoys are made of: the same on all nodes of a cluster, and for as long as a node runs.
+
+    It is made of the ids of the log directories of the broker whose number is lowest, which are random and are told only to those who may
+    also ask for the users, and of the secret of delegation tokens, where there is one. It depends on no user. A controller that knows no
+    broker yet makes do with numbers of its own.
+    """
+
+    def __init__(self, image: Callable[[], MetadataImage], token_secret: SecretText | None, rng: Random) -> None:
+        self._image = image
+        self._token_secret = b"" if token_secret is None else token_secret.reveal().encode()
+        self._rng = rng
+        self._own: bytes | None = None
+        self._kept: bytes | None = None
+
+    def __repr__(self) -> str:
+        return "<DecoySecret>"
+
+    def reveal(self) -> bytes:
+        """Return it."""
+        if self._kept is None:
+            brokers = self._image().cluster.brokers
+            ids = [each.bytes for each in sorted(brokers[min(brokers)].log_dirs)] if brokers else []
+            if not ids:
+                self._own = self._own or self._rng.randbytes(32)
+                return self._own
+            self._kept = hmac.digest(self._token_secret or b"decoys", b"".join(ids), "sha256")
+        return self._kept
+
+
 class ScramUsers:
     """The SCRAM credentials of the newest metadata, and decoys for names that are not there.
 
-    Decoys look like the credential of the user whose name sorts first. Their secret is made of the cluster's id and of that credential, so
-    that all nodes show the same decoy and no client can compute it.
+    Decoys of users have the shape that most credentials of the mechanism have; those of tokens have the shape of tokens.
     """
 
-    def __init__(self, image: Callable[[], MetadataImage], cluster_id: Callable[[], str]) -> None:
+    def __init__(self, image: Callable[[], MetadataImage], secret: DecoySecret) -> None:
         self._image = image
-        self._cluster_id = cluster_id
+        self._secret = secret
         self._seen: Mapping[ScramUser, ScramCredential] = {}
-        self._models: dict[ScramMechanism, ScramCredential] = {}
+        self._shapes: dict[ScramMechanism, Shape] = {}
 
     def find(self, mechanism: ScramMechanism, name: str) -> ScramCredential | None:
         """Return a user's credential."""
         return self._image().access.scram_credentials.get(ScramUser(mechanism, name))
 
-    def decoy(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
+    def decoy(self, mechanism: ScramMechanism, name: str, *, is_of_token: bool) -> ScramCredential:
         """Return a credential that no password fits."""
-        model = self._model(mechanism)
-        secret = self._cluster_id().encode() + (b"" if model is None else model.stored_key.reveal())
-        return decoy_credential(mechanism, name, model, secret)
+        return decoy_credential(mechanism, name, PLAIN_SHAPE if is_of_token else self._shape(mechanism), self._secret.reveal())
 
-    def _model(self, mechanism: ScramMechanism) -> ScramCredential | None:
+    def _shape(self, mechanism: ScramMechanism) -> Shape:
         credentials = self._image().access.scram_credentials
         if credentials is not self._seen:
-            self._seen = credentials
-            self._models = {ScramMechanism(user.mechanism): credentials[user] for user in sorted(credentials, reverse=True)}
-        return self._models.get(mechanism)
+            self._seen, self._shapes = credentials, {}
+        if mechanism not in self._shapes:
+            self._shapes[mechanism] = usual_shape(found for user, found in credentials.items() if user.mechanism == mechanism)
+        return self._shapes[mechanism]
 
 
 class Offer:
@@ -103,7 +133,7 @@ class Offer:
             mechanism,
             random_text(self._rng.getrandbits),
             find=lambda user: users.find(mechanism, user),
-            decoy=lambda user: users.decoy(mechanism, user),
+            decoy=lambda user, is_of_token: users.decoy(mechanism, user, is_of_token=is_of_token),
         )
 
 
@@ -118,8 +148,8 @@ class NodeLogins:
         self.refusals = RefusalQueue()
         self.handlers: dict[str, LoginHandler] = {}
         self._env = env
-        scram_users = ScramUsers(image, cluster_id)
-        self._tokens = TokenLogins(config.tokens.secret, image, clock=env.clock, rng=env.rng, run_in_pool=env.files.run_in_pool)
+        scram_users = ScramUsers(image, DecoySecret(image, config.tokens.secret, env.rng))
+        self._tokens = TokenLogins(config.tokens.secret, image, clock=env.clock, run_in_pool=env.files.run_in_pool)
         self._offers: dict[str, Offer] = {}
         for listener in (*config.listeners, *config.controller_listeners):
             security = listener.security

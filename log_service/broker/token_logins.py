@@ -6,7 +6,6 @@ found, so that its login is refused; Apache Kafka lets it in and closes the conn
 
 from collections import OrderedDict
 from collections.abc import Callable
-from random import Random
 from typing import Final
 
 from log_service.common.env import Clock, RunInPool
@@ -23,13 +22,10 @@ MAX_KEPT_COUNT: Final = 1_000
 class TokenLogins:
     """What SCRAM logins ask for tokens; finds none where the cluster has no ``secret``."""
 
-    def __init__(
-        self, secret: SecretText | None, image: Callable[[], MetadataImage], *, clock: Clock, rng: Random, run_in_pool: RunInPool
-    ) -> None:
+    def __init__(self, secret: SecretText | None, image: Callable[[], MetadataImage], *, clock: Clock, run_in_pool: RunInPool) -> None:
         self._secret = secret
         self._image = image
         self._clock = clock
-        self._rng = rng
         self._run_in_pool = run_in_pool
         self._kept: OrderedDict[TokenWanted, ScramCredential] = OrderedDict()
 
@@ -48,12 +44,7 @@ class TokenLogins:
     async def _credential(self, secret: SecretText, wanted: TokenWanted) -> ScramCredential:
         kept = self._kept.get(wanted)
         if kept is None:
-            bits = self._rng.getrandbits(256)
-
-            def made() -> ScramCredential:
-                return token_credential(secret, wanted.token_id, wanted.mechanism, lambda count: bits >> (256 - count))
-
-            kept = await self._run_in_pool(made)
+            kept = await self._run_in_pool(lambda: token_credential(secret, wanted.token_id, wanted.mechanism))
             while len(self._kept) >= MAX_KEPT_COUNT:
                 self._kept.popitem(last=False)
         self._kept[wanted] = kept

@@ -12,6 +12,7 @@ Replies wait, in the runtime, until everything the decision has seen is committe
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from log_service.common.features import METADATA_VERSION
@@ -40,6 +41,9 @@ from log_service.protocol.stored.metadata_records import (
 from log_service.quota.entities import Client
 from log_service.quota.tokens import MutationCharge, MutationQuotas
 from log_service.state_machine.decision import Decision, ReplayContext
+
+if TYPE_CHECKING:
+    from log_service.security.delegation import TokenIndex
 
 MetadataDecision = Decision[MetadataRecord]
 
@@ -83,6 +87,7 @@ class Controller:
         self._sessions = BrokerSessions(config.broker_session_timeout_ms)
         self._registered_at: dict[NodeId, int] = {}
         self._mutations = MutationQuotas(config.mutation_windows)
+        self._token_index: TokenIndex | None = None
 
     def __repr__(self) -> str:
         return f"<Controller node={self._config.node_id} epoch={self._epoch} offset={self._offset}>"
@@ -183,7 +188,16 @@ class Controller:
             charge_partitions=charge_partitions or _free,
             wall_ms=decision.wall_ms,
             caller=caller,
+            token_index=self._tokens_by_hmac,
         )
+
+    def _tokens_by_hmac(self) -> "TokenIndex | None":
+        secret = self._config.tokens.secret
+        if self._token_index is None and secret is not None:
+            from log_service.security.delegation import TokenIndex  # noqa: PLC0415 - few clusters have tokens
+
+            self._token_index = TokenIndex(secret)
+        return self._token_index
 
     def _charge_of(self, request: Message, caller: Caller, decision: MetadataDecision) -> MutationCharge | None:
         """Return what a client's request is charged to, None where it changes no partitions or no quota holds (KIP-599)."""

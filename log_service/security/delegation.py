@@ -1,15 +1,19 @@
 """Delegation tokens (KIP-48): the HMAC that stands for a token, and the credential that a login by it is checked against.
 
 A token's HMAC is its password. No node keeps it: each one computes it from the secret of the cluster and the token's id.
+
+Invariant: all nodes of a cluster show the same salt for a token, so that two nodes do not tell a token from an id that is none.
 """
 
 import base64
+import hashlib
 import hmac
+from collections.abc import Mapping
 
 from log_service.common.access import Principal
 from log_service.common.secrets import SecretBytes, SecretText
 from log_service.security.sasl.credentials import ScramCredential, ScramMechanism
-from log_service.security.sasl.scram import MIN_ITERATIONS, GetBits, credential_from, random_text, salted_password
+from log_service.security.sasl.scram import MIN_ITERATIONS, credential_from, salted_password, text_of_bytes
 
 
 def token_hmac(secret: SecretText, token_id: str) -> SecretBytes:
@@ -17,15 +21,46 @@ def token_hmac(secret: SecretText, token_id: str) -> SecretBytes:
     return SecretBytes(hmac.digest(secret.reveal().encode(), token_id.encode(), "sha512"))
 
 
-def is_hmac_of(secret: SecretText, token_id: str, given: bytes) -> bool:
-    """Whether bytes are the HMAC of a token, compared in constant time."""
-    return hmac.compare_digest(token_hmac(secret, token_id).reveal(), given)
+class TokenIndex:
+    """Finds tokens by their HMACs: an HMAC is computed once for each token, whatever is looked for.
+
+    Keys are hashes of HMACs, so that neither the time of a lookup nor the memory of the node shows one.
+    """
+
+    def __init__(self, secret: SecretText) -> None:
+        self._secret = secret
+        self._known: Mapping[str, object] = {}
+        self._keys: dict[str, bytes] = {}
+        self._ids: dict[bytes, str] = {}
+
+    def __repr__(self) -> str:
+        return f"<TokenIndex tokens={len(self._ids)}>"
+
+    def find(self, tokens: Mapping[str, object], given: bytes) -> str | None:
+        """Return the id of the token whose HMAC was given, None where there is none among ``tokens``, which are by id."""
+        key = hashlib.sha256(given).digest()
+        found = self._ids.get(key)
+        if (found is None or found not in tokens) and tokens is not self._known:
+            self._follow(tokens)
+            found = self._ids.get(key)
+        return found if found is not None and found in tokens else None
+
+    def _follow(self, tokens: Mapping[str, object]) -> None:
+        """Take over which tokens there are."""
+        for token_id in self._keys.keys() - tokens.keys():
+            del self._ids[self._keys.pop(token_id)]
+        for token_id in tokens:
+            if token_id not in self._keys:
+                key = hashlib.sha256(token_hmac(self._secret, token_id).reveal()).digest()
+                self._keys[token_id], self._ids[key] = key, token_id
+        self._known = tokens
 
 
-def token_credential(secret: SecretText, token_id: str, mechanism: ScramMechanism, get_bits: GetBits) -> ScramCredential:
+def token_credential(secret: SecretText, token_id: str, mechanism: ScramMechanism) -> ScramCredential:
     """Return what a login by a token is checked against: its password is its HMAC in base64. Takes milliseconds."""
-    password = SecretText(base64.b64encode(token_hmac(secret, token_id).reveal()).decode())
-    salt = random_text(get_bits).encode()
+    token = token_hmac(secret, token_id).reveal()
+    password = SecretText(base64.b64encode(token).decode())
+    salt = text_of_bytes(hmac.digest(token, b"salt of " + mechanism.mechanism_name.encode(), "sha256")).encode()
     return credential_from(mechanism, salted_password(mechanism, password, salt, MIN_ITERATIONS), salt, MIN_ITERATIONS)
 
 

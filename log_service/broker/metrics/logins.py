@@ -1,8 +1,8 @@
 """Logins and handshakes on the metrics page: how many succeeded, failed, were repeated, and how many connections outlived their login.
 
 Decides the names, which are those of Apache Kafka's socket server, with a label for the mechanism. A mechanism is one that the listener
-offers, so that clients cannot make series. Of handshakes only those that failed are counted. A node without logins and without TLS shows
-none of all this.
+offers, so that clients cannot make series. Failures are shown by address, too, for so many addresses as a listener counts apart. Of
+handshakes only those that failed are counted. A node without logins and without TLS shows none of all this.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +43,14 @@ def login_families(sources: MetricsSources) -> Iterator[Family]:
     expired = {key: meter.expired_total for key, meter in meters.items()}
     text = "Connections that were closed because their login had ended."
     yield Family(name=f"{PREFIX}_expired_connections_killed_count", type="counter", help=text, samples=_rows(expired))
+    by_address: list[Sample] = [
+        ("", labels({"listener": name, "mechanism": mechanism, "address": address}), count)
+        for name, login in sources.logins.items()
+        for mechanism, address, count in login.failures.items()
+    ]
+    if by_address:
+        text = "Logins that failed, repeated ones too, by the client's address."
+        yield Family(name="tidelog_failed_logins_total", type="counter", help=text, samples=by_address)
 
 
 def _rows(values: "dict[tuple[str, str], int] | dict[tuple[str, str], float]") -> list[Sample]:

@@ -24,7 +24,7 @@ from log_service.protocol.messages.create_delegation_token import CreateDelegati
 from log_service.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from log_service.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from log_service.protocol.stored.metadata_records import MetadataRecord, RemoveDelegationTokenRecord
-from log_service.security.delegation import is_hmac_of, token_hmac
+from log_service.security.delegation import TokenIndex, token_hmac
 
 FIRST_LEVEL: Final = 14
 """The metadata.version (3.6-IV2) from which on the metadata may hold delegation tokens."""
@@ -34,12 +34,14 @@ MAX_REMOVED_COUNT: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationTokenRules:
-    """What rules about tokens ask for: the node's configuration, who asks, the time, and the id of a new token."""
+    """What rules about tokens ask for: the node's configuration, who asks, the time, the id of a new token, and tokens by their HMACs."""
 
     config: TokenConfig
     caller: Caller
     wall_ms: int
     new_id: str
+    index: TokenIndex | None
+    """None where there are no tokens."""
 
     def validate(self, image: MetadataImage) -> SecretText:
         """Return the secret of the cluster.
@@ -112,7 +114,7 @@ def renew_token(
     Raises:
         KafkaError: the request is refused.
     """
-    token = _find(image, rules.validate(image), request.hmac)
+    token = _find(image, rules, request.hmac)
     _validate_unexpired(token, rules.wall_ms)
     _validate_renewer(token, rules.caller.principal)
     period_ms = min(rules.config.expiry_time_ms, request.renew_period_ms) if request.renew_period_ms > 0 else rules.config.expiry_time_ms
@@ -128,7 +130,7 @@ def expire_token(
     Raises:
         KafkaError: the request is refused.
     """
-    token = _find(image, rules.validate(image), request.hmac)
+    token = _find(image, rules, request.hmac)
     _validate_renewer(token, rules.caller.principal)
     if request.expiry_time_period_ms < 0:
         removed: MetadataRecord = RemoveDelegationTokenRecord(token_id=token.token_id)
@@ -144,13 +146,15 @@ def expired_tokens(image: MetadataImage, wall_ms: int) -> list[MetadataRecord]:
     return [RemoveDelegationTokenRecord(token_id=token.token_id) for token in tokens[:MAX_REMOVED_COUNT]]
 
 
-def _find(image: MetadataImage, secret: SecretText, given: bytes) -> DelegationToken:
-    """Return the token whose HMAC was given; all are compared, in constant time each."""
-    content = bytes(given)
-    found = [token for token in image.access.delegation_tokens.values() if is_hmac_of(secret, token.token_id, content)]
-    if not found:
+def _find(image: MetadataImage, rules: DelegationTokenRules, given: bytes) -> DelegationToken:
+    """Return the token whose HMAC was given."""
+    rules.validate(image)
+    assert rules.index is not None, "there is a secret"
+    tokens = image.access.delegation_tokens
+    token_id = rules.index.find(tokens, bytes(given))
+    if token_id is None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "there is no delegation token of that HMAC")
-    return found[0]
+    return tokens[token_id]
 
 
 def _validate_unexpired(token: DelegationToken, wall_ms: int) -> None:

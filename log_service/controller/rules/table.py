@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from log_service.common.types import NodeId
@@ -27,6 +27,9 @@ from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest
 from log_service.protocol.schema import Message
 from log_service.protocol.stored.metadata_records import MetadataRecord
+
+if TYPE_CHECKING:
+    from log_service.security.delegation import TokenIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,7 @@ class ControllerConfig:
     max_idle_interval_ms: int = 0
     leader_balance_interval_ms: int | None = None
     unclean_election_interval_ms: int | None = None
-    static_texts: Mapping[str, str] = field(default_factory=dict)
+    static_texts: Mapping[str, str] = field(default_factory=dict, repr=False)
     mutation_windows: QuotaWindows = field(default_factory=QuotaWindows)
     tokens: TokenConfig = field(default_factory=TokenConfig)
 
@@ -65,6 +68,8 @@ class Surroundings:
     wall_ms: int = 0
     caller: Caller | None = None
     """The client that asks, None where a node asks for itself."""
+    token_index: "Callable[[], TokenIndex | None]" = lambda: None
+    """Returns the delegation tokens by their HMACs, None where the cluster has no secret for them."""
 
     def partitions(self, image: MetadataImage) -> Partitions:
         """Return the partitions of a decision on ``image``."""
@@ -125,7 +130,7 @@ def _on_tokens(name: str) -> Rule:
         assert around.caller is not None, "clients alone ask for tokens"
         new_id = _imported("delegation_tokens", "token_id_of")(around.new_id())
         rules = _imported("delegation_tokens", "DelegationTokenRules")(
-            config=around.config.tokens, caller=around.caller, wall_ms=around.wall_ms, new_id=new_id
+            config=around.config.tokens, caller=around.caller, wall_ms=around.wall_ms, new_id=new_id, index=around.token_index()
         )
         decided: Decided = _imported("delegation_tokens", name)(image, request, rules)
         return decided

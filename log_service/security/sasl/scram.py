@@ -14,8 +14,10 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from log_service.common.secrets import SecretBytes, SecretText
 from log_service.security.sasl.credentials import ScramCredential, ScramMechanism
@@ -40,7 +42,16 @@ class MalformedError(Exception):
 
 def random_text(get_bits: GetBits) -> str:
     """Return an unpredictable text of lower-case letters and digits: a nonce, or a salt, in the form that Apache Kafka gives both."""
-    number, digits = get_bits(RANDOM_BITS), []
+    return _text_of(get_bits(RANDOM_BITS))
+
+
+def text_of_bytes(content: bytes) -> str:
+    """Return a text as ``random_text`` does, made of at least 17 bytes."""
+    return _text_of(int.from_bytes(content) & ((1 << RANDOM_BITS) - 1))
+
+
+def _text_of(number: int) -> str:
+    digits = []
     for _ in range(26):  # 36 ** 26 is above 2 ** 130
         number, digit = divmod(number, 36)
         digits.append(DIGITS[digit])
@@ -92,21 +103,44 @@ def server_signature(mechanism: ScramMechanism, key: bytes, auth_message: bytes)
     return _hmac(mechanism, key, auth_message)
 
 
-def decoy_credential(mechanism: ScramMechanism, name: str, model: ScramCredential | None, secret: bytes) -> ScramCredential:
-    """Return a credential that no password fits, for a name that is not known: its salt looks like that of ``model``, a known user's.
+class Shape(NamedTuple):
+    """What a client sees of a credential at the beginning of a login: how many iterations, and what the salt looks like."""
 
-    The same name gets the same salt each time, and on every node with the same ``secret``; so a client cannot tell by asking twice.
+    iterations: int = MIN_ITERATIONS
+    salt_bytes: int = 26
+    is_text: bool = True
+    """Whether the salt is made of lower-case letters and digits, as Apache Kafka's are."""
+
+
+PLAIN_SHAPE = Shape()
+"""Of credentials that are made with Apache Kafka's defaults."""
+
+
+def usual_shape(credentials: Iterable[ScramCredential]) -> Shape:
+    """Return the shape that most credentials have, ``PLAIN_SHAPE`` where there are none; of several the smallest."""
+    counts = Counter(map(_shape_of, credentials))
+    return max(sorted(counts), key=counts.__getitem__, default=PLAIN_SHAPE)
+
+
+def _shape_of(credential: ScramCredential) -> Shape:
+    salt = credential.salt.reveal()
+    return Shape(max(MIN_ITERATIONS, credential.iterations), len(salt), salt.isalnum() and salt.lower() == salt)
+
+
+def decoy_credential(mechanism: ScramMechanism, name: str, shape: Shape, secret: bytes) -> ScramCredential:
+    """Return a credential that no password fits, for a name that is not known.
+
+    The same name gets the same salt each time, and on every node with the same ``secret``; so a client cannot tell by asking twice. Under
+    another shape it gets another salt, as a user who gets a new password does.
     """
-    seed = hmac.digest(secret, mechanism.mechanism_name.encode() + b"\0" + name.encode(), "sha512")
-    pattern = b"0" * 26 if model is None else model.salt.reveal()
-    stream = hashlib.shake_256(seed).digest(len(pattern))
-    is_text = pattern.isalnum() and pattern.lower() == pattern
-    salt = bytes(ord(DIGITS[byte % 36]) for byte in stream) if is_text else stream
+    about = f"{mechanism.mechanism_name}\0{shape.iterations}\0{shape.salt_bytes}\0{name}"
+    stream = hashlib.shake_256(hmac.digest(secret, about.encode(), "sha512")).digest(shape.salt_bytes)
+    salt = bytes(ord(DIGITS[byte % 36]) for byte in stream) if shape.is_text else stream
     return ScramCredential(
         salt=SecretBytes(salt),
         stored_key=SecretBytes(bytes(mechanism.key_bytes)),
         server_key=SecretBytes(bytes(mechanism.key_bytes)),
-        iterations=MIN_ITERATIONS if model is None else max(MIN_ITERATIONS, model.iterations),
+        iterations=shape.iterations,
     )
 
 

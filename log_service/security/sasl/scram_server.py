@@ -1,7 +1,7 @@
 """The broker's side of SCRAM: decides on the two messages of a client (RFC 5802, section 5).
 
-Knows no users: ``find`` returns a user's credential, and ``decoy`` one that no password fits. A client that says ``tokenauth=true`` logs in
-by a delegation token (KIP-48): the caller looks its credential up.
+Knows no users: ``find`` returns a user's credential, and ``decoy`` one that no password fits, given the name and whether it is a token's. A
+client that says ``tokenauth=true`` logs in by a delegation token (KIP-48): the caller looks its credential up.
 
 Invariants: an unknown name gets a first message as a known one does, and is refused at the last one, with the same reason; so is a user who
 has a credential of the other mechanism only. The channel binding of the last message must be that of the first, which Apache Kafka does not
@@ -63,16 +63,18 @@ class ScramServer:
         nonce: str,
         *,
         find: Callable[[str], ScramCredential | None],
-        decoy: Callable[[str], ScramCredential],
+        decoy: Callable[[str, bool], ScramCredential],
     ) -> None:
         self._mechanism = mechanism
         self._nonce = nonce
         self._find = find
         self._decoy = decoy
         self._stage = _Stage.FIRST
+        self._is_by_token = False
         self._first: ClientFirst | None = None
         self._server_first = ""
         self._credential: ScramCredential | None = None
+        self._shown: ScramCredential | None = None
         self._token: TokenLogin | None = None
 
     def __repr__(self) -> str:
@@ -97,7 +99,7 @@ class ScramServer:
             return Refused(reason=text, told=text)
         self._first = first
         if first.extensions.get(TOKEN_AUTHENTICATION, "").lower() == "true":
-            self._stage = _Stage.LOOKUP
+            self._stage, self._is_by_token = _Stage.LOOKUP, True
             return Lookup(wanted=TokenWanted(token_id=first.name, mechanism=self._mechanism), resume=self._take_token)
         return self._challenge(first, self._find(first.name))
 
@@ -110,7 +112,7 @@ class ScramServer:
         """Send the salt: of the credential, or of a decoy."""
         is_usable = credential is not None and credential.iterations >= MIN_ITERATIONS
         self._credential = credential if is_usable else None
-        shown = self._credential or self._decoy(first.name)
+        shown = self._shown = self._credential or self._decoy(first.name, self._is_by_token)
         nonce = first.nonce + self._nonce
         self._server_first = f"r={nonce},s={to_base64(shown.salt.reveal())},i={shown.iterations}"
         self._stage = _Stage.FINAL
@@ -125,7 +127,8 @@ class ScramServer:
         if final.channel_binding != first.header.encode():
             return Refused(reason="the channel binding of the last SCRAM message is not that of the first")
         auth_message = f"{first.bare},{self._server_first},{final.without_proof}".encode()
-        checked = self._credential or self._decoy(first.name)
+        checked = self._shown
+        assert checked is not None
         is_right = is_proof_of(self._mechanism, checked, auth_message, final.proof)
         if not is_right or self._credential is None:
             return Refused(reason=WRONG)

@@ -2,10 +2,11 @@
 
 import trio
 
+from log_service.broker.login import MAX_COUNTED_ADDRESSES, FailureCounts
 from log_service.protocol.messages.api_versions import ApiVersionsRequest
 from tests.helpers.metrics_page import Page, fetch
-from tests.unit.broker.context import HOST, Story
-from tests.unit.broker.login_story import LISTENER, guest, plain, tell_of_logins
+from tests.unit.broker.context import HOST, PORT, Story
+from tests.unit.broker.login_story import LISTENER, Guest, guest, plain, tell_of_logins
 
 PREFIX = "kafka_server_socket_server_metrics_"
 
@@ -36,6 +37,34 @@ def test_logins_are_counted_by_listener_and_mechanism() -> None:
         assert len(series) == 4, "the mechanisms that are offered, and none: a client makes no series"
 
     tell_of_logins(story, metrics_listener=f"{HOST}:9404")
+
+
+def test_failures_are_counted_by_address() -> None:
+    async def story(node: Story) -> None:
+        for _ in range(2):
+            await (await guest(node)).log_in(plain(password="wrong"))
+        network = node.world.client_env("stranger").network
+        await Guest(await network.connect(HOST, PORT)).log_in(plain("nobody", "wrong"))
+        response = await fetch(node.world.client_env().network, HOST, 9404)
+        lines = [line for line in response.splitlines() if line.startswith("tidelog_failed_logins_total")]
+        assert lines == [
+            'tidelog_failed_logins_total{listener="GUARDED",mechanism="PLAIN",address="client"} 2',
+            'tidelog_failed_logins_total{listener="GUARDED",mechanism="PLAIN",address="stranger"} 1',
+        ]
+
+    tell_of_logins(story, metrics_listener=f"{HOST}:9404")
+
+
+def test_addresses_whose_failures_are_counted_are_bounded_and_no_failure_is_lost() -> None:
+    counts = FailureCounts()
+    for number in range(MAX_COUNTED_ADDRESSES + 7):
+        counts.add("PLAIN", f"10.0.{number // 250}.{number % 250}")
+        counts.add("PLAIN", "10.9.9.9")
+    found = {address: count for _, address, count in counts.items()}
+    assert len(found) == MAX_COUNTED_ADDRESSES + 1
+    assert found["10.9.9.9"] == MAX_COUNTED_ADDRESSES + 7, "who fails again and again is not forgotten"
+    assert found["other"] == 8
+    assert sum(found.values()) == 2 * (MAX_COUNTED_ADDRESSES + 7)
 
 
 def test_repeated_logins_and_connections_that_outlive_theirs_are_counted() -> None:

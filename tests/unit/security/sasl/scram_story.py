@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from log_service.common.secrets import SecretText
 from log_service.security.sasl.credentials import ScramCredential, ScramMechanism
 from log_service.security.sasl.mechanisms import Accepted, Challenge, Outcome
-from log_service.security.sasl.scram import credential_from, decoy_credential, salted_password
+from log_service.security.sasl.scram import credential_from, decoy_credential, salted_password, usual_shape
 from log_service.security.sasl.scram_client import SaltingWanted, ScramClient
 from log_service.security.sasl.scram_server import ScramServer
 
@@ -21,8 +21,12 @@ def credential(mechanism: ScramMechanism, password: str, *, salt: bytes = b"a-sa
 
 
 def new_server(mechanism: ScramMechanism, users: Mapping[str, ScramCredential], nonce: str = "of-the-server") -> ScramServer:
-    model = next(iter(users.values()), None)
-    return ScramServer(mechanism, nonce, find=users.get, decoy=lambda name: decoy_credential(mechanism, name, model, b"secret"))
+    shape = usual_shape(users.values())
+
+    def decoy(name: str, _is_of_token: bool) -> ScramCredential:
+        return decoy_credential(mechanism, name, shape, b"secret")
+
+    return ScramServer(mechanism, nonce, find=users.get, decoy=decoy)
 
 
 def answer(client: ScramClient, token: bytes, password: str) -> bytes:

@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 
 from log_service.common.access import Principal
 from log_service.common.secrets import SecretBytes, SecretText
+from log_service.security import delegation
+from log_service.security.delegation import TokenIndex, token_credential, token_hmac
 from log_service.security.sasl.credentials import ScramCredential, ScramMechanism
 from log_service.security.sasl.mechanisms import Accepted, Challenge, LoginError, Lookup, Refused
 from log_service.security.sasl.scram import (
+    PLAIN_SHAPE,
     MalformedError,
+    Shape,
     credential_from,
     decoy_credential,
     parse_client_final,
@@ -22,6 +26,7 @@ from log_service.security.sasl.scram import (
     parse_server_first,
     random_text,
     salted_password,
+    usual_shape,
 )
 from log_service.security.sasl.scram_client import MAX_CLIENT_ITERATIONS, SaltingWanted, ScramClient
 from log_service.security.sasl.scram_server import WRONG, TokenLogin, TokenWanted
@@ -99,17 +104,31 @@ def test_unknown_user_gets_a_salt_like_that_of_a_known_one_and_keeps_it() -> Non
 
 
 @pytest.mark.parametrize("salt", [b"0123456789abcdefghijklmnop", bytes(range(200, 216))])
-def test_decoy_salt_has_the_alphabet_of_the_model(salt: bytes) -> None:
-    decoy = decoy_credential(SHA_256, "mallory", credential(SHA_256, "x", salt=salt, iterations=8192), b"secret")
+def test_decoy_salt_has_the_alphabet_of_most_salts(salt: bytes) -> None:
+    shape = usual_shape([credential(SHA_256, "x", salt=salt, iterations=8192)])
+    decoy = decoy_credential(SHA_256, "mallory", shape, b"secret")
     assert len(decoy.salt.reveal()) == len(salt)
     assert decoy.salt.reveal().isalnum() == salt.isalnum()
     assert decoy.iterations == 8192
 
 
 def test_decoy_without_any_user() -> None:
-    decoy = decoy_credential(SHA_512, "mallory", None, b"secret")
+    decoy = decoy_credential(SHA_512, "mallory", usual_shape([]), b"secret")
     assert len(decoy.salt.reveal()) == 26
     assert decoy.iterations == 4096
+
+
+def test_decoys_follow_the_many_and_not_the_one() -> None:
+    salt = b"0123456789abcdefghijklmnop"
+    many = [credential(SHA_256, "x", salt=salt) for _ in range(3)]
+    assert usual_shape([*many, credential(SHA_256, "y", salt=bytes(range(200, 216)), iterations=8192)]) == PLAIN_SHAPE
+    changed = [*many[:2], credential(SHA_256, "z", salt=salt[::-1])]
+    assert usual_shape(changed) == PLAIN_SHAPE, "another password changes nothing"
+
+
+def test_decoy_gets_another_salt_with_another_shape_as_a_user_does_with_another_password() -> None:
+    before, after = (decoy_credential(SHA_256, "mallory", Shape(iterations=count), b"secret") for count in (4096, 8192))
+    assert before.salt != after.salt
 
 
 def test_proof_that_fits_the_decoy_does_not_get_in() -> None:
@@ -238,6 +257,37 @@ def test_token_logs_in_as_its_owner() -> None:
     challenge = lookup.resume(login)  # type: ignore[attr-defined]
     outcome = server.evaluate(answer(client, challenge.token, "hmac"))  # type: ignore[attr-defined, arg-type]
     assert (outcome.principal, outcome.expires_at_ms, outcome.is_by_token) == (Principal("User", "alice"), 77, True)
+
+
+def test_tokens_show_the_same_salt_on_all_nodes_and_look_like_decoys() -> None:
+    secret = SecretText("the-secret-of-the-cluster")
+    one, other = (token_credential(secret, token_id, SHA_512) for token_id in ("one", "other"))
+    assert one == token_credential(secret, "one", SHA_512)
+    assert len({each.salt for each in (one, other, token_credential(secret, "one", SHA_256))}) == 3
+    assert usual_shape([one, other]) == PLAIN_SHAPE
+
+
+def test_a_token_is_found_by_its_hmac_without_computing_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret, computed = SecretText("the-secret-of-the-cluster"), list[str]()
+
+    def counted(secret: SecretText, token_id: str) -> SecretBytes:
+        computed.append(token_id)
+        return token_hmac(secret, token_id)
+
+    monkeypatch.setattr(delegation, "token_hmac", counted)
+    index, tokens = TokenIndex(secret), {f"token-{number}": number for number in range(100)}
+    hmacs = {token_id: token_hmac(secret, token_id).reveal() for token_id in (*tokens, "new", "none")}
+    assert index.find(tokens, hmacs["token-7"]) == "token-7"
+    assert len(computed) == 100
+    renewed = {**tokens, "token-7": 1_000}
+    assert index.find(renewed, hmacs["token-7"]) == "token-7"
+    assert index.find(renewed, hmacs["none"]) is None
+    assert index.find({**tokens, "new": 1}, hmacs["new"]) == "new"
+    assert computed[100:] == ["new"]
+    removed = {token_id: number for token_id, number in tokens.items() if number >= 50}
+    assert index.find(removed, hmacs["token-7"]) is None
+    assert repr(index) == "<TokenIndex tokens=50>"
+    assert index.find(removed, b"") is None
 
 
 def test_unknown_token_is_refused_like_an_unknown_user() -> None:
