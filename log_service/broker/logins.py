@@ -115,7 +115,8 @@ class Offer:
             elif name == Mechanism.OAUTHBEARER:
                 from log_service.broker.oauth_logins import OAuthOffer  # noqa: PLC0415 - what it takes is imported where it is offered
 
-                self.oauth = OAuthOffer(listener.name, mechanism.texts or {}, entry, env)
+                assert mechanism.oauth is not None, "the configuration has read its keys"
+                self.oauth = OAuthOffer(listener.name, mechanism.oauth, entry, env)
 
     def policy(self) -> LoginPolicy:
         """Return what sessions of the listener go by."""
@@ -144,7 +145,7 @@ class NodeLogins:
         ConfigError: a listener cannot offer what its keys say.
     """
 
-    def __init__(self, env: NodeEnv, config: NodeConfig, image: Callable[[], MetadataImage], cluster_id: Callable[[], str]) -> None:
+    def __init__(self, env: NodeEnv, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
         self.refusals = RefusalQueue()
         self.handlers: dict[str, LoginHandler] = {}
         self._env = env

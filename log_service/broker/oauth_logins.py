@@ -1,66 +1,55 @@
-"""What a listener that offers OAUTHBEARER takes as a token: made from its keys, checked before the node starts.
+"""What a listener that offers OAUTHBEARER takes as a token: the issuer's keys, fetched before the node starts, and the claims that count.
 
-Decides which combinations a node does not start with: no keys to check signatures with, a URL that is not allowed, a Java class. Tokens
-without signatures are taken only where ``sasl.oauthbearer.unsecured.tokens.allowed`` says so, which is for trials: Apache Kafka takes them
-by default.
+Knows no keys of the configuration, which ``config.oauth`` reads. The options of the unsecured validator stand in the JAAS text.
 """
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import trio
 
 from log_service.common.env import NodeEnv
 from log_service.common.errors import ConfigError
-from log_service.config.definition import split_list
-from log_service.security.jwks import Jwks, JwksConfig, fetch_document, validate_url
+from log_service.config.security import OAuthConfig
+from log_service.security.jwks import Jwks, JwksConfig, fetch_document
 from log_service.security.sasl.jaas import JaasEntry
 from log_service.security.sasl.oauthbearer import Validate, ValidToken
 from log_service.security.sasl.web_tokens import WebTokenRules, check_claims, unsigned_claims
 
-HANDLERS: Final = ("OAuthBearerValidatorCallbackHandler", "OAuthBearerUnsecuredValidatorCallbackHandler")
-VALIDATORS: Final = ("DefaultJwtValidator", "BrokerJwtValidator")
 CLAIM_OPTION, SCOPE_OPTION = "unsecuredValidatorPrincipalClaimName", "unsecuredValidatorScopeClaimName"
-SKEW_OPTION = "unsecuredValidatorAllowableClockSkewMs"
+SKEW_OPTION: Final = "unsecuredValidatorAllowableClockSkewMs"
 
 
 class OAuthOffer:
-    """How tokens of one listener are checked. ``jwks`` are the issuer's keys, None where tokens need no signature."""
+    """How tokens of one listener are checked. ``jwks`` are the issuer's keys, None where tokens need no signature.
 
-    def __init__(self, listener: str, texts: Mapping[str, str], entry: JaasEntry, env: NodeEnv) -> None:
+    Raises:
+        ConfigError: an option of the JAAS text has no meaning.
+    """
+
+    def __init__(self, listener: str, config: OAuthConfig, entry: JaasEntry, env: NodeEnv) -> None:
         self.listener = listener
         self.jwks: Jwks | None = None
         self._clock = env.clock
-        where = f"OAUTHBEARER on listener {listener}"
-        _validate_class(texts, "sasl.server.callback.handler.class", HANDLERS, where)
-        _validate_class(texts, "sasl.oauthbearer.jwt.validator.class", VALIDATORS, where)
-        url = texts.get("sasl.oauthbearer.jwks.endpoint.url")
-        is_unsecured = texts.get("sasl.oauthbearer.unsecured.tokens.allowed", "false").lower() == "true"
-        if url is not None and is_unsecured:
-            raise ConfigError(f"{where} has a JWKS URL, and sasl.oauthbearer.unsecured.tokens.allowed; remove one of them")
-        if url is None and not is_unsecured:
-            raise ConfigError(
-                f"{where} has no keys to check tokens with; set sasl.oauthbearer.jwks.endpoint.url. To take tokens without signatures, "
-                "for trials alone, set sasl.oauthbearer.unsecured.tokens.allowed=true"
-            )
-        self._rules = _unsecured_rules(entry) if url is None else _rules(texts)
-        if url is not None:
-            validate_url(url, split_list(texts.get("sasl.oauthbearer.allowed.urls", "")))
-            limiter = trio.CapacityLimiter(1)
-
-            async def run_in_thread(work: Any) -> Any:
-                return await trio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
-
-            config = JwksConfig(
-                url=url,
-                refresh_ms=_number(texts, "sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000),
-                retry_backoff_ms=_number(texts, "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", 100),
-                retry_backoff_max_ms=_number(texts, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", 10_000),
-            )
-            self.jwks = Jwks(config, self._rules, env.clock, fetch=fetch_document, run_in_thread=run_in_thread)
+        self._rules = _unsecured_rules(entry) if config.jwks_url is None else _rules(config)
+        if config.jwks_url is not None:
+            self.jwks = self._new_jwks(config.jwks_url, config)
 
     def __repr__(self) -> str:
         return f"<OAuthOffer {self.listener} {self.jwks or 'takes tokens without signatures'}>"
+
+    def _new_jwks(self, url: str, config: OAuthConfig) -> Jwks:
+        limiter = trio.CapacityLimiter(1)
+
+        async def run_in_thread(work: Any) -> Any:
+            return await trio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
+
+        times = JwksConfig(
+            url=url,
+            refresh_ms=config.refresh_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+            retry_backoff_max_ms=config.retry_backoff_max_ms,
+        )
+        return Jwks(times, self._rules, self._clock, fetch=fetch_document, run_in_thread=run_in_thread)
 
     @property
     def validate(self) -> Validate:
@@ -84,19 +73,13 @@ class OAuthOffer:
         return check_claims({"iat": 0, **unsigned_claims(token)}, self._rules, self._clock.wall_ms() / 1_000)
 
 
-def _validate_class(texts: Mapping[str, str], key: str, known: tuple[str, ...], where: str) -> None:
-    name = texts.get(key)
-    if name is not None and name.rpartition(".")[2] not in known:
-        raise ConfigError(f"{key} of {where} names a Java class, which cannot run here; remove it, or name one of {', '.join(known)}")
-
-
-def _rules(texts: Mapping[str, str]) -> WebTokenRules:
+def _rules(config: OAuthConfig) -> WebTokenRules:
     return WebTokenRules(
-        issuer=texts.get("sasl.oauthbearer.expected.issuer"),
-        audiences=split_list(texts.get("sasl.oauthbearer.expected.audience", "")),
-        skew_s=_number(texts, "sasl.oauthbearer.clock.skew.seconds", 30),
-        scope_claim=texts.get("sasl.oauthbearer.scope.claim.name", "scope"),
-        subject_claim=texts.get("sasl.oauthbearer.sub.claim.name", "sub"),
+        issuer=config.issuer,
+        audiences=config.audiences,
+        skew_s=config.skew_s,
+        scope_claim=config.scope_claim,
+        subject_claim=config.subject_claim,
     )
 
 
@@ -107,10 +90,3 @@ def _unsecured_rules(entry: JaasEntry) -> WebTokenRules:
     return WebTokenRules(
         skew_s=int(skew) / 1_000, subject_claim=entry.option(CLAIM_OPTION) or "sub", scope_claim=entry.option(SCOPE_OPTION) or "scope"
     )
-
-
-def _number(texts: Mapping[str, str], key: str, default: int) -> int:
-    text = texts.get(key, str(default))
-    if not text.isascii() or not text.isdecimal() or len(text) > 18:
-        raise ConfigError(f"{key} is {text!r}; it must be a whole number, at least 0")
-    return int(text)

@@ -66,7 +66,8 @@ class Protection:
         from log_service.security.outgoing import OutgoingSecurity  # noqa: PLC0415 - as above
 
         try:
-            return OutgoingSecurity(tls, ClientLogin(login, self._env.rng, self._env.files.run_in_pool))
+            files = self._env.files
+            return OutgoingSecurity(tls, ClientLogin(login, self._env.rng, files.run_in_pool, files.read_bytes))
         except ConfigError as error:
             raise ConfigError(f"logins on listener {listener_name} of other nodes: {error}") from error
 

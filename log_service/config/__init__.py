@@ -11,6 +11,6 @@ Code never sees keys: it receives one of the small frozen views of ``views``.
 - ``topic``: what a topic's own values make of those. ``dynamic_broker_config``: what of a node's configuration changes while it runs;
   ``broker``: which changes are acceptable.
 - Encryption and logins: ``security`` holds the values that both nodes and clients have of them. ``tls`` makes them of the keys ``ssl.*``,
-  ``sasl`` of the keys ``sasl.*`` of a node. ``client_security`` makes them of a client's settings.
+  ``sasl`` of the keys ``sasl.*`` of a node, ``oauth`` of those of OAUTHBEARER. ``client_security`` makes them of a client's settings.
 - ``client``: the settings of clients; ``client_properties``: where they may stand in a file or in the environment.
 """

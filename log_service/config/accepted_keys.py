@@ -206,7 +206,6 @@ SASL: Family = (
         ("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None),
         ("sasl.oauthbearer.jwt.retriever.class", CLASS, "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever"),
         ("sasl.oauthbearer.scope", STRING, None),
-        ("sasl.oauthbearer.token.endpoint.url", STRING, None),
     ),
 )
 PLUG_INS: Family = (

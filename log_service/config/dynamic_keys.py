@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from log_service.config.definition import ConfigKey, ConfigType, UpdateMode, at_least
-from log_service.config.sasl import OF_MECHANISMS
+from log_service.config.oauth import OF_MECHANISM
 
 CLUSTER_WIDE = frozenset(
     {
@@ -169,7 +169,7 @@ CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creati
 
 PER_LISTENER_ACTING = frozenset(
     {
-        *OF_MECHANISMS,
+        *OF_MECHANISM,
         "connection.failed.authentication.delay.ms",
         "connections.max.reauth.ms",
         "max.connection.creation.rate",

@@ -15,28 +15,12 @@ from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
 from log_service.config.client_security import LoginConfig
 from log_service.config.definition import split_list
+from log_service.config.oauth import CLASSES_OF_LOGINS, oauth_config, token_file
 from log_service.config.security import KERBEROS, MECHANISMS, MechanismConfig, SaslConfig, effective_text
 
 KERBEROS_REFUSAL: Final = "GSSAPI (Kerberos) is not there; use SCRAM-SHA-512, OAUTHBEARER or TLS with client certificates"
 JAAS_KEY: Final = "sasl.jaas.config"
 JAVA_ONLY: Final = ("sasl.login.class", "sasl.login.callback.handler.class")
-
-OF_MECHANISMS: Final = (
-    "sasl.oauthbearer.allowed.urls",
-    "sasl.oauthbearer.clock.skew.seconds",
-    "sasl.oauthbearer.expected.audience",
-    "sasl.oauthbearer.expected.issuer",
-    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-    "sasl.oauthbearer.jwks.endpoint.url",
-    "sasl.oauthbearer.jwt.validator.class",
-    "sasl.oauthbearer.scope.claim.name",
-    "sasl.oauthbearer.sub.claim.name",
-    "sasl.oauthbearer.unsecured.tokens.allowed",
-    "sasl.server.callback.handler.class",
-)
-"""Keys that are handed to a mechanism as they hold for it."""
 
 DEFAULT_MAX_RECEIVE_BYTES: Final = 524_288
 DEFAULT_FAILED_DELAY_MS: Final = 100
@@ -63,7 +47,9 @@ def sasl_config(texts: Mapping[str, str], listener: str) -> SaslConfig:
 
 
 def node_login(texts: Mapping[str, str], listener: str, key: str, own: SaslConfig | None) -> LoginConfig:
-    """Return how a node logs in on that listener of other nodes: by the mechanism that ``key`` names, with its own JAAS text for it.
+    """Return how a node logs in on that listener of other nodes: by the mechanism that ``key`` names.
+
+    Its user stands in its own JAAS text for the mechanism; its token, for OAUTHBEARER, in a file.
 
     ``own`` is what the node's own listener of that name offers, None where it has none.
 
@@ -75,10 +61,12 @@ def node_login(texts: Mapping[str, str], listener: str, key: str, own: SaslConfi
     if mechanism == KERBEROS:
         default = "" if key in texts else ", which is its default"
         raise ConfigError(f"{where}{default}, and nodes log in on listener {listener}: {KERBEROS_REFUSAL.partition(' or ')[0]}")
-    if mechanism not in MECHANISMS or mechanism == "OAUTHBEARER":
-        raise ConfigError(f"{where}; nodes log in to each other by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
+    if mechanism not in MECHANISMS:
+        raise ConfigError(f"{where}; nodes log in to each other by {', '.join(MECHANISMS)}")
     if own is not None and mechanism not in own.mechanisms:
         raise ConfigError(f"{where}, but listener {listener} enables {', '.join(own.mechanisms)}; enable it there, too")
+    if mechanism == "OAUTHBEARER":
+        return LoginConfig(mechanism=mechanism, token=token_file(texts, listener))
     jaas = _jaas(texts, listener, mechanism)
     if jaas is None:
         raise ConfigError(f"{where}, but {_jaas_key(listener, mechanism)} is missing; its username and password are this node's")
@@ -131,13 +119,13 @@ def _mechanism(texts: Mapping[str, str], listener: str, name: str) -> MechanismC
             f"for example {_example(name)}"
         )
     for key in JAVA_ONLY:
-        if effective_text(texts, key, listener, name):
+        text = effective_text(texts, key, listener, name)
+        if text and not (name == "OAUTHBEARER" and text.strip().rpartition(".")[2] in CLASSES_OF_LOGINS.get(key, ())):
             raise ConfigError(f"{key} of listener {listener} names a Java class, which cannot run here; remove the key")
-    found = {key: effective_text(texts, key, listener, name) for key in OF_MECHANISMS}
     return MechanismConfig(
         jaas=jaas,
         max_reauth_ms=_number(texts, "connections.max.reauth.ms", listener, 0, name),
-        texts=MappingProxyType({key: text.strip() for key, text in found.items() if text is not None and text.strip()}),
+        oauth=oauth_config(texts, listener) if name == "OAUTHBEARER" else None,
     )
 
 

@@ -51,9 +51,12 @@ SASL_KEYS = (
     _key("sasl.server.callback.handler.class", ConfigType.CLASS, None,
          "What checks logins, by the name of Kafka's class; only its own for OAUTHBEARER are understood.",
          "what a mechanism has by itself"),
-    _key("sasl.oauthbearer.allowed.urls", ConfigType.LIST, "", "The URLs that this node may fetch keys from, exactly as they stand in "
-         "sasl.oauthbearer.jwks.endpoint.url; Kafka has a property of the JVM for it.", "none: who may change keys of a broker must not "
-         "make it fetch what he likes", validator=no_empty_item),
+    _key("sasl.oauthbearer.allowed.urls", ConfigType.LIST, "", "The URLs that this node may fetch keys and read its token from, exactly as "
+         "they stand in sasl.oauthbearer.jwks.endpoint.url and sasl.oauthbearer.token.endpoint.url; Kafka has a JVM property for it.",
+         "none: who may change keys of a broker must not make it fetch what he likes", validator=no_empty_item),
+    _key("sasl.oauthbearer.token.endpoint.url", ConfigType.STRING, None, "Where this node's own token is, with which it logs in to other "
+         "nodes: the file: URL of a file, which is read at each login. sasl.oauthbearer.allowed.urls must have it.",
+         "none, nodes log in otherwise"),
     _key("sasl.oauthbearer.unsecured.tokens.allowed", ConfigType.BOOLEAN, "false", "Whether OAUTHBEARER takes tokens without signatures, "
          "so that every client is who it says. For trials alone.", "Kafka takes them where no handler is named; a client must prove "
          "who it is"),

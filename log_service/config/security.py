@@ -35,14 +35,29 @@ class TlsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthConfig:
+    """How a listener checks tokens: by keys from ``jwks_url``; None takes tokens without signatures. Times are in milliseconds."""
+
+    jwks_url: str | None = None
+    refresh_ms: int = 3_600_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 10_000
+    issuer: str | None = None
+    audiences: tuple[str, ...] = ()
+    skew_s: int = 30
+    scope_claim: str = "scope"
+    subject_claim: str = "sub"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismConfig:
-    """What belongs to one mechanism of a listener or client: its JAAS text, and Kafka's other keys of it by their names."""
+    """What belongs to one mechanism of a listener or client."""
 
     jaas: SecretText | None = None
     max_reauth_ms: int = 0
     """How long a login holds; 0 is for ever (KIP-368)."""
-    texts: Mapping[str, str] | None = None
-    """The keys ``sasl.oauthbearer.*``, ``sasl.server.callback.handler.class`` and their like, as they hold for this mechanism."""
+    oauth: OAuthConfig | None = None
+    """How tokens are checked; of OAUTHBEARER alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 Decides when keys are fetched: at the start, in a fixed interval, after a failure with a pause that doubles, and at once when a token names
 a key that is not known, but for one key id only once a minute. A file is read again when it has changed. Fetching runs in a thread.
 
-Invariants: a URL is fetched only where the list of allowed ones has it, exactly; no redirect is followed and no proxy asked; what is read
-is bounded in size and time; a failure keeps the keys that are there. The first fetch has to succeed.
+Which URLs are allowed is decided in ``config.oauth``. Invariants: no redirect is followed and no proxy asked; what is read is bounded in
+size and time; a failure keeps the keys that are there. The first fetch has to succeed.
 """
 
 import http.client
@@ -22,7 +22,6 @@ from urllib.parse import unquote, urlsplit
 import trio
 
 from log_service.common.env import Clock
-from log_service.common.errors import ConfigError
 from log_service.security.sasl.oauthbearer import ValidToken
 from log_service.security.sasl.web_tokens import KeySet, UnknownKeyError, WebTokenRules, parse_key_set, validate_token
 
@@ -31,7 +30,6 @@ FETCH_TIMEOUT_S: Final = 10.0
 FILE_CHECK_INTERVAL_S: Final = 5.0
 MISSING_KEY_PAUSE_MS: Final = 60_000
 MAX_MISSING_KEYS: Final = 16
-SCHEMES: Final = ("http", "https", "file")
 
 logger = logging.getLogger(__name__)
 
@@ -48,18 +46,6 @@ class JwksConfig:
     refresh_ms: int = 3_600_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 10_000
-
-
-def validate_url(url: str, allowed: tuple[str, ...]) -> None:
-    """Refuse a URL that must not be fetched.
-
-    Raises:
-        ConfigError: the list of allowed URLs does not have it, or it cannot be fetched.
-    """
-    if urlsplit(url).scheme not in SCHEMES:
-        raise ConfigError(f"the JWKS URL {url} must begin with one of {', '.join(f'{scheme}:' for scheme in SCHEMES)}")
-    if url not in allowed:
-        raise ConfigError(f"the JWKS URL {url} does not stand in sasl.oauthbearer.allowed.urls; add it there if it is to be fetched")
 
 
 class Jwks:

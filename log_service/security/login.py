@@ -10,7 +10,7 @@ Invariant: no error and no ``repr`` shows a password or a token; what the broker
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import trio
 
@@ -37,6 +37,7 @@ MAX_ROUNDS: Final = 8
 MAX_TOKEN_BYTES: Final = 1 << 16
 
 RunInThread = Callable[[Callable[[], T]], Awaitable[T]]
+ReadFile = Callable[[Path], bytes]
 
 
 class ClientLogin:
@@ -46,14 +47,17 @@ class ClientLogin:
         ConfigError: the JAAS text cannot be read, is for another mechanism, or names no user.
     """
 
-    def __init__(self, config: LoginConfig, rng: Random, run_in_thread: RunInThread[SecretBytes] | None = None) -> None:
+    def __init__(
+        self, config: LoginConfig, rng: Random, run_in_thread: RunInThread[Any] | None = None, read_file: ReadFile | None = None
+    ) -> None:
         self.mechanism = config.mechanism
         self.user: str | None = config.username
         self._password = config.password
         self._token = config.token
         self._is_by_token = False
         self._rng = rng
-        self._run_in_thread: RunInThread[SecretBytes] = run_in_thread or trio.to_thread.run_sync
+        self._run_in_thread: RunInThread[Any] = run_in_thread or trio.to_thread.run_sync
+        self._read_file = read_file or _read_beginning
         self._salted: tuple[SaltingWanted, SecretBytes] | None = None
         if config.jaas is not None and config.mechanism != "OAUTHBEARER":
             self._take_jaas(config.jaas)
@@ -127,18 +131,23 @@ class ClientLogin:
         source = self._token
         assert source is not None
         try:
-            text = source() if callable(source) else await trio.to_thread.run_sync(_read_token, source)
+            text = source() if callable(source) else await self._run_in_thread(lambda: self._read_token(Path(source)))
         except (OSError, UnicodeDecodeError) as error:
             raise LoginError(f"the token cannot be read: {error}") from error
         if not text.strip():
             raise LoginError("the token is empty")
         return SecretText(text.strip())
 
+    def _read_token(self, path: Path) -> str:
+        return self._read_file(path)[:MAX_TOKEN_BYTES].decode()
+
     async def _salt(self, wanted: SaltingWanted) -> SecretBytes:
         if self._salted is None or self._salted[0] != wanted:
             password = self._password
             assert password is not None
-            salted = await self._run_in_thread(lambda: salted_password(wanted.mechanism, password, wanted.salt, wanted.iterations))
+            salted: SecretBytes = await self._run_in_thread(
+                lambda: salted_password(wanted.mechanism, password, wanted.salt, wanted.iterations)
+            )
             self._salted = (wanted, salted)
         return self._salted[1]
 
@@ -156,6 +165,6 @@ class ClientLogin:
         return f"the {self.mechanism} login{f' of {self.user}' if self.user else ''} at {connection.destination}"
 
 
-def _read_token(path: str) -> str:
-    with Path(path).open("rb") as file:
-        return file.read(MAX_TOKEN_BYTES).decode()
+def _read_beginning(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MAX_TOKEN_BYTES)

@@ -1,5 +1,7 @@
 """Three nodes that log in to each other, brokers by SCRAM and controllers by PLAIN, in virtual time."""
 
+from pathlib import Path
+
 import pytest
 import trio
 
@@ -9,6 +11,7 @@ from log_service.metadata.access import ScramUser
 from log_service.metadata.access_records import credential_record
 from log_service.security.sasl.scram_argument import parse_scram_argument
 from tests.helpers.cluster import Cluster, host_of, node_properties, replicate_records, tell_cluster
+from tests.unit.security.sasl.issuer import unsigned
 
 IDS = (1, 2, 3)
 PACKAGE = "org.apache.kafka.common.security"
@@ -113,7 +116,8 @@ def test_node_with_another_password_is_not_let_in() -> None:
         ("sasl.mechanism.inter.broker.protocol", "", "GSSAPI"),
         ("sasl.mechanism.controller.protocol", "GSSAPI", "GSSAPI"),
         ("sasl.mechanism.inter.broker.protocol", "PLAIN", "enables SCRAM-SHA-256"),
-        ("sasl.mechanism.controller.protocol", "OAUTHBEARER", "by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"),
+        ("sasl.mechanism.controller.protocol", "OAUTHBEARER", "enables PLAIN"),
+        ("sasl.mechanism.controller.protocol", "DIGEST-MD5", "by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"),
     ],
 )
 def test_what_a_node_does_not_start_with(key: str, text: str, complaint: str) -> None:
@@ -134,3 +138,73 @@ def test_broker_that_dials_controllers_needs_its_own_jaas_text_alone() -> None:
     del texts["listener.name.controller.plain.sasl.jaas.config"]
     with pytest.raises(ConfigError, match=r"listener\.name\.controller\.plain\.sasl\.jaas\.config is missing"):
         parse_server_properties(texts)
+
+
+# By tokens
+
+TOKEN_FILE = Path("/tokens/node.jwt")
+OAUTH = f"{PACKAGE}.oauthbearer.OAuthBearerLoginModule required;"
+BY_TOKENS = {
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "listener.name.controller.sasl.enabled.mechanisms": "OAUTHBEARER",
+    "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+    "sasl.mechanism.controller.protocol": "OAUTHBEARER",
+    "listener.name.inside.oauthbearer.sasl.jaas.config": OAUTH,
+    "listener.name.controller.oauthbearer.sasl.jaas.config": OAUTH,
+    "sasl.login.callback.handler.class": f"{PACKAGE}.oauthbearer.OAuthBearerLoginCallbackHandler",
+    "sasl.oauthbearer.unsecured.tokens.allowed": "true",
+    "sasl.oauthbearer.token.endpoint.url": f"file://{TOKEN_FILE}",
+    "sasl.oauthbearer.allowed.urls": f"file://{TOKEN_FILE}",
+}
+
+
+def with_tokens(**more: str) -> dict[int, dict[str, str]]:
+    return {node_id: texts | BY_TOKENS | more for node_id, texts in files().items()}
+
+
+def write_tokens(cluster: Cluster, lifetime_s: int, name: str = "node") -> None:
+    """Do what keeps the token files fresh."""
+    for node_id in cluster.files:
+        env = cluster.world.node_env(host_of(node_id))
+        now_s = env.clock.wall_ms() // 1_000
+        env.files.make_directory(TOKEN_FILE.parent)
+        env.files.write_atomically(TOKEN_FILE, unsigned(sub=name, iat=now_s, exp=now_s + lifetime_s).encode() + b"\n")
+
+
+def test_nodes_log_in_to_each_other_by_tokens_from_a_file_and_again_with_fresh_ones() -> None:
+    async def story(cluster: Cluster) -> None:
+        write_tokens(cluster, 20)
+        leader = await started(cluster)
+        await replicate_records(cluster, leader)
+        for _ in range(4):  # longer than the first token holds
+            write_tokens(cluster, 20)
+            await trio.sleep(10)
+        logins = cluster.brokers[leader]._logins
+        assert logins is not None
+        for listener in ("CONTROLLER", "INSIDE"):
+            meter = logins.handlers[listener].meters["OAUTHBEARER"]
+            assert meter.repeated_success_total >= 2
+            assert (meter.expired_total, meter.failure_total, meter.repeated_failure_total) == (0, 0, 0)
+        assert cluster.unfenced(leader) == list(IDS)
+
+    tell_cluster(story, with_tokens(), is_started=False)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "complaint"),
+    [
+        ("sasl.oauthbearer.token.endpoint.url", "", "has no token; set sasl.oauthbearer.token.endpoint.url"),
+        ("sasl.oauthbearer.allowed.urls", "file:///elsewhere", "does not stand in sasl.oauthbearer.allowed.urls"),
+        ("sasl.oauthbearer.jwt.retriever.class", "com.example.Own", "names a Java class"),
+        ("sasl.login.callback.handler.class", "com.example.Own", "names a Java class"),
+    ],
+)
+def test_tokens_of_its_own_that_a_node_does_not_start_with(key: str, text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        parse_server_properties(with_tokens(**{key: text})[1])
+
+
+def test_token_comes_from_a_file_and_from_nowhere_else() -> None:
+    url = "https://issuer/token"
+    with pytest.raises(ConfigError, match="reads its token from a file"):
+        parse_server_properties(with_tokens(**{"sasl.oauthbearer.token.endpoint.url": url, "sasl.oauthbearer.allowed.urls": url})[1])

@@ -49,7 +49,9 @@ def offer(directory: Path | None, options: str = "", more: Mapping[str, str] = N
     sasl = parse_server_properties({**general, **named, **more})[0].listeners[0].security.sasl
     assert sasl is not None
     world: Any = World()
-    made = OAuthOffer("A", sasl.mechanisms["OAUTHBEARER"].texts or {}, parse_jaas(jaas), world)
+    config = sasl.mechanisms["OAUTHBEARER"].oauth
+    assert config is not None
+    made = OAuthOffer("A", config, parse_jaas(jaas), world)
     trio.run(made.fetch_keys)
     return made
 
@@ -99,6 +101,19 @@ def test_url_has_to_be_allowed(tmp_path: Path) -> None:
     assert is_taken(offer(tmp_path))
     with pytest.raises(ConfigError, match=r"sasl\.oauthbearer\.allowed\.urls"):
         offer(tmp_path, allowed_urls="file:///elsewhere")
+
+
+@pytest.mark.parametrize("url", ["https://issuer/keys/", "https://issuer", "HTTPS://issuer/keys", "ftp://issuer/keys", "issuer/keys"])
+def test_only_what_is_listed_exactly_is_fetched(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"sasl\.oauthbearer\.jwks\.endpoint\.url is"):
+        offer(None, jwks_endpoint_url=url, allowed_urls="https://issuer/keys,file:/keys")
+
+
+@pytest.mark.parametrize(("key", "value"), [("clock_skew_seconds", "-1"), ("jwks_endpoint_refresh_ms", "soon")])
+def test_values_of_the_keys_are_judged_with_the_prefix_of_a_listener_too(tmp_path: Path, key: str, value: str) -> None:
+    name = f"listener.name.a.oauthbearer.{P}{key.replace('_', '.')}"
+    with pytest.raises(ConfigError, match=key.replace("_", r"\.")):
+        offer(tmp_path, more={name: value})
 
 
 def test_keys_that_cannot_be_fetched_stop_the_start(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ PROOFS = {
     "sasl.oauthbearer.jwt.validator.class": (OAUTH, "test_java_classes"),
     "sasl.oauthbearer.scope.claim.name": (OAUTH, "test_names_of_claims"),
     "sasl.oauthbearer.sub.claim.name": (OAUTH, "test_names_of_claims"),
+    "sasl.oauthbearer.token.endpoint.url": ("unit/broker/test_cluster_logins.py", "test_token_comes_from_a_file_and_from_nowhere_else"),
     "sasl.oauthbearer.unsecured.tokens.allowed": (OAUTH, "test_tokens_without_signatures_only_where_they_are_asked_for"),
     "sasl.server.callback.handler.class": (OAUTH, "test_java_classes"),
     "connection.failed.authentication.delay.ms": (LOGINS, "test_refusal_is_told_after_the_delay_and_the_connection_closed"),

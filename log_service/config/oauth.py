@@ -1,0 +1,110 @@
+"""The ``sasl.oauthbearer.*`` keys become one ``OAuthConfig`` for each listener that offers OAUTHBEARER, or that a node logs in to by it.
+
+This is the only reading of these keys. Decides which combinations a node does not start with: no keys to check signatures with, a URL that
+is not allowed, a Java class. Tokens without signatures are taken only where ``sasl.oauthbearer.unsecured.tokens.allowed`` says so, which is
+for trials; Apache Kafka takes them by default. Opens no file and fetches nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Final, cast
+from urllib.parse import unquote, urlsplit
+
+from log_service.common.errors import ConfigError
+from log_service.config.sasl_keys import SASL_KEYS
+from log_service.config.security import OAuthConfig, effective_text
+
+MECHANISM: Final = "OAUTHBEARER"
+PREFIX: Final = "sasl.oauthbearer."
+ALLOWED_URLS: Final = f"{PREFIX}allowed.urls"
+JWKS_URL: Final = f"{PREFIX}jwks.endpoint.url"
+TOKEN_URL: Final = f"{PREFIX}token.endpoint.url"
+UNSECURED: Final = f"{PREFIX}unsecured.tokens.allowed"
+SCHEMES: Final = ("http", "https", "file")
+
+OF_MECHANISM: Final = (*(key.name for key in SASL_KEYS if key.name.startswith(PREFIX)), "sasl.server.callback.handler.class")
+"""Keys that hold for the mechanism of a listener, with its prefix."""
+CLASSES: Final = {
+    "sasl.server.callback.handler.class": ("OAuthBearerValidatorCallbackHandler", "OAuthBearerUnsecuredValidatorCallbackHandler"),
+    f"{PREFIX}jwt.validator.class": ("DefaultJwtValidator", "BrokerJwtValidator"),
+}
+"""Keys of a listener that name a class of Java, and the classes that are understood."""
+CLASSES_OF_LOGINS: Final = {
+    "sasl.login.callback.handler.class": ("OAuthBearerLoginCallbackHandler",),
+    f"{PREFIX}jwt.retriever.class": ("DefaultJwtRetriever", "FileJwtRetriever"),
+}
+"""The same of a node that logs in."""
+
+_KEYS: Final = {key.name: key for key in SASL_KEYS}
+
+
+def oauth_config(texts: Mapping[str, str], listener: str) -> OAuthConfig:
+    """Return how a listener checks tokens.
+
+    Raises:
+        ConfigError: there is nothing to check tokens with, or a value is none of its key.
+    """
+    where = f"OAUTHBEARER on listener {listener}"
+    _validate_classes(texts, listener, CLASSES, where)
+    values = {name: _value(texts, name, listener) for name in _KEYS if name.startswith(PREFIX)}
+    url, is_unsecured = cast("str | None", values[JWKS_URL]), bool(values[UNSECURED])
+    if url is not None and is_unsecured:
+        raise ConfigError(f"{where} has a JWKS URL, and {UNSECURED}; remove one of them")
+    if url is None and not is_unsecured:
+        raise ConfigError(
+            f"{where} has no keys to check tokens with; set {JWKS_URL}. To take tokens without signatures, for trials alone, set "
+            f"{UNSECURED}=true"
+        )
+    if url is not None:
+        _validate_url(url, values, JWKS_URL)
+    return OAuthConfig(
+        jwks_url=url,
+        refresh_ms=cast("int", values[f"{PREFIX}jwks.endpoint.refresh.ms"]),
+        retry_backoff_ms=cast("int", values[f"{PREFIX}jwks.endpoint.retry.backoff.ms"]),
+        retry_backoff_max_ms=cast("int", values[f"{PREFIX}jwks.endpoint.retry.backoff.max.ms"]),
+        issuer=cast("str | None", values[f"{PREFIX}expected.issuer"]),
+        audiences=cast("tuple[str, ...]", values[f"{PREFIX}expected.audience"]),
+        skew_s=cast("int", values[f"{PREFIX}clock.skew.seconds"]),
+        scope_claim=cast("str", values[f"{PREFIX}scope.claim.name"]),
+        subject_claim=cast("str", values[f"{PREFIX}sub.claim.name"]),
+    )
+
+
+def token_file(texts: Mapping[str, str], listener: str) -> str:
+    """Return the path of the file with the token that a node shows to other nodes.
+
+    Raises:
+        ConfigError: none is named, it is not allowed, or the token would come from elsewhere.
+    """
+    where = f"the OAUTHBEARER login of this node on listener {listener}"
+    _validate_classes(texts, listener, CLASSES_OF_LOGINS, where)
+    values = {name: _value(texts, name, listener) for name in (TOKEN_URL, ALLOWED_URLS)}
+    url = cast("str | None", values[TOKEN_URL])
+    if url is None:
+        raise ConfigError(f"{where} has no token; set {TOKEN_URL} to the file: URL of the file that something keeps fresh")
+    _validate_url(url, values, TOKEN_URL)
+    parts = urlsplit(url)
+    if parts.scheme != "file":
+        raise ConfigError(f"{TOKEN_URL} is {url}; a node reads its token from a file, whose URL begins with file:")
+    return unquote(parts.path)
+
+
+def _validate_url(url: str, values: Mapping[str, object], key: str) -> None:
+    if urlsplit(url).scheme not in SCHEMES:
+        raise ConfigError(f"{key} is {url}; it must begin with one of {', '.join(f'{scheme}:' for scheme in SCHEMES)}")
+    if url not in cast("tuple[str, ...]", values[ALLOWED_URLS]):
+        raise ConfigError(f"{key} is {url}, which does not stand in {ALLOWED_URLS}; add it there if this node may read it")
+
+
+def _value(texts: Mapping[str, str], name: str, listener: str) -> object:
+    """Return the value that holds for OAUTHBEARER on a listener; an empty text is the same as none."""
+    key = _KEYS[name]
+    text = effective_text(texts, name, listener, MECHANISM)
+    text = key.default if text is None or not text.strip() else text
+    return None if text is None else key.parse(text)
+
+
+def _validate_classes(texts: Mapping[str, str], listener: str, classes: Mapping[str, tuple[str, ...]], where: str) -> None:
+    for name, known in classes.items():
+        found = (effective_text(texts, name, listener, MECHANISM) or "").strip()
+        if found and found.rpartition(".")[2] not in known:
+            raise ConfigError(f"{name} of {where} names a Java class, which cannot run here; remove it, or name one of {', '.join(known)}")
