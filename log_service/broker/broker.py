@@ -51,6 +51,7 @@ from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
+    from log_service.broker.authorization.audit_trail import AuditTrail
     from log_service.broker.authorization.node_authorizer import NodeAuthorizer
     from log_service.broker.logins import NodeLogins
 
@@ -111,6 +112,10 @@ class Broker:
         """The metadata log of this node; only once the directories are found to be this node's."""
         assert self._raft is not None, "the node has not begun to start"
         return self._raft
+
+    @property
+    def _audit_trail(self) -> "AuditTrail | None":
+        return None if self._authorizer is None else self._authorizer.trail
 
     @property
     def foundation(self) -> NodeFoundation:
@@ -185,6 +190,8 @@ class Broker:
             self._controller_listeners.close()
             if self._metrics_listener is not None:
                 self._metrics_listener.close()
+            if self._audit_trail is not None:
+                self._audit_trail.close()
             if self._logs is not None:
                 self._logs.release()
             if self._raft is not None:
@@ -226,7 +233,9 @@ class Broker:
         if self._config.authorizer is not None:
             from log_service.broker.authorization.node_authorizer import NodeAuthorizer  # noqa: PLC0415 - many nodes have none
 
-            self._authorizer = NodeAuthorizer(self._config, self._config.authorizer, lambda: self.image, lambda: raft.high_watermark)
+            self._authorizer = NodeAuthorizer(
+                self.env, self._config, self._config.authorizer, lambda: self.image, lambda: raft.high_watermark
+            )
             self._loader.add_publisher(self._authorizer)
         return NodeFoundation(
             env=self.env,
@@ -262,7 +271,9 @@ class Broker:
             self._background_ended.set()
 
     async def _start_background(self, foundation: NodeFoundation, rooms: Rooms) -> None:
-        start = rooms.background.start
+        start, trail = rooms.background.start, self._audit_trail
+        if trail is not None:
+            await trail.start(rooms.background)
         rooms.background.start_soon(self._end_without_directories)
         if foundation.certificates is not None:
             self._loader.add_publisher(foundation.certificates)
@@ -279,6 +290,8 @@ class Broker:
             self._register_controller(foundation, rooms)
         if self._config.is_broker:
             await self._start_broker(foundation, rooms)
+        if trail is not None:
+            trail.start_topic(foundation, rooms)
 
     async def _start_broker(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         start = rooms.background.start
@@ -444,6 +457,8 @@ class Broker:
         if not foundation.raft.is_only_voter:
             await foundation.raft.hand_over(HAND_OVER_DEADLINE_MS)
         await self._controller_listeners.drain(DRAIN_DEADLINE_MS)
+        if self._audit_trail is not None:
+            await self._audit_trail.flush()
         rooms.controller.resign()
         rooms.background.cancel_scope.cancel()
         await self._background_ended.wait()

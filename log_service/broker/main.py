@@ -62,6 +62,7 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
     gc.disable()  # what a start makes stays: there is nothing to look for until the node is ready
     try:
         config, settings = read_configuration(properties_path, overrides)
+        set_audit_level(config)
         for warning in (settings.warning, settings.idle_warning, settings.jaas_warning):
             if warning is not None:
                 logger.warning("%s", warning)
@@ -96,6 +97,15 @@ def read_configuration(properties_path: Path | str | None, overrides: Sequence[s
     if any(not listener.host for listener in config.listeners) and "advertised.listeners" not in settings.texts:
         return parse_server_properties(text, overrides, host_name=_own_name())
     return config, settings
+
+
+def set_audit_level(config: NodeConfig) -> None:
+    """Let the decisions through that the audit log is to have; without one the level is that of all loggers."""
+    audit = None if config.authorizer is None else config.authorizer.audit
+    if audit is not None:
+        from log_service.security.audit import LOGGER_NAME as AUDIT_LOGGER  # noqa: PLC0415 - many nodes have no audit log
+
+        logging.getLogger(AUDIT_LOGGER).setLevel(logging.DEBUG if audit.is_allowed_written else logging.INFO)
 
 
 def _own_name() -> str:

@@ -1,4 +1,4 @@
-"""The keys of the authorizer: who decides what clients may do, who may do everything, and what holds where no rule is.
+"""The keys of the authorizer: who decides what clients may do, who may do everything, what holds where no rule is, and the audit log.
 
 This module decides names, types, defaults and bounds; ``config.authorizer`` decides what they mean together. ``authorizer.class.name``
 names Apache Kafka's StandardAuthorizer, whose rules this node follows; without it every client may do everything. Any other class would be
@@ -7,7 +7,8 @@ Java and is refused: a node that passed it over would protect nothing.
 
 from typing import Final
 
-from log_service.config.definition import ConfigKey, ConfigType, Importance, Value, no_empty_item
+from log_service.common.topic_names import INTERNAL_TOPICS, topic_name_fault
+from log_service.config.definition import ConfigKey, ConfigType, Importance, Value, at_least, no_empty_item
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 OF_ZOOKEEPER: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
@@ -28,6 +29,13 @@ def _principals(value: Value) -> str | None:
     if not wrong:
         return None
     return f"{wrong[0]!r} is no principal, which is Type:name, for example User:admin; separate several with semicolons"
+
+
+def _audit_topic(value: Value) -> str | None:
+    """Accept nothing, and a topic that brokers do not keep for themselves."""
+    if value in INTERNAL_TOPICS:
+        return "brokers keep this topic for themselves; name another"
+    return topic_name_fault(str(value)) if value else None
 
 
 def split_principals(text: str) -> list[str]:
@@ -68,5 +76,45 @@ AUTHORIZER_KEYS = (
         documentation="Listeners that take requests before the ACLs are known; super users alone are let in until then (KIP-801).",
         reason="those of the controller, because controllers elect a leader over them; the others always wait",
         validator=no_empty_item,
+    ),
+    ConfigKey(
+        name="audit.log.path",
+        type=ConfigType.STRING,
+        default="",
+        documentation="The file that decisions of the authorizer are written into, in the format of Kafka's kafka-authorizer.log. "
+        "It rolls: the file before has .1 behind its name.",
+        reason="they go to the node's own log, where the level of kafka.authorizer.logger lets them through",
+    ),
+    ConfigKey(
+        name="audit.log.max.bytes",
+        type=ConfigType.LONG,
+        default="16777216",
+        documentation="The size at which the file of audit.log.path rolls.",
+        reason="16 MiB are some 50,000 lines",
+        validator=at_least(1024),
+    ),
+    ConfigKey(
+        name="audit.log.max.files",
+        type=ConfigType.INT,
+        default="10",
+        documentation="How many files audit.log.path keeps, the newest among them.",
+        reason="160 MiB in all",
+        validator=at_least(1),
+    ),
+    ConfigKey(
+        name="audit.log.topic",
+        type=ConfigType.STRING,
+        default="",
+        documentation="The topic that decisions of the authorizer are written into, one JSON object a record. It is created where it is "
+        "missing.",
+        reason="none",
+        validator=_audit_topic,
+    ),
+    ConfigKey(
+        name="audit.log.allowed.enable",
+        type=ConfigType.BOOLEAN,
+        default="false",
+        documentation="Whether the audit log has the operations that are allowed, too, and not only those that are denied.",
+        reason="there are many of them",
     ),
 )

@@ -217,6 +217,11 @@ THREAD_COUNTS = frozenset(
 OUR_OWN = frozenset(
     {
         "allow.everyone.if.no.acl.found",
+        "audit.log.allowed.enable",
+        "audit.log.max.bytes",
+        "audit.log.max.files",
+        "audit.log.path",
+        "audit.log.topic",
         "cluster.id",
         "metrics.listener",
         "node.death.grace.ms",

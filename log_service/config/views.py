@@ -410,12 +410,27 @@ class QuorumConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditConfig:
+    """Where decisions of the authorizer are written: into a file that rolls, into a topic, or both. None of them: the node's own log."""
+
+    path: Path | None = None
+    max_file_bytes: int = 16 << 20
+    max_files: int = 10
+    """The newest file and those that were rolled away, together."""
+    topic: str | None = None
+    is_allowed_written: bool = False
+    """Whether operations that are allowed are written, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizerConfig:
     """Who decides what clients may do. ``super_users`` are principals as ``Type:name``."""
 
     super_users: frozenset[str] = frozenset()
     is_open: bool = False
     """Whether everyone may do what no ACL is about."""
+    audit: AuditConfig | None = None
+    """None: decisions are written only where the level of the audit log's logger says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

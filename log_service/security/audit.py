@@ -1,9 +1,11 @@
-"""Lines of the audit log: who was allowed, or denied, what. The format is that of Apache Kafka's StandardAuthorizer.
+"""Lines and records of the audit log: who was allowed, or denied, what. A line has the format of Apache Kafka's StandardAuthorizer.
 
 Decides how a decision reads, and nothing of when it is written. Names come from clients: a control character in one, such as a line feed,
 is written as an escape, so that no client can forge a line.
 """
 
+import json
+from dataclasses import dataclass
 from typing import Final
 
 from log_service.common.access import AclOperation, AclResource, Principal
@@ -14,6 +16,48 @@ from log_service.security.acls.values import Acl, PatternType, PermissionType
 LOGGER_NAME: Final = "kafka.authorizer.logger"
 TYPE_NAMES: Final = {each: each.name.title().replace("_", "") for each in AclResource}
 """The types of resources in Pascal case, as ``TransactionalId``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One decision, to be written later. ``level`` is the name of the line's level, ``count`` how often the request named the resource."""
+
+    wall_ms: int
+    level: str
+    principal: Principal
+    decision: Decision
+    operation: AclOperation
+    host: str
+    resource: AclResource
+    name: str
+    api: str
+    count: int
+
+    @property
+    def size(self) -> int:
+        """About how many characters the entry holds."""
+        return len(self.name) + len(self.principal.name) + len(self.host)
+
+    def line(self) -> str:
+        """Return what the audit log says of the decision."""
+        return audit_line(self.principal, self.decision, self.operation, self.host, self.resource, self.name, self.api, self.count)
+
+    def to_json(self, node_id: int) -> bytes:
+        """Return the decision as a JSON object in UTF-8, as a node writes it into a topic."""
+        fields = {
+            "time_ms": self.wall_ms,
+            "node_id": node_id,
+            "principal": str(self.principal),
+            "host": self.host,
+            "operation": self.operation.name,
+            "resource_type": self.resource.name,
+            "resource_name": self.name,
+            "api": self.api,
+            "count": self.count,
+            "allowed": self.decision.is_allowed,
+            "rule": _rule(self.decision),
+        }
+        return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def audit_line(  # noqa: PLR0917 - the parts of a line, in its order

@@ -35,6 +35,8 @@ from log_service.supervisor.authority import (
 )
 
 DIRECTORY = "security"
+LOG_DIRECTORY = "logs"
+"""Beside the logs of the services themselves."""
 OPERATOR, PLATFORM, NODE = "operator", "platform", "node"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - told apart, not bound
@@ -71,6 +73,7 @@ class InstallationProtection:
             "ssl.principal.mapping.rules": MAPPING,
             "authorizer.class.name": AUTHORIZER,
             "super.users": f"User:{NODE};User:{OPERATOR}",
+            "audit.log.path": str(self.directory.parent / LOG_DIRECTORY / f"{name}-authorizer.log"),
         }
 
 

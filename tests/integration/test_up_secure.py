@@ -99,6 +99,9 @@ def test_a_secured_installation_lets_in_who_holds_a_certificate_and_keeps_it_so(
         keys = secrets_in(data)
         assert len(keys) == 4, "authority, node, operator, platform"
         assert not [key for key in keys for told in told_places(tmp_path, data) if key in told]
+    audited = (data / "logs" / "broker-authorizer.log").read_text()
+    assert "Principal = User:platform is Denied operation = DELETE" in audited
+    assert "on resource = Topic:LITERAL:kept for request = DeleteTopics" in audited
     with installation(tmp_path, port):  # without --secure: what was secured stays so
         with BlockingConsumer(servers, auto_offset_reset="earliest", **theirs) as consumer:
             consumer.assign([TopicPartition("kept", 0)])

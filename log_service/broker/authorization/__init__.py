@@ -2,7 +2,8 @@
 
 - ``node_authorizer``: what the pipeline asks, and what follows the ACLs of the metadata.
 - ``access``: what handlers and gates ask for one request: may its client do this?
-- ``decision_log``: counts decisions, and writes the audit log.
+- ``decision_log``: counts decisions, and says which of them are written into the audit log.
+- ``audit_trail``: the audit log's file (``audit_file``) and topic (``audit_topic``); decisions wait for both in an ``audit_queue``.
 - ``gates``: the table of gates, one for each API. A gate looks at a request before its handler does. It refuses the request, lets it
   through, or lets through a part of it and adds the refusals to the response.
 - ``gate_shapes``: what gates are made of; ``record_gates``, ``group_gates``, ``transaction_gates``, ``topic_gates``, ``config_gates``,

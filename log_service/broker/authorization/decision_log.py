@@ -1,18 +1,24 @@
 """Counts decisions, and writes them into the audit log ``kafka.authorizer.logger``.
 
 Decides at which level a decision is written, as Apache Kafka does. What a request wants: denied at INFO, allowed at DEBUG. What it gets on
-without: denied at TRACE, allowed at DEBUG. A mere question: TRACE. A line is put together only where the logger lets it through.
+without: denied at TRACE, allowed at DEBUG. A mere question: TRACE. A line is put together only where the logger lets it through. Where the
+audit log has a file, the logger's own handlers get no line, as with Kafka's ``authorizerAppender``.
 """
 
 import logging
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
 
 from log_service.common.access import AclOperation, AclResource, Principal
 from log_service.security.acls.decision import Decision
-from log_service.security.audit import LOGGER_NAME, audit_line
+from log_service.security.audit import LOGGER_NAME, AuditEntry
+
+if TYPE_CHECKING:
+    from log_service.broker.authorization.audit_trail import AuditTrail
 
 TRACE: Final = 5
 LINE: Final = "%s"
+LEVEL_NAMES: Final = {TRACE: "TRACE", logging.DEBUG: "DEBUG", logging.INFO: "INFO"}
 
 
 class Asker(Protocol):
@@ -32,12 +38,14 @@ class Asker(Protocol):
 
 
 class DecisionLog:
-    """What a node has decided, in numbers and in lines."""
+    """What a node has decided, in numbers and in lines. ``wall_ms`` is the time of a line."""
 
-    __slots__ = ("_logger", "allowed_count", "denied_count")
+    __slots__ = ("_logger", "_trail", "_wall_ms", "allowed_count", "denied_count")
 
-    def __init__(self) -> None:
+    def __init__(self, wall_ms: Callable[[], int], trail: "AuditTrail | None" = None) -> None:
         self._logger = logging.getLogger(LOGGER_NAME)
+        self._wall_ms = wall_ms
+        self._trail = trail
         self.allowed_count = 0
         self.denied_count = 0
 
@@ -80,6 +88,24 @@ class DecisionLog:
         else:
             self.denied_count += 1
         if self._logger.isEnabledFor(level):
-            host = asker.written_host
-            line = audit_line(asker.principal, decision, operation, host, resource, name, asker.api_name, count)
-            self._logger.log(level, LINE, line)
+            self._write(
+                level,
+                AuditEntry(
+                    wall_ms=self._wall_ms(),
+                    level=LEVEL_NAMES[level],
+                    principal=asker.principal,
+                    decision=decision,
+                    operation=operation,
+                    host=asker.written_host,
+                    resource=resource,
+                    name=name,
+                    api=asker.api_name,
+                    count=count,
+                ),
+            )
+
+    def _write(self, level: int, entry: AuditEntry) -> None:
+        if self._trail is not None:
+            self._trail.note(entry)
+        if self._trail is None or not self._trail.has_file:
+            self._logger.log(level, LINE, entry.line())

@@ -7,8 +7,8 @@ Follows the ACLs of the metadata: the index of each image that is published is u
 ACLs count as known once an image has all that is known to be committed.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from log_service.broker.authorization.access import TOPIC, Access
 from log_service.broker.authorization.decision_log import DecisionLog
@@ -18,7 +18,7 @@ from log_service.broker.call import Api, Call, Side
 from log_service.broker.registry import REGISTRY
 from log_service.common.access import Admission
 from log_service.common.types import TopicId
-from log_service.config.views import AuthorizerConfig, NodeConfig
+from log_service.config.views import AuditConfig, AuthorizerConfig, NodeConfig
 from log_service.controller.caller import Caller
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
@@ -27,20 +27,34 @@ from log_service.protocol.schema import Message
 from log_service.security.acls.authorizer import AclAuthorizer
 from log_service.security.acls.index import NO_INDEX
 
+if TYPE_CHECKING:
+    from log_service.broker.authorization.audit_queue import AuditQueue
+    from log_service.broker.authorization.audit_trail import AuditTrail
+    from log_service.common.env import NodeEnv
+
 PRODUCE = ApiKey.PRODUCE
 
 
 class NodeAuthorizer:
-    """Who may do what on this node. ``high_watermark`` returns how far the metadata log is known to be committed."""
+    """Who may do what on this node. ``high_watermark`` returns how far the metadata log is known to be committed.
+
+    ``trail`` is the audit log, None where none is asked for. The node starts it, and flushes it when it stops.
+    """
 
     def __init__(
-        self, config: NodeConfig, access: AuthorizerConfig, image: Callable[[], MetadataImage], high_watermark: Callable[[], int]
+        self,
+        env: "NodeEnv",
+        config: NodeConfig,
+        access: AuthorizerConfig,
+        image: Callable[[], MetadataImage],
+        high_watermark: Callable[[], int],
     ) -> None:
         self._config = config
         self._image = image
         self._high_watermark = high_watermark
         self.acls = AclAuthorizer(access.super_users, is_open=access.is_open)
-        self.log = DecisionLog()
+        self.trail = None if access.audit is None else _new_trail(env, access.audit)
+        self.log = DecisionLog(env.clock.wall_ms, self.trail)
 
     def __repr__(self) -> str:
         return f"<NodeAuthorizer {self.acls!r} {self.log!r}>"
@@ -59,6 +73,11 @@ class NodeAuthorizer:
     def acl_count(self) -> int:
         """How many ACLs there are."""
         return self.acls.index.count
+
+    @property
+    def audit_queues(self) -> "Mapping[str, AuditQueue]":
+        """The queues of the audit log, by what is written; none where it has neither file nor topic."""
+        return {} if self.trail is None else self.trail.queues
 
     # ACLs
 
@@ -121,3 +140,9 @@ class NodeAuthorizer:
         else:
             log.allowed_count += 1
         return True
+
+
+def _new_trail(env: "NodeEnv", audit: AuditConfig) -> "AuditTrail":
+    from log_service.broker.authorization.audit_trail import AuditTrail  # noqa: PLC0415 - many nodes have none
+
+    return AuditTrail(env, audit)

@@ -1,14 +1,23 @@
-"""The authorizer on the metrics page: how many decisions allowed and denied something, and how many ACLs there are.
+"""The authorizer on the metrics page: how many decisions allowed and denied something, how many ACLs there are, and its audit log.
 
-Decides the names, which are those of Apache Kafka's StandardAuthorizer as counters. A node without an authorizer shows none of them.
+Decides the names. Those of Apache Kafka's StandardAuthorizer are its rates in a minute, here beside the counters that they are made of, and
+the count of ACLs. A node without an authorizer shows none of them.
 """
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
 
-from log_service.metrics.exposition import Family
+from log_service.metrics.exposition import Family, labels
+
+if TYPE_CHECKING:
+    from log_service.broker.authorization.audit_queue import AuditQueue
 
 PREFIX = "kafka_server_authorizer"
+AUDIT_PREFIX = "tidelog_audit_log"
+SECONDS_PER_MINUTE = 60
+
+PerSecond = Callable[[str, int], float]
+"""Returns how fast a count grew lately, given a name of its own and its value."""
 
 
 class Decided(Protocol):
@@ -26,14 +35,31 @@ class Decided(Protocol):
     def acl_count(self) -> int:
         """How many ACLs there are."""
 
+    @property
+    def audit_queues(self) -> "Mapping[str, AuditQueue]":
+        """The queues of the audit log, by what is written; none where it has neither file nor topic."""
 
-def authorizer_families(decided: Decided | None) -> Iterator[Family]:
+
+def authorizer_families(decided: Decided | None, per_second: PerSecond) -> Iterator[Family]:
     """Yield what was decided, where there is an authorizer."""
     if decided is None:
         return
+    allowed, denied = decided.allowed_count, decided.denied_count
     for name, text, value in (
-        ("authorization_allowed_total", "Decisions that allowed an operation.", decided.allowed_count),
-        ("authorization_denied_total", "Decisions that denied an operation.", decided.denied_count),
+        ("authorization_request", "Decisions", allowed + denied),
+        ("authorization_allowed", "Decisions that allowed an operation", allowed),
+        ("authorization_denied", "Decisions that denied an operation", denied),
     ):
-        yield Family(name=f"{PREFIX}_{name}", type="counter", help=text, samples=[("", "", value)])
+        yield Family(name=f"{PREFIX}_{name}_total", type="counter", help=f"{text}.", samples=[("", "", value)])
+        rate = per_second(name, value) * SECONDS_PER_MINUTE
+        yield Family(name=f"{PREFIX}_{name}_rate_per_minute", type="gauge", help=f"{text} in a minute, lately.", samples=[("", "", rate)])
     yield Family(name=f"{PREFIX}_acls_total_count", type="gauge", help="ACLs in the metadata.", samples=[("", "", decided.acl_count)])
+    queues = decided.audit_queues
+    if not queues:
+        return
+    for name, text, counts in (
+        ("written", "Decisions that were written into the audit log.", {to: queue.written_count for to, queue in queues.items()}),
+        ("dropped", "Decisions that are missing in the audit log.", {to: queue.dropped_count for to, queue in queues.items()}),
+    ):
+        samples = [("", labels({"to": to}), count) for to, count in counts.items()]
+        yield Family(name=f"{AUDIT_PREFIX}_{name}_total", type="counter", help=text, samples=samples)

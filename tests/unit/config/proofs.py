@@ -40,8 +40,14 @@ AUTHORIZER = ("unit/broker/authorization/test_visibility.py", "test_super_users_
 OAUTH = "unit/broker/test_oauth_logins.py"
 OAUTH_TIMES = (OAUTH, "test_times_of_fetching")
 TOKENS = "unit/broker/test_delegation_tokens.py"
+AUDIT = "unit/broker/authorization/test_audit_log.py"
 PROOFS = {
     "allow.everyone.if.no.acl.found": AUTHORIZER,
+    "audit.log.allowed.enable": (AUDIT, "test_what_is_allowed_is_a_line_where_that_is_asked_for"),
+    "audit.log.max.bytes": (AUDIT, "test_the_file_rolls_by_size_and_so_many_are_kept"),
+    "audit.log.max.files": (AUDIT, "test_the_file_rolls_by_size_and_so_many_are_kept"),
+    "audit.log.path": (AUDIT, "test_what_is_denied_is_a_line_of_the_file_as_kafka_writes_it"),
+    "audit.log.topic": (AUDIT, "test_what_is_denied_is_a_record_of_the_topic"),
     "authorizer.class.name": AUTHORIZER,
     "early.start.listeners": (FILE, "test_what_cannot_be_honoured_is_refused_by_name"),
     "super.users": AUTHORIZER,

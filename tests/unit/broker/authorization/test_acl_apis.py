@@ -168,15 +168,20 @@ def test_the_metrics_page_counts_decisions_and_acls() -> None:
         assert (await node.produce("t", b"")).error_code == 29
         await node.allow((WRITE, TOPIC, "t"))
         await node.produce("t", b"")
-        samples = {family.name: [value for _, _, value in family.samples] for family in authorizer_families(node.broker._authorizer)}
+        families = authorizer_families(node.broker._authorizer, lambda _, value: value / 60)
+        samples = {family.name: [value for _, _, value in family.samples] for family in families}
         assert samples == {
+            "kafka_server_authorizer_authorization_request_total": [2],
+            "kafka_server_authorizer_authorization_request_rate_per_minute": [2],
             "kafka_server_authorizer_authorization_allowed_total": [1],
+            "kafka_server_authorizer_authorization_allowed_rate_per_minute": [1],
             "kafka_server_authorizer_authorization_denied_total": [1],
+            "kafka_server_authorizer_authorization_denied_rate_per_minute": [1],
             "kafka_server_authorizer_acls_total_count": [1],
         }
 
     tell_with_acls(story)
-    assert list(authorizer_families(None)) == []
+    assert list(authorizer_families(None, lambda _, value: value)) == []
 
 
 def _new_ids() -> Any:
