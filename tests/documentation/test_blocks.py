@@ -22,7 +22,7 @@ PAGES_ELSEWHERE: Mapping[str, str] = {
     "mirror.md": "tests/documentation/test_mirror.py",
     "exactly-once.md": "tests/documentation/test_exactly_once.py",
     "queues.md": "tests/documentation/test_queues.py",
-    "security.md": "tests/integration/test_securing_a_cluster.py",
+    "security.md": "tests/documentation/test_users_and_rights.py",
     "secure-installation.md": "tests/integration/test_up_secure.py",
 }
 """Pages whose blocks are run on other clusters."""

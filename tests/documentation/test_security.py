@@ -1,4 +1,5 @@
-"""What docs/security.md shows of TLS is what a node takes. ``tests.integration.test_securing_a_cluster`` takes the steps from plaintext."""
+"""What docs/security.md shows of TLS is what a node takes. ``tests.integration.test_securing_a_cluster`` takes the steps from plaintext,
+and ``test_users_and_rights`` what stands between."""
 
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from tests.helpers.authority import Authority
 from tests.helpers.documents import ROOT, blocks
 
 PAGE = ROOT / "docs" / "security.md"
-STEPS_BEGIN = PAGE.read_text().partition("## From plaintext to mTLS")[0].count("\n") + 1
-SHOWN = [block for block in blocks("properties") if block.document == PAGE and block.line < STEPS_BEGIN]
+USERS_BEGIN = PAGE.read_text().partition("## Users with passwords")[0].count("\n") + 1
+SHOWN = [block for block in blocks("properties") if block.document == PAGE and block.line < USERS_BEGIN]
 
 
 @pytest.mark.parametrize("block", SHOWN, ids=str)
