@@ -250,6 +250,7 @@ class Broker:
             controller_peers=self._peers.controller_pool,
             admit=None if self._authorizer is None else self._authorizer.admit,
             certificates=self._protection.certificates(self._static_texts),
+            logins=self._logins,
         )
 
     async def _hold_background(
@@ -282,6 +283,7 @@ class Broker:
         await start(foundation.raft.run, self._loader.snapshot_records)
         rooms.controller.watch_brokers_in(rooms.background)
         if self._logins is not None:
+            self._loader.add_publisher(self._logins)
             await self._logins.start(rooms.background)
         await self._serve_controller(foundation, rooms)
         if not self._config.is_broker:

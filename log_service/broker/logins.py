@@ -1,12 +1,14 @@
 """The logins that a node takes: what each of its SASL listeners offers, made from the configuration and the newest metadata.
 
 Decides what stands in the way of a start: a JAAS text that is wrong, or belongs to another mechanism. Users of PLAIN stand in the JAAS text
-of the listener; users of SCRAM stand in the metadata.
+of the listener, which may change while the node runs; users of SCRAM stand in the metadata. A change of a JAAS text is judged before it is
+made, and again when it comes with the metadata, where the users of before stay if it cannot be used. Apache Kafka takes any such text, and
+heeds it at its next start. Logins that are complete go on.
 """
 
 import hmac
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -18,11 +20,12 @@ from log_service.broker.token_logins import TokenLogins
 from log_service.common.env import NodeEnv
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
-from log_service.config.sasl import clear_text_warnings
+from log_service.config.sasl import clear_text_warnings, jaas_key
 from log_service.config.security import SaslConfig
 from log_service.config.views import ListenerConfig, NodeConfig
 from log_service.metadata.access import ScramUser
-from log_service.metadata.image import MetadataImage
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.network.responses import FrameHandler
 from log_service.security.sasl.credentials import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
 from log_service.security.sasl.jaas import JaasEntry, parse_jaas
@@ -101,11 +104,14 @@ class ScramUsers:
 class Offer:
     """What one listener offers."""
 
+    _plain_users: Mapping[str, SecretText]
+
     def __init__(self, listener: ListenerConfig, config: SaslConfig, env: NodeEnv, scram_users: ScramUsers) -> None:
         self.config = config
         self._rng = env.rng
         self._scram_users = scram_users
-        self._plain_users: Mapping[str, SecretText] = {}
+        self._listener = listener.name
+        self._plain_users = {}
         self.oauth: oauth_logins.OAuthOffer | None = None
         for name, mechanism in config.mechanisms.items():
             assert mechanism.jaas is not None, "the configuration has one for each mechanism"
@@ -117,6 +123,28 @@ class Offer:
 
                 assert mechanism.oauth is not None, "the configuration has read its keys"
                 self.oauth = OAuthOffer(listener.name, mechanism.oauth, entry, env)
+
+    def validate(self, names: Collection[str], texts: Mapping[str, str]) -> None:
+        """Judge JAAS texts of the listener, before they change.
+
+        Raises:
+            ConfigError: one cannot be used.
+        """
+        for mechanism in self.config.mechanisms:
+            text = texts.get(jaas_key(self._listener, mechanism))
+            if text is not None and jaas_key(self._listener, mechanism) in names:
+                _entry(self._listener, mechanism, SecretText(text))
+
+    def follow(self, texts: Mapping[str, str]) -> None:
+        """Take over the users of PLAIN: those of a text that was set while the node runs, else those of the node's file.
+
+        Raises:
+            ConfigError: the text cannot be used; the users stay.
+        """
+        plain = self.config.mechanisms.get(Mechanism.PLAIN)
+        if plain is not None and plain.jaas is not None:
+            text = texts.get(jaas_key(self._listener, Mechanism.PLAIN))
+            self._plain_users = _entry(self._listener, Mechanism.PLAIN, plain.jaas if text is None else SecretText(text)).plain_users()
 
     def policy(self) -> LoginPolicy:
         """Return what sessions of the listener go by."""
@@ -149,6 +177,7 @@ class NodeLogins:
         self.refusals = RefusalQueue()
         self.handlers: dict[str, LoginHandler] = {}
         self._env = env
+        self._node_id = str(config.node_id)
         scram_users = ScramUsers(image, DecoySecret(image, config.tokens.secret, env.rng))
         self._tokens = TokenLogins(config.tokens.secret, image, clock=env.clock, run_in_pool=env.files.run_in_pool)
         self._offers: dict[str, Offer] = {}
@@ -161,6 +190,26 @@ class NodeLogins:
 
     def __repr__(self) -> str:
         return f"<NodeLogins of {', '.join(self._offers) or 'no listener'}>"
+
+    def validate(self, names: Collection[str], texts: Mapping[str, str]) -> None:
+        """Judge a change of this broker's configuration: ``names`` are those that change, ``texts`` all that would be set.
+
+        Raises:
+            ConfigError: a listener could not go by it.
+        """
+        for offer in self._offers.values():
+            offer.validate(names, texts)
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Go by what holds now, where the configuration of this broker changed."""
+        if (ResourceType.BROKER, self._node_id) not in delta.changed_configs:
+            return
+        texts = image.configs.of(ResourceType.BROKER, self._node_id)
+        for name, offer in self._offers.items():
+            try:
+                offer.follow(texts)
+            except ConfigError as error:
+                logger.error("Listener %s keeps its users: %s", name, error)
 
     async def start(self, nursery: trio.Nursery) -> None:
         """Fetch what is needed to check tokens, and keep it fresh in ``nursery``.

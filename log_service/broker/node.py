@@ -4,10 +4,10 @@ Decides nothing: the broker fills a ``QuorumNode`` for the controller's listener
 handler gets one of them. There is no other place where handlers find state.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.client_telemetry import ClientTelemetry
@@ -29,8 +29,12 @@ from log_service.raft.driver import RaftDriver
 from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.log_manager import LogManager
 
-if TYPE_CHECKING:
-    from log_service.broker.certificates import Certificates
+
+class ChangeJudge(Protocol):
+    """What judges a change of this broker's configuration that only this broker can judge."""
+
+    def validate(self, names: frozenset[str], texts: Mapping[str, str], /) -> None:
+        """Judge a change: ``names`` are those that change, ``texts`` all that would be set for this broker. Raises ConfigError."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,5 +73,5 @@ class Node(QuorumNode):
     topic_creation: TopicCreation
     internal_topics: InternalTopicCreation
     telemetry: ClientTelemetry
-    certificates: "Certificates | None" = None
-    """What judges changes of certificates; None where no listener has TLS."""
+    judges: Sequence[ChangeJudge] = ()
+    """What judges changes of this broker's certificates and users, before the controller decides on them."""

@@ -59,6 +59,7 @@ from log_service.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
     from log_service.broker.certificates import Certificates
+    from log_service.broker.logins import NodeLogins
     from log_service.common.access import Admission
     from log_service.controller.caller import Caller
     from log_service.protocol.schema import Message
@@ -87,6 +88,7 @@ class NodeFoundation:
     admit: "Callable[[Message, type[Message], Caller], Admission | None] | None" = None
     """Looks at what this node's controller decides on for clients; None: there is no authorizer."""
     certificates: "Certificates | None" = None
+    logins: "NodeLogins | None" = None
 
     @property
     def node_id(self) -> NodeId:
@@ -207,7 +209,7 @@ class Rooms:
             topic_creation=self.topic_creation,
             internal_topics=self.internal_topics,
             telemetry=self.telemetry,
-            certificates=foundation.certificates,
+            judges=[each for each in (foundation.certificates, foundation.logins) if each is not None],
             controller_address=controller_address,
         )
 

@@ -69,7 +69,7 @@ def node_login(texts: Mapping[str, str], listener: str, key: str, own: SaslConfi
         return LoginConfig(mechanism=mechanism, token=token_file(texts, listener))
     jaas = _jaas(texts, listener, mechanism)
     if jaas is None:
-        raise ConfigError(f"{where}, but {_jaas_key(listener, mechanism)} is missing; its username and password are this node's")
+        raise ConfigError(f"{where}, but {jaas_key(listener, mechanism)} is missing; its username and password are this node's")
     return LoginConfig(mechanism=mechanism, jaas=jaas)
 
 
@@ -115,7 +115,7 @@ def _mechanism(texts: Mapping[str, str], listener: str, name: str) -> MechanismC
     jaas = _jaas(texts, listener, name)
     if jaas is None:
         raise ConfigError(
-            f"listener {listener} enables {name}, but {_jaas_key(listener, name)} is missing; set it to a login module, "
+            f"listener {listener} enables {name}, but {jaas_key(listener, name)} is missing; set it to a login module, "
             f"for example {_example(name)}"
         )
     for key in JAVA_ONLY:
@@ -130,11 +130,12 @@ def _mechanism(texts: Mapping[str, str], listener: str, name: str) -> MechanismC
 
 
 def _jaas(texts: Mapping[str, str], listener: str, mechanism: str) -> SecretText | None:
-    text = texts.get(_jaas_key(listener, mechanism), "")
+    text = texts.get(jaas_key(listener, mechanism), "")
     return SecretText(text) if text.strip() else None
 
 
-def _jaas_key(listener: str, mechanism: str) -> str:
+def jaas_key(listener: str, mechanism: str) -> str:
+    """Return the key of the JAAS text of a mechanism of a listener."""
     return f"listener.name.{listener.lower()}.{mechanism.lower()}.{JAAS_KEY}"
 
 

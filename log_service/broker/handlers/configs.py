@@ -157,8 +157,8 @@ def _shown(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsRe
 
 
 def handle_alter_configs(node: Node, call: Call, request: AlterConfigsRequest) -> Deferred:
-    """Judge the certificates of this broker's listeners, and have the controller decide on the rest."""
-    refused = _refused_certificates(node, request.resources, _after_replacement) if _is_judged_here(call) else {}
+    """Judge certificates and users of this broker's listeners, and have the controller decide on the rest."""
+    refused = _refused_here(node, request.resources, _after_replacement) if _is_judged_here(call) else {}
     if refused:
         return call.run(_replace(node, call, request, refused))
     return call.run(node.controller.request(request, AlterConfigsResponse, call.caller()))
@@ -184,8 +184,8 @@ async def _replace(node: Node, call: Call, request: AlterConfigsRequest, refused
 
 
 def handle_incremental_alter_configs(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> Deferred:
-    """Set levels here, judge the certificates of this broker's listeners, and have the controller decide on the rest."""
-    refused = _refused_certificates(node, request.resources, _after_changes) if _is_judged_here(call) else {}
+    """Set levels here, judge certificates and users of this broker's listeners, and have the controller decide on the rest."""
+    refused = _refused_here(node, request.resources, _after_changes) if _is_judged_here(call) else {}
     if refused or any(resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.resources):
         return call.run(_alter(node, call, request, refused))
     return call.run(node.controller.request(request, IncrementalAlterConfigsResponse, call.caller()))
@@ -197,15 +197,16 @@ def _is_judged_here(call: Call) -> bool:
     return call.route.side is Side.BROKER and is_allowed
 
 
-def _refused_certificates(node: Node, resources: Sequence[Any], after: After) -> dict[int, ConfigError]:
-    """Return why this broker's listeners could not go by its changes, by their place: the controller has not its files."""
+def _refused_here(node: Node, resources: Sequence[Any], after: After) -> dict[int, ConfigError]:
+    """Return why this broker's listeners could not go by changes of it, by their place: the controller has not its files."""
     refused = {}
     for place, resource in enumerate(resources):
-        if node.certificates is None or resource.resource_type != ResourceType.BROKER or resource.resource_name != str(node.config.node_id):
+        if not node.judges or resource.resource_type != ResourceType.BROKER or resource.resource_name != str(node.config.node_id):
             continue
         names, texts = after(node.image().configs.of(ResourceType.BROKER, resource.resource_name), resource.configs)
         try:
-            node.certificates.validate(names, texts)
+            for judge in node.judges:
+                judge.validate(names, texts)
         except ConfigError as error:
             refused[place] = error
     return refused

@@ -13,12 +13,18 @@ from log_service.common.access import Principal
 from log_service.common.errors import ErrorCode
 from log_service.protocol.frames import RequestHeader, encode_request
 from log_service.protocol.messages.api_versions import ApiVersionsRequest
+from log_service.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from log_service.security.sasl.credentials import ScramMechanism
-from tests.unit.broker.context import PORT, Story
-from tests.unit.broker.login_story import CLEAR_PORT, LISTENER, guest, plain, scram_user, seconds, tell_of_logins
+from tests.sim import World, sim_run
+from tests.unit.broker.context import PORT, Story, running
+from tests.unit.broker.login_story import CLEAR_PORT, LISTENER, PACKAGE, PROPERTIES, guest, plain, scram_user, seconds, tell_of_logins
 
 
 def test_client_with_the_right_password_is_served_and_one_without_is_not() -> None:
@@ -302,3 +308,69 @@ def test_no_bytes_before_the_login_harm_the_node(seed: int) -> None:
 def frame_of(request: Any, version: int) -> bytes:
     chunks: list[Any] = encode_request(RequestHeader(request.SCHEMA.key, version, 7, "story"), request)
     return b"".join(chunks)
+
+
+# Users of PLAIN that change while the node runs
+
+
+JAAS_KEY = f"{LISTENER}.plain.sasl.jaas.config"
+
+
+def jaas(*users: str) -> str:
+    return f"{PACKAGE}.plain.PlainLoginModule required {' '.join(users)};"
+
+
+async def change_users(node: Story, text: str | None, key: str = JAAS_KEY) -> Any:
+    """Set the text, or take it back, over the listener in the clear."""
+    operation = 1 if text is None else 0
+    configs = [AlterableConfig(name=key, config_operation=operation, value=text)]
+    request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=4, resource_name="1", configs=configs)])
+    response = (await (await guest(node, CLEAR_PORT)).ask(request, 1)).responses[0]
+    await trio.sleep(0.1)
+    return response
+
+
+async def who_gets_in(node: Story) -> set[str]:
+    users = {"alice": "alice-secret", "bob": "bob-secret", "dave": "dave-secret"}
+    return {name for name, password in users.items() if (await (await guest(node)).log_in(plain(name, password))).error_code == 0}
+
+
+def test_users_of_plain_change_while_a_node_runs() -> None:
+    async def story(node: Story) -> None:
+        early = await guest(node)
+        await early.log_in()
+        assert (await change_users(node, jaas('user_dave="dave-secret"', 'user_bob="bob-secret"'))).error_code == 0
+        assert await who_gets_in(node) == {"dave", "bob"}
+        assert (await early.ask(MetadataRequest(topics=None), 12)).brokers, "who has logged in goes on"
+        assert (await change_users(node, None)).error_code == 0
+        assert await who_gets_in(node) == {"alice", "bob"}, "those of the file again"
+
+    tell_of_logins(story)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("rubbish", "the login module of PLAIN on listener GUARDED"),
+        (f"{PACKAGE}.scram.ScramLoginModule required;", "is org.apache.kafka.common.security.scram.ScramLoginModule, which is for"),
+    ],
+)
+def test_users_stay_where_a_change_cannot_be_used(text: str, complaint: str) -> None:
+    async def story(node: Story) -> None:
+        refused = await change_users(node, text)
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        assert complaint in refused.error_message
+        assert "secret" not in refused.error_message
+        assert await who_gets_in(node) == {"alice", "bob"}
+
+    tell_of_logins(story)
+
+
+def test_users_that_were_changed_hold_after_a_restart() -> None:
+    async def whole(world: World) -> None:
+        async with running(world, **PROPERTIES) as node:
+            assert (await change_users(node, jaas('user_dave="dave-secret"'))).error_code == 0
+        async with running(world, **PROPERTIES) as node:
+            assert await who_gets_in(node) == {"dave"}
+
+    sim_run(1, whole)
