@@ -59,7 +59,18 @@ def list_letters(*, table: str | None, rule: str | None, limit: int, as_json: bo
             print_rows(counted, COUNTED, as_json=as_json, empty="no table has rejected anything", flexible=("reason",))
             return
         rows = [told(row) for row in letters.of_target(table, chosen_rule(rule), limit=limit)]
-        print_rows(rows, SHOWN, as_json=as_json, empty=f"{table} has no dead letters", flexible=("value", "reason"))
+        nothing = "" if rows else nothing_found(table, rule, letters)
+        print_rows(rows, SHOWN, as_json=as_json, empty=nothing, flexible=("value", "reason"))
+
+
+def nothing_found(table: str, rule: str | None, letters: "DeadLetters") -> str:
+    """Return what is said where no dead letter of ``table`` is found: the name of the table or of the rule may be a slip."""
+    counted = letters.summary()
+    rules = sorted({row["rule"] for row in counted if row["target"] == table})
+    if rules:
+        return f"the rule {rule} rejected nothing of {table}; these did: {', '.join(rules)}"
+    tables = sorted({row["target"] for row in counted})
+    return f"{table} has no dead letters" + (f"; these tables have some: {', '.join(tables)}" if tables else "")
 
 
 @dead_letters.command(short_help="Show a dead letter whole.")

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from orchestration.checkpoints import Checkpoint
+from orchestration.cli.dead_letters import nothing_found
 from orchestration.dead_letters import ADDED_LATER, ENVELOPE, DeadLetters, Rejection, envelopes, naming
 from orchestration.tables import CommitConflictError, Lake, append_with_offsets, overwrite_ranges, overwrite_where
 from tests.unit.orchestration.dead_letter_parts import NOW, RECORDS, TARGET_SCHEMA, commit_target, letters_for, origin, ranges
@@ -178,3 +179,11 @@ def test_replay_ranges_cover_the_dead_letters_of_a_target(lake: Lake, letters: D
     commit_target(lake, (0, 0, 9), (1, 0, 9), attempt=attempt)
     assert [str(one) for one in letters.replay_ranges("clean", "T")] == ["0:[1,3)", "1:[8,9)"]
     assert letters.replay_ranges("clean", "another id") == []
+
+
+def test_a_slip_in_the_name_of_a_table_or_rule_is_told(lake: Lake, letters: DeadLetters) -> None:
+    assert nothing_found("claen", None, letters) == "claen has no dead letters"
+    attempt = letters.replace_pending(letters.snapshot(), origin(), ranges((0, 0, 5)), {}, letters_for((0, 1)))
+    commit_target(lake, (0, 0, 5), attempt=attempt)
+    assert nothing_found("claen", None, letters) == "claen has no dead letters; these tables have some: clean"
+    assert nothing_found("clean", "rull", letters) == "the rule rull rejected nothing of clean; these did: rule"
