@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import permutations
 
 import pytest
 
@@ -26,7 +27,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNodes]:
     with SecureNodes(products, tmp_path_factory.mktemp("mixed"), is_mixed=True) as running:
         running.grant_least()
         with BlockingAdmin(running.bootstrap, default_api_timeout_ms=60_000, **running.client(NODE)) as admin:
-            admin.create_topics([NewTopic(name=TOPIC, partition_count=6, replication_factor=3)])
+            admin.create_topics([NewTopic(name=TOPIC, assignments=dict(enumerate(permutations(NODE_IDS))))])
         yield running
 
 
