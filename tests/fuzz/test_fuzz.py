@@ -3,6 +3,7 @@
 ``make fuzz MINUTES=10`` goes on from here with other seeds.
 """
 
+import struct
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -17,6 +18,13 @@ from log_service.coordinator.group.joining import GroupDecision
 from log_service.coordinator.group.streams_requests import validate_streams_heartbeat
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.codec import decode, encode
+from log_service.protocol.messages.fetch_snapshot import (
+    FetchSnapshotResponse,
+    LeaderIdAndEpoch,
+    ResponsePartitionSnapshot,
+    ResponseTopicSnapshot,
+)
 from log_service.protocol.messages.heartbeat import HeartbeatRequest
 from log_service.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -129,6 +137,18 @@ def test_a_planted_bug_in_a_decoder_is_found() -> None:
     with mock.patch.dict(compression._DECOMPRESSORS, {compression.Codec.LZ4: careless}):
         _, findings = decoders.fuzz(SEED, rounds=25)
     assert any("planted" in finding.text for finding in findings)
+
+
+def test_a_tagged_struct_of_nothing_but_defaults_is_no_finding() -> None:
+    """It is not written: node 0 as the leader of epoch 0 cannot be told by FetchSnapshot, in Apache Kafka's format."""
+    partition = ResponsePartitionSnapshot(current_leader=LeaderIdAndEpoch(leader_id=0, leader_epoch=7), unaligned_records=b"")
+    told = encode(FetchSnapshotResponse(topics=[ResponseTopicSnapshot(name="t", partitions=[partition])]), 1)
+    epoch = told.index(struct.pack(">ii", 0, 7)) + 4
+    content = told[:epoch] + bytes(4) + told[epoch + 4 :]
+    target = next(each for each in decoders.targets() if each.name == "FetchSnapshot response v1")
+    target.read(content)
+    read_back, _ = decode(FetchSnapshotResponse, 1, content)
+    assert read_back.topics[0].partitions[0].current_leader == LeaderIdAndEpoch(leader_id=0, leader_epoch=0)
 
 
 def test_an_epoch_below_all_of_an_empty_log_was_a_finding() -> None:
