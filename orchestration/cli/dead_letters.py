@@ -66,10 +66,10 @@ def list_letters(*, table: str | None, rule: str | None, limit: int, as_json: bo
 def nothing_found(table: str, rule: str | None, letters: "DeadLetters") -> str:
     """Return what is said where no dead letter of ``table`` is found: the name of the table or of the rule may be a slip."""
     counted = letters.summary()
-    rules = sorted({row["rule"] for row in counted if row["target"] == table})
+    rules = sorted({str(row["rule"]) for row in counted if row["target"] == table})
     if rules:
         return f"the rule {rule} rejected nothing of {table}; these did: {', '.join(rules)}"
-    tables = sorted({row["target"] for row in counted})
+    tables = sorted({str(row["target"]) for row in counted})
     return f"{table} has no dead letters" + (f"; these tables have some: {', '.join(tables)}" if tables else "")
 
 
