@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from log_service.client import BlockingAdmin, BlockingConsumer, ErrorCode, KafkaError, TopicPartition, settings_from_file
+from log_service.client import (
+    BlockingAdmin,
+    BlockingConsumer,
+    BlockingProducer,
+    BlockingShareConsumer,
+    ConfigResource,
+    ErrorCode,
+    KafkaError,
+    TopicPartition,
+    settings_from_file,
+)
 from log_service.config.properties import parse_properties
 from tests.documentation.running import run_python
 from tests.helpers.authority import Authority
@@ -60,6 +70,18 @@ class Reader:
         }
         (self.directory / f"{name}.properties").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
 
+    def token_of(self, name: str) -> dict[str, Any]:
+        """Return the settings of a client that the issuer has given a token."""
+        now_s = int(time.time())
+        claims: dict[str, Any] = {"sub": name, "aud": "logs", "iss": "https://issuer.example", "iat": now_s, "exp": now_s + 300}
+        (self.directory / f"{name}.jwt").write_text(token("rsa", **claims))
+        return {
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauthbearer_token": str(self.directory / f"{name}.jwt"),
+            "ssl_ca": str(self.directory / "authority.pem"),
+        }
+
 
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
@@ -105,16 +127,16 @@ def test_the_page_runs_as_it_is_printed(reader: Reader) -> None:
     for block in (block for block in STEPS if block.language in {"console", "python"}):
         if block.language == "python":
             reader.run("tidelog acls add --allow-principal shop --producer --topic orders --command-config operator.properties")
-            reader.run("tidelog topics create orders --command-config operator.properties")
-            now_s = int(time.time())
-            claims: dict[str, Any] = {"sub": "shop", "aud": "logs", "iss": "https://issuer.example", "iat": now_s, "exp": now_s + 300}
-            (directory / "shop.jwt").write_text(token("rsa", **claims))
+            reader.run("tidelog topics create orders ledger --command-config operator.properties")
+            reader.token_of("shop")
             here = Block(document=block.document, line=block.line, language="python", text=block.text.replace(SERVERS, servers))
             run_python(here, servers, directory)
             continue
         for command in block.commands:
             reader.run(command)
             commands += 1
+        if "a share group" in block.text:
+            check_rights(reader)
         if "users list" in block.text:
             assert not is_refused(servers, directory / "ann.properties")
         if "tokens list" in block.text and "--owner" not in block.text:
@@ -126,6 +148,41 @@ def test_the_page_runs_as_it_is_printed(reader: Reader) -> None:
         admin.describe_topics(["orders"])
     assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED, "her token is denied what she is denied"
     check_audit_log(reader)
+
+
+def check_rights(reader: Reader) -> None:
+    """Each kind of client does its work with the ACLs that the page gives it, and not that of another."""
+    servers = reader.broker.bootstrap
+    with BlockingConsumer(servers, group_id="billing", auto_offset_reset="earliest", **reader.token_of("billing")) as consumer:
+        consumer.subscribe(["orders"])
+        assert [record.value for record in polled(consumer)] == [b"1"]
+        consumer.commit()
+    with BlockingProducer(servers, transactional_id="ledger", **reader.token_of("ledger")) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send("ledger", value=b"1")
+        with pytest.raises(KafkaError) as caught, producer.transaction():
+            producer.send("orders", value=b"2").wait()
+        assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    operator = settings_from_file(reader.directory / "operator.properties")
+    with BlockingAdmin(servers, **operator) as admin:
+        earliest = {"share.auto.offset.reset": "earliest"}
+        admin.alter_configs({ConfigResource.group("packers"): earliest})
+    with BlockingShareConsumer(servers, group_id="packers", **reader.token_of("packer")) as packer:
+        packer.subscribe(["orders"])
+        assert [record.value for record in polled(packer)] == [b"1"]
+    with BlockingConsumer(servers, group_id="packers", **reader.token_of("billing")) as consumer:
+        consumer.subscribe(["orders"])
+        with pytest.raises(KafkaError) as caught:
+            polled(consumer)
+    assert caught.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def polled(consumer: BlockingConsumer | BlockingShareConsumer) -> list[Any]:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := list(consumer.poll(timeout_ms=1_000))):
+        assert time.monotonic() < deadline
+    return found
 
 
 def check_audit_log(reader: Reader) -> None:
