@@ -293,11 +293,16 @@ def cut(row: Row) -> Row:
 def open_fields(value: Any) -> dict[str, Any]:
     """Return the fields of a decoded record, those hidden that would let their reader log in: keys of users, passwords of brokers."""
     parts = asdict(value)
-    hidden = [each.name for each in fields(value) if not each.repr]
-    if isinstance(value, ConfigRecord) and value.resource_type == ResourceType.BROKER:
-        key = broker_key(value.name)
-        hidden += ["value"] if key is None or key.is_sensitive else []
+    if isinstance(value, ConfigRecord):  # its repr hides every value; a dump shows what is no secret
+        hidden = ["value"] if value.resource_type == ResourceType.BROKER and _is_secret(value.name) else []
+    else:
+        hidden = [each.name for each in fields(value) if not each.repr]
     return parts | {name: HIDDEN for name in hidden if parts[name]}
+
+
+def _is_secret(name: str) -> bool:
+    key = broker_key(name)
+    return key is None or key.is_sensitive
 
 
 def printable(value: Any) -> Any:
