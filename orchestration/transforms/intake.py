@@ -140,7 +140,7 @@ class Intake:
 
     def _no_rows(self) -> pa.Table:
         own = VALUE if self.fields is None else self.fields
-        return pa.schema(to_arrow_schema(types.StructType([*META, *nullable_fields(own)]))).empty_table()
+        return pa.schema(to_arrow_schema(types.StructType([*META, *nullable_fields(own)]), timezone="UTC")).empty_table()
 
     def doubtful_frame(self, session: Any) -> Any:
         """Return the records in doubt, with the columns of Spark's source; none of them is at fault."""
@@ -148,7 +148,7 @@ class Intake:
         if self._scratch is None or table.nbytes <= INLINE_BYTES:
             frame = session.createDataFrame(table.combine_chunks(), schema=SOURCE_DDL)
         else:
-            self._doubtful_file = _new_file(self._scratch)
+            self._doubtful_file = new_scratch_file(self._scratch)
             pq.write_table(table, self._doubtful_file, row_group_size=ROW_GROUP_RECORDS, **FASTEST)
             frame = session.read.schema(SOURCE_DDL).parquet(str(self._doubtful_file))
         return frame.withColumn(FAULT, sql.lit(None).cast("string"))
@@ -220,7 +220,7 @@ class Intake:
 
     def _new_file(self) -> Path:
         assert self._scratch is not None
-        self._files.append(_new_file(self._scratch))
+        self._files.append(new_scratch_file(self._scratch))
         return self._files[-1]
 
     def _store(self, rows: pa.Table) -> None:
@@ -256,7 +256,7 @@ def _writer(file: Path, schema: pa.Schema) -> pq.ParquetWriter:
     return pq.ParquetWriter(file, schema, **FASTEST)
 
 
-def _new_file(scratch: Path) -> Path:
+def new_scratch_file(scratch: Path) -> Path:
     """Name a new file, and remove those that killed runs left."""
     scratch.mkdir(parents=True, exist_ok=True)
     for leftover in scratch.glob("batch-*.parquet"):

@@ -129,3 +129,11 @@ def test_a_failure_to_read_ahead_is_left_to_whoever_reads_in_earnest() -> None:
     with ReadAhead() as ahead:
         ahead.start(ranges(), failing)
         assert ahead.take(ranges()) is None
+
+
+def test_a_batch_of_which_nothing_fits_has_columns_and_no_rows(log: MemoryLog) -> None:
+    log.topics["orders"].partitions[0].append(b"nonsense")
+    log.topics["orders"].partitions[1].append(b"[]")
+    taken = take_in(log.range_reader(), ranges(100, 101), FIELDS, None)
+    rows = taken.rows({"at": "_timestamp", "topic": "_topic_id", "id": "id"}, None)
+    assert (rows.column_names, rows.num_rows) == (["at", "topic", "id"], 0)
