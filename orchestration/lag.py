@@ -6,7 +6,7 @@ Invariant: a partition that was never committed counts from its log start.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestration.checkpoints import Checkpoint, PartitionOffsets
 from orchestration.log_client import LogClient, LogServiceError, TopicDescription
@@ -44,26 +44,32 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLag:
-    """A table's progress in its topic."""
+    """A table's progress in its topic, and in ``others``, where it reads several: ``lag`` and ``pending`` are of all of them."""
 
     topic: str
     topic_id: str
     committed: Mapping[int, Checkpoint]
     partitions: tuple[PartitionLag, ...]
+    others: tuple["TopicLag", ...] = ()
+
+    @property
+    def each(self) -> tuple["TopicLag", ...]:
+        """The progress in each topic."""
+        return (self, *self.others)
 
     @property
     def lag(self) -> int:
         """The lag of all partitions."""
-        return sum(one.lag for one in self.partitions)
+        return sum(one.lag for one in self.partitions) + sum(other.lag for other in self.others)
 
     @property
     def pending(self) -> int:
         """What a run could read now."""
-        return sum(one.pending for one in self.partitions)
+        return sum(one.pending for one in self.partitions) + sum(other.pending for other in self.others)
 
     @property
     def high_watermark(self) -> int:
-        """The high watermarks of all partitions, added up: it grows with every record."""
+        """The high watermarks of all partitions of the topic, added up: it grows with every record."""
         return sum(one.high_watermark for one in self.partitions)
 
 
@@ -82,13 +88,14 @@ def lag_of(topic: str, topic_id: str, log: Sequence[PartitionOffsets], committed
     return TopicLag(topic=topic, topic_id=topic_id, committed=dict(committed), partitions=partitions)
 
 
-def measure_lag(log: LogClient, lake: Lake, *, topic: str, table: str) -> TopicLag | None:
-    """Return how far ``table`` is behind ``topic`` now, None if there is no such topic.
+def measure_lag(log: LogClient, lake: Lake, *, topic: str, table: str, also: Sequence[str] = ()) -> TopicLag | None:
+    """Return how far ``table`` is behind ``topic`` now, and behind those that it reads ``also``; None if there is no such topic.
 
     :raises LogServiceError: the log service does not answer.
     """
-    description = log.describe_topic(topic)
-    return None if description is None else lag_in(log, lake, description, table)
+    found = [log.describe_topic(one) for one in (topic, *also)]
+    lags = [lag_in(log, lake, one, table) for one in found if one is not None]
+    return replace(lags[0], others=tuple(lags[1:])) if len(lags) == len(found) else None
 
 
 def lag_in(log: LogClient, lake: Lake, description: TopicDescription, table: str) -> TopicLag:
@@ -108,13 +115,14 @@ def seconds_behind(log: LogClient, lag: TopicLag, now_s: float) -> float | None:
 
     Looks at the partitions that lag most, up to ``MAX_LOOKED_AT``. A record without timestamp, or compacted away, tells nothing.
     """
-    waiting = sorted((one for one in lag.partitions if one.pending), key=lambda one: one.pending, reverse=True)[:MAX_LOOKED_AT]
+    pending = [(of.topic, one) for of in lag.each for one in of.partitions if one.pending]
+    waiting = sorted(pending, key=lambda found: found[1].pending, reverse=True)[:MAX_LOOKED_AT]
     if not waiting:
         return 0.0
     read = log.range_reader()
     times_s: list[float] = []
     with suppress(LogServiceError):  # retention was faster, or the log went away: lag is told all the same, and no more time is spent
-        for one in waiting:
+        for topic, one in waiting:
             first = OffsetRange(partition=one.partition, start=one.next_readable_offset, end=one.next_readable_offset + 1)
-            times_s += [moment.timestamp() for batch in read(lag.topic, first) for moment in batch["timestamp"].to_pylist() if moment]
+            times_s += [moment.timestamp() for batch in read(topic, first) for moment in batch["timestamp"].to_pylist() if moment]
     return max(round(now_s - min(times_s), 3), 0.0) if times_s else None

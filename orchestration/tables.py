@@ -40,6 +40,7 @@ METADATA_PREFIX = "tidelog."
 PERCENT_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 UNKNOWN_EPOCH = -1
 LATEST_BY = "tidelog.latestBy"  # a table's property: the key columns of which it keeps the newest row
+JOINED_AS = "tidelog.joinedAs"  # a table's property: what it joins, and how
 
 
 class CommitConflictError(Exception):
@@ -89,6 +90,12 @@ class TableSnapshot:
     def latest_by(self) -> tuple[str, ...]:
         """The columns of which the table keeps the newest row per value; empty where it keeps all rows."""
         return tuple(json.loads(self.delta.metadata().configuration.get(LATEST_BY, "[]")))
+
+    @property
+    def joined_as(self) -> str | None:
+        """What the table joins, None where it is no join."""
+        found = self.delta.metadata().configuration.get(JOINED_AS)
+        return None if found is None else str(found)
 
     @property
     def table_id(self) -> str:

@@ -57,7 +57,7 @@ class Pipeline:
 
 def lags(pipeline: Pipeline, log: LogClient, lake: Lake) -> dict[str, TopicLag]:
     """Return, by table, how far each is behind its topic."""
-    found = {feed.table: measure_lag(log, lake, topic=feed.topic, table=feed.table) for feed in pipeline.feeds}
+    found = {feed.table: measure_lag(log, lake, topic=feed.topic, table=feed.table, also=feed.also) for feed in pipeline.feeds}
     return {table: lag for table, lag in found.items() if lag is not None}
 
 

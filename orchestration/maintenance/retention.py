@@ -5,7 +5,7 @@ all. Brokers that cannot be asked for a pass (Apache Kafka's) clean by themselve
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import dagster as dg
 
@@ -57,14 +57,19 @@ def retention_asset(*, name: str = "retention", delete_consumed: Sequence[str] =
     ) -> dg.MaterializeResult[None]:
         feeds = topic_feeds(context.repository_def.assets_defs_by_key.values())
         with log_service.open() as log:
-            report = run_retention(log, lake.open(), [feed for feed in feeds if feed.topic in delete_consumed])
-        for topic in set(delete_consumed) - {feed.topic for feed in feeds}:
+            report = run_retention(log, lake.open(), consumers_of(feeds, delete_consumed))
+        for topic in set(delete_consumed) - {topic for feed in feeds for topic in feed.topics}:
             context.log.warning("no table follows the topic %s: its records are left to retention", topic)
         if report.passes is None:
             context.log.info(BY_ITSELF)
         return dg.MaterializeResult(metadata=report.metadata())
 
     return apply_retention
+
+
+def consumers_of(feeds: Iterable[TopicFeed], topics: Sequence[str]) -> list[TopicFeed]:
+    """Return the tables that read one of ``topics``, once per topic that they read."""
+    return [replace(feed, topic=topic, also=()) for feed in feeds for topic in feed.topics if topic in topics]
 
 
 def run_retention(log: LogClient, lake: Lake, consumers: Sequence[TopicFeed]) -> RetentionReport:

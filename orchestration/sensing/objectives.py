@@ -7,7 +7,7 @@ A verdict is told when it changes. A run of the check by hand gives the verdict 
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import dagster as dg
 
@@ -69,14 +69,16 @@ def lag_objective(table: dg.AssetsDefinition, *, within_s: int) -> dg.AssetCheck
     @dg.asset_check(
         asset=feed.asset_key,
         name=CHECK_NAME,
-        description=f"Every record of the topic {feed.topic} is in the table within {within_s} s",
+        description=f"Every record of the topic {' and '.join(feed.topics)} is in the table within {within_s} s",
         metadata={OBJECTIVE_METADATA: within_s},
     )
     def keeps_up(log_service: LogServiceResource, lake: LakeResource) -> dg.AssetCheckResult:
         with log_service.open() as log:
-            lag = measure_lag(log, lake.open(), topic=feed.topic, table=feed.table)
+            lag = measure_lag(log, lake.open(), topic=feed.topic, table=feed.table, also=feed.also)
             if lag is None:
-                return dg.AssetCheckResult(passed=False, description=f"there is no topic {feed.topic}", severity=dg.AssetCheckSeverity.WARN)
+                return dg.AssetCheckResult(
+                    passed=False, description=f"there is no topic {' or '.join(feed.topics)}", severity=dg.AssetCheckSeverity.WARN
+                )
             verdict = judge(log, lag, within_s, int(time.time() * 1000))
         return dg.AssetCheckResult(passed=verdict.is_kept, metadata=verdict.metadata(), severity=dg.AssetCheckSeverity.WARN)
 
@@ -96,8 +98,11 @@ def objectives(checks: Iterable[dg.AssetChecksDefinition | dg.AssetsDefinition])
 
 def judge(log: LogClient, lag: TopicLag, within_s: int, now: int) -> Verdict:
     """Ask the log what is old and return the verdict; ``now`` is in milliseconds. Without lag there is nothing to ask."""
-    young = log.offsets_at(lag.topic, now - within_s * 1000) if lag.lag else {}
-    return decide_keeps_up(lag, young, within_s)
+    verdicts = []
+    for one in (replace(of, others=()) for of in lag.each):
+        young = log.offsets_at(one.topic, now - within_s * 1000) if one.lag else {}
+        verdicts.append(decide_keeps_up(one, young, within_s))
+    return Verdict(late=sum(one.late for one in verdicts), lag=lag.lag, within_s=within_s)
 
 
 def verdict_event(feed: TopicFeed, verdict: Verdict) -> dg.AssetCheckEvaluation:

@@ -77,9 +77,10 @@ def decide_events(lags: Mapping[str, TopicLag], told: Progress, now_s: float, ve
         if is_due(told.verdicts.get(table), verdict, now_s, is_urgent=True)
     }
     for table, lag in lags.items():
-        watermark = f"{lag.topic_id} {lag.high_watermark}"
-        if is_due(told.watermarks.get(lag.topic), watermark, now_s):
-            topics[lag.topic] = Told(value=watermark, at_s=now_s)
+        for one in lag.each:
+            watermark = f"{one.topic_id} {one.high_watermark}"
+            if is_due(told.watermarks.get(one.topic), watermark, now_s):
+                topics[one.topic] = Told(value=watermark, at_s=now_s)
         if is_due(told.lags.get(table), str(lag.lag), now_s, is_urgent=lag.lag == 0):
             tables[table] = Told(value=str(lag.lag), at_s=now_s)
     progress = replace(
@@ -98,15 +99,17 @@ def is_due(last: Told | None, value: str, now_s: float, *, is_urgent: bool = Fal
     return last.value != value and (is_urgent or now_s - last.at_s >= TELL_INTERVAL_S)
 
 
-def partition_rows(lag: TopicLag) -> Sequence[dict[str, int]]:
-    """Return one row per partition for people."""
+def partition_rows(lag: TopicLag) -> Sequence[dict[str, int | str]]:
+    """Return one row per partition for people, with the topic's name where the table reads several."""
     return [
         {
+            **({"topic": of.topic} if lag.others else {}),
             "partition": one.partition,
             "log_start_offset": one.log_start_offset,
             "committed_offset": one.committed_offset,
             "high_watermark": one.high_watermark,
             "lag": one.lag,
         }
-        for one in lag.partitions
+        for of in lag.each
+        for one in of.partitions
     ]

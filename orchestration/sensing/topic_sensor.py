@@ -70,11 +70,13 @@ class Watch:
         """
         found: dict[str, TopicLag] = {}
         for one in self.feeds:
-            description = None if one.table in self.failures else self.log.describe_topic(one.topic)
-            if description is None:
+            descriptions = [] if one.table in self.failures else [self.log.describe_topic(topic) for topic in one.topics]
+            known = [description for description in descriptions if description is not None]
+            if len(known) < len(one.topics):
                 continue
             try:
-                found[one.table] = lag_in(self.log, self.lake, description, one.table)
+                first, *others = [lag_in(self.log, self.lake, description, one.table) for description in known]
+                found[one.table] = replace(first, others=tuple(others))
             except (LogServiceError, DeltaError, OSError) as error:
                 self.failures[one.table] = str(error).strip() or type(error).__name__
         return found
@@ -88,8 +90,10 @@ class Watch:
         state = TableState(
             table=feed.table,
             pending=self._pending(feed, lag),
-            is_announced=is_announced(self.instance, feed.asset_key, lag.topic_id, lag.committed),
-            is_misplaced=is_misplaced(lag, lag.committed),
+            is_announced=is_announced(
+                self.instance, feed.asset_key, lag.topic_id, lag.committed, {other.topic_id: other.committed for other in lag.others}
+            ),
+            is_misplaced=any(is_misplaced(one, one.committed) for one in lag.each),
             is_reminder_due=feed.target is not None and self._is_reminder_due(feed.table),
             is_tidying_due=self._is_tidying_due(feed),
             minimum_interval_s=interval_s,
@@ -139,7 +143,8 @@ class Watch:
             self._wait_for_runs(decision.in_flight, min(limit_s, POLL_S))
             return
         followed = [lags[feed.table] for feed in self.feeds if feed.table in lags and feed.archive is None]
-        ends = {(lag.topic, one.partition): one.last_stable_offset for lag in followed for one in lag.partitions}
+        each = [of for lag in followed for of in lag.each]
+        ends = {(of.topic, one.partition): one.last_stable_offset for of in each for one in of.partitions}
         started_s = self.clock.now_s()
         timeout_ms = max(int(limit_s * 1000), 1)
         if not ends:
@@ -285,7 +290,7 @@ def sensor_result(
     feeds, now_s = watch.feeds, watch.clock.now_s()
     by_table = {feed.table: feed for feed in feeds}
     told = decide_events(findings.lags, progress, now_s)
-    watermarks = {lag.topic: lag for lag in findings.lags.values()}
+    watermarks = {of.topic: of for lag in findings.lags.values() for of in lag.each}
     events: list[dg.AssetMaterialization | dg.AssetObservation] = [*first_events]
     events += [watermark_event(watermarks[topic]) for topic in told.topics]
     for table in told.tables:
@@ -338,7 +343,8 @@ def lag_event(feed: TopicFeed, lag: TopicLag, behind_s: float | None) -> dg.Asse
         metadata={
             "lag": lag.lag,
             **({} if behind_s is None else {"seconds_behind": behind_s}),
-            "committed_offset": sum(one.committed_offset for one in lag.partitions),
+            "committed_offset": sum(one.committed_offset for of in lag.each for one in of.partitions),
+            **({f"lag of {of.topic}": replace(of, others=()).lag for of in lag.each} if lag.others else {}),
             "offsets": dg.MetadataValue.table(rows) if rows else dg.MetadataValue.text("no partitions"),
         },
     )
@@ -346,7 +352,8 @@ def lag_event(feed: TopicFeed, lag: TopicLag, behind_s: float | None) -> dg.Asse
 
 def skip_reason(findings: Findings, feeds: Sequence[TopicFeed], failures: Mapping[str, str]) -> str:
     """Return why a tick started nothing. ``failures`` says, by table, why it could not be looked at."""
-    missing = sorted({feed.topic for feed in feeds if feed.table not in findings.lags and feed.table not in failures})
+    unseen = [feed for feed in feeds if feed.table not in findings.lags and feed.table not in failures]
+    missing = sorted({topic for feed in unseen for topic in feed.topics})
     parts = ["no new records"]
     if findings.decision.in_flight:
         parts = [f"a run is in flight of {', '.join(findings.decision.in_flight)}"]

@@ -117,7 +117,7 @@ def judged(
     found: dict[str, Verdict] = {}
     for feed in feeds:
         try:
-            lag = measure_lag(log, lake, topic=feed.topic, table=feed.table)
+            lag = measure_lag(log, lake, topic=feed.topic, table=feed.table, also=feed.also)
             if lag is not None:
                 found[feed.table] = judge(log, lag, wanted[feed.asset_key], int(now_s * 1000))
         except (LogServiceError, DeltaError, OSError) as error:

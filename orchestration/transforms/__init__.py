@@ -3,7 +3,7 @@
 ``declarations`` holds what is declared, ``parsing`` and ``batch`` turn records into rows, ``topic_run``, ``replay_run`` and ``derived_run``
 are runs without Dagster, ``events`` and ``telling`` are what Dagster is told, ``assets`` and ``history`` put it together, ``decorator`` is
 what users write. ``to_topic`` is the room of transforms whose rows are records of another topic, ``to_database`` that of tables in a
-database.
+database, ``joining`` that of tables of two joined topics.
 """
 
 from orchestration.transforms.assets import (
@@ -17,6 +17,8 @@ from orchestration.transforms.declarations import DerivedTable, TopicTable, pool
 from orchestration.transforms.decorator import on_fresh_inputs, spark_aggregate, spark_table
 from orchestration.transforms.errors import NotReadyError, TransformError
 from orchestration.transforms.events import is_announced
+from orchestration.transforms.joining.assets import JoinedTableConfig
+from orchestration.transforms.joining.decorator import spark_join
 from orchestration.transforms.to_database.assets import DatabaseTableConfig
 from orchestration.transforms.to_database.decorator import spark_duckdb_table, spark_sql_table
 from orchestration.transforms.to_topic.assets import TopicTransformConfig
@@ -26,6 +28,7 @@ __all__ = [
     "DatabaseTableConfig",
     "DerivedTable",
     "DerivedTableConfig",
+    "JoinedTableConfig",
     "NotReadyError",
     "ReplayRangeConfig",
     "TopicFeed",
@@ -38,6 +41,7 @@ __all__ = [
     "pool_of",
     "spark_aggregate",
     "spark_duckdb_table",
+    "spark_join",
     "spark_sql_table",
     "spark_table",
     "spark_topic",

@@ -77,6 +77,7 @@ class TopicFeed:
     ``target`` is the topic that a transform to a topic sends to; its table is the ledger of what was sent. ``database_table`` is the table
     of a database; the lake's table is the ledger of what was committed. ``is_replayable``: ranges may be read once more into the table.
     ``archive`` is there for the archive of a topic: the fields of its ``Archive``.
+    ``also`` are further topics that it reads: a join's right one.
     """
 
     asset_key: dg.AssetKey
@@ -87,6 +88,12 @@ class TopicFeed:
     database_table: str | None = None
     is_replayable: bool = True
     archive: Mapping[str, Any] | None = None
+    also: tuple[str, ...] = ()
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """All topics that the table follows."""
+        return (self.topic, *self.also)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +249,8 @@ def topic_feeds(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicFeed, ...]:
         for key, metadata in asset.metadata_by_key.items():
             declared = metadata.get(FEED_METADATA)
             if isinstance(declared, dg.JsonMetadataValue) and isinstance(declared.value, dict):
-                found.append(TopicFeed(asset_key=key, **declared.value))
+                told = {**declared.value, "also": tuple(declared.value.get("also", ()))}
+                found.append(TopicFeed(asset_key=key, **told))
     return tuple(sorted(found, key=lambda feed: feed.table))
 
 

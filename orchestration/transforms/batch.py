@@ -157,7 +157,7 @@ def _transformed(session: Any, table: TopicTable, batch: Batch) -> tuple[pa.Tabl
     Before it Spark parses the records that were in doubt, if there are any.
     """
     if isinstance(batch, Intake):
-        decided, misfits = _decided(session, table.name, batch)
+        decided, misfits = decide_doubtful(session, table.name, batch)
         given, nameless = _with_values(table, batch.frame(session, decided))
         misfits = (*misfits, *nameless)
         frame = call_transform(table.name, table.function, given)
@@ -196,7 +196,7 @@ def _computed(table: TopicTable, frame: Any) -> pa.Table:
     return pa.table(found.columns, names=found.column_names)
 
 
-def _decided(session: Any, name: str, batch: Intake) -> tuple[pa.Table | None, tuple[Rejection, ...]]:
+def decide_doubtful(session: Any, name: str, batch: Intake) -> tuple[pa.Table | None, tuple[Rejection, ...]]:
     """Let Spark parse the records in doubt; returns the rows of those that fit, and the rejections of the batch."""
     faults = [_misfit(*one) for one in batch.faults]
     records = batch.doubtful

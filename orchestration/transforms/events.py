@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from orchestration.checkpoints import Checkpoint
+from orchestration.checkpoints import Checkpoint, PartitionOffsets
 from orchestration.offsets import table_of_offsets
 from orchestration.quality import Rule, Severity, Suite
 from orchestration.quality.suites import Outcome
@@ -164,8 +164,12 @@ def column_schema(schema: pa.Schema) -> dg.TableSchema:
 
 def total_lag(result: TopicRunResult) -> int:
     """Return how many offsets below the high watermark the table has not committed, over all partitions."""
-    offsets = result.next_offsets
-    return sum(max(one.high_watermark - offsets.get(one.partition, one.log_start_offset), 0) for one in result.state.log)
+    return lag_after(result.state.log, result.next_offsets)
+
+
+def lag_after(log: Sequence[PartitionOffsets], offsets: Mapping[int, int]) -> int:
+    """Return how many offsets of a topic lie between ``offsets``, by partition, and the high watermarks."""
+    return sum(max(one.high_watermark - offsets.get(one.partition, one.log_start_offset), 0) for one in log)
 
 
 def seconds_behind(lag: int, newest_timestamp_ms: int | None, now: datetime) -> float:
@@ -180,12 +184,27 @@ def checkpoint_text(topic_id: str, offsets: Mapping[int, int]) -> str:
     return f"{topic_id} " + " ".join(f"{partition}:{offset}" for partition, offset in sorted(offsets.items()))
 
 
-def is_announced(instance: dg.DagsterInstance, key: dg.AssetKey, topic_id: str, committed: Mapping[int, Checkpoint]) -> bool:
-    """Return whether a materialization told of the checkpoints that the table holds; False after a kill between commit and event."""
-    if not committed:
+def checkpoints_text(topics: Mapping[str, Mapping[int, int]]) -> str:
+    """Return the checkpoints of several topics, by topic id, as one text that is equal for equal checkpoints."""
+    return " ".join(checkpoint_text(topic_id, offsets) for topic_id, offsets in sorted(topics.items()))
+
+
+def is_announced(
+    instance: dg.DagsterInstance,
+    key: dg.AssetKey,
+    topic_id: str,
+    committed: Mapping[int, Checkpoint],
+    others: Mapping[str, Mapping[int, Checkpoint]] | None = None,
+) -> bool:
+    """Return whether a materialization told of the checkpoints that the table holds; False after a kill between commit and event.
+
+    ``others`` are those of further topics that it reads, by topic id.
+    """
+    topics = {topic_id: committed, **(others or {})}
+    if not any(topics.values()):
         return True
-    expected = checkpoint_text(topic_id, {partition: one.next_offset for partition, one in committed.items()})
-    return bool(latest_metadata(instance, key, CHECKPOINT_METADATA) == expected)
+    expected = {one: {partition: at.next_offset for partition, at in checkpoints.items()} for one, checkpoints in topics.items()}
+    return bool(latest_metadata(instance, key, CHECKPOINT_METADATA) == checkpoints_text(expected))
 
 
 def latest_metadata(instance: dg.DagsterInstance, key: dg.AssetKey, label: str) -> Any:
@@ -195,9 +214,8 @@ def latest_metadata(instance: dg.DagsterInstance, key: dg.AssetKey, label: str) 
     return materialization.metadata[label].value if materialization and label in materialization.metadata else None
 
 
-_OFFSETS_SCHEMA = dg.TableSchema(
-    columns=[dg.TableColumn(name, "int") for name in ("partition", "start", "end", "high_watermark", "lag")],
-)
+OFFSET_COLUMNS = ("partition", "start", "end", "high_watermark", "lag")
+_OFFSETS_SCHEMA = dg.TableSchema(columns=[dg.TableColumn(name, "int") for name in OFFSET_COLUMNS])
 
 
 def _described(kind: str, arguments: Mapping[str, Any]) -> str:

@@ -11,8 +11,9 @@ Invariants: a result is told (the caller has taken it) before the next range is 
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol, TypeVar
 
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.reading import ReadAhead
@@ -22,6 +23,28 @@ IDLE_S = 10.0
 """How long a run waits for the next record before it ends: a run that waits holds a process and a Spark session."""
 PACE_S = 0.5
 """How far apart two ranges begin at least where no backlog is left: more commits than that are small files and little else."""
+
+
+class Range(Protocol):
+    """What became of one range."""
+
+    @property
+    def failures(self) -> Sequence[str]:
+        """What forbade the commit."""
+        ...
+
+    @property
+    def backlog(self) -> int:
+        """How many offsets were left for later ranges."""
+        ...
+
+    @property
+    def awaited(self) -> Mapping[tuple[str, int], int]:
+        """From where on a record would be new, by topic and partition."""
+        ...
+
+
+Ran = TypeVar("Ran", bound=Range)
 
 
 def follow(
@@ -39,22 +62,32 @@ def follow(
 
     :raises Exception: what ``run`` raises; what was yielded before is committed.
     """
+    return follow_ranges(lambda several: run(table, several), context, follow_s=follow_s, now_s=now_s, sleep=sleep)
+
+
+def follow_ranges(
+    run: Callable[[RunContext], Ran],
+    context: RunContext,
+    *,
+    follow_s: float,
+    now_s: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[Ran]:
+    """Yield as ``follow`` does, whatever ``run`` reads and commits."""
     until_s = now_s() + follow_s
     with ReadAhead() as ahead:
         several = replace(context, ahead=ahead if follow_s > 0 else None)
         while True:
             began_s = now_s()
-            result = run(table, several)
+            result = run(several)
             yield result
             left_s = until_s - now_s()
-            if result.failures or left_s <= 0 or not _is_more_coming(table, context, result, min(left_s, IDLE_S)):
+            if result.failures or left_s <= 0 or not _is_more_coming(context, result, min(left_s, IDLE_S)):
                 return
             if result.backlog == 0:
                 sleep(max(began_s + PACE_S - now_s(), 0.0))
 
 
-def _is_more_coming(table: TopicTable, context: RunContext, result: TopicRunResult, wait_s: float) -> bool:
+def _is_more_coming(context: RunContext, result: Range, wait_s: float) -> bool:
     """Wait for a record beyond what was committed."""
-    offsets = result.next_offsets
-    ends = {(table.topic.name, one.partition): offsets.get(one.partition, one.log_start_offset) for one in result.state.log}
-    return bool(context.log.wait_for_records(ends, max(int(wait_s * 1000), 1)))
+    return bool(context.log.wait_for_records(result.awaited, max(int(wait_s * 1000), 1)))

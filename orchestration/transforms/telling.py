@@ -4,7 +4,7 @@ Decides the tags of a run, which events a committed batch or replay becomes, and
 Serves the table's own asset and its replays alike.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -101,10 +101,15 @@ def raise_failures(name: str, failures: Sequence[str], source: str) -> None:
 
 
 def mirror(context: Context, table: TopicTable, run: RunContext, result: TopicRunResult) -> None:
-    """Tell the table's group offsets to Kafka's tools. They are no checkpoint, so that a failure is only a warning."""
-    group_id = mirror_group(table.name, load_settings().deployment)
+    """Tell the table's group offsets to Kafka's tools."""
+    mirror_progress(context, table.name, run, result.ranges.topic, result.next_offsets)
+
+
+def mirror_progress(context: Context, name: str, run: RunContext, topic: str, offsets: Mapping[int, int]) -> None:
+    """Tell a table's offsets in a topic to Kafka's tools. They are no checkpoint, so that a failure is only a warning."""
+    group_id = mirror_group(name, load_settings().deployment)
     try:
-        run.log.mirror_offsets(group_id, result.ranges.topic, result.next_offsets)
+        run.log.mirror_offsets(group_id, topic, offsets)
     except Exception as error:  # noqa: BLE001 - the commit stands, whatever happens here
         context.log.warning("the offsets of group %s could not be mirrored: %s", group_id, error)
 

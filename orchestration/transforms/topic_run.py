@@ -6,11 +6,11 @@ whole attempt. Knows no Dagster: what a person should know goes to ``Reporter``.
 Invariant: after any number of runs and kills each record of a committed range is either in the table or among its committed dead letters.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -32,6 +32,8 @@ from orchestration.transforms.errors import NotReadyError
 from orchestration.transforms.reading import ReadAhead, read_batch
 from orchestration.uniqueness import TableKeys
 from orchestration.upserts import remembered_deletions, upsert
+
+Result = TypeVar("Result")
 
 
 class Reporter(Protocol):
@@ -107,6 +109,16 @@ class TopicRunResult:
         before = {partition: one.next_offset for partition, one in self.state.committed.items()}
         return before if self.version is None or self.kind == "replay" else {**before, **self.ranges.ends()}
 
+    @property
+    def awaited(self) -> dict[tuple[str, int], int]:
+        """From where on a record would be new, by topic and partition."""
+        return awaited_of(self.ranges.topic, self.state.log, self.next_offsets)
+
+
+def awaited_of(topic: str, log: Sequence[PartitionOffsets], next_offsets: Mapping[int, int]) -> dict[tuple[str, int], int]:
+    """Return from where on a record of ``topic`` would be new, by topic and partition."""
+    return {(topic, one.partition): next_offsets.get(one.partition, one.log_start_offset) for one in log}
+
 
 def run_topic_table(table: TopicTable, context: RunContext) -> TopicRunResult:
     """Read the next batch of the table's topic and commit it.
@@ -117,7 +129,7 @@ def run_topic_table(table: TopicTable, context: RunContext) -> TopicRunResult:
     return attempted(context, lambda: _attempt(table, context))
 
 
-def attempted(context: RunContext, attempt: Callable[[], TopicRunResult]) -> TopicRunResult:
+def attempted(context: RunContext, attempt: Callable[[], Result]) -> Result:
     """Return what ``attempt`` does, tried again while rivals are faster.
 
     :raises CommitConflictError: they were in every attempt.
@@ -137,13 +149,21 @@ def read_state(table: TopicTable, context: RunContext) -> TopicState:
 
     :raises NotReadyError: there is no such topic. :raises SchemaConflictError: the table keeps other rows than its declaration says.
     """
-    description = context.log.describe_topic(table.topic.name)
-    if description is None:
-        raise NotReadyError(f"there is no topic {table.topic.name}: materialize topics/{table.topic.name}, which creates it")
     snapshot = context.lake.snapshot(table.name)
     if snapshot is not None:
         validate_shape(table.name, snapshot.latest_by, table.kept_by)
-    log = context.log.partition_offsets(table.topic.name)
+    return topic_state(table.topic.name, context, snapshot)
+
+
+def topic_state(topic: str, context: RunContext, snapshot: TableSnapshot | None) -> TopicState:
+    """Return where a topic stands, and what ``snapshot`` has committed of it.
+
+    :raises NotReadyError: there is no such topic.
+    """
+    description = context.log.describe_topic(topic)
+    if description is None:
+        raise NotReadyError(f"there is no topic {topic}: materialize topics/{topic}, which creates it")
+    log = context.log.partition_offsets(topic)
     partitions = [one.partition for one in log]
     committed = snapshot.checkpoints(description.topic_id, partitions) if snapshot else {}
     return TopicState(topic_id=description.topic_id, log=log, snapshot=snapshot, committed=committed)

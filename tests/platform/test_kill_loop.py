@@ -1,6 +1,7 @@
 """Processes killed with kill -9 at random points, again and again: it recovers by itself, and no record is lost or doubled.
 
 KILLS sets how many, SEED which ones: a failure prints both. Afterwards the installation is stopped and started again, and carries on.
+A long run joins the orders with payments, too.
 """
 
 import json
@@ -21,6 +22,7 @@ from orchestration.offsets import OffsetRange
 from orchestration.tables import Lake
 from orchestration.topics import TopicSpec, reconcile
 from orchestration.transforms import TopicFeed, table_key
+from tests.helpers.whole import of_a_run
 from tests.platform.installation import Installation, running, wait_until
 
 pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -30,6 +32,7 @@ TARGETS = ("run", "run", "run", "daemon", "code", "spark", "broker")
 RECOVERY_TIMEOUT_S = 420.0
 """A table from tables whose killed run could not be tried again at once is tried again every five minutes."""
 ORDERS = TopicSpec(name="orders", partitions=3)
+PAYMENTS = TopicSpec(name="payments", partitions=2)
 PROJECT = '''"""Orders, some of them repeated, broken or negative; a table from them, and a topic."""
 
 from pyspark.sql import DataFrame
@@ -63,12 +66,31 @@ def totals(orders: DataFrame) -> DataFrame:
     return orders.groupBy().sum("amount").withColumnRenamed("sum(amount)", "total")
 '''
 
+JOINED = '''
+
+from datetime import timedelta
+
+from orchestration.transforms import spark_join
+
+PAYMENTS = TopicSpec(name="payments", partitions=2, schema="order_id BIGINT NOT NULL, paid INT NOT NULL")
+payments_topic = topic_asset(PAYMENTS)
+
+
+@spark_join(
+    left=ORDERS, right=PAYMENTS, on={"id": "order_id"}, within=timedelta(days=1), lateness=timedelta(days=1), minimum_interval_s=1
+)
+def paid_orders(pairs: DataFrame) -> DataFrame:
+    """Orders with their payments."""
+    return pairs.select("id", "left.amount", "right.paid", "_left", "_right")
+'''
+IS_JOINED = of_a_run(False, True)
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     (folder / "assets").mkdir(parents=True)
-    (folder / "assets" / "__init__.py").write_text(PROJECT)
+    (folder / "assets" / "__init__.py").write_text(PROJECT + (JOINED if IS_JOINED else ""))
     (folder / "workspace.yaml").write_text("load_from: []\n")
     return folder
 
@@ -83,10 +105,15 @@ class Orders:
         self.kinds: Counter[str] = Counter()
         self.passed: Counter[bytes] = Counter()
         self._first_id = 0
+        self.payments: list[int] = []
+        self.by_id: Counter[int] = Counter()
 
     def send(self, count: int) -> None:
         with BlockingProducer(self._bootstrap_servers, delivery_timeout_ms=180_000) as producer:
             deliveries = [producer.send("orders", self._value(), partition=self._rng.randrange(3)) for _ in range(count)]
+            if IS_JOINED:
+                self.payments += (paid := [self._rng.randint(1, self.sent) for _ in range(count)])
+                deliveries += [producer.send("payments", payment(one), partition=self._rng.randrange(2)) for one in paid]
             producer.flush()
             for one in deliveries:
                 one.wait()
@@ -100,12 +127,18 @@ class Orders:
         if kind == "broken":
             return b"no order"
         if kind == "negative":
+            self.by_id[-self.sent] += 1
             return json.dumps({"id": -self.sent, "amount": -1}).encode()
         if kind == "good":
             self._first_id = self._first_id or self.sent
         identity = self.sent if kind == "good" else self._first_id
         self.passed[str(identity).encode()] += 1
+        self.by_id[identity] += 1
         return json.dumps({"id": identity, "amount": 1}).encode()
+
+
+def payment(order_id: int) -> bytes:
+    return json.dumps({"order_id": order_id, "paid": 1}).encode()
 
 
 def test_killed_processes_lose_and_double_nothing(tmp_path: Path, project: Path) -> None:
@@ -114,6 +147,8 @@ def test_killed_processes_lose_and_double_nothing(tmp_path: Path, project: Path)
     with running(tmp_path / "data", project) as installation:
         with connect(installation.bootstrap_servers) as log:
             reconcile(log, ORDERS)
+            if IS_JOINED:
+                reconcile(log, PAYMENTS)
         orders = Orders(installation.bootstrap_servers, rng)
         for number in range(KILLS):
             orders.send(rng.randrange(50, 400))
@@ -126,6 +161,7 @@ def test_killed_processes_lose_and_double_nothing(tmp_path: Path, project: Path)
         wait_until(lambda: has_caught_up(installation), RECOVERY_TIMEOUT_S, explain, poll_s=1.0)
         check_places(installation, orders, explain())
         check_sent(installation, orders, explain())
+        check_joined(installation, orders, explain())
         wait_until(lambda: total_of(installation) == orders.kinds["good"], RECOVERY_TIMEOUT_S, explain, poll_s=1.0)
         assert installation.stop() == 0, explain()
         installation.start()
@@ -134,6 +170,7 @@ def test_killed_processes_lose_and_double_nothing(tmp_path: Path, project: Path)
         wait_until(lambda: has_caught_up(installation), RECOVERY_TIMEOUT_S, explain, poll_s=1.0)
         check_places(installation, orders, explain())
         check_sent(installation, orders, explain())
+        check_joined(installation, orders, explain())
 
 
 def strike(installation: Installation, rng: random.Random) -> str:
@@ -153,6 +190,8 @@ def has_caught_up(installation: Installation) -> bool:
         return False
     with connect(installation.bootstrap_servers) as log, installation.instance() as instance:
         lags = [measure_lag(log, lake_of(installation), topic="orders", table=table) for table in ("clean_orders", "sending")]
+        if IS_JOINED:
+            lags.append(measure_lag(log, lake_of(installation), topic="orders", table="paid_orders", also=("payments",)))
         return all(lag is not None and lag.lag == 0 for lag in lags) and installation.is_idle(instance)
 
 
@@ -177,6 +216,17 @@ def check_sent(installation: Installation, orders: Orders, story: str) -> None:
     assert found == orders.passed, story
     letters = DeadLetters(lake_of(installation)).of_target("sending")
     assert len(letters) == orders.sent - orders.passed.total(), story
+
+
+def check_joined(installation: Installation, orders: Orders, story: str) -> None:
+    """Compare the pairs of orders and payments with what was sent."""
+    if not IS_JOINED:
+        return
+    paid = Counter(orders.payments)
+    wanted = Counter({identity: count * paid[identity] for identity, count in orders.by_id.items() if paid[identity]})
+    rows = lake_of(installation).existing("paid_orders").dataset().to_table(columns=["id", "_left", "_right"]).to_pylist()
+    assert Counter(row["id"] for row in rows) == wanted, story
+    assert len({str((row["_left"], row["_right"])) for row in rows}) == len(rows), story
 
 
 def total_of(installation: Installation) -> int | None:

@@ -1,0 +1,187 @@
+"""The asset of a table of two joined topics, as Dagster shows it: rows, offsets of both topics, the watermark, what is kept, what was late.
+
+Decides what a run is presented as, like ``orchestration.transforms.assets`` for tables of one topic.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from orchestration.dead_letter_asset import rejection_event
+from orchestration.joins import LATE_RULE, LEFT, RIGHT, SIDES, Side
+from orchestration.offsets import OffsetRanges, table_of_offsets
+from orchestration.resources.lake import LakeResource
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.resources.spark import SparkResource
+from orchestration.transforms import events
+from orchestration.transforms.assets import FEED_METADATA, Presentation, asset_spec, is_asset_selected, selected
+from orchestration.transforms.declarations import pool_of, table_key
+from orchestration.transforms.failures import explained
+from orchestration.transforms.following import follow_ranges
+from orchestration.transforms.joining.declarations import JoinedTable, declare_join
+from orchestration.transforms.joining.run import JoinRunResult, run_joined_table
+from orchestration.transforms.telling import Event, mirror_progress, raise_failures, run_context, run_tags
+
+OFFSETS_SCHEMA = dg.TableSchema(
+    columns=[dg.TableColumn("topic", "string"), *(dg.TableColumn(name, "int") for name in events.OFFSET_COLUMNS)],
+)
+
+
+class JoinedTableConfig(dg.Config):
+    """Overrides of one run. Without any the run reads both topics from the checkpoint on."""
+
+    accept_lost_records: bool = Field(default=False, description="Go on where retention removed records before they were read")
+    follow_s: int = Field(default=0, description="Go on with what comes for so many seconds, a commit at a time; 0: one batch")
+
+
+class JoinReporter:
+    """Says in the run's log and tags what the run does with both topics."""
+
+    def __init__(self, context: dg.AssetExecutionContext, name: str) -> None:
+        self._context = context
+        self._name = name
+        self._pinned: dict[str, OffsetRanges] = {}
+
+    def note(self, sentence: str) -> None:
+        """Say something that a person should know."""
+        self._context.log.warning(sentence)
+
+    def pin(self, kind: str, ranges: OffsetRanges) -> None:
+        """Name the table and the ranges in the run's tags; a run of several batches names what they span."""
+        known = self._pinned.get(ranges.topic)
+        self._pinned[ranges.topic] = ranges if known is None else known.spanning(ranges)
+        self._context.log.info("%s: %s of topic %s (id %s), offsets %s", self._name, kind, ranges.topic, ranges.topic_id, ranges)
+        topics, span = " ".join(sorted(self._pinned)), " ".join(f"{topic} {one}" for topic, one in sorted(self._pinned.items()))
+        self._context.instance.add_run_tags(self._context.run.run_id, run_tags(self._name, topics, kind, span))
+
+
+def joined_table_asset(table: JoinedTable, shown: Presentation) -> dg.AssetsDefinition:
+    """Return the asset of ``table``. It has no automation condition: the topic sensor starts it when either topic has records."""
+    declare_join(table)
+    key = table_key(table.name)
+    feed: dict[str, Any] = {
+        "table": table.name,
+        "topic": table.left.name,
+        "also": [table.right.name],
+        "minimum_interval_s": table.minimum_interval_s,
+        "is_replayable": False,
+    }
+    metadata = {FEED_METADATA: dg.MetadataValue.json(feed)}
+    deps = [table.topic(side).asset_key for side in SIDES]
+
+    @dg.multi_asset(
+        name=key.to_python_identifier(),
+        specs=[asset_spec(key, deps, table.function, shown, metadata=metadata)],
+        check_specs=events.check_specs(key, table.rules, table.suite),
+        can_subset=True,
+        pool=pool_of(table.name),
+    )
+    def follow_topics(
+        context: dg.AssetExecutionContext,
+        config: JoinedTableConfig,
+        log_service: LogServiceResource,
+        spark: SparkResource,
+        lake: LakeResource,
+    ) -> Iterator[Event | dg.AssetCheckEvaluation | dg.AssetMaterialization]:
+        if not is_asset_selected(context, table.name):
+            return
+        with explained(table.name, spark), log_service.open() as log:
+            reporter = JoinReporter(context, table.name)
+            run = run_context(context, log, lake, spark, reporter, is_loss_accepted=config.accept_lost_records)
+            results = follow_ranges(lambda several: run_joined_table(table, several), run, follow_s=config.follow_s)
+            for number, result in enumerate(results):
+                if result.version is not None:
+                    for side, one in result.sides.items():
+                        mirror_progress(context, table.name, run, one.topic, result.next_offsets(side))
+                told = selected(context, join_events(context, table, result))
+                yield from told if number == 0 else map(events.plain, told)
+                if result.letters is not None and result.letters.num_rows:
+                    yield rejection_event(table.name, result.letters)
+
+    return follow_topics
+
+
+def join_events(context: dg.AssetExecutionContext, table: JoinedTable, result: JoinRunResult) -> Iterator[Event]:
+    """Yield the checks and the materialization of a batch.
+
+    :raises Failure: the batch must not be committed, and was not.
+    """
+    key = table_key(table.name)
+    if result.rows is None:
+        left, right = result.sides[LEFT].state, result.sides[RIGHT].state
+        if events.is_announced(context.instance, key, left.topic_id, left.committed, {right.topic_id: right.committed}):
+            context.log.info("%s: nothing new in the topics %s and %s", table.name, table.left.name, table.right.name)
+        else:
+            context.log.info("%s: an earlier run committed and could not tell; telling now", table.name)
+            yield recovered_join(key, result)
+        return
+    yield from events.check_results(key, table.rules, result.violations or {}, result.outcomes)
+    ranges = " and ".join(f"offsets {one.ranges} of topic {one.topic}" for one in result.sides.values())
+    raise_failures(table.name, result.failures, ranges)
+    yield join_materialization(key, result, datetime.now(UTC))
+
+
+def join_materialization(key: dg.AssetKey, result: JoinRunResult, now: datetime) -> dg.MaterializeResult[None]:
+    """Return the event of a committed batch."""
+    assert result.rows is not None
+    assert result.held is not None
+    watermark = result.held.clock.watermark
+    lags = {side: lag_of(result, side) for side in SIDES}
+    newest = [one.statistics.newest_timestamp_ms for one in result.sides.values() if one.statistics is not None]
+    rejections = [rejection for one in result.sides.values() for rejection in one.rejections]
+    metadata: dict[str, Any] = {
+        "rows": result.rows.num_rows,
+        **({} if result.row_count is None else {"dagster/row_count": result.row_count}),
+        "dagster/column_schema": events.column_schema(result.rows.schema),
+        "records": sum(one.statistics.records for one in result.sides.values() if one.statistics is not None),
+        "bytes": sum(one.statistics.bytes for one in result.sides.values() if one.statistics is not None),
+        **{f"records_{side}": one.statistics.records for side, one in result.sides.items() if one.statistics is not None},
+        "dead_letters": len(rejections),
+        "late_records": sum(one.rule == LATE_RULE for one in rejections),
+        **{f"kept_{side}": result.held.kept[side].num_rows for side in SIDES},
+        "kept_bytes": result.held_bytes,
+        "watermark": dg.MetadataValue.text("none yet") if watermark is None else dg.MetadataValue.timestamp(watermark),
+        "lag": sum(lags.values()),
+        **{f"lag_{side}": lag for side, lag in lags.items()},
+        "seconds_behind": events.seconds_behind(sum(lags.values()), max((one for one in newest if one is not None), default=None), now),
+        events.VERSION_METADATA: result.version,
+        "kind": "batch",
+        "offsets": dg.MetadataValue.table(_offset_rows(result), schema=OFFSETS_SCHEMA),
+        events.CHECKPOINT_METADATA: checkpoint_text(result),
+    }
+    return dg.MaterializeResult(asset_key=key, metadata=metadata)
+
+
+def recovered_join(key: dg.AssetKey, result: JoinRunResult) -> dg.MaterializeResult[None]:
+    """Return the event for what an earlier run committed and was killed before it could tell."""
+    snapshot = result.sides[LEFT].state.snapshot
+    assert snapshot is not None
+    metadata: dict[str, Any] = {
+        "rows": 0,
+        "lag": sum(lag_of(result, side) for side in SIDES),
+        events.VERSION_METADATA: snapshot.version,
+        "kind": "recovered",
+        events.CHECKPOINT_METADATA: checkpoint_text(result),
+    }
+    return dg.MaterializeResult(asset_key=key, metadata=metadata)
+
+
+def checkpoint_text(result: JoinRunResult) -> str:
+    """Return the checkpoints of both topics as the sensor compares them."""
+    return events.checkpoints_text({one.state.topic_id: result.next_offsets(side) for side, one in result.sides.items()})
+
+
+def lag_of(result: JoinRunResult, side: Side) -> int:
+    """Return how many offsets of one topic are not committed."""
+    return events.lag_after(result.sides[side].state.log, result.next_offsets(side))
+
+
+def _offset_rows(result: JoinRunResult) -> list[dg.TableRecord]:
+    return [
+        dg.TableRecord({"topic": one.topic, **row})
+        for one in result.sides.values()
+        for row in table_of_offsets(one.ranges, one.state.high_watermarks)
+    ]

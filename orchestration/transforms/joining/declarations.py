@@ -1,0 +1,188 @@
+"""What is declared of a table of two joined topics: the topics, what makes two records a pair, the function, and how rows are checked.
+
+Decides whether a declaration makes sense, when it is made. Knows no run.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pyspark.sql import types
+
+from orchestration.join_state import declared_text
+from orchestration.joins import LEFT, MICROSECOND, PLACES, RIGHT, SIDES, How, JoinShape, Side
+from orchestration.quality import Rule, Severity, Suite
+from orchestration.quality.rules import validate_rules
+from orchestration.topics import TopicSpec
+from orchestration.transforms.declarations import (
+    NO_SUITE,
+    Transform,
+    validate_check_names,
+    validate_parameters,
+    validate_table_name,
+)
+
+RECORD_TIME = "_timestamp"
+"""The time of the record itself, as event time."""
+MAX_SPAN = timedelta(days=36_500)
+DEFAULT_STATE_ROWS = 5_000_000
+KEY_TYPES = (
+    types.StringType,
+    types.ByteType,
+    types.ShortType,
+    types.IntegerType,
+    types.LongType,
+    types.BooleanType,
+    types.DateType,
+    types.TimestampType,
+    types.DecimalType,
+    types.BinaryType,
+)
+GIVEN = (*SIDES, *PLACES.values())
+"""Columns that the function gets beside the keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedTable:
+    """A table that follows two topics. None limits are those of the settings; ``records_per_run`` counts for each topic."""
+
+    name: str
+    left: TopicSpec
+    right: TopicSpec
+    function: Transform
+    shape: JoinShape
+    rules: tuple[Rule, ...] = ()
+    suite: Suite = NO_SUITE
+    minimum_interval_s: int | None = None
+    records_per_run: int | None = None
+    state_rows: int = DEFAULT_STATE_ROWS
+
+    def __post_init__(self) -> None:
+        validate_table_name(self.name)
+        validate_rules(self.rules, is_quarantine_possible=True)
+        astray = [rule.name for rule in self.rules if rule.severity is Severity.QUARANTINE]
+        if astray:
+            raise ValueError(
+                f"a row of {self.name} comes of two records, and neither can be put aside for it: make {', '.join(astray)} "
+                "a warn or fail rule"
+            )
+        validate_check_names(self.rules, self.suite)
+        validate_parameters(self.name, self.function, 1)
+        validate_shape(self)
+
+    def topic(self, side: Side) -> TopicSpec:
+        """Return the topic of one side."""
+        return self.left if side == LEFT else self.right
+
+    def fields(self, side: Side) -> types.StructType:
+        """Return the fields of one side's schema."""
+        fields = self.topic(side).fields
+        assert fields is not None
+        return fields
+
+    @property
+    def declared(self) -> str:
+        """What may not change while rows are kept."""
+        return declared_text((self.left.name, self.right.name), self.shape)
+
+
+def shape_of(
+    *,
+    on: str | Sequence[str] | Mapping[str, str],
+    event_time: tuple[str, str],
+    within: timedelta | tuple[timedelta, timedelta],
+    lateness: timedelta,
+    how: How,
+    idle_after: timedelta | None,
+) -> JoinShape:
+    """Return a join's shape as it is declared.
+
+    :raises ValueError: a span is negative or too long.
+    """
+    before, after = within if isinstance(within, tuple) else (within, within)
+    spans = {"within": max(abs(before), abs(after)), "lateness": lateness, "idle_after": idle_after or timedelta()}
+    for name, span in spans.items():
+        if not timedelta() <= span <= MAX_SPAN:
+            raise ValueError(f"{name} of a join is {span}: it has to be between nothing and {MAX_SPAN.days} days")
+    if before + after < timedelta():
+        raise ValueError(f"no right row is at least {-before} and at most {after} later than its left row: within is (before, after)")
+    names = on.items() if isinstance(on, Mapping) else ((name, name) for name in ((on,) if isinstance(on, str) else on))
+    return JoinShape(
+        on=tuple(names),
+        event_time=event_time,
+        before_us=before // MICROSECOND,
+        after_us=after // MICROSECOND,
+        lateness_us=lateness // MICROSECOND,
+        how=how,
+        idle_after_us=None if idle_after is None else idle_after // MICROSECOND,
+    )
+
+
+def validate_shape(table: JoinedTable) -> None:
+    """Refuse a join whose columns are not there, or cannot be compared.
+
+    :raises ValueError: says which.
+    """
+    shape = table.shape
+    if table.left.name == table.right.name:
+        raise ValueError(f"{table.name} joins the topic {table.left.name} with itself: a join needs two topics")
+    if shape.how not in {"inner", LEFT, RIGHT, "full"}:
+        raise ValueError(f"how of {table.name} is {shape.how!r}: a join is inner, left, right or full")
+    if not shape.on or len(set(shape.keys(LEFT))) != len(shape.on) or set(shape.keys(LEFT)) & set(GIVEN):
+        raise ValueError(f"{table.name} needs columns to join on, each once, and none called {', '.join(GIVEN)}")
+    for side in SIDES:
+        topic = table.topic(side)
+        if topic.fields is None:
+            raise ValueError(f"{table.name} joins fields, and the topic {topic.name} has no schema")
+        missing = [name for name in shape.keys(side) if name not in topic.fields.names]
+        if missing:
+            raise ValueError(f"the topic {topic.name} has no field {', '.join(missing)}, on which {table.name} joins")
+        if any(isinstance(one.dataType, types.VariantType) for one in topic.fields):
+            raise ValueError(f"{table.name} cannot join the topic {topic.name}: rows with a VARIANT cannot be kept until a partner comes")
+        _validate_time(table, side)
+    for mine, theirs in shape.on:
+        kinds = table.fields(LEFT)[mine].dataType, table.fields(RIGHT)[theirs].dataType
+        if kinds[0] != kinds[1] or not isinstance(kinds[0], KEY_TYPES):
+            told = " and ".join(kind.simpleString() for kind in kinds)
+            raise ValueError(
+                f"{table.name} cannot join {mine} on {theirs}, which are {told}: they have to be of one type, and no fractions"
+            )
+
+
+def _validate_time(table: JoinedTable, side: Side) -> None:
+    name, fields = table.shape.time(side), table.fields(side)
+    if name == RECORD_TIME:
+        return
+    if name not in fields.names or not isinstance(fields[name].dataType, types.TimestampType):
+        raise ValueError(
+            f"the event time of {table.topic(side).name} in {table.name} is {name!r}: name a field of type TIMESTAMP, or "
+            f"{RECORD_TIME}, the time of the record"
+        )
+
+
+_declared: dict[str, JoinedTable] = {}
+
+
+def declare_join(table: JoinedTable) -> None:
+    """Remember ``table`` by its name; a project that is loaded anew declares it again."""
+    _declared[table.name] = table
+
+
+def declared_join(name: str) -> JoinedTable:
+    """Return the join that was declared last under ``name``.
+
+    :raises KeyError: there is none.
+    """
+    return _declared[name]
+
+
+def why_no_replay(name: str) -> str | None:
+    """Return why nothing can be replayed into what ``name`` was declared as, None where it is no join."""
+    found = _declared.get(name)
+    if found is None:
+        return None
+    return (
+        f"the table {name} joins two topics, and the partners of a range may lie anywhere in the other one: there is no replay. To have it "
+        f"built anew from {found.left.name} and {found.right.name}, with what was late in its place, move the table's folder in the lake "
+        "away: the next run begins at the log starts"
+    )

@@ -1,0 +1,396 @@
+"""One run of a table of two joined topics: plan both, read, join with what was kept, compute, check, write dead letters, then all the rest.
+
+Decides the order that keeps a run exact when it is killed at any moment, as ``topic_run`` does: dead letters first, under a number that the
+table's commit names, then one commit of the rows, the offsets of both topics, the rows that are kept for a partner, and the watermark.
+Knows no Dagster. Invariant: each record of a committed range was joined with all its partners so far, or is a dead letter.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import write_deltalake
+from pyspark.sql import types
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from orchestration.checkpoints import ProgressError, plan_batch
+from orchestration.dead_letters import DeadLetters, Origin, Rejection, naming
+from orchestration.join_state import STATE, JoinState, StateWriter, fitted, read_state, validate_joined
+from orchestration.joins import LEFT, MICROSECOND, PLACE, PLACES, RIGHT, SIDES, Arrivals, JoinStep, Side, first_clock, is_idle, joined
+from orchestration.offsets import OffsetRanges
+from orchestration.quality.rules import VIOLATIONS_COLUMN, broken_fail_rules, count_violations
+from orchestration.quality.suites import Outcome
+from orchestration.schemas import conform
+from orchestration.spark.source import BatchStatistics
+from orchestration.tables import (
+    JOINED_AS,
+    CommitConflictError,
+    TableSnapshot,
+    advance,
+    after_commit,
+    commit_properties,
+    conflicts_translated,
+)
+from orchestration.transforms.batch import apply_rules, call_transform, collect, decide_doubtful
+from orchestration.transforms.checking import blocking_failures, evaluate_suite
+from orchestration.transforms.errors import TransformError
+from orchestration.transforms.intake import INLINE_BYTES, META, Intake, new_scratch_file, take_in
+from orchestration.transforms.joining.declarations import JoinedTable
+from orchestration.transforms.parsing import nullable_fields
+from orchestration.transforms.topic_run import RunContext, TopicState, attempted, awaited_of, dead_letter_rows, topic_state
+
+EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+PLACE_STRUCT = types.StructType(
+    [
+        types.StructField("topic_id", types.StringType()),
+        types.StructField("partition", types.IntegerType()),
+        types.StructField("offset", types.LongType()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideResult:
+    """What a run did with one topic. ``statistics`` is None where nothing was read."""
+
+    topic: str
+    state: TopicState
+    ranges: OffsetRanges
+    backlog: int
+    statistics: BatchStatistics | None = None
+    rejections: tuple[Rejection, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRunResult:
+    """What a run did. ``version`` is None where nothing was committed: there was nothing new, or a check stopped it.
+
+    ``letters`` are the rows of the dead letters that the commit made count; ``held`` is what is kept from then on, ``held_bytes`` in files.
+    """
+
+    sides: Mapping[Side, SideResult]
+    version: int | None = None
+    rows: pa.Table | None = None
+    violations: Mapping[str, int] | None = None
+    outcomes: tuple[Outcome, ...] = ()
+    failures: tuple[str, ...] = ()
+    row_count: int | None = None
+    letters: pa.Table | None = None
+    held: JoinState | None = None
+    held_bytes: int = 0
+
+    @property
+    def backlog(self) -> int:
+        """Offsets of both topics that were left for later runs."""
+        return sum(side.backlog for side in self.sides.values())
+
+    @property
+    def awaited(self) -> dict[tuple[str, int], int]:
+        """From where on a record would be new, by topic and partition."""
+        left, right = (awaited_of(one.topic, one.state.log, self.next_offsets(side)) for side, one in self.sides.items())
+        return {**left, **right}
+
+    def next_offsets(self, side: Side) -> dict[int, int]:
+        """Return the checkpoints in one topic after the run."""
+        one = self.sides[side]
+        before = {partition: checkpoint.next_offset for partition, checkpoint in one.state.committed.items()}
+        return before if self.version is None else {**before, **one.ranges.ends()}
+
+
+def run_joined_table(table: JoinedTable, context: RunContext) -> JoinRunResult:
+    """Read the next batch of both topics and commit what it gives.
+
+    :raises CommitConflictError: rivals were faster in every attempt.
+    :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was committed; the text says what to do.
+    """
+    return attempted(context, lambda: _attempt(table, context))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """What an attempt begins with: the dead letters and the table as they were, in this order, and what both topics are to give."""
+
+    letters: TableSnapshot
+    table: TableSnapshot | None
+    held: JoinState | None
+    sides: Mapping[Side, SideResult]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """What a batch gave, before anything is written. ``rejected`` are rows of the dead letters."""
+
+    result: JoinRunResult
+    rows: pa.Table
+    held: JoinState
+    rejected: Mapping[Side, pa.Table]
+
+
+def _attempt(table: JoinedTable, context: RunContext) -> JoinRunResult:
+    letters = DeadLetters(context.lake).snapshot()
+    snapshot = context.lake.snapshot(table.name)
+    if snapshot is not None:
+        validate_joined(snapshot, table.declared)
+    held = None if snapshot is None else read_state(snapshot)
+    sides = {side: _planned(table, context, side, snapshot, held) for side in SIDES}
+    read = [one.ranges for one in sides.values() if one.ranges.ranges]
+    if not read:
+        return JoinRunResult(sides=sides)
+    for ranges in read:
+        context.reporter.pin("batch", ranges)
+    start = _Start(letters=letters, table=snapshot, held=held, sides=sides)
+    batch = _compute(table, context, start)
+    return batch.result if batch.result.failures else _commit(table, context, start, batch)
+
+
+def _compute(table: JoinedTable, context: RunContext, start: _Start) -> _Batch:
+    """Read, join and check, without writing anything; ``failures`` of the result say what forbids the commit."""
+    with ExitStack() as releasing:
+        intakes: dict[Side, Intake] = {}
+        for side in SIDES:
+            intakes[side] = take_in(context.log.range_reader(), start.sides[side].ranges, table.fields(side), None)
+            releasing.callback(intakes[side].release)
+        step, rejections = _joined(table, context, intakes, start)
+        rows, violations = _computed(table, context, step, start.table)
+        outcomes = evaluate_suite(context.session(), table.suite, rows, table=table.name) if table.suite.expectations else ()
+        sides = {side: replace(start.sides[side], statistics=intakes[side].statistics, rejections=rejections[side]) for side in SIDES}
+        rejected = {
+            side: dead_letter_rows(_origin(table, context, one), intakes[side], one.rejections, context.now())
+            for side, one in sides.items()
+        }
+    failures = _failures(table, violations, outcomes)
+    result = JoinRunResult(sides=sides, rows=rows, violations=violations, outcomes=outcomes, failures=failures)
+    return _Batch(result=result, rows=rows, held=JoinState(kept=step.kept, clock=step.clock), rejected=rejected)
+
+
+def _commit(table: JoinedTable, context: RunContext, start: _Start, batch: _Batch) -> JoinRunResult:
+    """Commit the dead letters of both topics, under numbers that do not count yet, then all the rest, which names them."""
+    sides = batch.result.sides
+    target = start.table or _created(table, context, batch.rows)
+    rows, _ = conform(batch.rows, table.name, target.arrow_schema)
+    _validate_unmoved(table, context, sides, target)
+    letters, letters_snapshot = DeadLetters(context.lake), start.letters
+    origins = {side: _origin(table, context, one) for side, one in sides.items()}
+    for side in SIDES:
+        letters_snapshot = letters.cleaned(letters_snapshot, origins[side], target)
+    transactions: dict[str, int] = {}
+    for side, one in sides.items():
+        assert one.statistics is not None
+        committed = one.state.committed
+        attempt = letters.replace_pending(letters_snapshot, origins[side], one.ranges, committed, batch.rejected[side])
+        moved = advance(target, one.ranges, one.statistics.epochs_at(one.ranges.ends()), committed)
+        transactions |= {**moved, **naming(one.state.topic_id, attempt)}
+    notes = {f"ranges_{side}": f"{one.topic} {one.ranges}" for side, one in sides.items()}
+    after, held_bytes = commit_join(target, rows, batch.held, transactions, {**notes, "run_id": context.run_id})
+    return replace(
+        batch.result,
+        version=after.version,
+        row_count=after.row_count,
+        letters=pa.concat_tables(list(batch.rejected.values())),
+        held=batch.held,
+        held_bytes=held_bytes,
+    )
+
+
+def commit_join(
+    target: TableSnapshot, rows: pa.Table, held: JoinState, transactions: Mapping[str, int], notes: Mapping[str, str]
+) -> tuple[TableSnapshot, int]:
+    """Commit ``rows``, what is kept from now on, and ``transactions`` as one; returns the table and the bytes of what is kept.
+
+    :raises CommitConflictError: the table changed since ``target``.
+    """
+    writer = StateWriter(target.folder)
+    held_bytes = writer.write(held)
+    properties = commit_properties(notes, {**transactions, STATE: writer.number})
+    with conflicts_translated(target.name):
+        write_deltalake(target.delta, rows, mode="append", commit_properties=properties)
+    writer.tidy()
+    return after_commit(target), held_bytes
+
+
+def _planned(table: JoinedTable, context: RunContext, side: Side, snapshot: TableSnapshot | None, held: JoinState | None) -> SideResult:
+    """Return what comes next of one topic. A batch is joined in the memory of the run, so that is the bound of what it reads.
+
+    :raises NotReadyError: there is no such topic. :raises ProgressError: the log was truncated or cleaned under what was committed.
+    """
+    topic = table.topic(side).name
+    state = topic_state(topic, context, snapshot)
+    epochs = {partition: one.leader_epoch for partition, one in state.committed.items() if one.leader_epoch is not None}
+    plan = plan_batch(
+        topic=topic,
+        topic_id=state.topic_id,
+        log=state.log,
+        committed=state.committed,
+        epoch_ends=context.log.leader_epoch_ends(topic, epochs) if epochs else {},
+        other_topic_ids=() if held is None or state.committed else (held.clock.side(side).topic_id,),
+        limit=min(table.records_per_run or context.records_per_run, max(context.arrow_records, 1)),
+        is_loss_accepted=context.is_loss_accepted,
+    )
+    for note in plan.notes:
+        context.reporter.note(note)
+    return SideResult(topic=topic, state=state, ranges=plan.ranges, backlog=plan.backlog)
+
+
+def _joined(
+    table: JoinedTable, context: RunContext, intakes: Mapping[Side, Intake], start: _Start
+) -> tuple[JoinStep, dict[Side, tuple[Rejection, ...]]]:
+    """Return what the batch gives, and the rejections of both topics.
+
+    :raises ProgressError: more rows than are allowed would be kept.
+    """
+    now_us = (context.now() - EPOCH) // MICROSECOND
+    arrivals, misfits, kept = {}, {}, {}
+    for side, one in start.sides.items():
+        schema = _arrow_schema(table, side)
+        rows, misfits[side] = _parsed(table, context, intakes[side], schema)
+        is_read = not one.ranges.is_empty
+        arrivals[side] = Arrivals(topic_id=one.state.topic_id, rows=rows, waiting=_waiting(one), is_any_read=is_read)
+        kept[side] = fitted(None if start.held is None else start.held.kept[side], schema, table.name)
+    topic_ids = {side: one.topic_id for side, one in arrivals.items()}
+    clock = first_clock(topic_ids, now_us) if start.held is None else start.held.clock
+    step = joined(table.shape, kept, clock, arrivals, now_us)
+    _tell_of_idle(table, context, step, arrivals, now_us)
+    _validate_bound(table, step)
+    return step, {side: (*misfits[side], *step.rejections[side]) for side in SIDES}
+
+
+def _parsed(table: JoinedTable, context: RunContext, intake: Intake, schema: pa.Schema) -> tuple[pa.Table, tuple[Rejection, ...]]:
+    """Return the rows of what was read, of ``schema``, and the rejections of what does not fit the topic's."""
+    session = context.session() if intake.doubtful.num_rows else None
+    decided, misfits = decide_doubtful(session, table.name, intake)
+    return intake.rows({name: name for name in schema.names}, decided).cast(schema), misfits
+
+
+def _waiting(side: SideResult) -> frozenset[int]:
+    """Return the partitions in which there is more than the run reads."""
+    ends, committed = side.ranges.ends(), side.state.committed
+    after = {
+        one.partition: committed[one.partition].next_offset if one.partition in committed else one.log_start_offset
+        for one in side.state.log
+    }
+    return frozenset(one.partition for one in side.state.log if one.last_stable_offset > {**after, **ends}[one.partition])
+
+
+def _tell_of_idle(table: JoinedTable, context: RunContext, step: JoinStep, arrivals: Mapping[Side, Arrivals], now_us: int) -> None:
+    for side in SIDES:
+        if is_idle(table.shape, step.clock.side(side), arrivals[side], now_us):
+            context.reporter.note(f"{table.name}: the topic {table.topic(side).name} stands still; the watermark goes on without it")
+
+
+def _validate_bound(table: JoinedTable, step: JoinStep) -> None:
+    counts = {side: step.kept[side].num_rows for side in SIDES}
+    if sum(counts.values()) > table.state_rows:
+        raise ProgressError(
+            f"{table.name} would keep {counts[LEFT]} rows of {table.left.name} and {counts[RIGHT]} of {table.right.name} for partners that "
+            f"may still come, and {table.state_rows} are allowed (state_rows). The watermark is at "
+            f"{step.clock.watermark or 'no time yet'}. Nothing was committed. Does one of the topics stand still? idle_after goes on "
+            "without it; else shorten within or lateness, or allow more"
+        )
+
+
+def _computed(
+    table: JoinedTable, context: RunContext, step: JoinStep, snapshot: TableSnapshot | None
+) -> tuple[pa.Table, Mapping[str, int]]:
+    """Run the function over what was joined; returns its rows, and how many violate each rule. Nothing to compute needs no Spark.
+
+    :raises TransformError: the function failed, or its result does not say of which records a row is.
+    """
+    if snapshot is not None and not step.rows.num_rows:
+        return snapshot.arrow_schema.empty_table(), {rule.name: 0 for rule in table.rules}
+    with _given(table, context, step.rows) as frame:
+        result = call_transform(table.name, table.function, frame)
+        found = collect(table.name, apply_rules(result, table.rules))
+    violations = count_violations(table.rules, np.asarray(found[VIOLATIONS_COLUMN].to_numpy(), np.int64))
+    rows = found.drop_columns([VIOLATIONS_COLUMN])
+    rows = pa.table(rows.columns, names=rows.column_names)
+    _validate_places(table.name, rows, step.rows)
+    return rows, violations
+
+
+@contextmanager
+def _given(table: JoinedTable, context: RunContext, rows: pa.Table) -> Iterator[Any]:
+    """Yield what the function is given, as a DataFrame: sent to Spark, or what is much as a file."""
+    session, schema = context.session(), _spark_schema(table)
+    if context.scratch is None or rows.nbytes <= INLINE_BYTES:
+        yield session.createDataFrame(rows.combine_chunks(), schema=schema)
+        return
+    file = new_scratch_file(context.scratch)
+    try:
+        pq.write_table(rows, file)
+        yield session.read.schema(schema).parquet(str(file))
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def _spark_schema(table: JoinedTable) -> types.StructType:
+    left = table.fields(LEFT)
+    keys = [types.StructField(name, left[name].dataType) for name in table.shape.keys(LEFT)]
+    sides = [types.StructField(side, types.StructType([*_meta(), *nullable_fields(table.fields(side))])) for side in SIDES]
+    return types.StructType([*keys, *sides, *(types.StructField(PLACES[side], PLACE_STRUCT) for side in SIDES)])
+
+
+def _meta() -> list[types.StructField]:
+    return [META[name] for name in ("_partition", "_offset", "_timestamp")]
+
+
+def _arrow_schema(table: JoinedTable, side: Side) -> pa.Schema:
+    """Return the columns of the rows of one side."""
+    fields = [types.StructField(PLACE[0], types.StringType()), *_meta(), *nullable_fields(table.fields(side))]
+    return to_arrow_schema(types.StructType(fields), timezone="UTC")
+
+
+def _validate_places(name: str, rows: pa.Table, given: pa.Table) -> None:
+    """Refuse a result that does not say of each row which records it comes of.
+
+    :raises TransformError: says what is missing.
+    """
+    missing = [column for column in PLACES.values() if column not in rows.column_names]
+    if missing:
+        raise TransformError(
+            f"the result of table {name} lacks {', '.join(missing)}: every row has to say which two records it came of. "
+            "Keep these columns in every select of the transform"
+        )
+    same = " AND ".join(f"made.{column} IS NOT DISTINCT FROM given.{column}" for column in PLACES.values())
+    with duckdb.connect() as connection:
+        connection.register("made", rows.select(list(PLACES.values())))
+        connection.register("given", given.select(list(PLACES.values())))
+        found = connection.sql(f"SELECT count(*) FROM made ANTI JOIN given ON {same}").fetchall()  # noqa: S608 - our own names
+    if found[0][0]:
+        raise TransformError(
+            f"the result of table {name} has {found[0][0]} rows whose _left and _right are not of the batch: pass these columns through "
+            "unchanged"
+        )
+
+
+def _failures(table: JoinedTable, violations: Mapping[str, int], outcomes: tuple[Outcome, ...]) -> tuple[str, ...]:
+    broken = [
+        f"rule {rule.name}: {violations[rule.name]} rows violate {rule.condition}" for rule in broken_fail_rules(table.rules, violations)
+    ]
+    return (*broken, *blocking_failures(outcomes))
+
+
+def _origin(table: JoinedTable, context: RunContext, one: SideResult) -> Origin:
+    return Origin(target=table.name, topic=one.topic, topic_id=one.state.topic_id, run_id=context.run_id)
+
+
+def _created(table: JoinedTable, context: RunContext, rows: pa.Table) -> TableSnapshot:
+    conform(rows, table.name, rows.schema)
+    return context.lake.create(table.name, rows.schema, description=table.function.__doc__ or "", properties={JOINED_AS: table.declared})
+
+
+def _validate_unmoved(table: JoinedTable, context: RunContext, sides: Mapping[Side, SideResult], target: TableSnapshot) -> None:
+    """Look once more before the dead letters are written: a rival that committed meanwhile without any would not conflict with ours."""
+    newest = context.lake.existing(table.name)
+    moved = [
+        one.topic
+        for one in sides.values()
+        if newest.checkpoints(one.state.topic_id, [partition.partition for partition in one.state.log]) != one.state.committed
+    ]
+    if moved or newest.transaction_version(STATE) != target.transaction_version(STATE):
+        raise CommitConflictError(f"another run committed to the table {table.name}")

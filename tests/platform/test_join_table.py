@@ -1,0 +1,288 @@
+"""Tables of two joined topics: each pair once however runs are cut and killed, late records among the dead letters, both topics' lag."""
+
+import pickle
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import dagster as dg
+import pytest
+
+from orchestration.assembly import assemble
+from orchestration.checkpoints import ProgressError
+from orchestration.dead_letters import DeadLetters
+from orchestration.maintenance.retention import consumers_of, run_retention
+from orchestration.quality import Suite, expect, fail, quarantine
+from orchestration.replay import replay
+from orchestration.schemas import SchemaConflictError
+from orchestration.sensing.new_records import decide_runs
+from orchestration.sensing.objectives import judge
+from orchestration.sensing.topic_sensor import Clock, Watch, lag_event, watermark_event
+from orchestration.tables import CommitConflictError, Lake
+from orchestration.topics import TopicSpec, topic_asset
+from orchestration.transforms import spark_join, table_key, topic_feeds
+from orchestration.transforms.errors import TransformError
+from orchestration.transforms.joining import run as join_run
+from orchestration.transforms.joining.run import run_joined_table
+from tests.helpers.whole import of_a_run
+from tests.platform import dying, joined
+from tests.platform.assets_world import World, failure_of
+from tests.platform.dying import KILLED
+from tests.platform.joined import (
+    AFTER,
+    BEFORE,
+    COMMITTED,
+    LATENESS,
+    ON,
+    ORDERS,
+    PAYMENTS,
+    STEPS,
+    TIMES,
+    append_end,
+    append_order,
+    append_payment,
+    append_round,
+    expected,
+    held,
+    joined_table,
+    run_all,
+    shape,
+    two_topics,
+)
+from tests.platform.pipeline import Notes, run_context
+from tests.platform.spark_server import warm_server
+from tests.unit.orchestration.memory_log import MemoryLog
+
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(600)]
+KEY = table_key("paid_orders")
+
+
+class DiedError(BaseException):
+    """Stands for a kill: nothing of the run is done after it."""
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    made = two_topics()
+    append_round(made, 0)
+    return made
+
+
+@spark_join(left=ORDERS, right=PAYMENTS, on=ON, event_time=TIMES, within=(BEFORE, AFTER), lateness=LATENESS, how="left", name="paid_orders")
+def asset(pairs: Any) -> Any:
+    """Orders with their payments."""
+    return joined.paid_orders(pairs)
+
+
+@pytest.mark.parametrize("limit", [7, 1_000])
+def test_runs_of_any_size_make_the_same_rows(log: MemoryLog, spark: Any, lake_root: Path, limit: int) -> None:
+    context = run_context(log, lake_root, spark, records_per_run=limit)
+    run_all(context)
+    append_round(log, 1)
+    append_end(log)
+    results = run_all(context)
+    assert held(lake_root) == expected(log)
+    assert DeadLetters(Lake(lake_root)).pending().count_rows() == 0
+    state = results[-1].held
+    assert state is not None
+    assert {side: table.num_rows for side, table in state.kept.items()} == {"left": 1, "right": 1}, "only the end is waited for"
+    assert len(list((lake_root / "paid_orders" / "_join_state").iterdir())) == 1
+
+
+def test_a_late_record_is_a_dead_letter_and_joins_nothing(spark: Any, lake_root: Path) -> None:
+    log = two_topics()
+    table = joined_table(shape=shape(lateness=timedelta(seconds=10)))
+    context = run_context(log, lake_root, spark)
+    append_order(log, "a", 0)
+    append_order(log, "b", 200)
+    append_payment(log, "b", 200)
+    run_all(context, table)
+    append_payment(log, "a", 80)
+    append_payment(log, "b", 195)
+    (result,) = run_all(context, table)
+    assert result.sides["right"].rejections[0].rule == "late"
+    (letter,) = DeadLetters(Lake(lake_root)).of_target("paid_orders")
+    assert (letter["topic"], letter["_offset"]) == ("payments", 1)
+    assert letter["reason"].startswith(
+        "late by 0:01:50: paid_at is 2024-03-01T10:01:20+00:00, and the watermark was at 2024-03-01T10:03:10"
+    )
+    assert held(lake_root)[0] == {("a", (0, 0), None): 1, ("b", (0, 1), (0, 0)): 1, ("b", (0, 1), (0, 2)): 1}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_run_that_ends_at_any_step_is_made_up_for(log: MemoryLog, spark: Any, lake_root: Path, step: str) -> None:
+    context = run_context(log, lake_root, spark)
+    if step != "after-the-table-is-created":
+        run_all(context)
+    append_round(log, 1)
+    append_end(log)
+    before = held(lake_root)
+    owner, name, when = STEPS[step]
+    work = getattr(owner, name)
+
+    def dying_work(*arguments: Any, **named: Any) -> None:
+        if when == "after":
+            work(*arguments, **named)
+        raise DiedError
+
+    with mock.patch.object(owner, name, dying_work), suppress(DiedError):
+        run_joined_table(joined_table(), context)
+    assert held(lake_root) == (expected(log) if step in COMMITTED else before), step
+    append_order(log, "after", 36_001)
+    run_all(replace(context, records_per_run=5))
+    assert held(lake_root) == expected(log), f"recovered from {step}"
+
+
+def test_a_rival_is_noticed_before_anything_is_written_twice(log: MemoryLog, spark: Any, lake_root: Path) -> None:
+    context = run_context(log, lake_root, spark)
+    run_all(context)
+    append_round(log, 1)
+    computed = join_run._computed
+
+    def slowly(*arguments: Any) -> Any:
+        with mock.patch.object(join_run, "_computed", computed):
+            run_all(context)
+        return computed(*arguments)
+
+    with mock.patch.object(join_run, "_computed", slowly):
+        assert run_joined_table(joined_table(), context).version is None, "the second attempt finds nothing new"
+    assert held(lake_root) == expected(log)
+    with mock.patch.object(join_run, "_validate_unmoved", return_value=None), mock.patch.object(join_run, "_computed", slowly):
+        append_round(log, 2)
+        with pytest.raises(CommitConflictError):
+            run_joined_table(joined_table(), replace(context, commit_attempts=1))
+    assert held(lake_root) == expected(log)
+
+
+def test_a_check_that_forbids_commits_nothing_and_too_many_kept_rows_are_said(log: MemoryLog, spark: Any, lake_root: Path) -> None:
+    context = run_context(log, lake_root, spark)
+    suite = Suite(expect("expect_column_values_to_be_between", column="amount", max_value=0, is_blocking=True))
+    result = run_joined_table(joined_table(rules=(fail("none", "paid < 0"),), suite=suite), context)
+    assert [text.split(":")[0] for text in result.failures] == ["rule none", "expectation amount_column_values_to_be_between"]
+    with pytest.raises(ProgressError, match=r"would keep 6 rows of orders and 7 of payments .*, and 12 are allowed .*idle_after"):
+        run_joined_table(joined_table(state_rows=12), context)
+    with pytest.raises(TransformError, match="lacks _right"):
+        run_joined_table(joined_table(function=lambda pairs: pairs.select("id", "_left"), rules=()), context)
+    with pytest.raises(TransformError, match="whose _left and _right are not of the batch"):
+        run_joined_table(joined_table(function=lambda pairs: pairs.selectExpr("id", "_left", "_left AS _right"), rules=()), context)
+    assert Lake(lake_root).snapshot("paid_orders") is None
+
+
+def test_another_declaration_is_refused_and_another_lateness_is_not(log: MemoryLog, spark: Any, lake_root: Path) -> None:
+    notes = Notes()
+    context = run_context(log, lake_root, spark, reporter=notes)
+    run_all(context)
+    append_round(log, 1)
+    other = joined_table(shape=shape(how="full"))
+    with pytest.raises(SchemaConflictError, match=r"is the left join of orders and payments on id = order_id, .* says full join"):
+        run_joined_table(other, context)
+    more = TopicSpec(name="orders", partitions=2, schema=f"{ORDERS.schema}, note STRING")
+    assert run_joined_table(joined_table(left=more, shape=shape(lateness=timedelta(hours=1))), context).version is not None
+    log.topics["payments"].topic_id = "made-anew"
+    append_payment(log, "1-0", 62)
+    run_joined_table(joined_table(left=more), context)
+    assert notes.notes == [
+        "topic payments was recreated: its id is now made-anew (the table also holds id-of-payments); reading starts at its log start"
+    ]
+
+
+def test_dagster_shows_both_topics_and_the_sensor_starts_for_either(tmp_path: Path, spark: Any) -> None:
+    orders_topic, payments_topic = topic_asset(ORDERS), topic_asset(PAYMENTS)
+    module = ModuleType("assets.orders")
+    vars(module).update(orders_topic=orders_topic, payments_topic=payments_topic, paid_orders=asset)
+    graph = assemble([module]).resolve_asset_graph()
+    assert graph.get(KEY).parent_keys == {ORDERS.asset_key, PAYMENTS.asset_key}
+    assert not graph.has(dg.AssetKey(["history", "paid_orders"]))
+    with pytest.raises(ValueError, match=r"joins two topics, .* there is no replay"):
+        replay("paid_orders", everything=True)
+    with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
+        world = World(tmp_path, spark, instance)
+
+        def watched() -> Watch:
+            clock = Clock(now_s=lambda: time.time() + 60)
+            return Watch(log=world.log, lake=world.lake, instance=instance, feeds=topic_feeds([asset]), minimum_interval_s=5, clock=clock)
+
+        def started() -> tuple[str, ...]:
+            return decide_runs(watched().states(watched().lags()), time.time() + 60).start
+
+        assert not watched().lags(), "no topic is there yet"
+        world.log.topics = two_topics().topics
+        append_round(world.log, 0)
+        assert started() == ("paid_orders",)
+        lag = watched().lags()["paid_orders"]
+        told = lag_event(topic_feeds([asset])[0], lag, 1.0).metadata
+        assert [told[name].value for name in ("lag", "lag of orders", "lag of payments")] == [20, 9, 11]
+        assert {watermark_event(one).asset_key for one in lag.each} == {ORDERS.asset_key, PAYMENTS.asset_key}
+        assert judge(world.log, lag, 60, int(time.time() * 1000)).late == 20
+        result = dg.materialize([asset], resources=world.resources, instance=instance, raise_on_error=False)
+        assert result.success, failure_of(result)
+        values = world.values(KEY)
+        names = ("records", "rows", "dead_letters", "late_records", "kept_left", "kept_right", "lag", "dagster/row_count")
+        assert [values[name] for name in names] == [16, 4, 3, 0, 6, 7, 0, 4]
+        assert values["kept_bytes"] > 0
+        assert {row.data["topic"] for row in values["offsets"].records} == {"orders", "payments"}
+        assert world.log.mirrored["tidelog.paid_orders"]
+        assert started() == (), "the materialization told of both topics"
+        append_payment(world.log, "0-3", 70)
+        assert started() == ("paid_orders",), "the right topic has a record"
+        assert dg.materialize([asset], resources=world.resources, instance=instance, raise_on_error=False).success
+        assert world.values(KEY)["rows"] == 1
+        run_retention(world.log, world.lake, consumers_of(topic_feeds([asset]), ["payments"]))
+        assert world.log.topics["payments"].partitions[0].log_start_offset > 0
+        assert world.log.topics["orders"].partitions[0].log_start_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"right": ORDERS}, "joins the topic orders with itself"),
+        ({"shape": shape(on="id")}, "the topic payments has no field id, on which"),
+        ({"shape": shape(on={"id": "paid"})}, "string and decimal"),
+        ({"shape": shape(event_time=("amount", "paid_at"))}, "name a field of type TIMESTAMP, or _timestamp"),
+        ({"right": TopicSpec(name="payments")}, "the topic payments has no schema"),
+        ({"shape": shape(how="outer")}, "a join is inner, left, right or full"),
+        ({"shape": shape(on=())}, "needs columns to join on"),
+        ({"rules": (quarantine("paid", "paid > 0"),)}, "make paid a warn or fail rule"),
+    ],
+)
+def test_declarations_that_make_no_sense_are_refused(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        joined_table(**changes)
+
+
+def test_spans_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="lateness of a join is -1 day"):
+        shape(lateness=timedelta(seconds=-1))
+    with pytest.raises(ValueError, match="no right row is at least"):
+        shape(within=(timedelta(seconds=-5), timedelta(seconds=4)))
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with warm_server(tmp_path_factory.mktemp("server")) as (url, _):
+        yield url
+
+
+@pytest.mark.slow
+def test_each_pair_is_there_once_however_runs_are_killed(remote: str, log: MemoryLog, lake_root: Path, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+
+    def exit_code(step: str, limit: int) -> int | None:
+        path.write_bytes(pickle.dumps(log))
+        return dying.start(joined.main, tmp_path, remote, str(path), str(limit), step, str(lake_root)).finish()[0]
+
+    assert exit_code("none", 1_000) == 0
+    steps = [step for step in STEPS if "created" not in step]
+    for number, step in enumerate(of_a_run(["after-the-state-is-written", "after-the-commit"], steps), start=1):
+        append_round(log, number)
+        before = held(lake_root)
+        assert exit_code(step, 1_000) == KILLED, step
+        assert (held(lake_root) != before) is (step in COMMITTED), step
+        assert exit_code("none", 7) == 0, step
+        assert held(lake_root) == expected(log), f"recovered from {step}"
