@@ -28,6 +28,7 @@ from orchestration.sources.assets import SourceFeed, source_feeds
 from orchestration.topics import TOPIC_PREFIX, topic_specs
 from orchestration.transforms import TopicFeed, topic_feeds
 from orchestration.transforms.history import history_definitions
+from orchestration.transforms.joining.history import join_replay_jobs
 
 ASSET_TYPES = (dg.AssetsDefinition, dg.AssetSpec)
 JOB_TYPES = (dg.JobDefinition, UnresolvedAssetJobDefinition)
@@ -58,7 +59,7 @@ def assemble(modules: Sequence[ModuleType], *, has_sensors: bool | None = None) 
         asset_checks=[one for one in found if isinstance(one, dg.AssetChecksDefinition)],
         sensors=[*(one for one in found if isinstance(one, dg.SensorDefinition)), *([] if has_sensors else standard_sensors())],
         schedules=[*(one for one in found if isinstance(one, dg.ScheduleDefinition)), *upkeep_schedules],
-        jobs=[*(one for one in found if isinstance(one, JOB_TYPES)), *replays],
+        jobs=[*(one for one in found if isinstance(one, JOB_TYPES)), *replays, *join_replay_jobs(defined)],
         resources=default_resources(),
         executor=dg.in_process_executor,
     )

@@ -131,16 +131,25 @@ class JoinStep:
     rejections: Mapping[Side, tuple[Rejection, ...]]
 
 
-def joined(shape: JoinShape, kept: Mapping[Side, pa.Table], clock: JoinClock, arrivals: Mapping[Side, Arrivals], now_us: int) -> JoinStep:
+def joined(
+    shape: JoinShape,
+    kept: Mapping[Side, pa.Table],
+    clock: JoinClock,
+    arrivals: Mapping[Side, Arrivals],
+    now_us: int,
+    *,
+    is_late_possible: bool = True,
+) -> JoinStep:
     """Join a batch with itself and with the rows ``kept`` by the batches before, which have the columns of the arrivals and ``MATCHED``.
 
     Rows below the watermark that the last commit left are late, and rejected. Rows of this batch may move the watermark for the next one.
+    With ``is_late_possible`` False none is late: where everything is joined once more.
     """
     usable, rejections, greatest = {}, {}, {}
     for side in SIDES:
         rows, unusable = _with_key_and_time(shape, side, arrivals[side].rows)
         greatest[side] = _greatest_by_partition(rows, shape.time(side), now_us)
-        usable[side], late = _in_time(rows, shape.time(side), clock.watermark_us)
+        usable[side], late = _in_time(rows, shape.time(side), clock.watermark_us if is_late_possible else None)
         rejections[side] = (*unusable, *late)
     after = advanced(shape, clock, arrivals, greatest, now_us)
     sides = {side: _Rows.of(shape, side, kept[side], usable[side]) for side in SIDES}

@@ -17,6 +17,8 @@ from orchestration.settings import load_settings
 from orchestration.spark.session import close_session, open_session, shared_scratch
 from orchestration.tables import Lake
 from orchestration.transforms.declarations import declared_table
+from orchestration.transforms.joining.declarations import declared_join, declared_joins
+from orchestration.transforms.joining.replay import run_join_replay, summed
 from orchestration.transforms.replay_run import Replayed, ReplayRequest, run_replay
 from orchestration.transforms.telling import milliseconds
 from orchestration.transforms.topic_run import RunContext
@@ -62,10 +64,9 @@ def replay(
     if request.is_empty:
         raise ValueError("say what to replay: offsets, from_time and to_time, everything=True or dead_letters=True")
     name = table if isinstance(table, str) else table.key.path[-1]
-    why = why_no_replay(name)
+    why = why_no_replay(name, is_everything=everything)
     if why is not None:
         raise ValueError(why)
-    declared = declared_table(name)
     settings = load_settings()
     replayed = Replayed()
     session = open_session(settings)
@@ -82,9 +83,14 @@ def replay(
                 commit_attempts=settings.commit_attempts,
                 scratch=shared_scratch(settings),
             )
-            for result in run_replay(declared, context, request):
+            if name in declared_joins():
+                whole = run_join_replay(declared_join(name), context, request)
+                if whole.failures:
+                    raise ReplayRefusedError(f"{name}: {'; '.join(whole.failures)}")
+                return summed(whole)
+            for result in run_replay(declared_table(name), context, request):
                 if result.failures:
-                    raise ReplayRefusedError(f"{declared.name}, offsets {result.ranges}: {'; '.join(result.failures)}")
+                    raise ReplayRefusedError(f"{name}, offsets {result.ranges}: {'; '.join(result.failures)}")
                 replayed.add(result)
     finally:
         close_session(session, settings)

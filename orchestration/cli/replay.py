@@ -66,7 +66,7 @@ def replay(
     settings = found_settings()
     project_folder()
     definitions = loaded_project()
-    refuse_transforms(table)
+    refuse_transforms(table, is_everything=everything)
     known = known_tables()
     if table not in known:
         raise click.ClickException(f"the project has no table {table} that follows a topic; it has {', '.join(known) or 'none'}")
@@ -92,14 +92,14 @@ def replay(
         )
 
 
-def refuse_transforms(name: str) -> None:
+def refuse_transforms(name: str, *, is_everything: bool = False) -> None:
     """Say why there is no replay into what sends to a topic, once the project is loaded.
 
     :raises ClickException: ``name`` is such a transform.
     """
     from orchestration.transforms.without_replay import why_no_replay  # noqa: PLC0415 - with the command, not with its help
 
-    why = why_no_replay(name)
+    why = why_no_replay(name, is_everything=is_everything)
     if why is not None:
         raise click.ClickException(why)
 
@@ -107,8 +107,9 @@ def refuse_transforms(name: str) -> None:
 def known_tables() -> list[str]:
     """Return the names of the project's tables that follow topics, once it is loaded."""
     from orchestration.transforms.declarations import declared_names  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.transforms.joining.declarations import declared_joins  # noqa: PLC0415
 
-    return declared_names()
+    return sorted([*declared_names(), *declared_joins()])
 
 
 def iso(moment_ms: int | None) -> str | None:

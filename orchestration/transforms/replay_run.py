@@ -66,6 +66,7 @@ class Replayed:
     records: int = 0
     rows: int = 0
     dead_letters: int = 0
+    commits: int = 0
 
     def add(self, result: TopicRunResult) -> None:
         """Count a piece that was committed."""
@@ -74,6 +75,7 @@ class Replayed:
             self.records += result.statistics.records
             self.rows += result.batch.rows.num_rows
             self.dead_letters += len(result.batch.rejections)
+            self.commits += 1
 
     def metadata(self) -> dict[str, str | int]:
         """Return it by labels."""
@@ -81,7 +83,7 @@ class Replayed:
             "rows": self.rows,
             "records": self.records,
             "dead_letters": self.dead_letters,
-            "commits": len(self.ranges),
+            "commits": self.commits,
             "offsets": " ".join(map(str, self.ranges)) or "none",
         }
 

@@ -35,7 +35,13 @@ STEPS: Steps = {
     "after-the-state-is-written": (StateWriter, "write", "after"),
     "after-the-commit": (StateWriter, "tidy", "before"),
 }
-COMMITTED = {"after-the-commit"}
+REPLAY_STEPS: Steps = {
+    "after-the-dead-letters-of-one-topic": (DeadLetters, "begin_replay", "after"),
+    "after-the-state-is-written": (StateWriter, "write", "after"),
+    "after-the-commit": (StateWriter, "tidy", "before"),
+    "before-it-is-tidy": (DeadLetters, "settle_replay", "before"),
+}
+COMMITTED = {"after-the-commit", "before-it-is-tidy"}
 Found = tuple[Counter[tuple[Any, ...]], set[tuple[str, int, int]]]
 
 

@@ -2,7 +2,8 @@
 
 import pickle
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -27,9 +28,13 @@ from orchestration.sensing.topic_sensor import Clock, Watch, lag_event, watermar
 from orchestration.tables import CommitConflictError, Lake
 from orchestration.topics import TopicSpec, topic_asset
 from orchestration.transforms import spark_join, table_key, topic_feeds
-from orchestration.transforms.errors import TransformError
+from orchestration.transforms.errors import NotReadyError, TransformError
 from orchestration.transforms.joining import run as join_run
-from orchestration.transforms.joining.run import run_joined_table
+from orchestration.transforms.joining.declarations import JoinedTable, declare_join
+from orchestration.transforms.joining.replay import planned_replay, run_join_replay, summed
+from orchestration.transforms.joining.run import JoinRunResult, run_joined_table
+from orchestration.transforms.replay_run import ReplayRequest
+from orchestration.transforms.topic_run import RunContext
 from tests.helpers.whole import of_a_run
 from tests.platform import dying, joined
 from tests.platform.assets_world import World, failure_of
@@ -42,6 +47,7 @@ from tests.platform.joined import (
     ON,
     ORDERS,
     PAYMENTS,
+    REPLAY_STEPS,
     STEPS,
     TIMES,
     append_end,
@@ -51,6 +57,7 @@ from tests.platform.joined import (
     expected,
     held,
     joined_table,
+    paid_orders,
     run_all,
     shape,
     two_topics,
@@ -65,6 +72,15 @@ KEY = table_key("paid_orders")
 
 class DiedError(BaseException):
     """Stands for a kill: nothing of the run is done after it."""
+
+
+def dying_at(work: Callable[..., Any], when: str) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> None:
+        if when == "after":
+            work(*arguments, **named)
+        raise DiedError
+
+    return call
 
 
 @pytest.fixture
@@ -124,19 +140,82 @@ def test_a_run_that_ends_at_any_step_is_made_up_for(log: MemoryLog, spark: Any, 
     append_end(log)
     before = held(lake_root)
     owner, name, when = STEPS[step]
-    work = getattr(owner, name)
-
-    def dying_work(*arguments: Any, **named: Any) -> None:
-        if when == "after":
-            work(*arguments, **named)
-        raise DiedError
-
-    with mock.patch.object(owner, name, dying_work), suppress(DiedError):
+    with mock.patch.object(owner, name, dying_at(getattr(owner, name), when)), suppress(DiedError):
         run_joined_table(joined_table(), context)
     assert held(lake_root) == (expected(log) if step in COMMITTED else before), step
     append_order(log, "after", 36_001)
     run_all(replace(context, records_per_run=5))
     assert held(lake_root) == expected(log), f"recovered from {step}"
+
+
+def replayed(context: RunContext, table: JoinedTable | None = None) -> JoinRunResult:
+    return run_join_replay(table or joined_table(), context, ReplayRequest(is_everything=True))
+
+
+def test_a_replay_of_everything_gives_late_records_their_partners(spark: Any, lake_root: Path) -> None:
+    log = two_topics()
+    table = joined_table(shape=shape(lateness=timedelta(seconds=10)))
+    context = run_context(log, lake_root, spark)
+    with pytest.raises(NotReadyError, match="does not exist yet"):
+        planned_replay(table, context)
+    append_order(log, "a", 0)
+    append_order(log, "b", 200)
+    append_payment(log, "b", 200)
+    run_all(context, table)
+    append_payment(log, "a", 80)
+    append_payment(log, None, 80)
+    run_all(context, table)
+    assert len(held(lake_root)[1]) == 2
+    declare_join(table)
+    with pytest.raises(ProgressError, match="tidelog replay paid_orders --everything --execute"):
+        run_join_replay(table, context, ReplayRequest(is_of_dead_letters=True))
+    result = replayed(context, table)
+    assert summed(result).metadata() == {
+        "rows": 2, "records": 5, "dead_letters": 1, "commits": 1, "offsets": "0:[0,2) 0:[0,3)"
+    }  # fmt: skip
+    assert held(lake_root) == ({("a", (0, 0), (0, 1)): 1, ("b", (0, 1), (0, 0)): 1}, {("id-of-payments", 0, 2)})
+    assert run_joined_table(table, context).version is None, "no checkpoint moved"
+    append_payment(log, "b", 201)
+    run_all(context, table)
+    assert held(lake_root)[0]["b", (0, 1), (0, 3)] == 1, "what was kept is kept"
+
+
+def test_a_replay_leaves_what_is_no_longer_in_the_logs(log: MemoryLog, spark: Any, lake_root: Path) -> None:
+    context = run_context(log, lake_root, spark)
+    append_round(log, 1)
+    run_all(context)
+    append_end(log)
+    run_all(context)
+    whole = held(lake_root)
+    assert whole == expected(log)
+    log.delete_records("orders", {0: 2, 1: 1})
+    log.delete_records("payments", {0: 4})
+    replayed(context)
+    assert held(lake_root) == whole
+    replayed(context, joined_table(function=lambda pairs: paid_orders(pairs.where("id LIKE '0%'"))))
+    rows = held(lake_root)[0]
+    assert 0 < rows.total() < whole[0].total()
+    assert not rows - whole[0]
+    append_payment(log, "end", 36_001)
+    run_all(context)
+    assert held(lake_root)[0].total() == rows.total() + 1
+
+
+@pytest.mark.parametrize("step", REPLAY_STEPS)
+def test_a_replay_that_ends_at_any_step_is_whole_or_nothing(log: MemoryLog, spark: Any, lake_root: Path, step: str) -> None:
+    context = run_context(log, lake_root, spark)
+    run_all(context)
+    before, wanted = held(lake_root), expected(log)
+    other = joined_table(function=lambda pairs: paid_orders(pairs.where("right.paid IS NULL")))
+    owner, name, when = REPLAY_STEPS[step]
+    with mock.patch.object(owner, name, dying_at(getattr(owner, name), when)), suppress(DiedError):
+        replayed(context, other)
+    assert held(lake_root) == (before if step not in COMMITTED else (Counter(), before[1])), step
+    replayed(context)
+    assert held(lake_root) == wanted
+    append_round(log, 1)
+    run_all(context)
+    assert held(lake_root) == expected(log)
 
 
 def test_a_rival_is_noticed_before_anything_is_written_twice(log: MemoryLog, spark: Any, lake_root: Path) -> None:
@@ -153,7 +232,7 @@ def test_a_rival_is_noticed_before_anything_is_written_twice(log: MemoryLog, spa
     with mock.patch.object(join_run, "_computed", slowly):
         assert run_joined_table(joined_table(), context).version is None, "the second attempt finds nothing new"
     assert held(lake_root) == expected(log)
-    with mock.patch.object(join_run, "_validate_unmoved", return_value=None), mock.patch.object(join_run, "_computed", slowly):
+    with mock.patch.object(join_run, "validate_unmoved", return_value=None), mock.patch.object(join_run, "_computed", slowly):
         append_round(log, 2)
         with pytest.raises(CommitConflictError):
             run_joined_table(joined_table(), replace(context, commit_attempts=1))
@@ -196,11 +275,13 @@ def test_dagster_shows_both_topics_and_the_sensor_starts_for_either(tmp_path: Pa
     orders_topic, payments_topic = topic_asset(ORDERS), topic_asset(PAYMENTS)
     module = ModuleType("assets.orders")
     vars(module).update(orders_topic=orders_topic, payments_topic=payments_topic, paid_orders=asset)
-    graph = assemble([module]).resolve_asset_graph()
+    definitions = assemble([module])
+    graph = definitions.resolve_asset_graph()
     assert graph.get(KEY).parent_keys == {ORDERS.asset_key, PAYMENTS.asset_key}
     assert not graph.has(dg.AssetKey(["history", "paid_orders"]))
     with pytest.raises(ValueError, match=r"joins two topics, .* there is no replay"):
-        replay("paid_orders", everything=True)
+        replay("paid_orders", dead_letters=True)
+    assert "replay_paid_orders" in {job.name for job in definitions.resolve_all_job_defs()}
     with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
         world = World(tmp_path, spark, instance)
 

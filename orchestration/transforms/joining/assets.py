@@ -23,7 +23,7 @@ from orchestration.transforms.failures import explained
 from orchestration.transforms.following import follow_ranges
 from orchestration.transforms.joining.declarations import JoinedTable, declare_join
 from orchestration.transforms.joining.run import JoinRunResult, run_joined_table
-from orchestration.transforms.telling import Event, mirror_progress, raise_failures, run_context, run_tags
+from orchestration.transforms.telling import Context, Event, mirror_progress, raise_failures, run_context, run_tags
 
 OFFSETS_SCHEMA = dg.TableSchema(
     columns=[dg.TableColumn("topic", "string"), *(dg.TableColumn(name, "int") for name in events.OFFSET_COLUMNS)],
@@ -40,7 +40,7 @@ class JoinedTableConfig(dg.Config):
 class JoinReporter:
     """Says in the run's log and tags what the run does with both topics."""
 
-    def __init__(self, context: dg.AssetExecutionContext, name: str) -> None:
+    def __init__(self, context: Context, name: str) -> None:
         self._context = context
         self._name = name
         self._pinned: dict[str, OffsetRanges] = {}
@@ -104,7 +104,7 @@ def joined_table_asset(table: JoinedTable, shown: Presentation) -> dg.AssetsDefi
     return follow_topics
 
 
-def join_events(context: dg.AssetExecutionContext, table: JoinedTable, result: JoinRunResult) -> Iterator[Event]:
+def join_events(context: Context, table: JoinedTable, result: JoinRunResult) -> Iterator[Event]:
     """Yield the checks and the materialization of a batch.
 
     :raises Failure: the batch must not be committed, and was not.
@@ -148,7 +148,7 @@ def join_materialization(key: dg.AssetKey, result: JoinRunResult, now: datetime)
         **{f"lag_{side}": lag for side, lag in lags.items()},
         "seconds_behind": events.seconds_behind(sum(lags.values()), max((one for one in newest if one is not None), default=None), now),
         events.VERSION_METADATA: result.version,
-        "kind": "batch",
+        "kind": result.kind,
         "offsets": dg.MetadataValue.table(_offset_rows(result), schema=OFFSETS_SCHEMA),
         events.CHECKPOINT_METADATA: checkpoint_text(result),
     }

@@ -176,13 +176,16 @@ def declared_join(name: str) -> JoinedTable:
     return _declared[name]
 
 
-def why_no_replay(name: str) -> str | None:
-    """Return why nothing can be replayed into what ``name`` was declared as, None where it is no join."""
-    found = _declared.get(name)
-    if found is None:
+def declared_joins() -> list[str]:
+    """Return the names of all joins that were declared."""
+    return sorted(_declared)
+
+
+def why_no_replay(name: str, *, is_everything: bool) -> str | None:
+    """Return why less than everything cannot be replayed into what ``name`` was declared as; None: it can."""
+    if name not in _declared or is_everything:
         return None
     return (
-        f"the table {name} joins two topics, and the partners of a range may lie anywhere in the other one: there is no replay. To have it "
-        f"built anew from {found.left.name} and {found.right.name}, with what was late in its place, move the table's folder in the lake "
-        "away: the next run begins at the log starts"
+        f"the table {name} joins two topics, and the partners of a range may lie anywhere in the other one: there is no replay of a part. "
+        f"tidelog replay {name} --everything --execute joins all that was committed and is still in the topics once more, late records too"
     )

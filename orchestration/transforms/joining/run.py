@@ -5,11 +5,11 @@ table's commit names, then one commit of the rows, the offsets of both topics, t
 Knows no Dagster. Invariant: each record of a committed range was joined with all its partners so far, or is a dead letter.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import duckdb
 import numpy as np
@@ -23,6 +23,7 @@ from orchestration.checkpoints import ProgressError, plan_batch
 from orchestration.dead_letters import DeadLetters, Origin, Rejection, naming
 from orchestration.join_state import STATE, JoinState, StateWriter, fitted, read_state, validate_joined
 from orchestration.joins import LEFT, MICROSECOND, PLACE, PLACES, RIGHT, SIDES, Arrivals, JoinStep, Side, first_clock, is_idle, joined
+from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRanges
 from orchestration.quality.rules import VIOLATIONS_COLUMN, broken_fail_rules, count_violations
 from orchestration.quality.suites import Outcome
@@ -75,6 +76,7 @@ class JoinRunResult:
     """
 
     sides: Mapping[Side, SideResult]
+    kind: str = "batch"
     version: int | None = None
     rows: pa.Table | None = None
     violations: Mapping[str, int] | None = None
@@ -113,17 +115,23 @@ def run_joined_table(table: JoinedTable, context: RunContext) -> JoinRunResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Start:
-    """What an attempt begins with: the dead letters and the table as they were, in this order, and what both topics are to give."""
+class JoinStart:
+    """What an attempt begins with: the dead letters and the table as they were, in this order, and what both topics are to give.
+
+    ``held`` is what the last commit kept. ``amended`` is there for a replay, which joins what was committed once more: it returns what
+    becomes of the step beside what is no longer in the logs.
+    """
 
     letters: TableSnapshot
     table: TableSnapshot | None
     held: JoinState | None
     sides: Mapping[Side, SideResult]
+    readers: Mapping[Side, RangeReader]
+    amended: Callable[[JoinStep], JoinStep] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Batch:
+class JoinBatch:
     """What a batch gave, before anything is written. ``rejected`` are rows of the dead letters."""
 
     result: JoinRunResult
@@ -144,39 +152,40 @@ def _attempt(table: JoinedTable, context: RunContext) -> JoinRunResult:
         return JoinRunResult(sides=sides)
     for ranges in read:
         context.reporter.pin("batch", ranges)
-    start = _Start(letters=letters, table=snapshot, held=held, sides=sides)
-    batch = _compute(table, context, start)
+    readers = {side: context.log.range_reader() for side in SIDES}
+    start = JoinStart(letters=letters, table=snapshot, held=held, sides=sides, readers=readers)
+    batch = compute(table, context, start)
     return batch.result if batch.result.failures else _commit(table, context, start, batch)
 
 
-def _compute(table: JoinedTable, context: RunContext, start: _Start) -> _Batch:
+def compute(table: JoinedTable, context: RunContext, start: JoinStart) -> JoinBatch:
     """Read, join and check, without writing anything; ``failures`` of the result say what forbids the commit."""
     with ExitStack() as releasing:
         intakes: dict[Side, Intake] = {}
         for side in SIDES:
-            intakes[side] = take_in(context.log.range_reader(), start.sides[side].ranges, table.fields(side), None)
+            intakes[side] = take_in(start.readers[side], start.sides[side].ranges, table.fields(side), None)
             releasing.callback(intakes[side].release)
         step, rejections = _joined(table, context, intakes, start)
         rows, violations = _computed(table, context, step, start.table)
         outcomes = evaluate_suite(context.session(), table.suite, rows, table=table.name) if table.suite.expectations else ()
         sides = {side: replace(start.sides[side], statistics=intakes[side].statistics, rejections=rejections[side]) for side in SIDES}
         rejected = {
-            side: dead_letter_rows(_origin(table, context, one), intakes[side], one.rejections, context.now())
+            side: dead_letter_rows(origin_of(table, context, one), intakes[side], one.rejections, context.now())
             for side, one in sides.items()
         }
     failures = _failures(table, violations, outcomes)
     result = JoinRunResult(sides=sides, rows=rows, violations=violations, outcomes=outcomes, failures=failures)
-    return _Batch(result=result, rows=rows, held=JoinState(kept=step.kept, clock=step.clock), rejected=rejected)
+    return JoinBatch(result=result, rows=rows, held=JoinState(kept=step.kept, clock=step.clock), rejected=rejected)
 
 
-def _commit(table: JoinedTable, context: RunContext, start: _Start, batch: _Batch) -> JoinRunResult:
+def _commit(table: JoinedTable, context: RunContext, start: JoinStart, batch: JoinBatch) -> JoinRunResult:
     """Commit the dead letters of both topics, under numbers that do not count yet, then all the rest, which names them."""
     sides = batch.result.sides
     target = start.table or _created(table, context, batch.rows)
     rows, _ = conform(batch.rows, table.name, target.arrow_schema)
-    _validate_unmoved(table, context, sides, target)
+    validate_unmoved(table, context, sides, target)
     letters, letters_snapshot = DeadLetters(context.lake), start.letters
-    origins = {side: _origin(table, context, one) for side, one in sides.items()}
+    origins = {side: origin_of(table, context, one) for side, one in sides.items()}
     for side in SIDES:
         letters_snapshot = letters.cleaned(letters_snapshot, origins[side], target)
     transactions: dict[str, int] = {}
@@ -199,7 +208,13 @@ def _commit(table: JoinedTable, context: RunContext, start: _Start, batch: _Batc
 
 
 def commit_join(
-    target: TableSnapshot, rows: pa.Table, held: JoinState, transactions: Mapping[str, int], notes: Mapping[str, str]
+    target: TableSnapshot,
+    rows: pa.Table,
+    held: JoinState,
+    transactions: Mapping[str, int],
+    notes: Mapping[str, str],
+    *,
+    mode: Literal["append", "overwrite"] = "append",
 ) -> tuple[TableSnapshot, int]:
     """Commit ``rows``, what is kept from now on, and ``transactions`` as one; returns the table and the bytes of what is kept.
 
@@ -209,7 +224,7 @@ def commit_join(
     held_bytes = writer.write(held)
     properties = commit_properties(notes, {**transactions, STATE: writer.number})
     with conflicts_translated(target.name):
-        write_deltalake(target.delta, rows, mode="append", commit_properties=properties)
+        write_deltalake(target.delta, rows, mode=mode, commit_properties=properties)
     writer.tidy()
     return after_commit(target), held_bytes
 
@@ -238,7 +253,7 @@ def _planned(table: JoinedTable, context: RunContext, side: Side, snapshot: Tabl
 
 
 def _joined(
-    table: JoinedTable, context: RunContext, intakes: Mapping[Side, Intake], start: _Start
+    table: JoinedTable, context: RunContext, intakes: Mapping[Side, Intake], start: JoinStart
 ) -> tuple[JoinStep, dict[Side, tuple[Rejection, ...]]]:
     """Return what the batch gives, and the rejections of both topics.
 
@@ -246,15 +261,18 @@ def _joined(
     """
     now_us = (context.now() - EPOCH) // MICROSECOND
     arrivals, misfits, kept = {}, {}, {}
+    is_replay = start.amended is not None
     for side, one in start.sides.items():
         schema = _arrow_schema(table, side)
         rows, misfits[side] = _parsed(table, context, intakes[side], schema)
-        is_read = not one.ranges.is_empty
-        arrivals[side] = Arrivals(topic_id=one.state.topic_id, rows=rows, waiting=_waiting(one), is_any_read=is_read)
-        kept[side] = fitted(None if start.held is None else start.held.kept[side], schema, table.name)
+        is_read = not one.ranges.is_empty and not is_replay
+        waiting = frozenset[int]() if is_replay else _waiting(one)
+        arrivals[side] = Arrivals(topic_id=one.state.topic_id, rows=rows, waiting=waiting, is_any_read=is_read)
+        kept[side] = fitted(None if start.held is None or is_replay else start.held.kept[side], schema, table.name)
     topic_ids = {side: one.topic_id for side, one in arrivals.items()}
     clock = first_clock(topic_ids, now_us) if start.held is None else start.held.clock
-    step = joined(table.shape, kept, clock, arrivals, now_us)
+    step = joined(table.shape, kept, clock, arrivals, now_us, is_late_possible=not is_replay)
+    step = step if start.amended is None else start.amended(step)
     _tell_of_idle(table, context, step, arrivals, now_us)
     _validate_bound(table, step)
     return step, {side: (*misfits[side], *step.rejections[side]) for side in SIDES}
@@ -375,7 +393,8 @@ def _failures(table: JoinedTable, violations: Mapping[str, int], outcomes: tuple
     return (*broken, *blocking_failures(outcomes))
 
 
-def _origin(table: JoinedTable, context: RunContext, one: SideResult) -> Origin:
+def origin_of(table: JoinedTable, context: RunContext, one: SideResult) -> Origin:
+    """Return who rejects records of one topic."""
     return Origin(target=table.name, topic=one.topic, topic_id=one.state.topic_id, run_id=context.run_id)
 
 
@@ -384,7 +403,7 @@ def _created(table: JoinedTable, context: RunContext, rows: pa.Table) -> TableSn
     return context.lake.create(table.name, rows.schema, description=table.function.__doc__ or "", properties={JOINED_AS: table.declared})
 
 
-def _validate_unmoved(table: JoinedTable, context: RunContext, sides: Mapping[Side, SideResult], target: TableSnapshot) -> None:
+def validate_unmoved(table: JoinedTable, context: RunContext, sides: Mapping[Side, SideResult], target: TableSnapshot) -> None:
     """Look once more before the dead letters are written: a rival that committed meanwhile without any would not conflict with ours."""
     newest = context.lake.existing(table.name)
     moved = [

@@ -1,0 +1,58 @@
+"""The replay of a join as Dagster shows it: the job ``replay_TABLE``, which joins everything once more.
+
+It waits for the table's pool, as the table's own runs do, and tells on ``lake/TABLE`` what it replaced. The form is that of all replays.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import dagster as dg
+
+from orchestration.dead_letter_asset import rejection_event
+from orchestration.resources.lake import LakeResource
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.resources.spark import SparkResource
+from orchestration.transforms.assets import topic_feeds
+from orchestration.transforms.declarations import pool_of
+from orchestration.transforms.events import plain
+from orchestration.transforms.failures import explained
+from orchestration.transforms.history import JOB_PREFIX, NODE, ReplayConfig, Told
+from orchestration.transforms.joining.assets import JoinReporter, join_events
+from orchestration.transforms.joining.declarations import JoinedTable, declared_join
+from orchestration.transforms.joining.replay import planned_replay, run_join_replay, summed
+from orchestration.transforms.telling import run_context
+
+
+def join_replay_jobs(assets: Iterable[dg.AssetsDefinition]) -> list[dg.JobDefinition]:
+    """Return the jobs of those among ``assets`` that join topics."""
+    return [join_replay_job(declared_join(feed.table)) for feed in topic_feeds(assets) if feed.also]
+
+
+def join_replay_job(table: JoinedTable) -> dg.JobDefinition:
+    """Return the job that joins everything once more."""
+    name = JOB_PREFIX + table.name
+    description = f"Join everything of {table.left.name} and {table.right.name} into {table.name} once more: nothing is late then"
+
+    @dg.op(name=f"{name}_records", description=description, pool=pool_of(table.name))
+    def replay(
+        context: dg.OpExecutionContext, config: ReplayConfig, log_service: LogServiceResource, spark: SparkResource, lake: LakeResource
+    ) -> Iterator[Told | dg.Output[None]]:
+        with explained(table.name, spark), log_service.open() as log:
+            request = config.request()
+            run = run_context(context, log, lake, spark, JoinReporter(context, table.name))
+            if config.dry_run:
+                ranges = [one.ranges for one in planned_replay(table, run).values()]
+                told = " ".join(f"{one.topic} {one}" for one in ranges)
+                yield dg.Output(None, metadata={"offsets": told, "offset_count": sum(one.count for one in ranges), "dry_run": True})
+                return
+            result = run_join_replay(table, run, request)
+            for event in join_events(context, table, result):
+                yield plain(event)
+            if result.letters is not None and result.letters.num_rows:
+                yield rejection_event(table.name, result.letters)
+            yield dg.Output(None, metadata=summed(result).metadata())
+
+    @dg.job(name=name, description=description)
+    def made() -> None:
+        replay.alias(NODE)()
+
+    return made

@@ -1,0 +1,186 @@
+"""A replay of a join: all that was committed and is still in the logs is joined once more, at once, and none of it is late.
+
+The partners of a range may lie anywhere in the other topic, so a join is replayed whole. Rows of records that are no longer in the logs
+stay as they are; all others are replaced, in one commit that moves no checkpoint, with the dead letters of both topics and with what is
+kept. A record that was late meets its partners. Knows no Dagster. Both topics are in the memory of the run at once.
+Invariant: a pair of records that are both in the logs is there once if they belong together, else not at all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from orchestration.checkpoints import ProgressError, clip_replay
+from orchestration.dead_letters import DeadLetters, naming
+from orchestration.fixes import FixedReader, Fixes
+from orchestration.join_state import JoinState, fitted, read_state, validate_joined
+from orchestration.joins import MATCHED, OTHER, PLACE, PLACES, SIDES, Flags, JoinStep, Side
+from orchestration.offsets import OffsetRanges
+from orchestration.schemas import conform
+from orchestration.tables import TableSnapshot
+from orchestration.transforms.errors import NotReadyError
+from orchestration.transforms.joining.declarations import JoinedTable, why_no_replay
+from orchestration.transforms.joining.run import (
+    JoinBatch,
+    JoinRunResult,
+    JoinStart,
+    SideResult,
+    commit_join,
+    compute,
+    origin_of,
+    validate_unmoved,
+)
+from orchestration.transforms.replay_run import Replayed, ReplayRequest
+from orchestration.transforms.topic_run import RunContext, attempted, topic_state
+
+Ranges = Mapping[Side, OffsetRanges]
+
+
+def run_join_replay(table: JoinedTable, context: RunContext, request: ReplayRequest) -> JoinRunResult:
+    """Join everything once more.
+
+    :raises ProgressError: less than everything is asked for. :raises NotReadyError: there is nothing to replay.
+    :raises CommitConflictError: rivals were faster in every attempt.
+    """
+    if not request.is_everything:
+        raise ProgressError(why_no_replay(table.name, is_everything=False) or "")
+    return attempted(context, lambda: _attempt(table, context))
+
+
+def planned_replay(table: JoinedTable, context: RunContext, snapshot: TableSnapshot | None = None) -> dict[Side, SideResult]:
+    """Return what of both topics was committed and is still in the logs.
+
+    :raises NotReadyError: the table does not exist yet.
+    """
+    snapshot = snapshot or context.lake.snapshot(table.name)
+    if snapshot is None:
+        raise NotReadyError(f"the table {table.name} does not exist yet: there is nothing to replay")
+    sides = {}
+    for side in SIDES:
+        topic = table.topic(side).name
+        state = topic_state(topic, context, snapshot)
+        found = [clip_replay(one.partition, one.log_start_offset, None, one, state.committed.get(one.partition)) for one in state.log]
+        ranges = OffsetRanges(topic=topic, topic_id=state.topic_id, ranges=tuple(one for one in found if one is not None))
+        sides[side] = SideResult(topic=topic, state=state, ranges=ranges, backlog=0)
+    return sides
+
+
+def summed(result: JoinRunResult) -> Replayed:
+    """Return what a replay did in all."""
+    sides = result.sides.values()
+    if result.version is None or result.rows is None:
+        return Replayed()
+    return Replayed(
+        ranges=[one.ranges for one in sides if one.ranges.ranges],
+        records=sum(one.statistics.records for one in sides if one.statistics is not None),
+        rows=result.rows.num_rows,
+        dead_letters=sum(len(one.rejections) for one in sides),
+        commits=1,
+    )
+
+
+def _attempt(table: JoinedTable, context: RunContext) -> JoinRunResult:
+    letters = DeadLetters(context.lake).snapshot()
+    snapshot = context.lake.existing(table.name)
+    validate_joined(snapshot, table.declared)
+    held = read_state(snapshot)
+    if held is None:
+        raise NotReadyError(f"nothing was committed to the table {table.name} yet: there is nothing to replay")
+    sides = planned_replay(table, context, snapshot)
+    ranges = {side: one.ranges for side, one in sides.items()}
+    for one in ranges.values():
+        context.reporter.pin("replay", one)
+    before = snapshot.dataset().to_table()
+    staying = before.filter(pa.array(~(_is_within(before, "left", ranges) & _is_within(before, "right", ranges))))
+    fixes = Fixes(context.lake)
+    readers = {side: FixedReader(context.log.range_reader(), fixes.of(table.name, one.topic_id)) for side, one in ranges.items()}
+    amended = partial(_beside, held, staying, ranges, table.name)
+    start = JoinStart(letters=letters, table=snapshot, held=held, sides=sides, readers=readers, amended=amended)
+    batch = compute(table, context, start)
+    return batch.result if batch.result.failures else _commit(table, context, start, batch, staying)
+
+
+def _commit(table: JoinedTable, context: RunContext, start: JoinStart, batch: JoinBatch, staying: pa.Table) -> JoinRunResult:
+    """Put the dead letters beside those that they take the place of, then replace the rows, which decides which of them count."""
+    sides, target = batch.result.sides, start.table
+    assert target is not None
+    rows, _ = conform(batch.rows, table.name, target.arrow_schema)
+    validate_unmoved(table, context, sides, target)
+    letters, letters_snapshot = DeadLetters(context.lake), start.letters
+    origins = {side: origin_of(table, context, one) for side, one in sides.items()}
+    for side in SIDES:
+        letters_snapshot = letters.cleaned(letters_snapshot, origins[side], target)
+    attempts = {
+        side: letters.begin_replay(letters_snapshot, origins[side], one.ranges, batch.rejected[side]) for side, one in sides.items()
+    }
+    transactions: dict[str, int] = {}
+    for side, one in sides.items():
+        transactions |= naming(one.state.topic_id, attempts[side])
+    whole = pa.concat_tables([staying.cast(rows.schema), rows])
+    notes = {"replay": " ".join(f"{one.topic} {one.ranges}" for one in sides.values()), "run_id": context.run_id}
+    after, held_bytes = commit_join(target, whole, batch.held, transactions, notes, mode="overwrite")
+    for side, one in sides.items():
+        attempt = attempts[side]
+        if attempt is not None:
+            letters.settle_replay(origins[side], one.ranges, attempt)
+    return replace(
+        batch.result,
+        kind="replay",
+        version=after.version,
+        row_count=after.row_count,
+        letters=pa.concat_tables(list(batch.rejected.values())),
+        held=batch.held,
+        held_bytes=held_bytes,
+    )
+
+
+def _beside(held: JoinState, staying: pa.Table, ranges: Ranges, name: str, step: JoinStep) -> JoinStep:
+    """Return the step beside what is no longer in the logs: a row with a partner there is not alone, and what was kept of it stays kept."""
+    rows, kept = step.rows, {}
+    for side in SIDES:
+        partnered = _keys(staying, side)
+        is_alone = rows[PLACES[OTHER[side]]].is_null().to_numpy(zero_copy_only=False)
+        rows = rows.filter(pa.array(~(is_alone & _is_among(_keys(rows, side), partnered))))
+        mine = step.kept[side]
+        flags = mine[MATCHED].to_numpy(zero_copy_only=False) | _is_among(_keys_of(*(mine[column] for column in PLACE)), partnered)
+        mine = mine.set_column(mine.schema.get_field_index(MATCHED), MATCHED, pa.array(flags))
+        older = fitted(held.kept[side], mine.schema.remove(mine.schema.get_field_index(MATCHED)), name)
+        is_gone = ~_is_inside(ranges[side], *(older[column] for column in PLACE))
+        kept[side] = pa.concat_tables([older.filter(pa.array(is_gone)).select(mine.column_names), mine])
+    return replace(step, rows=rows, kept=kept)
+
+
+def _is_within(rows: pa.Table, side: Side, ranges: Ranges) -> Flags:
+    """Return which rows have a record of ``side`` that is in its ranges, or none of that side."""
+    places = rows[PLACES[side]]
+    is_nobody = np.asarray(places.is_null().to_numpy(zero_copy_only=False), np.bool_)
+    return is_nobody | _is_inside(ranges[side], *_fields(places))
+
+
+def _is_inside(ranges: OffsetRanges, topic_ids: pa.ChunkedArray, partitions: pa.ChunkedArray, offsets: pa.ChunkedArray) -> Flags:
+    found = np.zeros(len(offsets), np.bool_)
+    numbers, places = (np.asarray(pc.fill_null(column, -1).to_numpy(), np.int64) for column in (partitions, offsets))
+    for one in ranges:
+        found |= (numbers == one.partition) & (places >= one.start) & (places < one.end)
+    return found & np.asarray(pc.fill_null(pc.equal(topic_ids, ranges.topic_id), False).to_numpy(), np.bool_)
+
+
+def _is_among(keys: pa.ChunkedArray, others: pa.ChunkedArray) -> Flags:
+    return np.asarray(pc.is_in(keys, value_set=others, skip_nulls=True).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _keys(rows: pa.Table, side: Side) -> pa.ChunkedArray:
+    """Return the places of one side as texts; null where there is no record of that side."""
+    return _keys_of(*_fields(rows[PLACES[side]]))
+
+
+def _keys_of(topic_ids: pa.ChunkedArray, partitions: pa.ChunkedArray, offsets: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise(topic_ids, partitions.cast(pa.string()), offsets.cast(pa.string()), "/")
+
+
+def _fields(places: pa.ChunkedArray) -> list[pa.ChunkedArray]:
+    return [pc.struct_field(places, name) for name in ("topic_id", "partition", "offset")]
