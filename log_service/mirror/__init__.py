@@ -10,7 +10,7 @@ A *flow* goes from a *source cluster* to a *target cluster*; one process runs se
 - ``topic_keeper``, ``group_keeper``: topics and committed offsets, kept as in the source.
 - ``transfer``: records, in transactions. ``flow``: all of one flow. ``service``: all flows of a process.
 - ``lag``: how far the flows are behind.
-- ``complaints``: what goes wrong at the moment.
+- ``complaints``: what goes wrong at the moment. ``held_topics``: what the target refuses, and is left for a while.
 
 The mirror uses only what every Kafka client may do, so that either cluster may be Apache Kafka.
 """

@@ -18,6 +18,7 @@ from log_service.common.env import Env
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.mirror.complaints import Complaints
 from log_service.mirror.group_keeper import GroupKeeper
+from log_service.mirror.held_topics import HeldTopics
 from log_service.mirror.offsets_topic import create_offsets_topic, read_progress
 from log_service.mirror.settings import ClusterSettings, FlowSettings
 from log_service.mirror.topic_keeper import TopicKeeper
@@ -44,6 +45,7 @@ class Flow:
         env: Env,
         *,
         complaints: Complaints,
+        held: HeldTopics,
         say: Say,
         beat: Callable[[], None],
     ) -> None:
@@ -51,6 +53,7 @@ class Flow:
         self._flow = flow
         self._env = env
         self._complaints = complaints
+        self._held = held
         self._say = say
         self._beat = beat
 
@@ -75,7 +78,7 @@ class Flow:
             await keeper.refresh()
             consumer = await stack.enter_async_context(self._consumer())
             clients = FlowClients(source=source, target=target, consumer=consumer, producer=producer)
-            transfer = Transfer(self._flow, clients, progress, complaints=self._complaints, doubt=keeper.doubt)
+            transfer = Transfer(self._flow, clients, progress, complaints=self._complaints, held=self._held, doubt=keeper.doubt)
             groups = GroupKeeper(self._flow, source, target, lambda: transfer.progress, self._complaints)
             nursery = await stack.enter_async_context(trio.open_nursery())
             nursery.start_soon(keeper.run)

@@ -14,6 +14,7 @@ from log_service.common.env import Env
 from log_service.common.errors import TidelogError
 from log_service.mirror.complaints import Complaints
 from log_service.mirror.flow import Flow, Say, is_fenced
+from log_service.mirror.held_topics import HeldTopics
 from log_service.mirror.settings import FlowSettings, MirrorSettings
 
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 30.0
@@ -42,6 +43,7 @@ class MirrorService:
         self._env = env or real_env()
         now_ms = self._env.clock.monotonic_ms
         self._complaints = {flow.name: Complaints(flow.name, now_ms) for flow in settings.flows}
+        self._held = {flow.name: HeldTopics(flow.refresh_topics_s * 1_000, now_ms) for flow in settings.flows}
         self._beats_ms = {flow.name: now_ms() for flow in settings.flows}
 
     async def run(self) -> None:
@@ -52,11 +54,12 @@ class MirrorService:
                 nursery.start_soon(self._keep_running, flow)
 
     async def _keep_running(self, settings: FlowSettings) -> None:
-        complaints, beat = self._complaints[settings.name], partial(self._beat, settings.name)
+        complaints, held = self._complaints[settings.name], self._held[settings.name]
+        beat = partial(self._beat, settings.name)
         backoff_s = FIRST_BACKOFF_S
         while True:
             began = trio.current_time()
-            flow = Flow(self._settings.flows, settings, self._env, complaints=complaints, say=self._say, beat=beat)
+            flow = Flow(self._settings.flows, settings, self._env, complaints=complaints, held=held, say=self._say, beat=beat)
             try:
                 await flow.run()
             except* (TidelogError, OSError) as group:

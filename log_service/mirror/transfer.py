@@ -8,13 +8,14 @@ Decides what to do where the source, or the target, is not what it was:
 - The topic of the source, or of the target, was created anew: mirroring begins anew, at the source's log start. What an earlier incarnation
   left in the target stays.
 - Retention of the source was faster: mirroring goes on at the log start, and the offsets between are counted as lost.
+- The target refuses records of a topic: the transaction is aborted, and the flow goes on without that topic for a while.
 - The source's log was truncated (an unclean election): mirroring goes on where the logs still agree. What the source lost stays in the
   target.
 
 Invariant: ``progress`` is what the target has committed; nothing is written that is not read behind it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import trio
@@ -25,9 +26,11 @@ from log_service.client.consumer.consumer import Consumer
 from log_service.client.consumer.records import ConsumerRecord, LogTruncation
 from log_service.client.producer.delivery import Delivery
 from log_service.client.producer.producer import Producer
+from log_service.client.producer.transaction_errors import ProducerFailed
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.mirror.complaints import Complaints
+from log_service.mirror.held_topics import FAULTS_OF_A_TOPIC, HeldTopics
 from log_service.mirror.progress import Progress, Run, encode_key, encode_value, runs_of
 from log_service.mirror.settings import FlowSettings
 from log_service.mirror.topic_keeper import MirroredTopic
@@ -60,12 +63,14 @@ class Transfer:
         progress: Mapping[TopicPartition, Progress],
         *,
         complaints: Complaints,
+        held: HeldTopics,
         doubt: Callable[[], None],
     ) -> None:
         self._flow = flow
         self._source, self._target = clients.source, clients.target
         self._consumer, self._producer = clients.consumer, clients.producer
         self._complaints = complaints
+        self._held = held
         self._doubt = doubt
         self._progress = dict(progress)
         self._topics: dict[str, MirroredTopic] = {}
@@ -98,12 +103,12 @@ class Transfer:
         if topics is self._followed:
             return False
         self._followed = topics
-        kept = {name: topic for name, topic in topics.items() if self._is_continued(topic)}
+        kept = {name for name, topic in topics.items() if self._is_continued(topic) and not self._held.is_held(name)}
         before = self._read
         self._read = {where for where in self._read if where.topic in kept}
         self._consumer.assign(self._read)
-        self._topics = dict(topics)
-        wanted = [TopicPartition(topic.name, number) for topic in topics.values() for number in range(topic.partition_count)]
+        self._topics = {name: topic for name, topic in topics.items() if not self._held.is_held(name)}
+        wanted = [TopicPartition(topic.name, number) for topic in self._topics.values() for number in range(topic.partition_count)]
         missing = [where for where in wanted if where not in self._read]
         await self._begin([where for where in missing if not self._is_begun(where)])
         for where in missing:
@@ -172,8 +177,27 @@ class Transfer:
         return len(records)
 
     async def _write(self, records: Sequence[ConsumerRecord], positions: Mapping[TopicPartition, int]) -> None:
-        """Write records, and the positions behind them, in one transaction."""
+        """Write records, and the positions behind them, in one transaction; a topic whose records are refused is left for a while."""
         sent: dict[TopicPartition, list[tuple[int, Delivery]]] = {}
+        try:
+            moved = await self._write_all(records, positions, sent)
+        except KafkaError as error:
+            refused = _refused(sent)
+            if not refused or isinstance(error, ProducerFailed):
+                raise
+            for topic, reason in refused.items():
+                self._held.hold(topic)
+                self._complaints.note(f"{self._flow.target.alias} refuses records of {topic}, which is left for a while: {reason}")
+            await self._read_again_without(refused)
+        else:
+            self._progress |= moved
+
+    async def _write_all(
+        self,
+        records: Sequence[ConsumerRecord],
+        positions: Mapping[TopicPartition, int],
+        sent: dict[TopicPartition, list[tuple[int, Delivery]]],
+    ) -> dict[TopicPartition, Progress]:
         async with self._producer.transaction():
             for record in records:
                 where = TopicPartition(record.topic, record.partition)
@@ -182,7 +206,7 @@ class Transfer:
             moved = self._progress_behind(records, positions, sent)
             self._require_same_targets({where.topic for where in moved})
             await self._send_progress(moved)
-        self._progress |= moved
+        return moved
 
     async def _commit(self, moved: Mapping[TopicPartition, Progress]) -> None:
         """Commit progress without records."""
@@ -234,15 +258,19 @@ class Transfer:
     def _is_stale(self, topic: str) -> bool:
         return str(self._consumer.cluster.view.topic_id_of(topic)) != self._topics[topic].lineage.source_topic_id
 
-    async def _leave(self, topics: set[str]) -> int:
-        """Read topics no more until it is known what they are, and everything else again from what is committed."""
+    async def _leave(self, topics: Collection[str]) -> int:
+        """Read topics no more until it is known what they are, and everything else again."""
         self._doubt()
+        await self._read_again_without(topics)
+        return 0
+
+    async def _read_again_without(self, topics: Collection[str]) -> None:
+        """Read everything again from what is committed, but for some topics."""
         self._topics = {name: topic for name, topic in self._topics.items() if name not in topics}
         self._read = {where for where in self._read if where.topic not in topics}
         self._consumer.assign(self._read)
         for where in sorted(self._read):
             await self._consumer.seek(where, self._progress[where].position, self._progress[where].leader_epoch)
-        return 0
 
     def _require_same_targets(self, topics: Iterable[str]) -> None:
         """Raise unless the records went to the topics that were meant: the target may have created one anew by itself."""
@@ -283,12 +311,33 @@ class Transfer:
                 )
                 await self._go_on(where, skipped)
             elif progress.position > ends.high_watermark:
-                await self._cut(where, ends.high_watermark)
+                await self._cut(where, min(ends.high_watermark, await self._epoch_end(where, progress)))
+
+    async def _epoch_end(self, where: TopicPartition, progress: Progress) -> int:
+        """Return where the source's log ends that was mirrored, as far as its leader knows the epoch (KIP-320)."""
+        if progress.leader_epoch < 0:
+            return progress.position
+        found = (await self._source.offsets_for_leader_epoch({where: progress.leader_epoch}))[where]
+        return found.end_offset if found.end_offset >= 0 else progress.position
 
     async def _go_on(self, where: TopicPartition, progress: Progress) -> None:
         """Commit another position, and read on there."""
         await self._commit({where: progress})
         await self._consumer.seek(where, progress.position, progress.leader_epoch)
+
+
+def _refused(sent: Mapping[TopicPartition, Sequence[tuple[int, Delivery]]]) -> dict[str, KafkaError]:
+    """Return the topics of which the target refused a record, with its error."""
+    refused: dict[str, KafkaError] = {}
+    for where, deliveries in sent.items():
+        for _, delivery in deliveries:
+            try:
+                if where.topic not in refused and delivery.is_done:
+                    delivery.result()
+            except KafkaError as error:
+                if error.code in FAULTS_OF_A_TOPIC:
+                    refused[where.topic] = error
+    return refused
 
 
 def _runs(sent: Sequence[tuple[int, Delivery]]) -> list[Run]:

@@ -1,5 +1,6 @@
 """The mirror between two clusters: exactly once however it is killed, in both directions without a circle, from Apache Kafka, too."""
 
+import os
 import signal
 from collections.abc import Iterator
 from functools import partial
@@ -203,6 +204,50 @@ def test_what_retention_removed_before_it_was_mirrored_is_told(
     (lag,) = as_json(run(["mirror", "status", str(file), "--json"]))
     assert (lag["records"], lag["lost"]) == (0, 6)
     assert "retention removed 6 offsets before they were mirrored" in caplog.text
+
+
+@pytest.mark.parametrize("new_count", [6, 2], ids=["longer", "shorter"])
+def test_a_source_that_lost_records_goes_on_where_the_logs_agree(
+    there: str, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, new_count: int
+) -> None:
+    """Its log is cut back as by an unclean election, and written anew, below and beyond where the mirror was (KIP-320)."""
+    with BrokerProcess(tmp_path / "source") as source:
+        create(source.bootstrap, name)
+        with BlockingProducer(source.bootstrap) as producer:
+            for value in numbered(10):
+                producer.send(name, value=value).wait()
+        file = write_file(tmp_path / "m.properties", {"A": source.bootstrap, "B": there}, "A->B.enabled = true", f"A->B.topics = {name}")
+        with mirroring(file):
+            until(lambda: values(there, f"A.{name}") == numbered(10), "the records are there")
+        source.kill()
+        log = tmp_path / "source" / "data" / f"{name}-0" / f"{0:020d}.log"
+        os.truncate(log, log.stat().st_size * 6 // 10)
+        source.start()
+        send(source.bootstrap, name, numbered(new_count, start=100))
+        assert values(source.bootstrap, name) == numbered(6) + numbered(new_count, start=100)
+        with mirroring(file):
+            wanted = numbered(10) + numbered(new_count, start=100)
+            until(lambda: values(there, f"A.{name}") == wanted, "the new records are there, and what was lost stays")
+    assert f"{name}-0 was truncated to 6 after 10 was mirrored" in caplog.text
+
+
+def test_a_topic_whose_records_the_target_refuses_keeps_no_other_from_its_turn(
+    here: str, there: str, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    large, other = f"{name}-large", f"{name}-other"
+    create(there, f"A.{large}", max_message_bytes="1000")
+    for topic in (large, other):
+        create(here, topic)
+    send(here, large, [bytes(5_000)])
+    lines = ("A->B.enabled = true", f"A->B.topics = {name}-.*", "A->B.sync.topic.configs.enabled = false")
+    with mirroring(write_file(tmp_path / "m.properties", {"A": here, "B": there}, *lines)):
+        until(lambda: f"B refuses records of {large}" in caplog.text, "it is told")
+        send(here, other, [b"small"])
+        until(lambda: values(there, f"A.{other}") == [b"small"], "the other topic goes on")
+        assert values(there, f"A.{large}") == []
+        with BlockingAdmin(there) as admin:
+            admin.alter_configs({ConfigResource.topic(f"A.{large}"): {"max.message.bytes": "100000"}})
+        until(lambda: values(there, f"A.{large}") == [bytes(5_000)], "the record is there once it may be")
 
 
 def test_a_group_that_reads_in_the_target_is_left_alone(here: str, there: str, name: str, tmp_path: Path) -> None:
