@@ -41,6 +41,7 @@ class MirrorProcess:
 
     def __init__(self, file: Path) -> None:
         self.file = file
+        self._started_at = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -55,8 +56,14 @@ class MirrorProcess:
         path = self.file.with_suffix(".log")
         return path.read_text(errors="replace") if path.exists() else ""
 
+    @property
+    def is_mirroring(self) -> bool:
+        """Whether it has come to its topics since its last start."""
+        return ": mirrors " in self.log[self._started_at :]
+
     def start(self) -> Self:
         """Start, without waiting for anything."""
+        self._started_at = len(self.log)
         with self.file.with_suffix(".log").open("ab") as log:
             command = [sys.executable, "-c", END_WITH_PARENT + "import sys; " + MIRROR, "mirror", "run", str(self.file)]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=ROOT)

@@ -125,6 +125,7 @@ def test_a_mirror_that_is_killed_again_and_again_mirrors_each_record_once(here: 
         for partition in range(PARTITIONS):
             until(partial(ends_with, there, remote, partition, b"%d" % (sent - 1)), "everything is there")
         until(lambda: as_json(run(["mirror", "status", str(file), "--json"]))[0]["records"] == 0, "nothing is behind")
+        until(lambda: mirror.is_mirroring, "the last of them has come that far")
         assert mirror.end(signal.SIGTERM) == 0
     for partition in range(PARTITIONS):
         assert values(there, remote, partition) == numbered(sent)
