@@ -19,6 +19,8 @@ from log_service.common.errors import ProtocolError
 class ApiKey(IntEnum):
     """Every API of the protocol by its key (4.4), and ours far beyond them."""
 
+    __hash__ = int.__hash__  # it is looked up several times with every request; an enum hashes its name, in Python
+
     PRODUCE = 0
     FETCH = 1
     LIST_OFFSETS = 2

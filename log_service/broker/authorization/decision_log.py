@@ -40,22 +40,19 @@ class Asker(Protocol):
 class DecisionLog:
     """What a node has decided, in numbers and in lines. ``wall_ms`` is the time of a line."""
 
-    __slots__ = ("_logger", "_trail", "_wall_ms", "allowed_count", "denied_count")
+    __slots__ = ("_logger", "_trail", "_wall_ms", "allowed_count", "denied_count", "has_level")
 
     def __init__(self, wall_ms: Callable[[], int], trail: "AuditTrail | None" = None) -> None:
         self._logger = logging.getLogger(LOGGER_NAME)
         self._wall_ms = wall_ms
         self._trail = trail
+        self.has_level = self._logger.isEnabledFor
+        """Whether decisions of a level are written: at DEBUG, each that allows what a request wants."""
         self.allowed_count = 0
         self.denied_count = 0
 
     def __repr__(self) -> str:
         return f"<DecisionLog allowed={self.allowed_count} denied={self.denied_count}>"
-
-    @property
-    def is_each_allowed_written(self) -> bool:
-        """Whether each decision that allows what a request wants is a line."""
-        return self._logger.isEnabledFor(logging.DEBUG)
 
     def note_wanted(  # noqa: PLR0917 - the parts of a line
         self, asker: Asker, decision: Decision, operation: AclOperation, resource: AclResource, name: str, count: int = 1
@@ -87,7 +84,7 @@ class DecisionLog:
             self.allowed_count += 1
         else:
             self.denied_count += 1
-        if self._logger.isEnabledFor(level):
+        if self.has_level(level):
             self._write(
                 level,
                 AuditEntry(

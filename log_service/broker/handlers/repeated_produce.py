@@ -4,8 +4,9 @@ A producer sends the same request to a partition over and over. Two things diffe
 and four in the response: the correlation id and three numbers. So the bytes before the records are a key here, and lead to the request that
 they were decoded to and to the bytes of the response around those numbers.
 
-This is a cache of decoding and encoding, and of nothing else. A request that is recognized is authorized, charged, appended and waited for
-as every other one. The same bytes are another request where they come through another listener or from another principal.
+This is a cache of decoding and encoding. A request that is recognized is authorized, charged, appended and waited for as every other one.
+The same bytes are another request where they come through another listener or from another principal. What is known has room for the
+authorizer's last decision (``Clearance``): the authorizer alone writes and reads it, and decides anew once an ACL has changed.
 
 Decides which requests can be recognized: those of flexible versions, for one partition, with a response, without a transactional id and
 without tags. All others, and all that come the first time, are decoded.
@@ -15,7 +16,7 @@ learned anew.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
@@ -39,6 +40,8 @@ from log_service.protocol.reader import read_long_uvarint
 from log_service.storage.append_result import AppendResult
 
 MAX_KNOWN_COUNT = 4096
+MAX_CLEARED_HOSTS = 64
+"""So many hosts of the same listener, principal and request are let through without deciding again."""
 MAX_KEY_BYTES = 512
 """Of what comes before the records; usual ones take 60."""
 
@@ -56,6 +59,20 @@ _RESPONSE_TAIL_BYTES = 9  # errors per record, error message, tags; tags of the 
 _unpack_head = Struct(">iih").unpack_from  # API key and version, correlation id, size of the client id
 
 
+@dataclass(slots=True)
+class Clearance:
+    """That a request may write, for clients on some hosts: decided by the ACLs that ``version`` stands for, and by no others."""
+
+    version: object = None
+    hosts: set[str] = field(default_factory=set)
+
+    def add(self, version: object, host: str) -> None:
+        """Note that the ACLs of a version let the request through from a host. What other ACLs have said is forgotten."""
+        if self.version is not version or len(self.hosts) >= MAX_CLEARED_HOSTS:
+            self.version, self.hosts = version, set()
+        self.hosts.add(host)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
     """A request without its records, and the bytes of its response between which the numbers stand."""
@@ -70,6 +87,7 @@ class _Known:
     size: bytes
     before: bytes
     after: bytes
+    clearance: Clearance = field(default_factory=Clearance)
 
     def encode(self, correlation_id: int, appended: AppendResult) -> bytes:
         """Return the response that says where the records are, as a frame."""

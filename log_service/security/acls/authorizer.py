@@ -5,7 +5,7 @@ and against an ACL that denies.
 
 A decision is made once and then remembered, under the caller: ``rights_of`` returns what is known of one. The memory belongs to the index
 that the decisions came from. A change of ACLs puts a new index with an empty memory in the place of both, in one step, so that no decision
-outlives the ACLs that made it.
+outlives the ACLs that made it. A caller that remembers a decision itself keeps ``version`` beside it, and asks again once that is another.
 
 Invariants: callers and decisions that are remembered are bounded, of one caller and of all, and so are the names in them; what is over is
 forgotten and decided anew.
@@ -104,6 +104,8 @@ class AclAuthorizer:
         self._is_open = is_open
         self._index = NO_INDEX
         self._memory = _Memory()
+        self.version = object()
+        """Stands for the ACLs of the moment: another object after each change, compared by ``is``."""
         self.is_loaded = False
         """Whether the ACLs are known. Before, super users alone may do anything."""
 
@@ -117,7 +119,7 @@ class AclAuthorizer:
 
     def follow(self, index: AclIndex) -> None:
         """Decide by these ACLs from now on."""
-        self._index, self._memory = index, _Memory()
+        self._index, self._memory, self.version = index, _Memory(), object()
 
     def is_super(self, principal: Principal) -> bool:
         """Whether a principal may do everything. Type and name are compared as they are, with the case of their letters."""
