@@ -6,6 +6,9 @@ what they leave out is the kernel and the caches. Memory is read from a node wit
 
 Each operation is done some times before it is counted: codecs are compiled and handlers imported then. It is counted in several windows, of
 which the least counts: timers of the node, such as checkpoints, fall into the others.
+
+``--with KEY=VALUE ...`` gives properties to the node of this checkout alone. What an authorizer costs is ``--against . --with
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer allow.everyone.if.no.acl.found=true``.
 """
 
 import argparse
@@ -81,15 +84,27 @@ QUIET = {
 TOTALS = re.compile(rb"^(?:totals|summary): (\d+)", re.MULTILINE)
 
 
-class Counted:
-    """A node of the checkout in ``sources``, in an empty directory or in that of a node before it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkout:
+    """What is counted: the sources in a directory, and what their node is told beside ``QUIET``."""
 
-    def __init__(self, sources: Path, directory: Path, *, valgrind: Sequence[str] = ()) -> None:
+    sources: Path
+    properties: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"{self.sources}{''.join(f' {name}={text}' for name, text in self.properties.items())}"
+
+
+class Counted:
+    """A node of a checkout, in an empty directory or in that of a node before it."""
+
+    def __init__(self, checkout: "Checkout", directory: Path, *, valgrind: Sequence[str] = ()) -> None:
+        sources = checkout.sources
         compileall.compile_dir(sources / "log_service", quiet=1)
         self.address = f"127.0.0.1:{free_port()}"
         self._directory = directory
         self._profile = directory / "callgrind"
-        properties = write_properties(directory, self.address, **QUIET)
+        properties = write_properties(directory, self.address, **QUIET, **checkout.properties)
         counting = [*valgrind, f"--callgrind-out-file={self._profile}"] if valgrind else []
         argv = [*counting, sys.executable, "-m", "log_service.cli.main", "serve", str(properties)]
         environment = {**os.environ, "PYTHONPATH": str(sources), "PYTHONHASHSEED": "0"}
@@ -300,16 +315,16 @@ def refused(response: object) -> bool:
     return bool(getattr(response, "error_code", 0)) or any(refused(getattr(response, each.name)) for each in fields(response))
 
 
-def start_of(sources: Path) -> float:
+def start_of(checkout: Checkout) -> float:
     """Return the thousands of instructions from the start of the process to the first acknowledged record."""
-    with tempfile.TemporaryDirectory(prefix="instructions-") as directory, Counted(sources, Path(directory), valgrind=COUNTED) as node:
+    with tempfile.TemporaryDirectory(prefix="instructions-") as directory, Counted(checkout, Path(directory), valgrind=COUNTED) as node:
         first_topics(node)
         return node.executed() / 1e3
 
 
-def counts_of(sources: Path, wanted: str) -> Iterator[tuple[str, float]]:
+def counts_of(checkout: Checkout, wanted: str) -> Iterator[tuple[str, float]]:
     """Yield the thousands of instructions of each operation of a checkout whose name contains ``wanted``."""
-    with tempfile.TemporaryDirectory(prefix="instructions-") as directory, Counted(sources, Path(directory), valgrind=UNCOUNTED) as node:
+    with tempfile.TemporaryDirectory(prefix="instructions-") as directory, Counted(checkout, Path(directory), valgrind=UNCOUNTED) as node:
         ids = first_topics(node)
         node.settle()
         many = node.connect().ask(create_request(MANY, MANY_COUNT), 7, CreateTopicsResponse)
@@ -330,46 +345,46 @@ def counts_of(sources: Path, wanted: str) -> Iterator[tuple[str, float]]:
                 raise BenchmarkError(f"{name}: the node refused: {responses[-1]}")
 
 
-def idle_mb(sources: Path) -> float:
+def idle_mb(checkout: Checkout) -> float:
     """Return the memory of a node that has taken one record."""
-    with tempfile.TemporaryDirectory(prefix="instructions-") as directory, Counted(sources, Path(directory)) as node:
+    with tempfile.TemporaryDirectory(prefix="instructions-") as directory, Counted(checkout, Path(directory)) as node:
         first_topics(node)
         node.settle()
         return node.rss_bytes() / 1e6
 
 
-def restart_of_partitions(sources: Path, partition_count: int) -> tuple[float, float]:
+def restart_of_partitions(checkout: Checkout, partition_count: int) -> tuple[float, float]:
     """Return the thousands of instructions of a restart with so many partitions, and the memory in MB after one."""
     topics = topic_names(partition_count)
     with tempfile.TemporaryDirectory(prefix="instructions-") as directory:
-        with Counted(sources, Path(directory)) as node:
+        with Counted(checkout, Path(directory)) as node:
             first_topics(node)
             create_topics(node.address, topics)
             fill(node.address, topics)
             node.stop()
-        with Counted(sources, Path(directory)) as node:
+        with Counted(checkout, Path(directory)) as node:
             first_topics(node)
             node.settle()
             memory_mb = node.rss_bytes() / 1e6
             node.stop()
-        with Counted(sources, Path(directory), valgrind=COUNTED) as node:
+        with Counted(checkout, Path(directory), valgrind=COUNTED) as node:
             first_topics(node)
             node.connect().ask(MetadataRequest(topics=None), 12, MetadataResponse)
             return node.executed() / 1e3, memory_mb
 
 
-def figures(sources: Path, wanted: str, partition_count: int) -> dict[str, float]:
+def figures(checkout: Checkout, wanted: str, partition_count: int) -> dict[str, float]:
     """Return everything about a checkout, by its name."""
     found = {}
     if not wanted:
-        found["start until the first record is acknowledged"] = start_of(sources)
-    for name, value in counts_of(sources, wanted):
+        found["start until the first record is acknowledged"] = start_of(checkout)
+    for name, value in counts_of(checkout, wanted):
         found[name] = value
-        print(f"{sources}: {name}: {value:,.1f}", file=sys.stderr, flush=True)
-    found["idle memory, MB"] = idle_mb(sources)
+        print(f"{checkout}: {name}: {value:,.1f}", file=sys.stderr, flush=True)
+    found["idle memory, MB"] = idle_mb(checkout)
     if partition_count:
         name = f"restart with {partition_count:,} partitions"
-        found[name], found[f"memory after a {name}, MB"] = restart_of_partitions(sources, partition_count)
+        found[name], found[f"memory after a {name}, MB"] = restart_of_partitions(checkout, partition_count)
     return found
 
 
@@ -377,11 +392,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description="Thousands of instructions for each operation.")
     parser.add_argument("--against", type=Path, nargs="*", default=[], help="other checkouts, the oldest first")
     parser.add_argument("--only", default="", help="only operations whose name contains this")
+    parser.add_argument(
+        "--with", dest="properties", nargs="*", default=[], metavar="KEY=VALUE", help="properties of this checkout's node alone"
+    )
     parser.add_argument("--partitions", type=int, default=0, help="also restart with so many partitions")
     options = parser.parse_args()
     own = Path(log_service.__file__).parents[1]
-    columns = [figures(sources.resolve(), options.only, options.partitions) for sources in (*options.against, own)]
-    names = [*(str(sources) for sources in options.against), "this checkout"]
+    told = dict(text.split("=", 1) for text in options.properties)
+    checkouts = [Checkout(sources=sources.resolve(), properties={}) for sources in options.against]
+    checkouts.append(Checkout(sources=own, properties=told))
+    columns = [figures(checkout, options.only, options.partitions) for checkout in checkouts]
+    names = [*(str(sources) for sources in options.against), f"this checkout {' '.join(options.properties)}".strip()]
     print("| thousands of instructions | " + " | ".join(names) + " | last to first |")
     print("| --- |" + " --: |" * (len(names) + 1))
     for figure in columns[-1]:
