@@ -20,6 +20,9 @@ from benchmarks.asyncio_clients import asyncio_clients
 from benchmarks.canned import with_floor
 from benchmarks.clients import clients
 from benchmarks.decisions import decisions
+from benchmarks.encrypted import encrypted
+from benchmarks.guarded import guarded
+from benchmarks.handshakes import handshakes
 from benchmarks.mirror import mirror
 from benchmarks.partitions import partitions
 from benchmarks.rounds import Bench, Family, Results, imported, of_new_brokers, of_shared_brokers
@@ -39,19 +42,23 @@ NODE: Mapping[str, Family] = {
     "asyncio": asyncio_clients,
     "decisions": decisions,
     "access": access,
+    "encrypted": encrypted,
+    "handshakes": handshakes,
+    "guarded": guarded,
 }
 PLATFORM: Mapping[str, Family] = {
     name: imported(f"benchmarks.{name}", name) for name in ("backlog", "upserts", "marts", "to_table", "freshness", "empty_run")
 }
 """A family of the platform is a function with the name of its module."""
 FAMILIES = {**NODE, **PLATFORM}
-GROUPS = {"node": tuple(NODE), "platform": tuple(PLATFORM)}
+SECURITY = ("access", "encrypted", "handshakes", "guarded")
+GROUPS = {"node": tuple(NODE), "security": SECURITY, "platform": tuple(PLATFORM)}
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure tidelog on this machine.")
     parser.add_argument(
-        "--only", nargs="+", choices=[*GROUPS, *FAMILIES], help="families of figures, or all of node or platform (default: all)"
+        "--only", nargs="+", choices=[*GROUPS, *FAMILIES], help="families of figures, or all of node, security or platform (default: all)"
     )
     parser.add_argument("--peers", action="store_true", help="the same work against Apache Kafka, round by round, with the ratio")
     parser.add_argument("--rounds", type=int, default=3, help="rounds per figure (default: 3)")

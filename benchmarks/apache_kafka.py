@@ -7,9 +7,10 @@ collector and everything else its own default.
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.broker_process import BenchmarkError, Installation, free_port, write_properties
+from benchmarks.broker_process import BenchmarkError, Beside, Installation, free_port, listener_properties, write_properties
 
 NAME = "Apache Kafka"
 HEAP = "-Xmx1g"
@@ -28,18 +29,17 @@ def java_command() -> list[str]:
     return ["java", HEAP, "-cp", f"{libs}/*"]
 
 
-def apache_kafka_in(directory: Path, **more: str) -> Installation:
+def apache_kafka_in(directory: Path, *, beside: Sequence[Beside] = (), **more: str) -> Installation:
     """Prepare one node that is broker and controller, on free ports, ``more`` among its properties; its directory is formatted."""
     command = java_command()
     address, controller = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     properties = write_properties(
         directory,
         address,
-        listeners=f"PLAINTEXT://{address},CONTROLLER://{controller}",
+        **listener_properties(address, [*beside, Beside(name="CONTROLLER", protocol="PLAINTEXT", address=controller)]),
         process_roles="broker,controller",
         controller_quorum_voters=f"1@{controller}",
         controller_listener_names="CONTROLLER",
-        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         offsets_topic_replication_factor="1",
         transaction_state_log_replication_factor="1",
         transaction_state_log_min_isr="1",

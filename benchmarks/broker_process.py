@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -153,13 +153,30 @@ class Installation:
             time.sleep(0.005)
 
 
-def tidelog_in(directory: Path, **more: str) -> Installation:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """A listener beside the one in the clear."""
+
+    name: str
+    protocol: str
+    address: str
+
+
+def tidelog_in(directory: Path, *, beside: Sequence[Beside] = (), **more: str) -> Installation:
     """Prepare ``tidelog serve`` on a free port, ``more`` among its properties; its sources are compiled, as pip leaves a package."""
     compileall.compile_dir(Path(log_service.__file__).parent, quiet=1)
     address = f"127.0.0.1:{free_port()}"
-    properties = write_properties(directory, address, **more)
+    properties = write_properties(directory, address, **listener_properties(address, beside), **more)
     argv = (sys.executable, "-m", "log_service.cli.main", "serve", str(properties))
     return Installation(name=OURS, argv=argv, address=address, directory=directory)
+
+
+def listener_properties(address: str, beside: Sequence[Beside]) -> dict[str, str]:
+    """Return the listeners, the one in the clear first, and how each is protected."""
+    return {
+        "listeners": ",".join([f"PLAINTEXT://{address}", *(f"{each.name}://{each.address}" for each in beside)]),
+        "listener_security_protocol_map": ",".join(["PLAINTEXT:PLAINTEXT", *(f"{each.name}:{each.protocol}" for each in beside)]),
+    }
 
 
 def write_properties(directory: Path, address: str, **more: str) -> Path:

@@ -20,8 +20,8 @@ PASSES = 3
 is a few ticks of the clock."""
 
 
-def consume_values(address: str, topic: str, count: int) -> float:
-    """Read ``count`` records from the start and return the seconds between the first and the last."""
+def consume_values(address: str, topic: str, count: int, **settings: str) -> float:
+    """Read ``count`` records from the start and return the seconds between the first and the last; ``settings`` as a producer's."""
     consumer = Consumer(
         {
             "bootstrap.servers": address,
@@ -30,6 +30,7 @@ def consume_values(address: str, topic: str, count: int) -> float:
             "fetch.message.max.bytes": 8 << 20,
             "queued.max.messages.kbytes": 256 << 10,
             "queued.min.messages": 500_000,
+            **{name.replace("_", "."): value for name, value in settings.items()},
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])

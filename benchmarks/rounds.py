@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -55,6 +55,10 @@ class Bench:
     def count(self, full: float, *, at_least: int = 1) -> int:
         """Return a load's share of what it is at full scale."""
         return max(at_least, int(full * self.scale))
+
+    def at_scale(self, share: float) -> "Bench":
+        """Return a bench that asks for a share of what this one asks for: for warming up."""
+        return replace(self, scale=self.scale * share)
 
     @property
     def kinds(self) -> dict[str, Prepare]:

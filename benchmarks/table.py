@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 
 OURS = "tidelog"
+PERCENT = "%"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +67,8 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Ours to the peer's; None where there is no peer or it has nothing to be compared with."""
-        return self.median / self.peer_median if self.peer_median else None
+        """Ours to the peer's; None where there is no peer or it has nothing to be compared with. What is a ratio already has none."""
+        return self.median / self.peer_median if self.peer_median and self.unit != PERCENT else None
 
     @property
     def ratios(self) -> tuple[float, ...]:

@@ -1,6 +1,7 @@
 """A client that sends one request at a time over a blocking socket: for figures where the node is to do what is asked and nothing else."""
 
 import socket
+import ssl
 from typing import Any, TypeVar
 
 from benchmarks.canned import connect
@@ -44,6 +45,28 @@ class Wire:
         received = self._socket.recv(count, socket.MSG_WAITALL)
         if len(received) < count:
             raise ConnectionError("the node closed the connection")
+        return received
+
+
+class SecureWire(Wire):
+    """A connection with TLS; it is made with a whole handshake."""
+
+    def __init__(self, address: str, context: ssl.SSLContext) -> None:
+        super().__init__(address)
+        bare = self._socket
+        try:
+            self._socket = context.wrap_socket(bare, server_hostname=address.partition(":")[0])
+        except BaseException:
+            bare.close()
+            raise
+
+    def _exactly(self, count: int) -> bytes:
+        received = b""
+        while len(received) < count:
+            part = self._socket.recv(count - len(received))
+            if not part:
+                raise ConnectionError("the node closed the connection")
+            received += part
         return received
 
 

@@ -1,10 +1,25 @@
 """The table of figures: medians, ratios and goals, and how they are printed."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from benchmarks.table import Goal, Row, as_json, as_markdown, as_text, at_least, at_most, beside, goals_met, merged, readable, value_at_most
+from benchmarks.table import (
+    PERCENT,
+    Goal,
+    Row,
+    as_json,
+    as_markdown,
+    as_text,
+    at_least,
+    at_most,
+    beside,
+    goals_met,
+    merged,
+    readable,
+    value_at_most,
+)
 
 
 def row(figure: str = "produce", *values: float, goal: Goal | None = None, unit: str = "MB/s") -> Row:
@@ -66,6 +81,11 @@ def test_goal_is_held_against_the_ratio_or_the_value_itself(goal: Goal, value: f
 
 def test_goal_of_a_value_needs_no_peer() -> None:
     assert row("seconds", 1.0, goal=value_at_most(1.5)).is_met is True
+
+
+def test_shares_stand_beside_each_other_without_a_ratio() -> None:
+    cost = replace(row("cost", 4.0, unit=PERCENT, goal=value_at_most(5)), peer="peer", peer_rounds=(8.0,))
+    assert (cost.ratio, cost.is_met) == (None, True)
 
 
 def test_missed_goals_are_named() -> None:
