@@ -4,7 +4,9 @@ Decides when a listener gets new keys and authorities, and that connections of o
 twice: before the request goes to the controller, so that its sender hears what is wrong; and when it comes with the metadata, where the old
 ones stay if the new ones cannot be used. Connections that are open keep what they have agreed on.
 
-Invariant: a listener never has less than what it had before a change that failed.
+Stores are read, and tried, in the pool for what may wait for the disk: a key store on a slow file system delays no request.
+
+Invariants: a listener never has less than what it had before a change that failed; one task alone installs what was read, in order.
 """
 
 import errno
@@ -12,6 +14,7 @@ import logging
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -78,6 +81,7 @@ class Certificates:
         self._protections = {config.quorum.listener_name: config.controller_security}
         self._protections |= {each.name: each.security for each in (*config.listeners, *config.controller_listeners)}
         self._dynamic: Mapping[str, str] = {}
+        self._is_reconfigured = trio.Event()
         self._loaded: dict[str, Loaded] = {}
         self._nodes: dict[str, ssl.SSLContext] = {}
         for name in {**listeners, **outgoing}:
@@ -91,18 +95,33 @@ class Certificates:
         return f"<Certificates of {', '.join(self._loaded)}>"
 
     async def run(self) -> None:
-        """Read files again once they have changed, until cancelled."""
+        """Go by the configuration and by the files as they change, until cancelled."""
         while True:
-            await trio.sleep(FILE_CHECK_INTERVAL_MS / 1_000)
-            self._update("its files have changed")
+            with trio.move_on_after(FILE_CHECK_INTERVAL_MS / 1_000):
+                await self._is_reconfigured.wait()
+            await self.update()
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Go by what holds now, where the configuration of this broker changed."""
+        """Have ``run`` look again, where the configuration of this broker changed."""
         if any(kind == ResourceType.BROKER for kind, _ in delta.changed_configs):
             self._dynamic = image.configs.of(ResourceType.BROKER, self._node_id)
-            self._update("its configuration has changed")
+            self._is_reconfigured.set()
 
-    def validate(self, names: frozenset[str], texts: Mapping[str, str]) -> None:
+    async def update(self) -> None:
+        """Have all listeners go by what holds now. Never by two tasks at once."""
+        reason = "its configuration has changed" if self._is_reconfigured.is_set() else "its files have changed"
+        self._is_reconfigured = trio.Event()
+        for name in self._loaded:
+            try:
+                fresh = await self._env.files.run_in_pool(partial(self._fresh, name, self._dynamic))
+            except (ConfigError, OSError) as error:
+                logger.error("Listener %s keeps its certificates, though %s: %s", name, reason, error)
+                continue
+            if fresh is not None:
+                self._install(name, fresh)
+                logger.info("Listener %s has new certificates: %s", name, reason)
+
+    async def validate(self, names: frozenset[str], texts: Mapping[str, str]) -> None:
         """Check a change before it is made: ``names`` are those that change, ``texts`` all that would be set for this broker.
 
         Raises:
@@ -111,23 +130,12 @@ class Certificates:
         for listener in {listener_name(name) for name in names if base_name(name) in STORES}:
             if listener in self._loaded:
                 try:
-                    self._fresh(listener, texts)
+                    await self._env.files.run_in_pool(partial(self._fresh, listener, texts))
                 except ConfigError as error:
                     raise ConfigError(f"listener {listener}: {error}") from error
 
-    def _update(self, reason: str) -> None:
-        for name in self._loaded:
-            try:
-                fresh = self._fresh(name, self._dynamic)
-            except ConfigError as error:
-                logger.error("Listener %s keeps its certificates, though %s: %s", name, reason, error)
-                continue
-            if fresh is not None:
-                self._install(name, fresh)
-                logger.info("Listener %s has new certificates: %s", name, reason)
-
     def _fresh(self, name: str, dynamic: Mapping[str, str]) -> Fresh | None:
-        """Return what a listener would have, None where it is what it has."""
+        """Return what a listener would have, None where it is what it has. Reads files, and changes nothing: it runs in a thread."""
         security, known = self._protections[name], self._loaded[name]
         texts = {**self._static_texts, **dynamic}
         stores = tls_config(texts, name, is_sasl=security.sasl is not None)

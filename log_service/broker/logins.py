@@ -191,7 +191,7 @@ class NodeLogins:
     def __repr__(self) -> str:
         return f"<NodeLogins of {', '.join(self._offers) or 'no listener'}>"
 
-    def validate(self, names: Collection[str], texts: Mapping[str, str]) -> None:
+    async def validate(self, names: Collection[str], texts: Mapping[str, str]) -> None:
         """Judge a change of this broker's configuration: ``names`` are those that change, ``texts`` all that would be set.
 
         Raises:

@@ -33,8 +33,11 @@ from log_service.storage.log_manager import LogManager
 class ChangeJudge(Protocol):
     """What judges a change of this broker's configuration that only this broker can judge."""
 
-    def validate(self, names: frozenset[str], texts: Mapping[str, str], /) -> None:
-        """Judge a change: ``names`` are those that change, ``texts`` all that would be set for this broker. Raises ConfigError."""
+    async def validate(self, names: frozenset[str], texts: Mapping[str, str], /) -> None:
+        """Judge a change: ``names`` are those that change, ``texts`` all that would be set for this broker. Raises ConfigError.
+
+        It may wait for the disk.
+        """
 
 
 @dataclass(slots=True, kw_only=True)

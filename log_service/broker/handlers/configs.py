@@ -158,13 +158,13 @@ def _shown(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsRe
 
 def handle_alter_configs(node: Node, call: Call, request: AlterConfigsRequest) -> Deferred:
     """Judge certificates and users of this broker's listeners, and have the controller decide on the rest."""
-    refused = _refused_here(node, request.resources, _after_replacement) if _is_judged_here(call) else {}
-    if refused:
-        return call.run(_replace(node, call, request, refused))
+    if _is_judged_here(node, call, request.resources):
+        return call.run(_replace(node, call, request))
     return call.run(node.controller.request(request, AlterConfigsResponse, call.caller()))
 
 
-async def _replace(node: Node, call: Call, request: AlterConfigsRequest, refused: Mapping[int, ConfigError]) -> AlterConfigsResponse:
+async def _replace(node: Node, call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    refused = await _refused_here(node, request.resources, _after_replacement)
     rest = [resource for place, resource in enumerate(request.resources) if place not in refused]
     left = AlterConfigsRequest(resources=rest, validate_only=request.validate_only)
     decided = iter((await node.controller.request(left, AlterConfigsResponse, call.caller())).responses) if rest else iter(())
@@ -185,28 +185,34 @@ async def _replace(node: Node, call: Call, request: AlterConfigsRequest, refused
 
 def handle_incremental_alter_configs(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> Deferred:
     """Set levels here, judge certificates and users of this broker's listeners, and have the controller decide on the rest."""
-    refused = _refused_here(node, request.resources, _after_changes) if _is_judged_here(call) else {}
-    if refused or any(resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.resources):
-        return call.run(_alter(node, call, request, refused))
+    is_judged = _is_judged_here(node, call, request.resources)
+    if is_judged or any(resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.resources):
+        return call.run(_alter(node, call, request, is_judged=is_judged))
     return call.run(node.controller.request(request, IncrementalAlterConfigsResponse, call.caller()))
 
 
-def _is_judged_here(call: Call) -> bool:
+def _is_judged_here(node: Node, call: Call, resources: Sequence[Any]) -> bool:
     """Whether a request may have this broker look at files: not one that the controller refuses. A controller has no such listeners."""
     is_allowed = call.access is None or call.access.could_cluster(AclOperation.ALTER_CONFIGS)
-    return call.route.side is Side.BROKER and is_allowed
+    return call.route.side is Side.BROKER and is_allowed and any(_is_judged(node, resource) for resource in resources)
 
 
-def _refused_here(node: Node, resources: Sequence[Any], after: After) -> dict[int, ConfigError]:
+def _is_judged(node: Node, resource: Any) -> bool:
+    """Whether a resource is this broker, and it has something to judge of it."""
+    is_this_one = resource.resource_type == ResourceType.BROKER and resource.resource_name == str(node.config.node_id)
+    return is_this_one and bool(node.judges)
+
+
+async def _refused_here(node: Node, resources: Sequence[Any], after: After) -> dict[int, ConfigError]:
     """Return why this broker's listeners could not go by changes of it, by their place: the controller has not its files."""
     refused = {}
     for place, resource in enumerate(resources):
-        if not node.judges or resource.resource_type != ResourceType.BROKER or resource.resource_name != str(node.config.node_id):
+        if not _is_judged(node, resource):
             continue
         names, texts = after(node.image().configs.of(ResourceType.BROKER, resource.resource_name), resource.configs)
         try:
             for judge in node.judges:
-                judge.validate(names, texts)
+                await judge.validate(names, texts)
         except ConfigError as error:
             refused[place] = error
     return refused
@@ -229,9 +235,8 @@ def _after_replacement(before: Mapping[str, str], configs: Sequence[Any]) -> tup
     return frozenset(name for name in before.keys() | texts.keys() if before.get(name) != texts.get(name)), texts
 
 
-async def _alter(
-    node: Node, call: Call, request: IncrementalAlterConfigsRequest, refused: Mapping[int, ConfigError]
-) -> IncrementalAlterConfigsResponse:
+async def _alter(node: Node, call: Call, request: IncrementalAlterConfigsRequest, *, is_judged: bool) -> IncrementalAlterConfigsResponse:
+    refused = await _refused_here(node, request.resources, _after_changes) if is_judged else {}
     named_twice = repeated([(resource.resource_type, resource.resource_name) for resource in request.resources])
     own = [resource for resource in request.resources if resource.resource_type == ResourceType.BROKER_LOGGER]
     rest = [
