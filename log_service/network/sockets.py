@@ -8,6 +8,7 @@ Invariants: one task receives and one task sends at a time (the callers see to t
 every waiting call gets one. A send that did not have to wait is not a checkpoint: a loop that only sends must not be endless.
 """
 
+import contextlib
 import errno
 import os
 import socket
@@ -104,6 +105,12 @@ class SocketConnection:
         end = position + len(file_slice)
         while position < end:
             position += await self._send_file_part(file_slice.fileno(), position, end - position)
+
+    def send_nowait(self, content: Buffer) -> None:
+        """Send what the kernel takes at once, and forget the rest: for a last word before ``close``."""
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                self.bytes_sent += self._socket.send(content)
 
     def close(self) -> None:
         """Close at once, also while another task waits on it (that task gets OSError); idempotent."""

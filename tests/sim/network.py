@@ -396,6 +396,11 @@ class MemoryConnection:
     async def send_file(self, header: Sequence[Buffer], file_slice: FileSlice) -> None:
         await self.send_gathered([*header, file_slice.read()])
 
+    def send_nowait(self, content: Buffer) -> None:
+        """Send what there is room for, and forget the rest."""
+        if self._error is None and not self._outgoing.is_broken and self._outgoing.room_bytes > 0:
+            self.bytes_sent += self._outgoing.put_some(memoryview(content))
+
     def close(self) -> None:
         """The peer receives what is under way and then the end of the stream."""
         if self._error is None:

@@ -4,14 +4,18 @@ Decides how bytes pass between OpenSSL and the stream below. OpenSSL is given no
 the network of the simulation. A memory buffer of OpenSSL's never gives back what its largest write took: writes are ``CHUNK_BYTES`` at
 most, and a connection that is idle holds a receive buffer of ``IDLE_BYTES``.
 
-A slice of a file is read and encrypted chunk by chunk. The kernel's own TLS is not used: Python cannot tell whether it is on, and a
-sendfile without it would put the records in the clear on the wire.
+A slice of a file is read and encrypted chunk by chunk; what is sent before it goes with the first. The kernel's own TLS is not used: Python
+cannot tell whether it is on, and a sendfile without it would put the records in the clear on the wire.
+
+A connection that is closed between two sends tells its peer so (``close_notify``), as far as the stream below takes it at once: no peer is
+waited for, and none has to respond.
 
 Invariants: one task receives and one task sends at a time (the callers see to that). What OpenSSL wants to send by itself, while one task
 receives and another sends, leaves in order: one task at a time empties the outgoing buffer. A send that is cancelled or fails closes the
 connection, because a record may have left in part. Every failure is an ``OSError``.
 """
 
+import contextlib
 import errno
 import os
 import ssl
@@ -45,11 +49,14 @@ class TlsConnection:
     """One TLS stream. ``handshake`` comes first; ``run_in_pool`` is where files are read that are not in memory."""
 
     __slots__ = (
+        "_encrypted",
         "_incoming",
         "_inner",
         "_is_broken",
+        "_is_closed",
         "_is_ended",
         "_is_flushing",
+        "_is_secured",
         "_is_server",
         "_is_tls",
         "_lot",
@@ -77,8 +84,11 @@ class TlsConnection:
         )  # with a buffer it returns how many bytes there were
         self._run_in_pool = run_in_pool
         self._read_bytes = IDLE_BYTES
+        self._encrypted = bytearray(IDLE_BYTES)
         self._is_flushing = False
         self._is_broken = False
+        self._is_secured = False  # once the handshake is complete
+        self._is_closed = False
         self._is_tls = False  # once the first byte that came was that of a record
         self._is_ended = False  # the stream below
         self._lot = trio.lowlevel.ParkingLot()
@@ -140,6 +150,7 @@ class TlsConnection:
                 await self._flush()  # the alert that says why
                 raise named(error, is_server=self._is_server, is_tls=self._is_tls) from error
             await self._flush()
+            self._is_secured = True
             return
 
     async def receive_into(self, buffer: bytearray | memoryview) -> int:
@@ -163,35 +174,57 @@ class TlsConnection:
         Raises:
             OSError: the peer is gone, or the file was shorter than the lease; the connection must then be closed.
         """
-        await self.send_gathered(header)
         if not has_descriptor(file_slice):
-            await self.send_gathered([file_slice.read()])
+            await self.send_gathered([*header, file_slice.read()])
             return
+        start = b"".join(header)
+        if len(start) > JOIN_BYTES:
+            await self.send_gathered([start])
+            start = b""
+        chunk = memoryview(bytearray(min(CHUNK_BYTES, len(start) + len(file_slice))))
+        chunk[: len(start)] = start
+        filled = len(start)
         position, end = file_slice.position, file_slice.position + len(file_slice)
         while position < end:
-            chunk = await self._read(file_slice.fileno(), position, min(CHUNK_BYTES, end - position))
-            if not chunk:
+            rest = chunk[filled : filled + end - position]
+            count = await self._read_into_chunk(file_slice.fileno(), position, rest)
+            if not count:
                 raise OSError(
                     errno.EIO, f"the file ended {end - position} bytes before the end of the leased range, at position {position}"
                 )
-            await self._send(chunk)
-            position += len(chunk)
+            position += count
+            await self._send(chunk[: filled + count])
+            filled = 0
 
     def close(self) -> None:
         """Close at once, also while another task waits on it (that task gets OSError); idempotent."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._notify_peer()
         self._inner.close()
         self._lot.unpark_all()
 
+    def _notify_peer(self) -> None:
+        """Say that nothing follows (RFC 8446, 6.1), unless a record has left in part, or the peer is gone. A stream may be unable to."""
+        if not self._is_secured or self._is_broken or self._is_flushing or self._is_ended:
+            return
+        send_nowait: Callable[[Buffer], None] | None = getattr(self._inner, "send_nowait", None)
+        with contextlib.suppress(ssl.SSLError):  # the peer's own word is still to come
+            self._tls.unwrap()
+        if send_nowait is not None and self._outgoing.pending:
+            send_nowait(self._outgoing.read())
+
     def _decrypt_into(self, buffer: bytearray | memoryview) -> int | None:
         """Put what OpenSSL has at the front of ``buffer``; return how much, 0 at the end of the stream, None where more has to come."""
-        view, received = memoryview(buffer), 0
+        read_into, incoming, view, received = self._read_into, self._incoming, memoryview(buffer), 0
+        size = len(view)
         try:
-            while received < len(view):
-                count = self._read_into(len(view) - received, view[received:])
+            while received < size:  # once for each record: clients make records of less than a KiB
+                count = read_into(size - received, view[received:] if received else view)
                 if not count:
                     return received
                 received += count
-                if not self._tls.pending() and not self._incoming.pending:
+                if not incoming.pending and not self._tls.pending():
                     break
         except ssl.SSLWantReadError:
             return received or None
@@ -204,7 +237,9 @@ class TlsConnection:
 
     async def _receive_encrypted(self) -> int:
         """Wait for bytes of the stream below and give them to OpenSSL; return how many, 0 at its end."""
-        encrypted = bytearray(self._read_bytes)
+        encrypted = self._encrypted
+        if len(encrypted) != self._read_bytes:
+            encrypted = self._encrypted = bytearray(self._read_bytes)
         received = await self._inner.receive_into(encrypted)
         if not received:
             self._is_ended = True
@@ -253,18 +288,15 @@ class TlsConnection:
             self.close()
             raise TlsError("the peer asks for new keys and reads nothing")
 
-    async def _read(self, descriptor: int, position: int, size_bytes: int) -> Buffer:
-        """Read from the page cache at once, and from the disk in the pool."""
+    async def _read_into_chunk(self, descriptor: int, position: int, chunk: memoryview) -> int:
+        """Read from the page cache at once, and from the disk in the pool; return how many bytes there were."""
         if READ_NOW:
-            chunk = bytearray(size_bytes)
             try:
-                count = os.preadv(descriptor, [chunk], position, READ_NOW)
+                return os.preadv(descriptor, [chunk], position, READ_NOW)
             except OSError as error:
                 if error.errno not in {errno.EAGAIN, errno.EOPNOTSUPP}:
                     raise
-            else:
-                return memoryview(chunk)[:count]
-        read = partial(os.pread, descriptor, size_bytes, position)
+        read = partial(os.preadv, descriptor, [chunk], position)
         return read() if self._run_in_pool is None else await self._run_in_pool(read)
 
 

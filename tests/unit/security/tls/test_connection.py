@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from log_service.common.env import Connection, FileSlice, Network
@@ -198,6 +199,81 @@ def test_a_cancelled_send_closes_the_connection(authority: Authority) -> None:
     play(authority, scene, Weather(window_bytes=30_000))
 
 
+def test_closing_tells_the_peer_that_nothing_follows(authority: Authority) -> None:
+    async def scene(server: TlsConnection, raw: Connection) -> None:
+        client = secured(raw, authority)
+        await both(server, client)
+        await server.send_gathered([b"last"])
+        server.close()
+        server.close()
+        assert await receive_exactly(client, 4) == b"last"
+        assert await client.receive_into(bytearray(10)) == 0
+        assert client._tls.read(1) == b"", "an end without a word would be an SSLEOFError"
+
+    play(authority, scene)
+
+
+def test_closing_tells_the_peer_over_sockets(tmp_path: Path) -> None:
+    async def main() -> None:
+        network = TlsNetwork(SocketNetwork(), tmp_path)
+        listener = await network.listen("127.0.0.1", 0)
+        client = await network.connect("127.0.0.1", listener.port)
+        server = await listener.accept()
+        with trio.fail_after(20):
+            await network.settle(client, server)
+            server.close()
+            assert await client.receive_into(bytearray(10)) == 0
+        assert client._tls.read(1) == b"", "an end without a word would be an SSLEOFError"
+        client.close()
+        listener.close()
+
+    trio.run(main)
+
+
+def test_closing_in_the_middle_of_a_send_says_nothing_more(authority: Authority) -> None:
+    async def scene(server: TlsConnection, raw: Connection) -> None:
+        client = secured(raw, authority)
+        await both(server, client)
+        async with trio.open_nursery() as nursery:
+
+            async def send() -> None:
+                with pytest.raises(OSError, match="closed on our side"):
+                    await server.send_gathered([bytes(1 << 20)])
+
+            nursery.start_soon(send)
+            await trio.testing.wait_all_tasks_blocked()
+            server.close()
+        while await client.receive_into(bytearray(1 << 16)):
+            pass
+        with pytest.raises(ssl.SSLEOFError):
+            client._tls.read(1)
+
+    play(authority, scene, Weather(window_bytes=30_000))
+
+
+def test_closing_waits_for_no_peer(authority: Authority) -> None:
+    """The peer's window is full: what it cannot take at once is left out."""
+
+    async def scene(server: TlsConnection, raw: Connection) -> None:
+        client = secured(raw, authority)
+        await both(server, client)
+        taken = server._inner.bytes_sent
+        while server._inner._outgoing.room_bytes > 0:  # type: ignore[attr-defined]
+            server._inner.send_nowait(bytes(1_000))  # type: ignore[attr-defined]
+        server.close()
+        assert server._inner.bytes_sent <= taken + 30_000
+
+    play(authority, scene, Weather(window_bytes=30_000))
+
+
+def test_closing_before_the_handshake_says_nothing(authority: Authority) -> None:
+    async def scene(server: TlsConnection, raw: Connection) -> None:
+        server.close()
+        assert await raw.receive_into(bytearray(10)) == 0
+
+    play(authority, scene)
+
+
 def test_bytes_changed_on_the_way_are_an_error(authority: Authority) -> None:
     async def scene(server: TlsConnection, raw: Connection) -> None:
         client = secured(raw, authority)
@@ -245,13 +321,17 @@ def test_a_read_that_has_to_wait_for_the_disk_goes_to_the_pool(
     path.write_bytes(content)
     pooled: list[int] = []
 
-    async def in_pool(read: Callable[[], bytes]) -> bytes:
-        chunk = read()
-        pooled.append(len(chunk))
-        return chunk
+    async def in_pool(read: Callable[[], int]) -> int:
+        count = read()
+        pooled.append(count)
+        return count
 
-    def cold(*_: object) -> int:
-        raise BlockingIOError(11, "not in memory")
+    read_at = os.preadv
+
+    def cold(descriptor: int, buffers: list[memoryview], position: int, flags: int = 0) -> int:
+        if flags:
+            raise BlockingIOError(11, "not in memory")
+        return read_at(descriptor, buffers, position)
 
     monkeypatch.setattr(os, "preadv", cold)
     monkeypatch.setattr(tls_connection, "READ_NOW", 8)
