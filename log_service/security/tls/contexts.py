@@ -3,13 +3,16 @@
 Decides protocols, suites, what is shown and what is trusted (``material``), and what is never allowed: renegotiation, compression, anything
 older than TLS 1.2. Python takes keys from files only, so that a key that is a text stands in a file without a name for the moment.
 
+A listener whose store holds several keys has a context for each. The name that a client asks for (SNI) chooses the first whose certificate
+is for that host; a client that asks for none of them, or names no host, is shown the first of all.
+
 Invariant: a context that is returned works: its key fits its certificate, which is valid now.
 """
 
 import os
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +20,7 @@ from datetime import UTC, datetime
 from log_service.common.errors import ConfigError
 from log_service.config.security import TlsConfig
 from log_service.security.tls.cipher_suites import choose_ciphers
-from log_service.security.tls.material import KeyMaterial, Read, TrustMaterial, pem_of, read_key, read_trust
+from log_service.security.tls.material import KeyMaterial, Read, TrustMaterial, pem_of, read_keys, read_trust
 
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 VERIFY_MODES = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -30,8 +33,14 @@ class Contexts:
     """One side's context, and what it was made of."""
 
     context: ssl.SSLContext
-    key: KeyMaterial | None
+    keys: tuple[KeyMaterial, ...]
+    """The first is shown where no host is asked for, and to servers."""
     trust: TrustMaterial | None
+
+    @property
+    def key(self) -> KeyMaterial | None:
+        """The first key, None where there is none."""
+        return self.keys[0] if self.keys else None
 
 
 def server_context(config: TlsConfig, read: Read) -> Contexts:
@@ -41,18 +50,56 @@ def server_context(config: TlsConfig, read: Read) -> Contexts:
         ConfigError: a store cannot be read, or holds not what a listener needs; the certificate has expired, or does not fit its key; a
             suite is not known; clients have to show certificates and nothing is said of whom to trust.
     """
-    key, trust = read_key(config, read), read_trust(config, read)
-    if key is None:
+    keys, trust = read_keys(config, read), read_trust(config, read)
+    if not keys:
         raise ConfigError("a listener with TLS needs a key store: set ssl.keystore.location, or ssl.keystore.key and its certificate chain")
     if config.client_auth != "none" and trust is None:
         text = f"ssl.client.auth is {config.client_auth}, and there is no trust store: every public authority would be trusted"
         raise ConfigError(f"{text}; set ssl.truststore.location or ssl.truststore.certificates")
+    first, *others = contexts = [_listening(config, key, trust) for key in keys]
+    if others:
+        first.sni_callback = _chooser([(frozenset(host_names(key.chain[0])), each) for key, each in zip(keys, contexts, strict=True)])
+    return Contexts(context=first, keys=keys, trust=trust)
+
+
+def _listening(config: TlsConfig, key: KeyMaterial, trust: TrustMaterial | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     context.num_tickets = TICKETS
     context.verify_mode = VERIFY_MODES[config.client_auth]
     _settle(context, config, key, trust)
-    return Contexts(context=context, key=key, trust=trust)
+    return context
+
+
+def _chooser(named: Sequence[tuple[frozenset[str], ssl.SSLContext]]) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], None]:
+    def choose(handshake: ssl.SSLObject, host: str | None, _first: ssl.SSLContext) -> None:
+        if host is not None:
+            found = next((context for names, context in named if is_for_host(names, host)), None)
+            if found is not None:
+                handshake.context = found
+
+    return choose
+
+
+def is_for_host(names: frozenset[str], host: str) -> bool:
+    """Whether one of a certificate's names is a host's, by itself or with ``*`` for the host's first label (RFC 6125, 6.4.3)."""
+    wanted = host.lower().rstrip(".")
+    _, _, domain = wanted.partition(".")
+    return wanted in names or (bool(domain) and f"*.{domain}" in names)
+
+
+def host_names(certificate: bytes) -> Iterator[str]:
+    """Yield the host names of a certificate in DER, in small letters: those it lists, or else its common name."""
+    from cryptography import x509  # noqa: PLC0415 - a node without TLS needs none of it
+
+    parsed = x509.load_der_x509_certificate(certificate)
+    try:
+        listed = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName)
+    except x509.ExtensionNotFound:
+        listed = []
+    yield from (name.lower() for name in listed)
+    if not listed:
+        yield from (str(each.value).lower() for each in parsed.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME))
 
 
 def client_context(config: TlsConfig, read: Read) -> Contexts:
@@ -61,14 +108,14 @@ def client_context(config: TlsConfig, read: Read) -> Contexts:
     Raises:
         ConfigError: a store cannot be read; the certificate has expired, or does not fit its key; a suite is not known.
     """
-    key, trust = read_key(config, read), read_trust(config, read)
+    keys, trust = read_keys(config, read), read_trust(config, read)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config.endpoint_identification_algorithm == "https"
     context.verify_mode = ssl.CERT_REQUIRED
     if trust is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    _settle(context, config, key, trust)
-    return Contexts(context=context, key=key, trust=trust)
+    _settle(context, config, keys[0] if keys else None, trust)
+    return Contexts(context=context, keys=keys, trust=trust)
 
 
 def _settle(context: ssl.SSLContext, config: TlsConfig, key: KeyMaterial | None, trust: TrustMaterial | None) -> None:

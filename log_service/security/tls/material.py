@@ -1,7 +1,7 @@
 """Keys and certificates out of what the ``ssl.*`` keys name: PEM files, PEM texts, PKCS12 and JKS stores.
 
-Decides which key and which chain a side shows, and which certificates it trusts. What is read becomes PEM, because OpenSSL takes nothing
-else. A complaint is a ``ConfigError`` that names the key, the file, and what to do.
+Decides which keys and which chains a side may show, in which order, and which certificates it trusts. What is read becomes PEM, because
+OpenSSL takes nothing else. A complaint is a ``ConfigError`` that names the key, the file, and what to do.
 
 ``Read`` gives the bytes of a file; a listener's files are read again for every reload. ``cryptography`` is imported with the first store
 that needs it.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretBytes, SecretText
 from log_service.config.security import TlsConfig
-from log_service.security.tls.java_key_store import JavaKeyStore, is_java_key_store, read_java_key_store
+from log_service.security.tls.java_key_store import JavaKeyEntry, JavaKeyStore, is_java_key_store, read_java_key_store
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
@@ -31,6 +31,8 @@ BLOCK = re.compile(r"-+BEGIN (?P<label>[A-Z0-9 ]+)-+(?P<body>.*?)-+END (?P=label
 CERTIFICATE, ENCRYPTED_KEY = "CERTIFICATE", "ENCRYPTED PRIVATE KEY"
 KEY_LABELS = frozenset({"PRIVATE KEY", ENCRYPTED_KEY, "RSA PRIVATE KEY", "EC PRIVATE KEY"})
 MAX_STORE_BYTES = 8 << 20
+MAX_KEYS = 100
+"""Of one store: a listener has a context of OpenSSL's for each."""
 LINE_LETTERS = 64
 
 
@@ -59,24 +61,26 @@ class TrustMaterial:
     certificates: tuple[bytes, ...]
 
 
-def read_key(config: TlsConfig, read: Read) -> KeyMaterial | None:
-    """Return the key that a side shows, None where no key store is configured.
+def read_keys(config: TlsConfig, read: Read) -> tuple[KeyMaterial, ...]:
+    """Return the keys that a side may show, none where no key store is configured.
+
+    Those of a PEM file stand in its order, those of a JKS store in the order of their aliases. A PKCS12 store gives one.
 
     Raises:
-        ConfigError: the store cannot be read, its password is wrong, or it does not hold one key with its certificate.
+        ConfigError: the store cannot be read, its password is wrong, or it does not hold keys with their certificates.
     """
     if config.keystore_key is not None and config.keystore_certificate_chain is not None:
         text = f"{config.keystore_key.reveal()}\n{config.keystore_certificate_chain.reveal()}"
-        return _pem_key(text, "ssl.keystore.key", config.key_password)
+        return _pem_keys(text, "ssl.keystore.key", config.key_password)
     if config.keystore_location is None:
-        return None
+        return ()
     where = config.keystore_location
     content = _content(where, "ssl.keystore.location", read)
     if config.keystore_type == "PEM":
-        return _pem_key(content.decode("latin-1"), where, config.key_password)
+        return _pem_keys(content.decode("latin-1"), where, config.key_password)
     if is_java_key_store(content):
-        return _java_key(_java_store(content, config.keystore_password, where), where, config)
-    return _pkcs12_key(_pkcs12(content, config.keystore_password, where), where)
+        return _java_keys(_java_store(content, config.keystore_password, where), where, config)
+    return (_pkcs12_key(_pkcs12(content, config.keystore_password, where), where),)
 
 
 def read_trust(config: TlsConfig, read: Read) -> TrustMaterial | None:
@@ -126,15 +130,30 @@ def _content(location: str, key: str, read: Read) -> bytes:
 # PEM
 
 
-def _pem_key(text: str, where: str, password: SecretText | None) -> KeyMaterial:
+def _pem_keys(text: str, where: str, password: SecretText | None) -> tuple[KeyMaterial, ...]:
+    """Return the keys of a text: one with its chain anywhere, or several, each followed by its own chain."""
     keys = [match for match in BLOCK.finditer(text) if match["label"] in KEY_LABELS]
-    if len(keys) != 1:
-        raise ConfigError(f"{where} holds {len(keys)} private keys in PEM; there has to be one, with its certificate chain")
-    is_encrypted = keys[0]["label"] == ENCRYPTED_KEY or "ENCRYPTED" in keys[0]["body"]
+    _validate_count(len(keys), f"{where} holds {len(keys)} private keys in PEM")
+    if len(keys) == 1:
+        return (_pem_key(keys[0], text, where, password),)
+    ends = [*(key.start() for key in keys[1:]), len(text)]
+    return tuple(
+        _pem_key(key, text[key.end() : end], f"{where} (private key {number} of {len(keys)})", password)
+        for number, (key, end) in enumerate(zip(keys, ends, strict=True), 1)
+    )
+
+
+def _pem_key(block: re.Match[str], chain: str, where: str, password: SecretText | None) -> KeyMaterial:
+    is_encrypted = block["label"] == ENCRYPTED_KEY or "ENCRYPTED" in block["body"]
     if is_encrypted and password is None:
         raise ConfigError(f"the private key in {where} is encrypted; set ssl.key.password")
-    key = SecretText(_normalized(keys[0], where))
-    return KeyMaterial(where=where, key=key, key_password=password if is_encrypted else None, chain=_certificates(text, where))
+    key = SecretText(_normalized(block, where))
+    return KeyMaterial(where=where, key=key, key_password=password if is_encrypted else None, chain=_certificates(chain, where))
+
+
+def _validate_count(count: int, found: str) -> None:
+    if not 1 <= count <= MAX_KEYS:
+        raise ConfigError(f"{found}; there have to be 1 to {MAX_KEYS}, each followed by its certificate chain")
 
 
 def _normalized(block: re.Match[str], where: str) -> str:
@@ -174,16 +193,22 @@ def _java_store(content: bytes, password: SecretText | None, where: str) -> Java
         raise ConfigError(f"{where} cannot be read: {error}; if the password is right, convert it: {hint}") from error
 
 
-def _java_key(store: JavaKeyStore, where: str, config: TlsConfig) -> KeyMaterial:
-    if len(store.keys) != 1 or not store.keys[0].chain:
-        raise ConfigError(f"{where} holds {len(store.keys)} private keys; there has to be one, with its certificate chain")
+def _java_keys(store: JavaKeyStore, where: str, config: TlsConfig) -> tuple[KeyMaterial, ...]:
+    """Return the keys of a store. A store keeps its entries in no order, so that their aliases make one."""
+    _validate_count(len(store.keys), f"{where} holds {len(store.keys)} private keys")
     password = config.key_password or config.keystore_password
     assert password is not None, "config.tls refuses a location without a password"
+    return tuple(_java_key(entry, where, password) for entry in sorted(store.keys, key=lambda entry: entry.alias))
+
+
+def _java_key(entry: JavaKeyEntry, where: str, password: SecretText) -> KeyMaterial:
+    if not entry.chain:
+        raise ConfigError(f"{where} holds no certificate for its private key {entry.alias!r}")
     try:
-        der = store.keys[0].key(password)
+        der = entry.key(password)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
-    return KeyMaterial(where=where, key=_key_pem(der), key_password=None, chain=store.keys[0].chain)
+    return KeyMaterial(where=where, key=_key_pem(der), key_password=None, chain=entry.chain)
 
 
 def _key_pem(der: SecretBytes) -> SecretText:

@@ -25,12 +25,17 @@ def validate_replacement(old: Contexts, new: Contexts, *, are_names_free: bool =
     """
     if old.trust is None and new.trust is not None:
         raise ConfigError("a trust store cannot be added to a listener while it runs; set it in the file and restart")
-    assert old.key is not None, "a listener has a key"
-    assert new.key is not None, "as above"
-    old_name, new_name = subject_text(old.key.chain[0]), subject_text(new.key.chain[0])
+    if len(old.keys) != len(new.keys):
+        raise ConfigError(f"the key store holds {len(old.keys)} keys, the new one {len(new.keys)}; that needs a restart")
+    for old_key, new_key in zip(old.keys, new.keys, strict=True):
+        _validate_certificate(old_key.chain[0], new_key.chain[0], are_names_free=are_names_free, are_hosts_free=are_hosts_free)
+
+
+def _validate_certificate(old: bytes, new: bytes, *, are_names_free: bool, are_hosts_free: bool) -> None:
+    old_name, new_name = subject_text(old), subject_text(new)
     if old_name.lower() != new_name.lower() and not are_names_free:
         raise ConfigError(f"the certificate is of {old_name}, the new one of {new_name}; set ssl.allow.dn.changes where that is meant")
-    missing = subject_alternative_names(old.key.chain[0]) - subject_alternative_names(new.key.chain[0])
+    missing = subject_alternative_names(old) - subject_alternative_names(new)
     if missing and not are_hosts_free:
         named = ", ".join(sorted(missing))
         raise ConfigError(f"the new certificate is not for {named}, as the old one is; set ssl.allow.san.changes where that is meant")

@@ -1,13 +1,17 @@
 """Certificates change while a node runs: by requests and by their files, and never for worse."""
 
 import shutil
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
 import pytest
+import trio
+import trio.testing
+from cryptography.hazmat.primitives.serialization import Encoding
 
-from log_service.broker.certificates import Certificates
+from log_service.broker.certificates import FILE_CHECK_INTERVAL_MS, Certificates, Fresh
 from log_service.broker.protection import Protection
 from log_service.common.clock import SystemClock
 from log_service.common.env import NodeEnv
@@ -57,10 +61,14 @@ class Stage:
 
     def alter(self, texts: Mapping[str, str]) -> None:
         """Do what a request and then the metadata do."""
-        self.certificates.validate(frozenset(texts), texts)
+        trio.run(self.certificates.validate, frozenset(texts), texts)
         self.publish(texts)
 
     def publish(self, texts: Mapping[str, str]) -> None:
+        self.announce(texts)
+        trio.run(self.certificates.update)
+
+    def announce(self, texts: Mapping[str, str]) -> None:
         delta = MetadataDelta(EMPTY_IMAGE)
         for name, text in texts.items():
             delta.replay(ConfigRecord(resource_type=ResourceType.BROKER, resource_name="1", name=name, value=text))
@@ -153,6 +161,68 @@ def test_files_that_change_are_read_again(authority: Authority) -> None:
     issued.keystore.write_text("half of a file")
     stage.publish({"background.threads": "7"})
     assert stage.shown == renewed
+
+
+def test_stores_are_read_beside_the_event_loop(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage, threads, read = Stage(QUORUM | authority.issue("node").properties()), set[int](), RealFiles.read_bytes
+
+    def reading(files: RealFiles, path: Path) -> bytes:
+        threads.add(threading.get_ident())
+        return read(files, path)
+
+    monkeypatch.setattr(RealFiles, "read_bytes", reading)
+    before = stage.shown
+    stage.alter(located(authority.issue("node")))
+    assert stage.shown != before
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+def test_a_change_of_the_configuration_is_gone_by_before_the_next_look_at_the_files(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(ALONE | authority.issue("node").properties())
+    before, installed = stage.shown, trio.Event()
+    install = Certificates._install
+
+    def installing(self: Certificates, name: str, fresh: Fresh) -> None:
+        install(self, name, fresh)
+        installed.set()
+
+    monkeypatch.setattr(Certificates, "_install", installing)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.certificates.run)
+            await trio.testing.wait_all_tasks_blocked()
+            stage.announce(located(authority.issue("node")))
+            with trio.fail_after(FILE_CHECK_INTERVAL_MS / 2_000):
+                await installed.wait()
+            assert stage.shown != before
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+def test_each_of_several_keys_is_held_against_its_predecessor(authority: Authority, tmp_path: Path) -> None:
+    def store(name: str, *issued: Issued) -> dict[str, str]:
+        path = tmp_path / name
+        path.write_text("".join(each.keystore.read_text() for each in issued))
+        return {f"{OWN}ssl.keystore.location": str(path)}
+
+    one, other = authority.issue("one", ("one.example",)), authority.issue("other", ("other.example",))
+    own = one.properties() | {"ssl.keystore.location": store("own.pem", one, other)[f"{OWN}ssl.keystore.location"]}
+    stage = Stage(ALONE | own)
+    with pytest.raises(ConfigError, match="holds 2 keys, the new one 1; that needs a restart"):
+        stage.alter(store("fewer.pem", one))
+    with pytest.raises(ConfigError, match=r"the new certificate is not for other\.example"):
+        stage.alter(store("hosts.pem", one, authority.issue("other", ("another.example",))))
+    with pytest.raises(ConfigError, match="the certificate is of CN=one, the new one of CN=other"):
+        stage.alter(store("order.pem", other, one))
+    renewed = authority.issue("other", ("other.example",))
+    stage.alter(store("renewed.pem", one, renewed))
+    shown = [key.chain[0] for key in stage.protection.tls_listeners["SSL"].contexts.keys]
+    assert shown == [each.certificate.public_bytes(Encoding.DER) for each in (one, renewed)]
 
 
 def test_a_node_without_tls_has_no_certificates() -> None:

@@ -17,6 +17,7 @@ from log_service.rpc.connection import Destination
 from log_service.security.tls import listener as tls_listener
 from log_service.security.tls.cipher_suites import TLS13_SUITES
 from log_service.security.tls.connection import TlsConnection
+from log_service.security.tls.contexts import is_for_host
 from log_service.security.tls.failures import TlsError
 from log_service.security.tls.listener import TlsListener
 from log_service.security.tls.outgoing import OutgoingTls, RenewedTls
@@ -111,6 +112,35 @@ def test_both_sides_say_why_a_client_is_refused(authority: Authority) -> None:
     meeting = Meeting(listener_of(authority.issue("node"), client_auth="required"), client_of(authority.issue("alice"), is_known=False))
     assert "the client shows no certificate" in meeting.listener_says
     assert "asks for a certificate, and we show none" in meeting.client_says
+
+
+def test_the_host_that_a_client_asks_for_chooses_among_several_certificates(authority: Authority, tmp_path: Path) -> None:
+    shop, billing = authority.issue("shop", ("shop.example",)), authority.issue("billing", ("billing.example", "*.billing.example"))
+    store = tmp_path / "several.pem"
+    store.write_text(shop.keystore.read_text() + billing.keystore.read_text())
+    alice = client_of(authority.issue("alice", ()))
+    for protocol in ("TLSv1.2", "TLSv1.3"):
+        listener = listener_of(shop, keystore_location=str(store), client_auth="required", enabled_protocols=protocol)
+        for host in ("shop.example", "billing.example", "eu.billing.example", "BILLING.example"):
+            meeting = Meeting(listener, alice, host)
+            assert (meeting.is_served, meeting.principal, meeting.version) == (True, ALICE, protocol), host
+        for host in ("other.example", "far.eu.billing.example"):
+            assert "mismatch" in Meeting(listener, alice, host).client_says, "the first certificate is shown, and is not for that host"
+
+
+def test_a_client_that_names_no_host_is_shown_the_first_certificate(authority: Authority, tmp_path: Path) -> None:
+    first, second = authority.issue("first", ("127.0.0.1",)), authority.issue("second", ("second.example",))
+    store = tmp_path / "several.pem"
+    store.write_text(first.keystore.read_text() + second.keystore.read_text())
+    assert Meeting(listener_of(first, keystore_location=str(store)), client_of(authority.issue("alice", ())), "127.0.0.1").is_served
+
+
+@pytest.mark.parametrize(
+    ("host", "is_meant"),
+    [("a.example", True), ("A.Example.", True), ("x.b.example", True), ("b.example", False), ("x.y.b.example", False), ("example", False)],
+)
+def test_which_hosts_a_certificate_is_for(host: str, is_meant: bool) -> None:
+    assert is_for_host(frozenset({"a.example", "*.b.example", "*."}), host) is is_meant
 
 
 def test_who_only_looks_whether_the_port_is_open_is_no_failed_handshake(authority: Authority) -> None:

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import serialization
 from log_service.common.errors import ConfigError
 from log_service.config.security import TlsConfig
 from log_service.security.tls.contexts import client_context, server_context
-from log_service.security.tls.material import files_of, read_key, read_trust
+from log_service.security.tls.material import MAX_KEYS, files_of, read_keys, read_trust
 from tests.helpers.authority import PASSWORD, Authority, Issued
 from tests.helpers.tls_network import tls_config_of
 
@@ -48,13 +48,23 @@ def key_configs(issued: Issued, encrypted: Issued) -> list[tuple[TlsConfig, Issu
 
 def test_a_key_is_read_from_every_kind_of_store(authority: Authority, issued: Issued) -> None:
     for configured, expected in key_configs(issued, authority.issue("other", key_password="open sesame")):
-        found = read_key(configured, Path.read_bytes)
-        assert found is not None
+        (found,) = read_keys(configured, Path.read_bytes)
         assert found.chain[0] == der(expected), configured
         assert server_context(configured, Path.read_bytes).key == found
-    java = read_key(config(keystore_location=FACTS / "key.jks", keystore_password=PASSWORD, key_password="changeit2"), Path.read_bytes)
-    assert java is not None
+    (java,) = read_keys(config(keystore_location=FACTS / "key.jks", keystore_password=PASSWORD, key_password="changeit2"), Path.read_bytes)
     assert "BEGIN PRIVATE KEY" in java.key.reveal()
+
+
+def test_several_keys_are_read_in_order_each_with_its_chain(authority: Authority, issued: Issued, tmp_path: Path) -> None:
+    other, encrypted = authority.issue("other"), authority.issue("encrypted", key_password="open sesame")
+    store = tmp_path / "several.pem"
+    store.write_text("".join(each.keystore.read_text() for each in (other, encrypted, issued)))
+    configured = config(keystore_type="PEM", keystore_location=store, key_password="open sesame")
+    assert [key.chain for key in read_keys(configured, Path.read_bytes)] == [(der(each),) for each in (other, encrypted, issued)]
+    assert server_context(configured, Path.read_bytes).keys == read_keys(configured, Path.read_bytes)
+    shown = client_context(configured, Path.read_bytes).key
+    assert shown is not None
+    assert shown.chain == (der(other),)
 
 
 def test_authorities_are_read_from_every_kind_of_store(authority: Authority, issued: Issued) -> None:
@@ -76,14 +86,14 @@ def test_authorities_are_read_from_every_kind_of_store(authority: Authority, iss
 
 
 def test_nothing_configured_is_nothing() -> None:
-    assert read_key(TlsConfig(), Path.read_bytes) is None
+    assert read_keys(TlsConfig(), Path.read_bytes) == ()
     assert read_trust(TlsConfig(), Path.read_bytes) is None
     assert files_of(TlsConfig()) == ()
 
 
 def test_no_repr_shows_a_key(issued: Issued) -> None:
     configured = config(keystore_type="PEM", keystore_key=issued.key_text, keystore_certificate_chain=issued.chain_text)
-    found = read_key(configured, Path.read_bytes)
+    found = read_keys(configured, Path.read_bytes)
     secret = issued.key_text.splitlines()[1]
     assert secret not in repr(configured)
     assert secret not in repr(found)
@@ -95,11 +105,19 @@ def test_stores_that_cannot_be_used_are_refused_with_what_to_do(authority: Autho
     garbage.write_bytes(b"\x30\x82garbage")
     both = tmp_path / "both.pem"
     both.write_text(issued.key_text + other.key_text + issued.chain_text)
+    swapped, many = tmp_path / "swapped.pem", tmp_path / "many.pem"
+    swapped.write_text(issued.key_text + other.chain_text + other.key_text + issued.chain_text)
+    many.write_text((issued.key_text + issued.chain_text) * (MAX_KEYS + 1))
     cases = [
         (config(keystore_type="PEM", keystore_location="/nowhere"), "ssl.keystore.location names /nowhere, which cannot be read"),
         (config(keystore_type="PEM", keystore_location=issued.chain), "holds 0 private keys in PEM"),
         (config(keystore_type="PEM", keystore_location=issued.key), "holds no certificate in PEM"),
-        (config(keystore_type="PEM", keystore_location=both), "holds 2 private keys in PEM"),
+        (config(keystore_type="PEM", keystore_location=both), "both.pem (private key 1 of 2) holds no certificate in PEM"),
+        (config(keystore_type="PEM", keystore_location=swapped), "swapped.pem (private key 1 of 2): the private key does not belong"),
+        (
+            config(keystore_type="PEM", keystore_location=many),
+            f"holds {MAX_KEYS + 1} private keys in PEM; there have to be 1 to ",
+        ),
         (config(keystore_type="PEM", keystore_location=encrypted.keystore), "is encrypted; set ssl.key.password"),
         (config(keystore_type="PEM", keystore_location=encrypted.keystore, key_password="no"), "ssl.key.password does not open"),
         (config(keystore_type="PEM", keystore_key=other.key_text, keystore_certificate_chain=issued.chain_text), "does not belong to the"),
