@@ -48,16 +48,16 @@ def world(lake_root: Path) -> Iterator[World]:
         yield made
 
 
+def resources_of(world: World) -> dict[str, Any]:
+    return {"log_service": dg.ResourceDefinition.hardcoded_resource(OpenedLog(world.log)), "lake": LakeResource(root=str(world.lake_root))}
+
+
 def materialize(world: World, **config: Any) -> dg.ExecuteInProcessResult:
     asset = world.assets[1]
-    resources = {
-        "log_service": dg.ResourceDefinition.hardcoded_resource(OpenedLog(world.log)),
-        "lake": LakeResource(root=str(world.lake_root)),
-    }
     return dg.materialize(
         world.assets,
         selection=[KEY],
-        resources=resources,
+        resources=resources_of(world),
         instance=world.instance,
         raise_on_error=False,
         run_config={"ops": {asset.op.name: {"config": config}}},
@@ -101,6 +101,20 @@ def test_the_sensor_starts_an_archive_for_a_full_chunk_and_when_its_time_has_pas
     assert starts(world.tick()) == []
     world.sleep(60)
     assert starts(world.tick()) == [("orders_archive", [])]
+
+
+def test_what_the_sensor_asks_for_is_a_run_of_its_job_and_lag_is_told(world: World) -> None:
+    append(world, 3)
+    assert materialize(world).success
+    append(world, 13)
+    result = world.tick()
+    seen = [event for event in result.asset_events if isinstance(event, dg.AssetObservation) and event.asset_key == KEY]
+    assert [event.metadata["lag"].value for event in seen] == [13]
+    (request,) = result.run_requests
+    job = world.repository.get_job("new_records_job").get_subset(asset_selection=set(request.asset_selection))
+    ran = job.execute_in_process(run_config=request.run_config, instance=world.instance, resources=resources_of(world), tags=request.tags)
+    assert ran.success
+    assert (told(world)["rows"], told(world)["lag"]) == (10, 3)
 
 
 def test_records_that_make_no_chunk_keep_no_tick_busy(world: World) -> None:

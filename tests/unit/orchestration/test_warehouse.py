@@ -1,6 +1,7 @@
 """Marts: built beside their place, renamed into it; questions about lake and marts."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import duckdb
@@ -9,7 +10,7 @@ import pytest
 
 from orchestration.dead_letters import DeadLetters
 from orchestration.tables import Lake, replace_all
-from orchestration.warehouse import Warehouse, WarehouseError
+from orchestration.warehouse import CONNECTION_SETTINGS, Warehouse, WarehouseError
 
 
 @pytest.fixture
@@ -38,6 +39,19 @@ def test_a_reader_keeps_the_mart_that_it_opened(warehouse: Warehouse) -> None:
         warehouse.build("total", "SELECT sum(n)::BIGINT AS total FROM numbers")
         assert reader.sql("SELECT total FROM total").fetchall() == [(6,)]
     assert warehouse.query("SELECT total FROM total").to_pylist() == [{"total": 10}]
+
+
+def test_a_question_that_is_too_large_for_memory_spills_into_a_folder_that_goes(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "current").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.chdir(tmp_path / "current")
+    monkeypatch.setattr("orchestration.warehouse.CONNECTION_SETTINGS", {**CONNECTION_SETTINGS, "memory_limit": "60MB", "threads": 1})
+    ordered = "SELECT row_number() OVER (ORDER BY repeat(md5(i::VARCHAR), 4)) AS n FROM range(600000) AS t(i)"
+    assert warehouse.query(f"SELECT sum(n)::BIGINT AS total FROM ({ordered})").to_pylist() == [{"total": 180_000_300_000}]
+    assert list((tmp_path / "temporary").iterdir()) == list((tmp_path / "current").iterdir()) == []
 
 
 def test_a_mart_may_be_made_of_marts(warehouse: Warehouse) -> None:
