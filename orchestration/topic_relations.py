@@ -114,6 +114,13 @@ class TopicRelations:
             _warn(source, read, is_asked_alone=self.log is None)
         return {source.topic: read for source, read in zip(sources, reads, strict=True)}
 
+    def missing(self, sql: str) -> list[str]:
+        """Return the topics that ``sql`` may name and that are not there.
+
+        :raises LogServiceError: the log service does not respond.
+        """
+        return sorted(name for name in topic_names(sql) if find_source(name, self.log, self.lake) is None)
+
 
 def _needs(scans: Sequence[Scan], count: int) -> list[Need]:
     """Return what each of ``count`` topics is asked for."""
@@ -228,7 +235,7 @@ def _text(data: pa.Array) -> pa.Array:
 
 def explained_scans(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Scan]:
     """Return the scans of stand-ins in DuckDB's plan of a question."""
-    rows = connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall()
+    rows = connection.execute(f"EXPLAIN (FORMAT json)\n{sql}").fetchall()  # errors show lines of the question
     found: list[Scan] = []
     waiting: list[Any] = [node for _, plan in rows for node in json.loads(plan)]
     while waiting:

@@ -76,7 +76,11 @@ class Warehouse:
 
         :raises WarehouseError: DuckDB cannot answer it. :raises LogServiceError: the log service does not respond.
         """
-        with TemporaryDirectory(prefix="tidelog-sql-") as spills, self._connection(sql, ":memory:") as (connection, _), self._explained():
+        with (
+            TemporaryDirectory(prefix="tidelog-sql-") as spills,
+            self._connection(sql, ":memory:") as (connection, _),
+            self._explained(sql, topics),
+        ):
             connection.execute(f"SET temp_directory = {quoted_text(spills)}")
             if topics is not None:
                 topics.prepare(connection, sql)
@@ -142,13 +146,16 @@ class Warehouse:
                 file.unlink(missing_ok=True)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self, sql: str = "", topics: TopicRelations | None = None) -> Iterator[None]:
         try:
             yield
         except duckdb.Error as error:
             tables = ", ".join(self.lake.names()) or "none"
             marts = ", ".join(self.names()) or "none"
-            raise WarehouseError(f"{error}\n(tables of the lake: {tables}; marts: {marts})") from error
+            missing = [] if topics is None else topics.missing(sql)
+            kind = "no topics" if topics is not None and topics.log is not None else "no archived topics"
+            told = f"; {kind}: {', '.join(missing)}" if missing else ""
+            raise WarehouseError(f"{error}\n(tables of the lake: {tables}; marts: {marts}{told})") from error
 
 
 def _table_of(answer: object) -> pa.Table:

@@ -23,7 +23,7 @@ from orchestration.topic_relations import IncompleteAnswerWarning, TopicRelation
 from orchestration.topics import TopicSpec
 from orchestration.transforms.errors import NotReadyError
 from orchestration.values.ddl import parse_ddl
-from orchestration.warehouse import Warehouse
+from orchestration.warehouse import Warehouse, WarehouseError
 from tests.unit.orchestration.memory_log import MemoryLog, MemoryReader
 
 START_MS = 1_767_225_600_000
@@ -325,6 +325,32 @@ def test_the_archive_can_be_asked_without_a_log_and_where_the_topic_is_gone(half
     del half.log.topics["orders"]
     with pytest.warns(IncompleteAnswerWarning, match="there is no topic orders any more"):
         assert half.ask("SELECT count(*) FROM topics.orders WHERE _partition = 1") == [(80,)]
+
+
+def test_retention_that_follows_the_archive_while_a_question_is_asked_makes_no_gap(half: World) -> None:
+    look = half.log.partition_offsets
+    seen: list[str] = []
+
+    def look_and_lose(topic: str) -> Any:
+        found = look(topic)
+        if not seen:
+            seen.append(topic)
+            half.archive()
+            half.log.delete_records("orders", {0: 120, 1: 120})
+        return found
+
+    with mock.patch.object(half.log, "partition_offsets", look_and_lose), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert half.ask("SELECT count(*), count(DISTINCT _offset) FROM topics.orders") == [(240, 120)]
+
+
+def test_a_question_about_no_topic_is_told_so(half: World) -> None:
+    with pytest.raises(WarehouseError, match=r"nowhere(.|\n)*marts: none; no topics: nowhere\)"):
+        half.ask("SELECT * FROM topics.orders JOIN topics.nowhere USING (_offset)")
+    with pytest.raises(WarehouseError, match=r"; no archived topics: nowhere\)"):
+        half.ask("SELECT * FROM topics.nowhere", is_log_there=False)
+    with pytest.raises(WarehouseError, match=r"LINE 2: SELECT nofield FROM topics\.orders\n {15}\^"):
+        half.ask("SELECT nofield FROM topics.orders")
 
 
 def test_merging_files_changes_nothing_that_is_read(half: World) -> None:
