@@ -79,10 +79,12 @@ async def seconds(waiting: Callable[[], Awaitable[object]]) -> float:
     return trio.current_time() - began
 
 
-def scram_user(name: str, password: str, mechanism: ScramMechanism = ScramMechanism.SHA_256, iterations: int = ITERATIONS) -> Any:
+def scram_user(
+    name: str, password: str, mechanism: ScramMechanism = ScramMechanism.SHA_256, iterations: int = ITERATIONS, salt: bytes = SALT
+) -> Any:
     """The request that sets a user's password."""
-    salted = salted_password(mechanism, SecretText(password), SALT, iterations).reveal()
-    upsertion = ScramCredentialUpsertion(name=name, mechanism=mechanism, iterations=iterations, salt=SALT, salted_password=salted)
+    salted = salted_password(mechanism, SecretText(password), salt, iterations).reveal()
+    upsertion = ScramCredentialUpsertion(name=name, mechanism=mechanism, iterations=iterations, salt=salt, salted_password=salted)
     return AlterUserScramCredentialsRequest(upsertions=[upsertion])
 
 

@@ -11,6 +11,7 @@ from log_service.metadata.access import ScramUser
 from log_service.metadata.access_records import credential_record
 from log_service.security.sasl.scram_argument import parse_scram_argument
 from tests.helpers.cluster import Cluster, host_of, node_properties, replicate_records, tell_cluster
+from tests.unit.broker.login_story import Guest, scram_user
 from tests.unit.security.sasl.issuer import unsigned
 
 IDS = (1, 2, 3)
@@ -42,7 +43,7 @@ def files(**more: str) -> dict[int, dict[str, str]]:
 
 
 LISTENERS = {"PLAINTEXT": 9092, "INSIDE": 9094, "CONTROLLER": 9093}
-USER = parse_scram_argument("SCRAM-SHA-256=[name=node,password=node-secret,salt=c2FsdA==]")
+USER = parse_scram_argument("SCRAM-SHA-256=[name=node,password=node-secret,salt=MDEyMzQ1Njc4OWFiY2RlZmdoaWprbG1ub3A=]")
 USERS = [credential_record(ScramUser(USER.mechanism, USER.name), USER.credential(lambda bits: 0))]
 
 
@@ -138,6 +139,42 @@ def test_broker_that_dials_controllers_needs_its_own_jaas_text_alone() -> None:
     del texts["listener.name.controller.plain.sasl.jaas.config"]
     with pytest.raises(ConfigError, match=r"listener\.name\.controller\.plain\.sasl\.jaas\.config is missing"):
         parse_server_properties(texts)
+
+
+# Decoys
+
+
+async def first_of(cluster: Cluster, node_id: int, name: str) -> bytes:
+    """What a node shows at the beginning of a login, behind its nonce."""
+    connection = await cluster.world.client_env().network.connect(host_of(node_id), LISTENERS["INSIDE"])
+    client = Guest(connection)
+    assert (await client.handshake("SCRAM-SHA-256")).error_code == 0
+    told = await client.authenticate(f"n,,n={name},r=abc".encode())
+    client.close()
+    return told.auth_bytes.partition(b",")[2]
+
+
+def test_unknown_users_look_the_same_on_all_nodes_and_after_others_change() -> None:
+    """Whether a user is there is told neither by asking two nodes, nor by asking again after another's password changed or a restart."""
+
+    async def story(cluster: Cluster) -> None:
+        await started(cluster)
+        before = {(each, name): await first_of(cluster, each, name) for each in IDS for name in ("mallory", "node")}
+        assert len({before[each, "mallory"] for each in IDS}) == 1
+        assert len({before[each, "node"] for each in IDS}) == 1
+        assert before[1, "mallory"] != before[1, "node"]
+        clear = Guest(await cluster.world.client_env().network.connect(host_of(1), LISTENERS["PLAINTEXT"]))
+        for name, salt in (("aaron", "z"), ("node", "y"), ("zoe", "x")):
+            request = scram_user(name, "node-secret", salt=salt.encode() * 26)
+            assert (await clear.ask(request, 0)).results[0].error_code == 0
+        await trio.sleep(1)
+        assert await first_of(cluster, 2, "node") != before[2, "node"], "a password that was set again has another salt"
+        assert {await first_of(cluster, each, "mallory") for each in IDS} == {before[1, "mallory"]}
+        await cluster.stop(3)
+        await cluster.start(3)
+        assert await first_of(cluster, 3, "mallory") == before[1, "mallory"]
+
+    tell_cluster(story, files(), is_started=False)
 
 
 # By tokens
