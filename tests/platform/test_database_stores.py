@@ -18,7 +18,7 @@ from orchestration.resources.database import open_engine
 from orchestration.schemas import SchemaConflictError
 from orchestration.sql import replace_table
 from orchestration.tables import CommitConflictError, Lake, replace_all
-from orchestration.transforms.to_database import duckdb_store, sql_store
+from orchestration.transforms.to_database import bulk, duckdb_store, sql_store
 from orchestration.transforms.to_database.stores import Batch, Store, StoreError
 from tests.platform.databases import KINDS, Database, database
 
@@ -95,7 +95,18 @@ def test_rows_and_offsets_are_there_together(place: Database, table: str) -> Non
     assert (standing.letters, standing.run_id, standing.topic_ids) == (7, "r", ("T",))
 
 
-def test_rows_are_updated_and_deleted_by_key_and_late_ones_change_nothing(place: Database, table: str) -> None:
+OF_SQL = pytest.mark.parametrize("place", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture(params=[1, 1_000], ids=["staged", "by-key"])
+def staged_from(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, place: Database) -> int:
+    """How many rows go by way of a temporary table; DuckDB has no such way, and is not asked to."""
+    monkeypatch.setattr(bulk, "STAGED_FROM", request.param)
+    return int(request.param)
+
+
+def test_rows_are_updated_and_deleted_by_key_and_late_ones_change_nothing(place: Database, table: str, staged_from: int) -> None:
+    table = f"{table}_{staged_from}"
     with place.store(table, ("id",), table) as store:
         commit_changes(store, 0, rows(("a", 1, 0), ("b", 1, 1), ("c", 1, 2)), rows())
         commit_changes(store, 10, rows(("a", 2, 10), ("d", 1, 11)), rows(("b", 0, 12), ("x", 0, 13)))
@@ -104,6 +115,46 @@ def test_rows_are_updated_and_deleted_by_key_and_late_ones_change_nothing(place:
         assert place.rows(table, "id", "v") == [("a", 2), ("c", 1), ("d", 1)]
         commit_changes(store, 30, rows(("b", 3, 31)), rows(("c", 0, 30)))
         assert place.rows(table, "id", "v") == [("a", 2), ("b", 3), ("d", 1)]
+
+
+@OF_SQL
+def test_values_are_the_same_by_way_of_a_temporary_table(place: Database, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = pa.schema(
+        [*SCHEMA, ("price", pa.decimal128(10, 2)), ("raw", pa.binary()), ("share", pa.float64()), ("on", pa.bool_()), ("day", pa.date32())]
+    )
+    found = []
+    for number, staged in enumerate((1, 1_000)):
+        monkeypatch.setattr(bulk, "STAGED_FROM", staged)
+        name = f"{table}_{number}"
+        with place.store(name, ("id",), name) as store:
+            for offset, text in enumerate(("tab\t, quote ' and \\N", "Ünïcode\n")):
+                values = rows(("a", offset, offset), (text, 1, 10 + offset)).to_pylist()
+                more = {"price": Decimal("12.50"), "raw": b"\x00\\x", "share": 0.1, "on": True, "day": NOW.date()}
+                nothing = {**dict.fromkeys(more), "tags": None}
+                commit_changes(
+                    store, 20 * offset, pa.Table.from_pylist([{**values[0], **more}, {**values[1], **nothing}], schema=kinds), rows()
+                )
+        found.append(place.rows(name, *(f'"{one}"' for one in kinds.names if one != "_timestamp")))
+    assert found[0] == found[1]
+    assert len(found[0]) == 3
+
+
+@OF_SQL
+def test_a_column_of_the_user_s_own_keeps_its_value_when_a_row_is_updated(place: Database, table: str, staged_from: int) -> None:
+    name = f"{table}_{staged_from}"
+    with place.store(name, ("id",), name) as store:
+        commit_changes(store, 0, rows(("a", 1, 0), ("b", 1, 1)), rows())
+        place.execute(f"ALTER TABLE {name} ADD COLUMN note VARCHAR(20) DEFAULT 'mine'")
+        commit_changes(store, 10, rows(("a", 2, 10)), rows())
+    assert place.rows(name, "id", "v", "note") == [("a", 2, "mine"), ("b", 1, "mine")]
+
+
+@OF_SQL
+def test_what_the_database_refuses_of_many_rows_is_told(place: Database, table: str, staged_from: int) -> None:
+    name = f"{table}_{staged_from}"
+    with place.store(name, ("id",), name) as store, pytest.raises(StoreError, match=r"(?i)unique.*Nothing was committed"):
+        commit(store, batch(0, 5, rows(("a", 1, 0), ("a", 2, 1))))
+    assert place.rows(name, "id") == []
 
 
 def test_an_older_writer_commits_nothing(place: Database, table: str) -> None:

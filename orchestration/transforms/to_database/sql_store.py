@@ -15,11 +15,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from orchestration.checkpoints import Checkpoint
-from orchestration.sql_types import KEY_LENGTH, chunks, sql_column
+from orchestration.sql_types import KEY_LENGTH, chunks
 from orchestration.tables import CommitConflictError
+from orchestration.transforms.to_database import bulk
 from orchestration.transforms.to_database.stores import (
     DELETED_KEYS,
     Batch,
@@ -174,7 +176,7 @@ def write_rows(connection: sa.Connection, store: SqlStore, batch: Batch) -> None
     """Append the rows of a batch, or make its changes: rows of keys that are there are updated, the others inserted."""
     table = _table_for(connection, store, batch.rows.schema)
     if batch.changes is None:
-        _insert(connection, table, batch.rows)
+        bulk.load(connection, table, batch.rows)
         return
     assert batch.keys is not None
     changes = batch.changes
@@ -185,11 +187,11 @@ def write_rows(connection: sa.Connection, store: SqlStore, batch: Batch) -> None
     is_gone = pa.array([tuple(row.values()) not in kept for row in changes.replaced.to_pylist()], pa.bool_())
     _delete(connection, table, changes.replaced.filter(is_gone))
     _update(connection, table, updated, store.keys)
-    _insert(connection, table, changes.rows.filter(pa.array([not one for one in is_update.to_pylist()], pa.bool_())))
-    remembered = _table(store.table + DELETED_KEYS, changes.deletions.schema, store.keys)
+    bulk.load(connection, table, changes.rows.filter(pc.invert(is_update)))
+    remembered = bulk.table_of(store.table + DELETED_KEYS, changes.deletions.schema, store.keys)
     remembered.create(connection, checkfirst=True)
     _delete(connection, remembered, batch.keys)
-    _insert(connection, remembered, changes.deletions)
+    bulk.load(connection, remembered, changes.deletions)
     _forget(connection, remembered, batch)
 
 
@@ -215,7 +217,7 @@ def _table_for(connection: sa.Connection, store: SqlStore, schema: pa.Schema) ->
 
     :raises SchemaConflictError: it lacks columns.
     """
-    declared = _table(store.table, schema, store.keys)
+    declared = bulk.table_of(store.table, schema, store.keys)
     names = sa.inspect(connection)
     if names.has_table(store.table):
         existing = {column["name"] for column in names.get_columns(store.table)}
@@ -225,16 +227,10 @@ def _table_for(connection: sa.Connection, store: SqlStore, schema: pa.Schema) ->
     return declared
 
 
-def _table(name: str, schema: pa.Schema, keys: Sequence[str]) -> sa.Table:
-    return sa.Table(name, sa.MetaData(), *(sql_column(field, is_key=field.name in keys) for field in schema))
-
-
-def _insert(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
-    for chunk in chunks(rows, connection.dialect.name):
-        connection.execute(table.insert(), chunk)
-
-
 def _update(connection: sa.Connection, table: sa.Table, rows: pa.Table, keys: Sequence[str]) -> None:
+    if bulk.is_staged(connection, rows):
+        bulk.update(connection, table, rows, keys)
+        return
     statement = (
         table.update().where(_same(table, keys)).values({name: sa.bindparam(name) for name in rows.column_names if name not in keys})
     )
@@ -243,6 +239,9 @@ def _update(connection: sa.Connection, table: sa.Table, rows: pa.Table, keys: Se
 
 
 def _delete(connection: sa.Connection, table: sa.Table, keys: pa.Table) -> None:
+    if bulk.is_staged(connection, keys):
+        bulk.delete(connection, table, keys)
+        return
     for chunk in chunks(keys, connection.dialect.name):
         connection.execute(table.delete().where(_same(table, keys.column_names)), [_prefixed(row, keys.column_names) for row in chunk])
 
@@ -257,14 +256,21 @@ def _prefixed(row: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
 
 def _fetched(connection: sa.Connection, name: str, keys: pa.Table, places: pa.Schema) -> pa.Table:
     """Return the rows of ``keys`` with the columns of ``places``."""
-    table = _table(name, places, keys.column_names)
+    table = bulk.table_of(name, places, keys.column_names)
+    ask = bulk.fetch if bulk.is_staged(connection, keys) else _asked_for
+    found = ask(connection, table, keys, places.names)
+    columns = zip(*found, strict=True) if found else [[] for _ in places]
+    return pa.table([_column(column, field.type) for column, field in zip(columns, places, strict=True)], schema=places)
+
+
+def _asked_for(connection: sa.Connection, table: sa.Table, keys: pa.Table, names: Sequence[str]) -> list[Any]:
+    """Return the columns ``names`` of the rows with one of ``keys``, which the questions name."""
     found: list[Any] = []
     for chunk in chunks(keys, connection.dialect.name):
         for start in range(0, len(chunk), KEYS_AT_ONCE):
             wanted = [sa.and_(*(table.c[key] == value for key, value in row.items())) for row in chunk[start : start + KEYS_AT_ONCE]]
-            found += connection.execute(sa.select(*(table.c[name] for name in places.names)).where(sa.or_(*wanted))).all()
-    columns = zip(*found, strict=True) if found else [[] for _ in places]
-    return pa.table([_column(column, field.type) for column, field in zip(columns, places, strict=True)], schema=places)
+            found += connection.execute(sa.select(*(table.c[name] for name in names)).where(sa.or_(*wanted))).all()
+    return found
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

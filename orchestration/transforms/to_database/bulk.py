@@ -1,0 +1,110 @@
+"""Many rows at once in a SQL database: loaded by PostgreSQL's COPY where its driver can, and compared by means of a temporary table.
+
+A statement for each row, or one that names some hundred keys, makes the database parse and plan again and again. From ``STAGED_FROM``
+rows on they go into a temporary table of the transaction first, whose columns have the types of the table that they are for, and one
+statement does what is to be done. Decides which way is taken. Both have the same effect; the small one is for every database that
+SQLAlchemy speaks to.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from orchestration.sql_types import chunks, sql_column
+
+STAGED_FROM = 1_000
+"""Fewer rows are quicker without a temporary table."""
+STAGING_DIALECTS = frozenset({"postgresql", "sqlite"})
+"""Databases whose temporary tables and UPDATE ... FROM are tested."""
+STAGED_NAME = "tidelog_staged_"
+Columns = Sequence[str]
+_numbers = count()
+
+
+def is_staged(connection: sa.Connection, rows: pa.Table) -> bool:
+    """Whether ``rows`` are worth a temporary table here."""
+    return bool(connection.dialect.name in STAGING_DIALECTS and rows.num_rows >= STAGED_FROM)
+
+
+def table_of(name: str, schema: pa.Schema, keys: Columns) -> sa.Table:
+    """Return the table for rows of ``schema``, for statements; a key column is part of the primary key."""
+    return sa.Table(name, sa.MetaData(), *(sql_column(field, is_key=field.name in keys) for field in schema))
+
+
+@contextmanager
+def staged(connection: sa.Connection, rows: pa.Table, like: sa.Table) -> Iterator[sa.Table]:
+    """Yield a temporary table that holds ``rows``, with columns of the types that they have in the table ``like``."""
+    name = f"{STAGED_NAME}{next(_numbers)}"
+    table = table_of(name, rows.schema, ())
+    quote = connection.dialect.identifier_preparer.quote
+    columns = ", ".join(quote(column) for column in rows.column_names)
+    connection.exec_driver_sql(f"CREATE TEMPORARY TABLE {quote(name)} AS SELECT {columns} FROM {quote(like.name)} WHERE 1 = 0")  # noqa: S608 - quoted
+    load(connection, table, rows)
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"ANALYZE {quote(name)}")
+    yield table
+    connection.exec_driver_sql(f"DROP TABLE {quote(name)}")
+
+
+def load(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
+    """Insert ``rows``."""
+    if connection.dialect.driver == "psycopg" and rows.num_rows >= STAGED_FROM:
+        _copy(connection, table, rows)
+        return
+    for chunk in chunks(rows, connection.dialect.name):
+        connection.execute(table.insert(), chunk)
+
+
+def fetch(connection: sa.Connection, table: sa.Table, keys: pa.Table, names: Columns) -> list[Any]:
+    """Return the columns ``names`` of the rows with one of ``keys``."""
+    with staged(connection, keys, table) as wanted:
+        question = sa.select(*(table.c[name] for name in names)).join(wanted, _same(table, wanted, keys.column_names))
+        return list(connection.execute(question).all())
+
+
+def update(connection: sa.Connection, table: sa.Table, rows: pa.Table, keys: Columns) -> None:
+    """Give the rows of the table whose ``keys`` are those of ``rows`` the values of ``rows``."""
+    with staged(connection, rows, table) as new:
+        values = {name: new.c[name] for name in rows.column_names if name not in keys}
+        connection.execute(table.update().where(_same(table, new, keys)).values(values))
+
+
+def delete(connection: sa.Connection, table: sa.Table, keys: pa.Table) -> None:
+    """Delete the rows with one of ``keys``."""
+    with staged(connection, keys, table) as gone:
+        connection.execute(table.delete().where(sa.exists().where(_same(table, gone, keys.column_names))))
+
+
+def _same(table: sa.Table, other: sa.Table, keys: Columns) -> "sa.ColumnElement[bool]":
+    return sa.and_(*(table.c[key] == other.c[key] for key in keys))
+
+
+def _copy(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
+    """Load rows by COPY, through the driver's own connection, which is in the same transaction."""
+    quote = connection.dialect.identifier_preparer.quote
+    columns = ", ".join(quote(name) for name in rows.column_names)
+    statement = f"COPY {quote(table.name)} ({columns}) FROM STDIN"
+    driver = connection.dialect.loaded_dbapi
+    try:
+        with connection.connection.cursor() as cursor, cursor.copy(statement) as copy:
+            for row in _values(table, rows):
+                copy.write_row(row)
+    except driver.Error as error:
+        raise sa.exc.DBAPIError.instance(statement, None, error, driver.Error, dialect=connection.dialect) from error
+
+
+def _values(table: sa.Table, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows as COPY takes them: JSON as text, everything else as it is."""
+    for batch in rows.to_batches(max_chunksize=10_000):
+        columns = [
+            [json.dumps(value, default=str) for value in column.to_pylist()]
+            if isinstance(table.c[name].type, sa.JSON)
+            else column.to_pylist()
+            for name, column in zip(rows.column_names, batch.columns, strict=True)
+        ]
+        yield from zip(*columns, strict=True)
