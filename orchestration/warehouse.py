@@ -1,8 +1,9 @@
 """The warehouse: DuckDB marts built from lake tables by SQL, and questions about lake and marts together.
 
 Decides how readers and builders never meet: a mart is one file with one table, built beside its place and renamed into it, so that a
-reader that has the old one open keeps it. Lake tables are registered per connection as Arrow datasets, at one version each, and never
-saved as views. Relations in SQL are the names of lake tables, of marts, and ``dead_letters`` (the committed ones); a question may ask
+reader that has the old one open keeps it. Lake tables are relations of one connection, at one version each, and never saved as views:
+DuckDB reads their Parquet files by itself where it finds the table's columns and types in them, and else through Arrow, which takes
+longer. Relations in SQL are the names of lake tables, of marts, and ``dead_letters`` (the committed ones); a question may ask
 ``topics.NAME``, too (``topic_relations``). No extension is downloaded. Knows no Dagster.
 """
 
@@ -19,12 +20,14 @@ import duckdb
 import pyarrow as pa
 
 from orchestration.dead_letters import DEAD_LETTERS, DeadLetters
-from orchestration.sql_quoting import quoted_text
-from orchestration.tables import TABLE_NAME, Lake
+from orchestration.sql_quoting import quoted_name, quoted_text
+from orchestration.tables import TABLE_NAME, Lake, TableSnapshot
 from orchestration.topic_relations import TopicRelations
 
 SUFFIX = ".duckdb"
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+PATTERN = re.compile(r"[*?\[]")
+"""What DuckDB takes for a pattern in the name of a file."""
 LEFTOVER_AGE_S = 3_600
 ACCOUNT_COLUMNS = {"records_sent", "start_offset", "end_offset", "target_id"}
 """What tells the lake's account of a transform (``transforms.to_topic.ledger``) from other tables."""
@@ -125,7 +128,8 @@ class Warehouse:
                 elif name in tables and not self._is_account(name, marts):
                     snapshot = self.lake.existing(name)
                     versions[name] = snapshot.version
-                    connection.register(name, snapshot.dataset())
+                    if not _read_files(connection, name, snapshot):
+                        connection.register(name, snapshot.dataset())
                 elif name in marts:
                     self._attach(connection, name)
             yield connection, versions
@@ -156,6 +160,37 @@ class Warehouse:
             kind = "no topics" if topics is not None and topics.log is not None else "no archived topics"
             told = f"; {kind}: {', '.join(missing)}" if missing else ""
             raise WarehouseError(f"{error}\n(tables of the lake: {tables}; marts: {marts}{told})") from error
+
+
+def _read_files(connection: duckdb.DuckDBPyConnection, name: str, snapshot: TableSnapshot) -> bool:
+    """Make the table's files the relation ``name``; False, and nothing is made, where they do not say by themselves what is in the table.
+
+    Columns that a file is older than are null in its rows. Columns by which a table is partitioned are in no file.
+    """
+    files = snapshot.files
+    if not files or snapshot.delta.metadata().partition_columns or PATTERN.search(str(snapshot.folder)):
+        return False
+    schema = snapshot.arrow_schema
+    columns = ", ".join(quoted_name(column) for column in schema.names)
+    listed = ", ".join(quoted_text(str(file)) for file in files)
+    source = f"read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
+    stand_in = f"{name}_as_declared"
+    connection.register(stand_in, schema.empty_table())
+    try:
+        is_same = _described(connection, f"SELECT {columns} FROM {source}") == _described(connection, f"FROM {quoted_name(stand_in)}")  # noqa: S608
+    except duckdb.Error:
+        return False
+    finally:
+        connection.unregister(stand_in)
+    if not is_same:
+        return False
+    connection.execute(f"CREATE TEMP VIEW {quoted_name(name)} AS SELECT {columns} FROM {source}")  # noqa: S608
+    return True
+
+
+def _described(connection: duckdb.DuckDBPyConnection, question: str) -> list[tuple[str, str]]:
+    """Return the columns of an answer with their types."""
+    return [(str(row[0]), str(row[1])) for row in connection.execute(f"DESCRIBE {question}").fetchall()]
 
 
 def _table_of(answer: object) -> pa.Table:

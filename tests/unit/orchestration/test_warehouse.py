@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from orchestration.dead_letters import DeadLetters
 from orchestration.tables import Lake, replace_all
@@ -89,3 +90,72 @@ def test_dead_letters_are_a_relation(warehouse: Warehouse) -> None:
 def test_names_that_are_paths_are_refused(warehouse: Warehouse) -> None:
     with pytest.raises(ValueError, match="cannot be a mart's name"):
         warehouse.build("../total", "SELECT 1")
+
+
+def numbers(warehouse: Warehouse, table: pa.Table, name: str = "wide", **settings: list[str]) -> Lake:
+    """Create a table and commit rows."""
+    warehouse.lake.create(name, table.schema, partition_by=settings.get("partition_by"))
+    write_deltalake(str(warehouse.lake.path(name)), table, mode="append")
+    return warehouse.lake
+
+
+def read_by_duckdb(warehouse: Warehouse, name: str) -> bool:
+    """Whether DuckDB reads the table's files by itself."""
+    with warehouse._connection(f"SELECT * FROM {name}", ":memory:") as (connection, _):
+        return "parquet" in str(connection.execute(f"EXPLAIN SELECT * FROM {name}").fetchall()).lower()
+
+
+WIDE = pa.table(
+    {
+        "n": pa.array([1, 2], pa.int64()),
+        "text": ["a", None],
+        "at": pa.array([0, 1_700_000_000_000_000], pa.timestamp("us", tz="UTC")),
+        "local": pa.array([0, None], pa.timestamp("us")),
+        "price": pa.array(["1.25", None]).cast(pa.decimal128(10, 2)),
+        "raw": pa.array([b"\x00", None], pa.binary()),
+        "day": pa.array([0, 1], pa.date32()),
+        "names": pa.array([["x"], None], pa.list_(pa.string())),
+        "place": pa.array([{"x": 1.5}, None], pa.struct([("x", pa.float64())])),
+    }
+)
+
+
+def test_duckdb_reads_the_files_by_itself_and_finds_what_arrow_finds(warehouse: Warehouse) -> None:
+    lake = numbers(warehouse, WIDE)
+    assert read_by_duckdb(warehouse, "wide")
+    found = warehouse.query("SELECT * FROM wide ORDER BY n")
+    with duckdb.connect() as connection:
+        connection.register("wide", lake.existing("wide").dataset())
+        assert found.equals(pa.table(connection.sql("SELECT * FROM wide ORDER BY n")))
+
+
+def test_rows_of_files_that_are_older_than_a_column_have_null_in_it(warehouse: Warehouse) -> None:
+    numbers(warehouse, WIDE.select(["n"]))
+    write_deltalake(str(warehouse.lake.path("wide")), WIDE.select(["text", "n"]), mode="append", schema_mode="merge")
+    assert read_by_duckdb(warehouse, "wide")
+    assert warehouse.query("SELECT n, text FROM wide WHERE text IS NULL ORDER BY n").to_pylist() == [
+        {"n": 1, "text": None},
+        {"n": 2, "text": None},
+        {"n": 2, "text": None},
+    ]
+
+
+def test_tables_that_are_empty_or_partitioned_or_lie_in_odd_folders_are_read_through_arrow(warehouse: Warehouse, tmp_path: Path) -> None:
+    warehouse.lake.create("empty", WIDE.schema)
+    assert not read_by_duckdb(warehouse, "empty")
+    assert warehouse.query("SELECT count(*) AS n FROM empty").to_pylist() == [{"n": 0}]
+    numbers(warehouse, WIDE.select(["n", "text"]), "parts", partition_by=["text"])
+    assert not read_by_duckdb(warehouse, "parts")
+    assert warehouse.query("SELECT n, text FROM parts ORDER BY n").to_pylist() == [{"n": 1, "text": "a"}, {"n": 2, "text": None}]
+    odd = Warehouse(tmp_path / "warehouse", Lake(tmp_path / "la*ke"))
+    numbers(odd, WIDE)
+    assert not read_by_duckdb(odd, "wide")
+    assert odd.query("SELECT count(*) AS n FROM wide").to_pylist() == [{"n": 2}]
+
+
+def test_a_mart_reads_one_version_though_files_come_meanwhile(warehouse: Warehouse) -> None:
+    numbers(warehouse, WIDE)
+    with warehouse._connection("SELECT * FROM wide", ":memory:") as (connection, versions):
+        write_deltalake(str(warehouse.lake.path("wide")), WIDE, mode="append")
+        assert connection.sql("SELECT count(*) FROM wide").fetchall() == [(2,)]
+    assert versions == {"wide": 1}
