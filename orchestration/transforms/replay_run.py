@@ -16,7 +16,7 @@ offset once, though timestamps need not be in order.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestration.checkpoints import ProgressError, clip_replay, plan_replay
+from orchestration.checkpoints import ProgressError, clip_replay, plan_replay, share_limit
 from orchestration.dead_letters import DeadLetters, Origin, naming
 from orchestration.fixes import FixedReader, Fixes
 from orchestration.latest import Replaced
@@ -130,21 +130,28 @@ def plan(table: TopicTable, context: RunContext, request: ReplayRequest) -> Offs
 
 
 def pieces(ranges: OffsetRanges, limit: int) -> Iterator[OffsetRanges]:
-    """Cut ``ranges`` into pieces of at most ``limit`` offsets, in order."""
-    held: list[OffsetRange] = []
-    room = limit
+    """Cut ``ranges`` into pieces of at most ``limit`` offsets, each with its share of every partition.
+
+    A run of the table shares its limit in the same way, so that a piece mostly takes the place of whole files.
+    """
+    left: dict[int, list[OffsetRange]] = {}
     for one in ranges:
-        start = one.start
-        while start < one.end:
-            end = min(one.end, start + room)
-            held.append(OffsetRange(partition=one.partition, start=start, end=end))
-            room -= end - start
-            start = end
-            if room == 0:
-                yield _some(ranges, held)
-                held, room = [], limit
-    if held:
-        yield _some(ranges, held)
+        left.setdefault(one.partition, []).append(one)
+    while left:
+        shares = share_limit({partition: sum(one.count for one in kept) for partition, kept in left.items()}, limit)
+        yield _some(ranges, [part for partition, share in shares.items() for part in _taken(left[partition], share)])
+        left = {partition: kept for partition, kept in left.items() if kept}
+
+
+def _taken(kept: list[OffsetRange], count: int) -> Iterator[OffsetRange]:
+    """Yield the first ``count`` offsets, and leave the others."""
+    while count > 0:
+        one = kept.pop(0)
+        end = min(one.end, one.start + count)
+        yield OffsetRange(partition=one.partition, start=one.start, end=end)
+        if end < one.end:
+            kept.insert(0, OffsetRange(partition=one.partition, start=end, end=one.end))
+        count -= end - one.start
 
 
 def _some(ranges: OffsetRanges, held: Sequence[OffsetRange]) -> OffsetRanges:
