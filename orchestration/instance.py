@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 
 import yaml  # type: ignore[import-untyped]
@@ -27,6 +28,7 @@ EARLIER_CONFIGURATIONS = frozenset(
     {
         "3f5ce9c6708d80be3e49c2b1505236e36516f200f31c29c9bdf3d286ddd65745",
         "bf4ca130adb122445a0f132b8625b3a5ef02c8c7ba2599aea6dddf0790dc9659",
+        "8cc9f7d566cd93262af23bb54437a57c0ce46d1b9654806f4355a51163807f1b",
     }
 )
 """SHA-256 of each dagster.yaml that an earlier release wrote: a file that is unchanged since is replaced."""
@@ -41,7 +43,7 @@ telemetry:
   enabled: false
 nux:
   enabled: false
-# SQLite whose connections stay open: an event then waits for no disk. For PostgreSQL put Dagster's own setting here.
+# SQLite whose connections stay open: an event then waits for no disk. The setting TIDELOG_POSTGRES_URL puts PostgreSQL here.
 storage:
   custom:
     module: orchestration.event_storage
@@ -101,18 +103,53 @@ retention:
       success: 7
 """
 
+SQLITE_STORAGE = DAGSTER_YAML[DAGSTER_YAML.index("# SQLite") : DAGSTER_YAML.index("# What a run")]
+POSTGRES_STORAGE = """\
+# The PostgreSQL database that the setting names.
+storage:
+  postgres:
+    postgres_url:
+      env: TIDELOG_POSTGRES_URL
+"""
+POSTGRES_YAML = DAGSTER_YAML.replace(SQLITE_STORAGE, POSTGRES_STORAGE)
+POSTGRES_PACKAGES = ("dagster_postgres", "psycopg")
+
 
 def dagster_home(data_directory: Path) -> Path:
     """Return the instance's directory inside an installation's."""
     return data_directory / "dagster"
 
 
-def write_configuration(home: Path) -> None:
-    """Write dagster.yaml where there is none, and the note that keeps the UI from asking for an e-mail address first."""
-    for path, text in ((home / "dagster.yaml", DAGSTER_YAML), (home / ".nux" / "nux.yaml", "seen: 1\n")):
+def write_configuration(home: Path, *, is_postgres: bool = False) -> None:
+    """Write dagster.yaml where there is none, or one of ours, and the note that keeps the UI from asking for an e-mail address first.
+
+    :raises ConfigError: PostgreSQL is asked for, and the file is somebody's own that does not read its setting.
+    """
+    wanted = POSTGRES_YAML if is_postgres else DAGSTER_YAML
+    for path, text in ((home / "dagster.yaml", wanted), (home / ".nux" / "nux.yaml", "seen: 1\n")):
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists() or sha256(path.read_bytes()).hexdigest() in EARLIER_CONFIGURATIONS:
+        if not path.exists() or is_ours(path.read_text()):
             path.write_text(text)
+    if is_postgres and "TIDELOG_POSTGRES_URL" not in (home / "dagster.yaml").read_text():
+        raise ConfigError(
+            f"TIDELOG_POSTGRES_URL is set, and {home / 'dagster.yaml'}, which you have changed, does not read it. Put this into the file "
+            f"in the place of its storage, or remove the file to have it written anew:\n{POSTGRES_STORAGE}"
+        )
+
+
+def is_ours(text: str) -> bool:
+    """Whether this is a dagster.yaml as this release, or an earlier one, writes it."""
+    return text in {DAGSTER_YAML, POSTGRES_YAML} or sha256(text.encode()).hexdigest() in EARLIER_CONFIGURATIONS
+
+
+def validate_postgres(is_postgres: bool) -> None:  # noqa: FBT001 - the setting itself
+    """Refuse PostgreSQL where its packages are not installed.
+
+    :raises ConfigError: names them.
+    """
+    missing = [name for name in POSTGRES_PACKAGES if is_postgres and find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"TIDELOG_POSTGRES_URL needs {' and '.join(missing)}: pip install 'tidelog[platform,postgres]'")
 
 
 @contextmanager
@@ -122,18 +159,19 @@ def open_instance(home: Path) -> Iterator[DagsterInstance]:
         yield instance
 
 
-def write_workspace(data_directory: Path, project_directory: Path, code_port: int) -> Path:
+def write_workspace(data_directory: Path, project_directory: Path, code_port: int, *, is_postgres: bool = False) -> Path:
     """Write the workspace file of an installation and return its path: the project's code server, and the user's other code locations.
 
-    :raises ConfigError: there is no project, or its workspace.yaml cannot be used.
+    :raises ConfigError: there is no project, its workspace.yaml cannot be used, or PostgreSQL cannot be had.
     """
+    validate_postgres(is_postgres)
     try:
         find_project(project_directory, ())
         others = other_locations(project_directory)
     except ProjectError as error:
         raise ConfigError(str(error)) from error
     home = dagster_home(data_directory)
-    write_configuration(home)
+    write_configuration(home, is_postgres=is_postgres)
     path = home / "workspace.yaml"
     server = {"grpc_server": {"host": "127.0.0.1", "port": code_port, "location_name": PROJECT_LOCATION}}
     path.write_text("# Written anew by `tidelog up`.\n" + yaml.safe_dump({"load_from": [server, *others]}, sort_keys=False))

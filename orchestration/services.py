@@ -45,7 +45,8 @@ def components(context: ServiceContext) -> list[Component]:
 def _components(context: ServiceContext) -> list[Component]:
     environment = platform_environment(context)
     code_port = free_port()
-    workspace = write_workspace(context.data_directory, context.project_directory, code_port)
+    is_postgres = load_settings({**process_environment(), **environment}).postgres_url is not None
+    workspace = write_workspace(context.data_directory, context.project_directory, code_port, is_postgres=is_postgres)
     heartbeat = heartbeat_file(dagster_home(context.data_directory))
     python = sys.executable
     watch = ["--watch"] if context.is_watching else []

@@ -23,6 +23,7 @@ DEFAULT_ARROW_RECORDS = 1_000_000
 DEFAULT_MINIMUM_INTERVAL_S = 5
 DEFAULT_FOLLOW_S = 300
 DEFAULT_COMMIT_ATTEMPTS = 5
+POSTGRES_SCHEME = "postgresql://"
 DEPLOYMENT = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
@@ -39,6 +40,7 @@ class Settings:
     lake_root: Path
     warehouse_directory: Path
     sql_url: str
+    postgres_url: str | None
     spark_remote: str | None
     spark_master: str
     spark_driver_memory: str
@@ -73,7 +75,8 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         data_directory=base,
         lake_root=_path(given, "TIDELOG_LAKE", base / "lake"),
         warehouse_directory=_path(given, "TIDELOG_WAREHOUSE", base / "warehouse"),
-        sql_url=_text(given, "TIDELOG_SQL_URL", f"sqlite:///{base / 'reference.db'}"),
+        sql_url=_text(given, "TIDELOG_SQL_URL", _own_database(given, base)),
+        postgres_url=_postgres_url(given),
         spark_remote=given.get("TIDELOG_SPARK_REMOTE") or None,
         spark_master=_text(given, "TIDELOG_SPARK_MASTER", DEFAULT_SPARK_MASTER),
         spark_driver_memory=_text(given, "TIDELOG_SPARK_DRIVER_MEMORY", DEFAULT_SPARK_DRIVER_MEMORY),
@@ -125,6 +128,19 @@ def named_in_environment(name: str, value: str) -> Iterator[None]:
 
 def _text(given: Mapping[str, str], name: str, default: str) -> str:
     return given.get(name) or default
+
+
+def _own_database(given: Mapping[str, str], base: Path) -> str:
+    """Return the database of SQL tables where none is named: PostgreSQL if there is one for everything, else a SQLite file."""
+    url = _postgres_url(given)
+    return f"sqlite:///{base / 'reference.db'}" if url is None else f"postgresql+psycopg://{url.removeprefix(POSTGRES_SCHEME)}"
+
+
+def _postgres_url(given: Mapping[str, str]) -> str | None:
+    url = given.get("TIDELOG_POSTGRES_URL") or None
+    if url is not None and not url.startswith(POSTGRES_SCHEME):
+        raise SettingsError(f"TIDELOG_POSTGRES_URL has to begin with {POSTGRES_SCHEME}, e.g. {POSTGRES_SCHEME}user:password@host/name")
+    return url
 
 
 def _deployment(given: Mapping[str, str]) -> str | None:

@@ -15,7 +15,16 @@ from dagster._core.run_coordinator import DefaultRunCoordinator
 
 from log_service.client import ConfigError
 from orchestration import instance as instance_module
-from orchestration.instance import DAGSTER_YAML, DEAD_RUN, dagster_home, fail_dead_runs, open_instance, write_configuration, write_workspace
+from orchestration.instance import (
+    DAGSTER_YAML,
+    DEAD_RUN,
+    POSTGRES_YAML,
+    dagster_home,
+    fail_dead_runs,
+    open_instance,
+    write_configuration,
+    write_workspace,
+)
 
 pytestmark = pytest.mark.platform
 
@@ -61,9 +70,34 @@ def test_what_an_earlier_release_wrote_is_replaced_where_nobody_changed_it(home:
     assert (home / "dagster.yaml").read_text() == DAGSTER_YAML
 
 
-def test_the_configuration_says_nothing_twice() -> None:
-    keys = [line.partition(":")[0] for line in DAGSTER_YAML.splitlines() if line and not line.startswith((" ", "#"))]
-    assert sorted(set(keys)) == sorted(keys) == sorted(yaml.safe_load(DAGSTER_YAML))
+@pytest.mark.parametrize("text", [DAGSTER_YAML, POSTGRES_YAML], ids=["sqlite", "postgres"])
+def test_the_configuration_says_nothing_twice(text: str) -> None:
+    keys = [line.partition(":")[0] for line in text.splitlines() if line and not line.startswith((" ", "#"))]
+    assert sorted(set(keys)) == sorted(keys) == sorted(yaml.safe_load(text))
+
+
+def test_the_setting_moves_the_storage_to_postgresql_and_back_where_nobody_changed_the_file(home: Path) -> None:
+    write_configuration(home, is_postgres=True)
+    changed = yaml.safe_load((home / "dagster.yaml").read_text())
+    assert changed.pop("storage") == {"postgres": {"postgres_url": {"env": "TIDELOG_POSTGRES_URL"}}}
+    before = yaml.safe_load(DAGSTER_YAML)
+    assert before.pop("storage")
+    assert changed == before
+    write_configuration(home)
+    assert (home / "dagster.yaml").read_text() == DAGSTER_YAML
+
+
+def test_a_file_of_ones_own_that_does_not_read_the_setting_is_told(home: Path) -> None:
+    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    with pytest.raises(ConfigError, match=r"which you have changed, does not read it(.|\n)*env: TIDELOG_POSTGRES_URL"):
+        write_configuration(home, is_postgres=True)
+    assert (home / "dagster.yaml").read_text() == "telemetry:\n  enabled: false\n"
+
+
+def test_postgresql_needs_its_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(instance_module, "POSTGRES_PACKAGES", ("no_such_package",))
+    with pytest.raises(ConfigError, match=r"needs no_such_package: pip install 'tidelog\[platform,postgres\]'"):
+        write_workspace(tmp_path / "data", tmp_path, 4000, is_postgres=True)
 
 
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED])

@@ -55,3 +55,13 @@ def test_deployments_on_one_cluster_have_groups_of_their_own() -> None:
     assert mirror_group("orders", load_settings({"TIDELOG_DEPLOYMENT": "staging"}).deployment) == "tidelog.staging.orders"
     with pytest.raises(SettingsError, match="TIDELOG_DEPLOYMENT is 'a b'"):
         load_settings({"TIDELOG_DEPLOYMENT": "a b"})
+
+
+def test_one_setting_puts_postgresql_in_the_place_of_sqlite() -> None:
+    settings = load_settings({"TIDELOG_POSTGRES_URL": "postgresql://me:secret@db/shop"})
+    assert (settings.postgres_url, settings.sql_url) == ("postgresql://me:secret@db/shop", "postgresql+psycopg://me:secret@db/shop")
+    other = load_settings({"TIDELOG_POSTGRES_URL": "postgresql://db/shop", "TIDELOG_SQL_URL": "sqlite:///x.db"})
+    assert other.sql_url == "sqlite:///x.db"
+    with pytest.raises(SettingsError, match="has to begin with postgresql://") as refused:
+        load_settings({"TIDELOG_POSTGRES_URL": "mysql://me:secret@db/shop"})
+    assert "secret" not in str(refused.value)
