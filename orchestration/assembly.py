@@ -34,14 +34,18 @@ ASSET_TYPES = (dg.AssetsDefinition, dg.AssetSpec)
 JOB_TYPES = (dg.JobDefinition, UnresolvedAssetJobDefinition)
 
 
-def assemble(modules: Sequence[ModuleType], *, has_sensors: bool | None = None) -> dg.Definitions:
-    """Return the Definitions of modules: what is declared at their top level, and what the platform adds.
+def assemble(
+    modules: Sequence[ModuleType] = (), *, definitions: Sequence[dg.Definitions] = (), has_sensors: bool | None = None
+) -> dg.Definitions:
+    """Return the Definitions of modules and of ``definitions``: what is declared in them, and what the platform adds.
+
+    ``definitions`` are what components make (``dg.load_from_defs_folder``); they are treated as if a module declared what is in them.
 
     Added are the standard sensors, unless the modules declare those that are to run (``has_sensors``; None: they do if one of them lies in
     a package ``sensors``), upkeep where none is declared, archives, replays, the asset of the dead letters, and the resources
     ``log_service``, ``spark``, ``lake``, ``warehouse`` and ``database``.
     """
-    found = list(declared(modules))
+    found = [*declared(modules), *(one for given in definitions for one in contents(given))]
     if has_sensors is None:
         has_sensors = any(module.__name__.partition(".")[0] == SENSORS for module in modules)
     assets = [one for one in found if isinstance(one, ASSET_TYPES) and not isinstance(one, dg.AssetChecksDefinition)]
@@ -63,7 +67,7 @@ def assemble(modules: Sequence[ModuleType], *, has_sensors: bool | None = None) 
         resources=default_resources(),
         executor=dg.in_process_executor,
     )
-    given = [one for one in found if isinstance(one, dg.Definitions)]
+    given = [*(one for one in found if isinstance(one, dg.Definitions)), *map(surroundings, definitions)]
     return dg.Definitions.merge(own, *given) if given else own
 
 
@@ -84,6 +88,20 @@ def missing_archives(assets: Sequence[dg.AssetsDefinition]) -> list[dg.AssetsDef
             raise ValueError(f"the topics {other} and {spec.name} cannot both be archived: both would be in {asset.key.to_user_string()}")
         made += [] if asset.key in known else [asset]
     return made
+
+
+def contents(definitions: dg.Definitions) -> Iterator[Any]:
+    """Yield what stands in ``definitions``, each as a module would declare it."""
+    parts = (definitions.assets, definitions.asset_checks, definitions.sensors, definitions.schedules, definitions.jobs)
+    for part in parts:
+        yield from part or ()
+
+
+def surroundings(definitions: dg.Definitions) -> dg.Definitions:
+    """Return ``definitions`` without what stands in them: resources, executor, loggers, metadata."""
+    return dg.Definitions(
+        resources=definitions.resources, executor=definitions.executor, loggers=definitions.loggers, metadata=definitions.metadata
+    )
 
 
 def fed(assets: Sequence[Any], feeds: Sequence[TopicFeed], sources: Sequence[SourceFeed]) -> list[Any]:

@@ -1,12 +1,19 @@
-"""The Definitions of the project that this process stands in: what ``tidelog up``, ``dagster dev`` and a workspace.yaml load.
+"""The Definitions of the project that this process stands in: what ``tidelog up``, ``dagster dev``, ``dg dev`` and a workspace.yaml load.
 
-``orchestration.assembly`` puts them together. A folder that is no project is one sentence.
+They are the modules of ``assets`` and ``sensors`` and the components of every ``defs.yaml`` below ``assets``; ``orchestration.assembly``
+puts them together. A folder that is no project, and a mistake in it, is one sentence.
 """
 
 import sys
 from pathlib import Path
 
 from orchestration.assembly import assemble
+from orchestration.components.loading import load_components
 from orchestration.projects import find_project, import_project
+from orchestration.topics import forget_declared_topics
 
-defs = assemble(import_project(find_project(Path.cwd(), sys.path)))
+forget_declared_topics()
+_project = find_project(Path.cwd(), sys.path)
+_modules = import_project(_project)
+
+defs = assemble(_modules, definitions=load_components(_project, _modules[0]))

@@ -1,7 +1,7 @@
 """``python -m orchestration.new_project DIRECTORY``: writes a project that works at once, for its owner to change.
 
-Decides the layout of a project: declarations in ``assets/``, a test, settings in ``.env``, and a workspace.yaml for Dagster's own commands.
-Overwrites nothing. Knows nothing of Dagster.
+Decides the layout of a project: declarations in ``assets/``, a test, settings in ``.env``, workspace.yaml and dg.toml for Dagster's own
+commands. Overwrites nothing. Knows nothing of Dagster.
 """
 
 import argparse
@@ -84,6 +84,16 @@ load_from:
       working_directory: .
 """
 
+DG = """\
+# For Dagster's command `dg`: `dg dev`, `dg list components`, `dg scaffold defs`. `tidelog up` does not read it.
+directory_type = "project"
+
+[project]
+root_module = "assets"
+defs_module = "assets"
+code_location_target_module = "orchestration.definitions"
+"""
+
 ENVIRONMENT = """\
 # Settings of this project, read by `tidelog up` and the other commands. A variable that is set already goes first.
 # A Kafka cluster of your own; without it `tidelog up` starts a broker:
@@ -102,10 +112,11 @@ README = """\
     echo '{{"id": 1, "amount": 12.5, "country": "DE"}}' | tidelog produce orders
     pip install pytest && pytest                                # the pipeline without a broker
 
-- `assets/` declares topics, tables and marts: every definition at the top level of a module belongs to the project.
+- `assets/` declares topics, tables and marts: every definition at the top level of a module belongs to the project,
+  and every component in a `defs.yaml` below it.
 - `sensors/`, if there is one, replaces the standard sensors (new records, sources, downstream, failures, schema drift, watchdog).
 - `tests/` runs the transforms on records that are made up.
-- `.env` holds settings; `workspace.yaml` is for Dagster's own commands.
+- `.env` holds settings; `workspace.yaml` and `dg.toml` are for Dagster's own commands.
 """
 
 IGNORED = ".tidelog/\n__pycache__/\n"
@@ -119,6 +130,7 @@ def files(name: str) -> dict[str, str]:
         f"{ASSETS}/orders.py": ORDERS,
         "tests/test_orders.py": TEST,
         "workspace.yaml": WORKSPACE,
+        "dg.toml": DG,
         ".env": ENVIRONMENT,
         ".gitignore": IGNORED,
         "pytest.ini": PYTEST,

@@ -154,6 +154,7 @@ def refusal(spec: TopicSpec, existing: TopicDescription | None, error: LogServic
 
 def topic_asset(spec: TopicSpec, *, group_name: str = "topics") -> dg.AssetsDefinition:
     """Return the asset whose run creates or reconciles the topic of ``spec``."""
+    declare_topic(spec)
 
     @dg.asset(
         key=spec.asset_key,
@@ -180,6 +181,32 @@ def topic_asset(spec: TopicSpec, *, group_name: str = "topics") -> dg.AssetsDefi
         )
 
     return reconcile_topic
+
+
+_declared: dict[str, TopicSpec] = {}
+
+
+def declare_topic(spec: TopicSpec) -> None:
+    """Remember ``spec`` by its name, for declarations that name their topic (``orchestration.components``)."""
+    _declared[spec.name] = spec
+
+
+def declared_topic(name: str) -> TopicSpec:
+    """Return the topic that was declared last under ``name``.
+
+    :raises KeyError: there is none.
+    """
+    return _declared[name]
+
+
+def declared_topics() -> list[str]:
+    """Return the names of all topics that were declared."""
+    return sorted(_declared)
+
+
+def forget_declared_topics() -> None:
+    """Forget all of them: the project is loaded anew, and may declare others."""
+    _declared.clear()
 
 
 def topic_specs(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicSpec, ...]:

@@ -86,13 +86,20 @@ class DerivedTable:
     @property
     def code_fingerprint(self) -> int:
         """A number that changes with the function's source and the rules: a changed transform is computed anew from unchanged inputs."""
-        try:
-            source = inspect.getsource(self.function)
-        except (OSError, TypeError):
-            source = self.function.__code__.co_code.hex()
         rules = [(rule.name, rule.condition, rule.severity.value) for rule in self.rules]
-        digest = hashlib.sha256(repr((source, rules, self.inputs)).encode()).digest()
+        digest = hashlib.sha256(repr((_source(self.function), rules, self.inputs)).encode()).digest()
         return int.from_bytes(digest[:7], "big")
+
+
+def _source(function: Transform) -> str:
+    """Return what a function does, as text: its SQL statement where it was made of one, else its Python."""
+    statement: str | None = getattr(function, "statement", None)
+    if statement is not None:
+        return statement
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return function.__code__.co_code.hex()
 
 
 _declared: dict[str, TopicTable] = {}

@@ -24,6 +24,7 @@ LISTED = re.compile(r"^::: (\S+)$", re.MULTILINE)
 EXPORTING = (
     "log_service.client",
     "orchestration.cluster",
+    "orchestration.components",
     "orchestration.sources",
     "orchestration.maintenance",
     "orchestration.quality",

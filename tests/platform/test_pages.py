@@ -3,7 +3,8 @@
 A page's Python blocks begin with a remark that names their file. Remarks of HTML, which no reader sees, say what happens in between:
 ``in: FOLDER`` goes into a folder, ``materialize: KEY ...`` does what the sensors of a running ``tidelog up`` would, ``refused: KEY: TEXT``
 is a run that has to fail with that text, ``run: FILE`` runs a script, ``import: FILE`` only imports it, ``unset: VARIABLE`` takes one
-from the environment. A block of properties names its file as Python does.
+from the environment, ``mistaken: TEXT`` means that the project does not load, and why. A block of properties names its file as Python
+does, and so does one of YAML that is a component.
 What a script's ``print`` lines show behind a remark is compared with what they print.
 
 Each command is a process of its own, forked from one that has imported Dagster and Spark already.
@@ -16,7 +17,7 @@ import runpy
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -24,7 +25,6 @@ import pytest
 
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.documents import PROMPT, ROOT
-from tests.platform.spark_server import warm_server
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(900)]
 PAGES = sorted(page for page in (ROOT / "docs" / "pipelines").glob("*.md") if "\n$ " in page.read_text())
@@ -63,12 +63,6 @@ for name in sys.argv[1:]:
         print(event.step_failure_data.user_failure_data, event.step_failure_data.error.to_string())
     assert ran.success, name
 """
-
-
-@pytest.fixture(scope="module")
-def spark_remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with warm_server(tmp_path_factory.mktemp("server")) as (url, _):
-        yield url
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +129,7 @@ class Reader:
 
     def read(self, page: Path) -> None:
         for language, text, order, argument in PART.findall(page.read_text()):
-            if language in {"python", "properties"}:
+            if language in {"python", "properties"} or (language == "yaml" and text.startswith("# assets/")):
                 self.write(text)
             elif language == "console":
                 self.type(text)
@@ -146,6 +140,10 @@ class Reader:
                 self.call("-c", MATERIALIZE, *argument.split())
             elif order == "refused":
                 self.refuse(*argument.split(": ", 1))
+            elif order == "mistaken":
+                code, _, errors = self.ended("-c", "import orchestration.definitions")
+                assert code, "the project loads"
+                assert argument in errors, errors[-3000:]
             elif order == "run":
                 self.run(argument)
             elif order == "unset":

@@ -1,0 +1,60 @@
+"""The component of a topic: the YAML face of ``TopicSpec`` and ``topic_asset``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+from pydantic import BaseModel, Field
+
+from orchestration.components.attributes import Declaration, Made, example, refusals_placed
+from orchestration.topics import TopicSpec, declare_topic, topic_asset
+
+
+def _example(name: str) -> Mapping[str, Any]:
+    return {"name": name, "partitions": 1, "value_schema": "id BIGINT NOT NULL, amount DOUBLE"}
+
+
+@dg.scaffold_with(example(_example))
+class TopicComponent(Declaration, dg.Resolvable, dg.Model):
+    """A topic of the log service, as it should be: a run of its asset creates it, or brings what exists up to it."""
+
+    name: str = Field(description="The topic's name")
+    partitions: int = Field(default=1, description="How many partitions it has at least; partitions are never removed")
+    replication_factor: int = Field(default=1, description="How many replicas each partition has")
+    configs: dict[str, str | int | bool] = Field(default={}, description="Kafka's topic configs, e.g. retention.ms")
+    key: str | None = Field(default=None, description="What records are keyed by, for readers")
+    value_schema: str | None = Field(default=None, description="The fields of the JSON in a record's value, as Spark DDL; without: bytes")
+    description: str = Field(default="", description="What the topic is about")
+    group_name: str = Field(default="topics", description="Dagster's group")
+
+    @classmethod
+    def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> "TopicComponent":
+        """Return the component; its topic is known from now on, so that transforms may name it wherever they are written."""
+        component = super().load(attributes, context)
+        with refusals_placed(context):
+            declare_topic(component.spec())
+        return component
+
+    def spec(self) -> TopicSpec:
+        """Return the declaration.
+
+        :raises ValueError: it makes no sense.
+        """
+        return TopicSpec(
+            name=self.name,
+            partitions=self.partitions,
+            replication_factor=self.replication_factor,
+            configs={key: config_text(value) for key, value in self.configs.items()},
+            key=self.key,
+            schema=self.value_schema,
+            description=self.description,
+        )
+
+    def declare(self, context: dg.ComponentLoadContext) -> Made:  # noqa: ARG002 - a component's signature
+        """Return the topic's asset."""
+        return topic_asset(self.spec(), group_name=self.group_name)
+
+
+def config_text(value: str | int | bool) -> str:  # noqa: FBT001 - a value of YAML
+    """Return a config as Kafka writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
