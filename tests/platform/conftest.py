@@ -9,6 +9,7 @@ import pytest
 
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
+from tests.platform.spark_server import warm_server
 
 THIRD_PARTY_WARNINGS = (
     "ignore:module 'sre_:DeprecationWarning",  # Great Expectations imports them
@@ -38,6 +39,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session = open_session(settings)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a warm Spark server for tests whose commands are processes of their own; it starts when the first asks for it."""
+    with warm_server(tmp_path_factory.mktemp("server")) as (url, _):
+        yield url
 
 
 @pytest.fixture

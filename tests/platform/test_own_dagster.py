@@ -1,0 +1,130 @@
+"""A deployment of Dagster's own: ``dagster dev`` over a project of YAML, PostgreSQL as its storage, a broker that somebody else started."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import sqlalchemy as sa
+
+from log_service.client import BlockingAdmin, BlockingProducer
+from orchestration.instance import dagster_home, open_instance, write_configuration
+from orchestration.maintenance.history import Limits, prune
+from orchestration.resources.database import open_engine
+from orchestration.settings import load_settings
+from orchestration.tables import Lake
+from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.ports import free_port
+from tests.helpers.postgres import postgres
+from tests.platform.installation import ROOT, environment, wait_until
+
+pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(600)]
+PATIENCE_S = 180.0
+COMPONENTS = """\
+type: orchestration.components.TopicComponent
+attributes:
+  name: payments
+  partitions: 2
+  value_schema: id BIGINT NOT NULL, paid DOUBLE
+---
+type: orchestration.components.SqlTransformComponent
+attributes:
+  name: clean_payments
+  topic: payments
+  sql: SELECT id, paid * 2 AS paid, _topic_id, _partition, _offset FROM payments WHERE id < 100
+  rules:
+    - name: paid_is_positive
+      condition: paid > 0
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "shop"
+    (folder / "assets" / "payments").mkdir(parents=True)
+    (folder / "assets" / "__init__.py").write_text("")
+    (folder / "assets" / "payments" / "defs.yaml").write_text(COMPONENTS)
+    location = "{module_name: orchestration.definitions, location_name: shop, working_directory: .}"
+    (folder / "workspace.yaml").write_text(f"load_from:\n  - python_module: {location}\n")
+    return folder
+
+
+@pytest.fixture
+def postgres_url() -> Iterator[str]:
+    with postgres() as url:
+        yield url.replace("+psycopg", "")
+
+
+@contextmanager
+def running_dagster(project: Path, variables: dict[str, str]) -> Iterator[Callable[[], str]]:
+    """Run ``dagster dev`` in the project; yields what returns its log. Nothing of it is left afterwards."""
+    log = project.parent / "dagster.log"
+    with log.open("wb") as output:
+        command = [sys.executable, "-m", "dagster", "dev", "--port", str(free_port())]
+        process = subprocess.Popen(command, cwd=project, env=variables, stdout=output, stderr=output, start_new_session=True)
+    try:
+        yield lambda: f"exit code {process.poll()}\n{log.read_text()[-6000:]}"
+    finally:
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(60)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def partition_count(bootstrap: str) -> int:
+    with BlockingAdmin(bootstrap) as admin:
+        found = admin.describe_topics(["payments"]).get("payments")
+    return found.partition_count if found else 0
+
+
+def row_count(data: Path) -> int:
+    snapshot = Lake(data / "lake").snapshot("clean_payments")
+    return snapshot.row_count if snapshot else 0
+
+
+def test_its_sensor_commits_to_the_lake_and_its_history_is_in_postgresql(
+    tmp_path: Path, project: Path, postgres_url: str, spark_remote: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    home = dagster_home(data)
+    write_configuration(home, is_postgres=True)
+    with BrokerProcess(tmp_path / "broker") as broker:
+        settings = {
+            "TIDELOG_DATA": str(data),
+            "TIDELOG_BOOTSTRAP_SERVERS": broker.bootstrap,
+            "TIDELOG_SPARK_REMOTE": spark_remote,
+            "TIDELOG_POSTGRES_URL": postgres_url,
+        }
+        with running_dagster(project, environment(**settings, DAGSTER_HOME=str(home), PYTHONPATH=str(ROOT))) as explain:
+            wait_until(lambda: partition_count(broker.bootstrap) == 2, PATIENCE_S, explain)
+            with BlockingProducer(broker.bootstrap) as producer:
+                for number in (1, 2, 3, -4, 500):
+                    producer.send("payments", value=json.dumps({"id": number, "paid": float(number)}).encode())
+                producer.flush()
+            wait_until(lambda: row_count(data) == 3, PATIENCE_S, explain)
+    assert Lake(data / "lake").existing("dead_letters").row_count == 1
+
+    monkeypatch.setenv("TIDELOG_POSTGRES_URL", postgres_url)
+    with open_instance(home) as instance:
+        assert type(instance.run_storage).__name__ == "PostgresRunStorage"
+        event = instance.get_latest_materialization_event(dg.AssetKey(["lake", "clean_payments"]))
+        assert event is not None
+        run = dg.DagsterRun(job_name="job", status=dg.DagsterRunStatus.SUCCESS)
+        instance.add_run(run)
+        before = instance.get_runs_count()
+        assert prune(instance, Limits(days=0, event_days=0, succeeded_runs=0), 4e9).runs >= 1
+        assert instance.get_runs_count() < before
+    assert not (home / "history").exists(), "nothing of it is in SQLite"
+
+    engine = open_engine(load_settings({"TIDELOG_POSTGRES_URL": postgres_url}).sql_url)
+    with engine.connect() as connection:
+        assert connection.execute(sa.text("SELECT count(*) FROM runs")).scalar() is not None
+    engine.dispose()
