@@ -47,7 +47,7 @@ NODE: Mapping[str, Family] = {
     "guarded": guarded,
 }
 PLATFORM: Mapping[str, Family] = {
-    name: imported(f"benchmarks.{name}", name) for name in ("backlog", "upserts", "marts", "to_table", "freshness", "empty_run")
+    name: imported(f"benchmarks.{name}", name) for name in ("backlog", "backfill", "upserts", "marts", "to_table", "freshness", "empty_run")
 }
 """A family of the platform is a function with the name of its module."""
 FAMILIES = {**NODE, **PLATFORM}

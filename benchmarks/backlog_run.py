@@ -1,7 +1,8 @@
 """Our way from a topic to a new Delta table, in a process of its own: ``python -m benchmarks.backlog_run WAY TOPIC DDL ADDRESS DIRECTORY``.
 
 WAY ``copied`` has a transform that chooses columns, which Arrow does; ``filtered`` one with a filter that keeps all, which Spark computes;
-``latest`` chooses columns for a table that keeps the newest row per ``id``.
+``latest`` chooses columns for a table that keeps the newest row per ``id``; ``backfilled`` reads the records of a table that is there once
+more, as a backfill of all its days does, and replaces their rows.
 It is what the run of a table does in Dagster, called here directly: plan, read, parse, transform in the warm Spark server, commit rows and
 offsets, range after range, with the settings as shipped. Prints one JSON object, as ``by_hand`` does.
 """
@@ -24,6 +25,7 @@ from orchestration.tables import PROVENANCE, Lake
 from orchestration.topics import TopicSpec
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.following import follow
+from orchestration.transforms.replay_run import Replayed, ReplayRequest, run_replay
 from orchestration.transforms.topic_run import RunContext
 
 TABLE = "copied"
@@ -57,7 +59,7 @@ def table_of(topic: TopicSpec, way: str) -> TopicTable:
         """All fields of the records, and their time."""
         return records.select(*PROVENANCE, "_timestamp", *names)
 
-    function = {"copied": copied, "filtered": filtered, "latest": latest}[way]
+    function = {"filtered": filtered, "latest": latest}.get(way, copied)
     return TopicTable(name=TABLE, topic=topic, function=function, latest_by=("id",) if way == "latest" else ())
 
 
@@ -78,9 +80,15 @@ def copy_topic(way: str, address: str, topic: TopicSpec, directory: Path) -> int
             commit_attempts=settings.commit_attempts,
             scratch=shared_scratch(settings),
         )
-        for result in follow(table_of(topic, way), context, follow_s=FOLLOW_S):
-            if not result.backlog:
-                break
+        if way == "backfilled":
+            replayed = Replayed()
+            for result in run_replay(table_of(topic, way), context, ReplayRequest(from_ms=0)):
+                replayed.add(result)
+            assert replayed.rows == lake.existing(TABLE).row_count
+        else:
+            for result in follow(table_of(topic, way), context, follow_s=FOLLOW_S):
+                if not result.backlog:
+                    break
     rows = lake.existing(TABLE).row_count
     close_session(session, settings)
     return rows

@@ -3,8 +3,9 @@
 confluent-kafka, pyarrow and deltalake in one loop. Two ways to parse, both honest. ``arrow`` joins the values to lines and lets pyarrow
 parse them by the table's schema: what one writes who cares for speed, and what ours is held against. ``python`` calls ``json.loads`` for
 each record: what one writes first. ``merge`` parses by Arrow, and merges the last record of each ``id`` in a batch: what one writes for a
-table of newest rows. None of them checks anything: a record that is no JSON ends the loop, offsets are committed nowhere, a restart
-duplicates. Rows have the columns of ours.
+table of newest rows. ``dated`` is ``arrow`` with the records' times, and ``backfill`` reads such a topic once more, day by day, and
+overwrites each day of the table. None of them checks anything: a record that is no JSON ends the loop, offsets are committed nowhere, a
+restart duplicates. Rows have the columns of ours.
 
 ``python -m benchmarks.by_hand WAY TOPIC DDL ADDRESS DIRECTORY TOPIC_ID`` runs it in a process of its own, which imports nothing of ours.
 """
@@ -15,9 +16,11 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 from confluent_kafka import Consumer, Message, TopicPartition
 from deltalake import DeltaTable, write_deltalake
@@ -77,17 +80,21 @@ def parse_by_python(values: list[bytes], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist([json.loads(value) for value in values], schema=texts).cast(schema)
 
 
-WAYS: dict[str, Parse] = {"arrow": parse_by_arrow, "python": parse_by_python, "merge": parse_by_arrow}
+WAYS: dict[str, Parse] = {"arrow": parse_by_arrow, "python": parse_by_python, "merge": parse_by_arrow, "dated": parse_by_arrow}
+DAY_MS = 86_400_000
 
 
-def rows_of(records: list[Message], topic_id: str, schema: pa.Schema, parse: Parse) -> pa.Table:
-    """Return the columns of the table: where each record came from, and its fields."""
+def rows_of(records: list[Message], topic_id: str, schema: pa.Schema, parse: Parse, *, is_dated: bool = False) -> pa.Table:
+    """Return the columns of the table: where each record came from, and its fields; its time, too, if it is ``is_dated``."""
     fields = parse([record.value() or b"" for record in records], schema)
     places = {
         "_topic_id": pa.repeat(topic_id, len(records)),
         "_partition": pa.array([record.partition() for record in records], pa.int32()),
         "_offset": pa.array([record.offset() for record in records], pa.int64()),
     }
+    if is_dated:
+        times = pa.array([record.timestamp()[1] for record in records], pa.int64())
+        places["_timestamp"] = times.cast(pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
     return pa.table([*places.values(), *fields.columns], names=[*places, *fields.column_names])
 
 
@@ -114,7 +121,7 @@ def copy_topic(address: str, topic: str, topic_id: str, schema: pa.Schema, table
     while count < left:
         records = consumer.consume(min(RECORDS_PER_MERGE if way == "merge" else RECORDS_PER_APPEND, left - count), timeout=5.0)
         if records:
-            rows = rows_of(records, topic_id, schema, WAYS[way])
+            rows = rows_of(records, topic_id, schema, WAYS[way], is_dated=way == "dated")
             if way == "merge":
                 merge_rows(table, rows)
             else:
@@ -124,7 +131,49 @@ def copy_topic(address: str, topic: str, topic_id: str, schema: pa.Schema, table
     return int(DeltaTable(table).count())
 
 
+def backfill(address: str, topic: str, topic_id: str, schema: pa.Schema, table: Path) -> int:
+    """Read the topic day by day, and overwrite each day's rows; returns the number of the table's rows."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "by-hand", **CONSUMER})
+    partitions = list(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+    times = DeltaTable(table).to_pyarrow_dataset().to_table(columns=["_timestamp"])["_timestamp"].cast(pa.int64())
+    first, last = (int(found.as_py()) // 1000 // DAY_MS for found in (pc.min(times), pc.max(times)))
+    del times
+    starts = offsets_at(consumer, topic, partitions, first * DAY_MS)
+    for day in range(first, last + 1):
+        ends = offsets_at(consumer, topic, partitions, (day + 1) * DAY_MS)
+        records = day_of(consumer, topic, starts, ends)
+        if records:
+            begin, end = (datetime.fromtimestamp(one * 86_400, UTC).isoformat() for one in (day, day + 1))
+            rows = rows_of(records, topic_id, schema, parse_by_arrow, is_dated=True)
+            write_deltalake(table, rows, mode="overwrite", predicate=f"_timestamp >= '{begin}' AND _timestamp < '{end}'")
+        starts = ends
+    consumer.close()
+    return int(DeltaTable(table).count())
+
+
+def offsets_at(consumer: Consumer, topic: str, partitions: list[int], at_ms: int) -> dict[int, int]:
+    """Return the first offset at or after a time, or the end, by partition."""
+    found = consumer.offsets_for_times([TopicPartition(topic, partition, at_ms) for partition in partitions], timeout=30)
+    ends = {one: consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=30)[1] for one in partitions}
+    return {one.partition: one.offset if one.offset >= 0 else ends[one.partition] for one in found}
+
+
+def day_of(consumer: Consumer, topic: str, starts: dict[int, int], ends: dict[int, int]) -> list[Message]:
+    """Return the records between two offsets of each partition."""
+    consumer.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
+    left = {partition: ends[partition] - start for partition, start in starts.items()}
+    kept: list[Message] = []
+    while sum(left.values()):
+        for record in consumer.consume(RECORDS_PER_APPEND, timeout=5.0):
+            partition = record.partition() or 0
+            if (record.offset() or 0) < ends[partition]:
+                kept.append(record)
+                left[partition] -= 1
+    return kept
+
+
 if __name__ == "__main__":
     chosen, name, columns, broker, directory, identity = sys.argv[1:]
-    done = measured(lambda: copy_topic(broker, name, identity, arrow_schema(columns), Path(directory) / "copied", way=chosen))
+    place = (broker, name, identity, arrow_schema(columns), Path(directory) / "copied")
+    done = measured(lambda: backfill(*place) if chosen == "backfill" else copy_topic(*place, way=chosen))
     print(json.dumps(asdict(done)))

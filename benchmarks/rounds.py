@@ -36,10 +36,14 @@ WarmUp = Callable[[BrokerProcess, "Bench"], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """Who is measured, by name: ours first. ``peer`` is the one that the others are held against, where there is one."""
+    """Who is measured, by name: ours first. ``peer`` is the one that the others are held against, where there is one.
+
+    ``most_rounds`` bounds the rounds of a family that takes long.
+    """
 
     measures: Mapping[str, Measure]
     peer: str = ""
+    most_rounds: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -191,10 +195,11 @@ def measure_family(name: str, family: contextlib.AbstractContextManager[Sides], 
     try:
         with family as sides:
             found = {side: [] for side in sides.measures}
-            for index in range(round_count):
+            rounds = min(round_count, sides.most_rounds or round_count)
+            for index in range(rounds):
                 turns = list(sides.measures.items())
                 for side, measure_side in reversed(turns) if index % 2 else turns:
-                    say(f"{name}: round {index + 1} of {round_count}, {side}")
+                    say(f"{name}: round {index + 1} of {rounds}, {side}")
                     found[side].append(measure_side())
                     results.keep([*results.rows, *rows_beside(sides, found)])
     finally:
