@@ -107,9 +107,12 @@ SQLITE_STORAGE = DAGSTER_YAML[DAGSTER_YAML.index("# SQLite") : DAGSTER_YAML.inde
 POSTGRES_STORAGE = """\
 # The PostgreSQL database that the setting names.
 storage:
-  postgres:
-    postgres_url:
-      env: TIDELOG_POSTGRES_URL
+  custom:
+    module: orchestration.postgres_storage
+    class: PostgresStorage
+    config:
+      postgres_url:
+        env: TIDELOG_POSTGRES_URL
 """
 POSTGRES_YAML = DAGSTER_YAML.replace(SQLITE_STORAGE, POSTGRES_STORAGE)
 POSTGRES_PACKAGES = ("dagster_postgres", "psycopg")

@@ -96,7 +96,7 @@ def line_of(position: SourcePositionTree, path: Sequence[str | int]) -> str:
 def example(attributes: Callable[[str], Mapping[str, Any]]) -> type[dg.Scaffolder[Any]]:
     """Return what ``dg scaffold`` writes: attributes that load, made of the folder's name."""
 
-    class ExampleScaffolder(dg.Scaffolder):  # type: ignore[type-arg]  # it takes no parameters
+    class ExampleScaffolder(dg.Scaffolder):
         """Writes a component that loads, for its owner to change."""
 
         def scaffold(self, request: "dg.ScaffoldRequest[Any]") -> None:

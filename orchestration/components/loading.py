@@ -153,7 +153,8 @@ def known_attributes(document: Any) -> Iterator[str]:
     module, _, name = str(document.get("type", "")).rpartition(".") if isinstance(document, dict) else ("", "", "")
     yield from ComponentFileModel.model_fields
     if module:
-        yield from fields_of(load_module_object(module, name).get_model_cls())
+        component: Any = load_module_object(module, name)
+        yield from fields_of(component.get_model_cls())
 
 
 def fields_of(model: Any) -> Iterator[str]:

@@ -79,7 +79,7 @@ def test_the_configuration_says_nothing_twice(text: str) -> None:
 def test_the_setting_moves_the_storage_to_postgresql_and_back_where_nobody_changed_the_file(home: Path) -> None:
     write_configuration(home, is_postgres=True)
     changed = yaml.safe_load((home / "dagster.yaml").read_text())
-    assert changed.pop("storage") == {"postgres": {"postgres_url": {"env": "TIDELOG_POSTGRES_URL"}}}
+    assert changed.pop("storage")["custom"]["config"] == {"postgres_url": {"env": "TIDELOG_POSTGRES_URL"}}
     before = yaml.safe_load(DAGSTER_YAML)
     assert before.pop("storage")
     assert changed == before

@@ -13,7 +13,8 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 
-from log_service.client import BlockingAdmin, BlockingProducer
+from log_service.client import BlockingProducer
+from orchestration.connection import connect
 from orchestration.instance import dagster_home, open_instance, write_configuration
 from orchestration.maintenance.history import Limits, prune
 from orchestration.resources.database import open_engine
@@ -80,9 +81,9 @@ def running_dagster(project: Path, variables: dict[str, str]) -> Iterator[Callab
 
 
 def partition_count(bootstrap: str) -> int:
-    with BlockingAdmin(bootstrap) as admin:
-        found = admin.describe_topics(["payments"]).get("payments")
-    return found.partition_count if found else 0
+    with connect(bootstrap) as log:
+        found = log.describe_topic("payments")
+    return found.partitions if found else 0
 
 
 def row_count(data: Path) -> int:

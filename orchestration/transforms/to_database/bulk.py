@@ -90,8 +90,9 @@ def _copy(connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
     columns = ", ".join(quote(name) for name in rows.column_names)
     statement = f"COPY {quote(table.name)} ({columns}) FROM STDIN"
     driver = connection.dialect.loaded_dbapi
+    own: Any = connection.connection.driver_connection
     try:
-        with connection.connection.cursor() as cursor, cursor.copy(statement) as copy:
+        with own.cursor() as cursor, cursor.copy(statement) as copy:
             for row in _values(table, rows):
                 copy.write_row(row)
     except driver.Error as error:
