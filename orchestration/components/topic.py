@@ -24,6 +24,7 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
     configs: dict[str, str | int | bool] = Field(default={}, description="Kafka's topic configs, e.g. retention.ms")
     key: str | None = Field(default=None, description="What records are keyed by, for readers")
     value_schema: str | None = Field(default=None, description="The fields of the JSON in a record's value, as Spark DDL; without: bytes")
+    archive: bool = Field(default=False, description="Whether the records are kept in the lake, too")
     description: str = Field(default="", description="What the topic is about")
     group_name: str = Field(default="topics", description="Dagster's group")
 
@@ -47,6 +48,7 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
             configs={key: config_text(value) for key, value in self.configs.items()},
             key=self.key,
             schema=self.value_schema,
+            archive=self.archive,
             description=self.description,
         )
 

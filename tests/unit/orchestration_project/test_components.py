@@ -30,6 +30,7 @@ attributes:
     retention.ms: 604800000
     unclean.leader.election.enable: false
   value_schema: id BIGINT NOT NULL, paid DOUBLE
+  archive: true
 """
 TABLE = """\
 type: orchestration.components.SqlTransformComponent
@@ -105,6 +106,7 @@ def test_yaml_makes_what_python_makes(project: Project) -> None:
             partitions=4,
             configs={"retention.ms": "604800000", "unclean.leader.election.enable": "false"},
             schema="id BIGINT NOT NULL, paid DOUBLE",
+            archive=True,
         )
     )
     assert topic_specs(set(assets.values())) == topic_specs([by_hand])
