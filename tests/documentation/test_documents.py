@@ -43,7 +43,7 @@ def test_blocks_say_what_they_are(document: Path) -> None:
 
 @pytest.mark.parametrize("block", blocks("yaml"), ids=str)
 def test_yaml_is_yaml(block: Block) -> None:
-    assert yaml.safe_load(block.text)
+    assert list(yaml.safe_load_all(block.text))
 
 
 @pytest.mark.parametrize("document", documents(), ids=named)
