@@ -193,7 +193,7 @@ def test_a_file_that_cannot_be_written_costs_decisions_and_nothing_else(tmp_path
 # The queue
 
 
-def test_a_queue_that_nobody_empties_stays_small() -> None:
+def test_a_queue_that_is_not_emptied_stays_small() -> None:
     async def main(_: World) -> None:
         queue = AuditQueue()
         for _number in range(audit_queue.MAX_WAITING_COUNT + 5):
@@ -267,7 +267,7 @@ def test_an_attempt_on_the_topic_is_a_record_of_it() -> None:
     tell_with_audit_log(story, audit_log_topic="audit")
 
 
-def test_a_topic_that_cannot_be_created_holds_up_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_that_cannot_be_created_holds_up_no_request(caplog: pytest.LogCaptureFixture) -> None:
     async def story(node: AclStory) -> None:
         for _ in range(3):
             await refused_produce(node)
