@@ -83,8 +83,8 @@ class MirrorProcess:
 
 
 @contextmanager
-def mirroring(file: Path) -> Iterator[list[str]]:
-    """Mirror what a file says in a thread of this process; yields the lines that it says."""
+def mirroring(file: Path, *, heartbeat: Path | None = None, complaint: Path | None = None) -> Iterator[list[str]]:
+    """Mirror what a file says in a thread of this process; yields the lines that it says. The files are for a supervisor."""
     said: list[str] = []
     begun = threading.Event()
     failures: list[BaseException] = []
@@ -97,7 +97,7 @@ def mirroring(file: Path) -> Iterator[list[str]]:
         with trio.CancelScope() as scope:
             stop.append(lambda: token.run_sync_soon(scope.cancel))
             begun.set()
-            await MirrorService(settings, say=said.append).run()
+            await MirrorService(settings, say=said.append, heartbeat=heartbeat, complaint=complaint).run()
 
     def run() -> None:
         try:

@@ -304,3 +304,13 @@ def test_a_second_process_takes_a_flow_over(here: str, there: str, name: str, tm
             until(partial(is_at, there, f"A.{name}", 50 * batch), "it gets on")
         until(lambda: len(values(there, f"A.{name}")) >= 200, "everything is there")
     assert values(there, f"A.{name}") == numbered(200)
+
+
+def test_a_supervisor_sees_that_a_mirror_lives_and_what_is_wrong(tmp_path: Path) -> None:
+    """Also of one whose clusters are away: it is not hung."""
+    quick = [f"{alias}.{key} = 500" for alias in "AB" for key in ("request.timeout.ms", "default.api.timeout.ms")]
+    file = write_file(tmp_path / "m.properties", {"A": "127.0.0.1:1", "B": "127.0.0.1:1"}, "A->B.enabled = true", *quick)
+    heartbeat, complaint = tmp_path / "alive", tmp_path / "wrong"
+    with mirroring(file, heartbeat=heartbeat, complaint=complaint):
+        until(lambda: complaint.read_text().startswith("A->B: stopped, and begins again where it was: "), "it says what is wrong")
+        assert heartbeat.exists()
