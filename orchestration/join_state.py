@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from orchestration.checkpoints import ProgressError
 from orchestration.joins import LEFT, MATCHED, RIGHT, SIDES, JoinClock, JoinShape, Side, SideClock
@@ -62,6 +63,7 @@ def read_state(snapshot: TableSnapshot) -> JoinState | None:
     """Return what the table's newest commit kept; None where nothing was committed to it yet.
 
     :raises CommitConflictError: a rival has committed since ``snapshot``, and what that one named is gone.
+    :raises ProgressError: it is gone, and nobody has committed: the table was put back from elsewhere, or to an older version.
     """
     number = snapshot.transaction_version(STATE)
     if number is None:
@@ -71,6 +73,12 @@ def read_state(snapshot: TableSnapshot) -> JoinState | None:
         told = json.loads((folder / CLOCK).read_text())
         kept = {side: pq.read_table(folder / f"{side}.parquet", partitioning=None) for side in SIDES}
     except FileNotFoundError as gone:
+        if DeltaTable(str(snapshot.folder)).transaction_version(STATE) == number:
+            raise ProgressError(
+                f"the rows that the join {snapshot.name} keeps for partners are not in {folder}: was the table copied without its folder "
+                f"{FOLDER}, or set back to an older version? Nothing was committed. Put the folder back, or move the table away and let it "
+                "be built anew"
+            ) from gone
         raise CommitConflictError(f"another writer committed to the table {snapshot.name} after it was looked at") from gone
     return JoinState(kept=kept, clock=_clock(told))
 

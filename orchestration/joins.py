@@ -44,6 +44,12 @@ LATE_RULE = "late"
 MICROSECOND = timedelta(microseconds=1)
 UTC_TIME = pa.timestamp("us", tz="UTC")
 NOBODY = -1
+MAX_PAIRS = 5_000_000
+"""Of one batch: they are in the memory of the run. A key that many records share on both sides makes more pairs than records."""
+
+
+class JoinError(ValueError):
+    """A batch cannot be joined; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +106,10 @@ class JoinClock:
         """Return one side's."""
         return self.left if side == LEFT else self.right
 
+    def newest(self, side: Side) -> datetime | None:
+        """Return the greatest event time of one side."""
+        return moment(max(times)) if (times := self.side(side).greatest_us.values()) else None
+
     @property
     def watermark(self) -> datetime | None:
         """The watermark as a time."""
@@ -144,6 +154,8 @@ def joined(
 
     Rows below the watermark that the last commit left are late, and rejected. Rows of this batch may move the watermark for the next one.
     With ``is_late_possible`` False none is late: where everything is joined once more.
+
+    :raises JoinError: the batch gives too many pairs.
     """
     usable, rejections, greatest = {}, {}, {}
     for side in SIDES:
@@ -312,7 +324,10 @@ class _Rows:
 
 
 def _pairs(shape: JoinShape, sides: Mapping[Side, _Rows]) -> dict[Side, Numbers]:
-    """Return the row numbers of the pairs with at least one new row, side by side."""
+    """Return the row numbers of the pairs with at least one new row, side by side.
+
+    :raises JoinError: they are too many.
+    """
     same = " AND ".join(f"l.k{number} = r.k{number}" for number in range(len(shape.on)))
     near = f"r.t BETWEEN l.t - {shape.before_us:d} AND l.t + {shape.after_us:d}"
     select = f"SELECT l.n AS l, r.n AS r FROM {{}} AS l JOIN {{}} AS r ON {same} AND {near}"  # noqa: S608 - numbers and our own names
@@ -323,8 +338,16 @@ def _pairs(shape: JoinShape, sides: Mapping[Side, _Rows]) -> dict[Side, Numbers]
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("lefts", sides[LEFT].index())
         connection.register("rights", sides[RIGHT].index())
-        found = connection.sql(f"SELECT l, r FROM ({of_new_left} UNION ALL {of_old_left}) ORDER BY l, r").fetchnumpy()  # noqa: S608
-    return {LEFT: np.asarray(found["l"], np.int64), RIGHT: np.asarray(found["r"], np.int64)}
+        query = f"SELECT l, r FROM ({of_new_left} UNION ALL {of_old_left}) LIMIT {MAX_PAIRS + 1:d}"  # noqa: S608
+        found = connection.sql(query).fetchnumpy()
+    left, right = np.asarray(found["l"], np.int64), np.asarray(found["r"], np.int64)
+    if len(left) > MAX_PAIRS:
+        raise JoinError(
+            f"a batch gives more than {MAX_PAIRS} pairs: {', '.join(shape.keys(LEFT))} is the same in too many records of both topics. "
+            "Nothing was committed. Join on more columns, shorten within, or set a smaller records_per_run"
+        )
+    order = np.lexsort((right, left))
+    return {LEFT: left[order], RIGHT: right[order]}
 
 
 def _side_by_side(shape: JoinShape, sides: Mapping[Side, _Rows], left: Numbers, right: Numbers) -> pa.Table:

@@ -1,12 +1,13 @@
 """Tables of two joined topics: each pair once however runs are cut and killed, late records among the dead letters, both topics' lag."""
 
 import pickle
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,6 +30,7 @@ from orchestration.tables import CommitConflictError, Lake
 from orchestration.topics import TopicSpec, topic_asset
 from orchestration.transforms import spark_join, table_key, topic_feeds
 from orchestration.transforms.errors import NotReadyError, TransformError
+from orchestration.transforms.joining import pairs
 from orchestration.transforms.joining import run as join_run
 from orchestration.transforms.joining.declarations import JoinedTable, declare_join
 from orchestration.transforms.joining.replay import planned_replay, run_join_replay, summed
@@ -48,6 +50,7 @@ from tests.platform.joined import (
     ORDERS,
     PAYMENTS,
     REPLAY_STEPS,
+    START,
     STEPS,
     TIMES,
     append_end,
@@ -148,6 +151,21 @@ def test_a_run_that_ends_at_any_step_is_made_up_for(log: MemoryLog, spark: Any, 
     assert held(lake_root) == expected(log), f"recovered from {step}"
 
 
+def test_upkeep_leaves_what_is_kept_alone_and_its_loss_is_said(log: MemoryLog, spark: Any, lake_root: Path) -> None:
+    context = run_context(log, lake_root, spark, records_per_run=5)
+    run_all(context)
+    lake = Lake(lake_root)
+    assert lake.compact("paid_orders")["numFilesRemoved"] > 0
+    assert lake.vacuum("paid_orders", retention_hours=0)
+    append_round(log, 1)
+    run_all(context)
+    assert held(lake_root) == expected(log)
+    shutil.rmtree(lake_root / "paid_orders" / "_join_state")
+    append_end(log)
+    with pytest.raises(ProgressError, match="was the table copied without its folder _join_state"):
+        run_joined_table(joined_table(), context)
+
+
 def replayed(context: RunContext, table: JoinedTable | None = None) -> JoinRunResult:
     return run_join_replay(table or joined_table(), context, ReplayRequest(is_everything=True))
 
@@ -222,17 +240,17 @@ def test_a_rival_is_noticed_before_anything_is_written_twice(log: MemoryLog, spa
     context = run_context(log, lake_root, spark)
     run_all(context)
     append_round(log, 1)
-    computed = join_run._computed
+    computed = pairs.computed
 
     def slowly(*arguments: Any) -> Any:
-        with mock.patch.object(join_run, "_computed", computed):
+        with mock.patch.object(join_run, "computed", computed):
             run_all(context)
         return computed(*arguments)
 
-    with mock.patch.object(join_run, "_computed", slowly):
+    with mock.patch.object(join_run, "computed", slowly):
         assert run_joined_table(joined_table(), context).version is None, "the second attempt finds nothing new"
     assert held(lake_root) == expected(log)
-    with mock.patch.object(join_run, "validate_unmoved", return_value=None), mock.patch.object(join_run, "_computed", slowly):
+    with mock.patch.object(join_run, "validate_unmoved", return_value=None), mock.patch.object(join_run, "computed", slowly):
         append_round(log, 2)
         with pytest.raises(CommitConflictError):
             run_joined_table(joined_table(), replace(context, commit_attempts=1))
@@ -307,6 +325,9 @@ def test_dagster_shows_both_topics_and_the_sensor_starts_for_either(tmp_path: Pa
         names = ("records", "rows", "dead_letters", "late_records", "kept_left", "kept_right", "lag", "dagster/row_count")
         assert [values[name] for name in names] == [16, 4, 3, 0, 6, 7, 0, 4]
         assert values["kept_bytes"] > 0
+        newest = [datetime.fromtimestamp(values[name], UTC) for name in ("newest_event_left", "newest_event_right", "watermark")]
+        assert newest == [START + timedelta(seconds=second) for second in (5, 94, -595)]
+        assert values["watermark_seconds_behind"] > 0
         assert {row.data["topic"] for row in values["offsets"].records} == {"orders", "payments"}
         assert world.log.mirrored["tidelog.paid_orders"]
         assert started() == (), "the materialization told of both topics"

@@ -143,7 +143,9 @@ def join_materialization(key: dg.AssetKey, result: JoinRunResult, now: datetime)
         "late_records": sum(one.rule == LATE_RULE for one in rejections),
         **{f"kept_{side}": result.held.kept[side].num_rows for side in SIDES},
         "kept_bytes": result.held_bytes,
-        "watermark": dg.MetadataValue.text("none yet") if watermark is None else dg.MetadataValue.timestamp(watermark),
+        "watermark": _time(watermark),
+        **{f"newest_event_{side}": _time(result.held.clock.newest(side)) for side in SIDES},
+        **({} if watermark is None else {"watermark_seconds_behind": round((now - watermark).total_seconds(), 3)}),
         "lag": sum(lags.values()),
         **{f"lag_{side}": lag for side, lag in lags.items()},
         "seconds_behind": events.seconds_behind(sum(lags.values()), max((one for one in newest if one is not None), default=None), now),
@@ -177,6 +179,10 @@ def checkpoint_text(result: JoinRunResult) -> str:
 def lag_of(result: JoinRunResult, side: Side) -> int:
     """Return how many offsets of one topic are not committed."""
     return events.lag_after(result.sides[side].state.log, result.next_offsets(side))
+
+
+def _time(moment: datetime | None) -> dg.MetadataValue[Any]:
+    return dg.MetadataValue.text("none yet") if moment is None else dg.MetadataValue.timestamp(moment)
 
 
 def _offset_rows(result: JoinRunResult) -> list[dg.TableRecord]:

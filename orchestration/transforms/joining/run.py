@@ -5,27 +5,22 @@ table's commit names, then one commit of the rows, the offsets of both topics, t
 Knows no Dagster. Invariant: each record of a committed range was joined with all its partners so far, or is a dead letter.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
-import duckdb
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import write_deltalake
-from pyspark.sql import types
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from orchestration.checkpoints import ProgressError, plan_batch
 from orchestration.dead_letters import DeadLetters, Origin, Rejection, naming
 from orchestration.join_state import STATE, JoinState, StateWriter, fitted, read_state, validate_joined
-from orchestration.joins import LEFT, MICROSECOND, PLACE, PLACES, RIGHT, SIDES, Arrivals, JoinStep, Side, first_clock, is_idle, joined
+from orchestration.joins import LEFT, MICROSECOND, RIGHT, SIDES, Arrivals, JoinStep, Side, first_clock, is_idle, joined
 from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRanges
-from orchestration.quality.rules import VIOLATIONS_COLUMN, broken_fail_rules, count_violations
+from orchestration.quality.rules import broken_fail_rules
 from orchestration.quality.suites import Outcome
 from orchestration.schemas import conform
 from orchestration.spark.source import BatchStatistics
@@ -38,22 +33,14 @@ from orchestration.tables import (
     commit_properties,
     conflicts_translated,
 )
-from orchestration.transforms.batch import apply_rules, call_transform, collect, decide_doubtful
+from orchestration.transforms.batch import decide_doubtful
 from orchestration.transforms.checking import blocking_failures, evaluate_suite
-from orchestration.transforms.errors import TransformError
-from orchestration.transforms.intake import INLINE_BYTES, META, Intake, new_scratch_file, take_in
+from orchestration.transforms.intake import Intake, take_in
 from orchestration.transforms.joining.declarations import JoinedTable
-from orchestration.transforms.parsing import nullable_fields
+from orchestration.transforms.joining.pairs import arrow_schema, computed
 from orchestration.transforms.topic_run import RunContext, TopicState, attempted, awaited_of, dead_letter_rows, topic_state
 
 EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
-PLACE_STRUCT = types.StructType(
-    [
-        types.StructField("topic_id", types.StringType()),
-        types.StructField("partition", types.IntegerType()),
-        types.StructField("offset", types.LongType()),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +153,7 @@ def compute(table: JoinedTable, context: RunContext, start: JoinStart) -> JoinBa
             intakes[side] = take_in(start.readers[side], start.sides[side].ranges, table.fields(side), None)
             releasing.callback(intakes[side].release)
         step, rejections = _joined(table, context, intakes, start)
-        rows, violations = _computed(table, context, step, start.table)
+        rows, violations = computed(table, context, step, start.table)
         outcomes = evaluate_suite(context.session(), table.suite, rows, table=table.name) if table.suite.expectations else ()
         sides = {side: replace(start.sides[side], statistics=intakes[side].statistics, rejections=rejections[side]) for side in SIDES}
         rejected = {
@@ -263,7 +250,7 @@ def _joined(
     arrivals, misfits, kept = {}, {}, {}
     is_replay = start.amended is not None
     for side, one in start.sides.items():
-        schema = _arrow_schema(table, side)
+        schema = arrow_schema(table, side)
         rows, misfits[side] = _parsed(table, context, intakes[side], schema)
         is_read = not one.ranges.is_empty and not is_replay
         waiting = frozenset[int]() if is_replay else _waiting(one)
@@ -309,80 +296,6 @@ def _validate_bound(table: JoinedTable, step: JoinStep) -> None:
             f"may still come, and {table.state_rows} are allowed (state_rows). The watermark is at "
             f"{step.clock.watermark or 'no time yet'}. Nothing was committed. Does one of the topics stand still? idle_after goes on "
             "without it; else shorten within or lateness, or allow more"
-        )
-
-
-def _computed(
-    table: JoinedTable, context: RunContext, step: JoinStep, snapshot: TableSnapshot | None
-) -> tuple[pa.Table, Mapping[str, int]]:
-    """Run the function over what was joined; returns its rows, and how many violate each rule. Nothing to compute needs no Spark.
-
-    :raises TransformError: the function failed, or its result does not say of which records a row is.
-    """
-    if snapshot is not None and not step.rows.num_rows:
-        return snapshot.arrow_schema.empty_table(), {rule.name: 0 for rule in table.rules}
-    with _given(table, context, step.rows) as frame:
-        result = call_transform(table.name, table.function, frame)
-        found = collect(table.name, apply_rules(result, table.rules))
-    violations = count_violations(table.rules, np.asarray(found[VIOLATIONS_COLUMN].to_numpy(), np.int64))
-    rows = found.drop_columns([VIOLATIONS_COLUMN])
-    rows = pa.table(rows.columns, names=rows.column_names)
-    _validate_places(table.name, rows, step.rows)
-    return rows, violations
-
-
-@contextmanager
-def _given(table: JoinedTable, context: RunContext, rows: pa.Table) -> Iterator[Any]:
-    """Yield what the function is given, as a DataFrame: sent to Spark, or what is much as a file."""
-    session, schema = context.session(), _spark_schema(table)
-    if context.scratch is None or rows.nbytes <= INLINE_BYTES:
-        yield session.createDataFrame(rows.combine_chunks(), schema=schema)
-        return
-    file = new_scratch_file(context.scratch)
-    try:
-        pq.write_table(rows, file)
-        yield session.read.schema(schema).parquet(str(file))
-    finally:
-        file.unlink(missing_ok=True)
-
-
-def _spark_schema(table: JoinedTable) -> types.StructType:
-    left = table.fields(LEFT)
-    keys = [types.StructField(name, left[name].dataType) for name in table.shape.keys(LEFT)]
-    sides = [types.StructField(side, types.StructType([*_meta(), *nullable_fields(table.fields(side))])) for side in SIDES]
-    return types.StructType([*keys, *sides, *(types.StructField(PLACES[side], PLACE_STRUCT) for side in SIDES)])
-
-
-def _meta() -> list[types.StructField]:
-    return [META[name] for name in ("_partition", "_offset", "_timestamp")]
-
-
-def _arrow_schema(table: JoinedTable, side: Side) -> pa.Schema:
-    """Return the columns of the rows of one side."""
-    fields = [types.StructField(PLACE[0], types.StringType()), *_meta(), *nullable_fields(table.fields(side))]
-    return to_arrow_schema(types.StructType(fields), timezone="UTC")
-
-
-def _validate_places(name: str, rows: pa.Table, given: pa.Table) -> None:
-    """Refuse a result that does not say of each row which records it comes of.
-
-    :raises TransformError: says what is missing.
-    """
-    missing = [column for column in PLACES.values() if column not in rows.column_names]
-    if missing:
-        raise TransformError(
-            f"the result of table {name} lacks {', '.join(missing)}: every row has to say which two records it came of. "
-            "Keep these columns in every select of the transform"
-        )
-    same = " AND ".join(f"made.{column} IS NOT DISTINCT FROM given.{column}" for column in PLACES.values())
-    with duckdb.connect() as connection:
-        connection.register("made", rows.select(list(PLACES.values())))
-        connection.register("given", given.select(list(PLACES.values())))
-        found = connection.sql(f"SELECT count(*) FROM made ANTI JOIN given ON {same}").fetchall()  # noqa: S608 - our own names
-    if found[0][0]:
-        raise TransformError(
-            f"the result of table {name} has {found[0][0]} rows whose _left and _right are not of the batch: pass these columns through "
-            "unchanged"
         )
 
 

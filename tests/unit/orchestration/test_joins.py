@@ -9,6 +9,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from orchestration import joins
 from orchestration.dead_letters import Rejection
 from orchestration.joins import (
     LEFT,
@@ -281,6 +282,14 @@ def test_the_watermark_never_goes_back_and_a_topic_created_anew_starts_its_times
     step = joined(joining.shape, joining.kept, joining.clock, anew, NOW_US)
     assert (step.clock.watermark_us, step.clock.left.greatest_us) == (495, {0: 300})
     assert step.clock.watermark == datetime.fromisoformat("1970-01-01T00:00:00+00:00") + timedelta(microseconds=495)
+
+
+def test_too_many_pairs_of_one_key_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joins, "MAX_PAIRS", 20)
+    joining = Joining(shape())
+    joining.take([(0, number, "a", 100) for number in range(5)], [(0, number, "a", 100) for number in range(4)])
+    with pytest.raises(joins.JoinError, match=r"more than 20 pairs: k is the same in too many records .* records_per_run"):
+        joining.take([(0, number, "a", 100) for number in range(5, 8)], [(0, number, "a", 100) for number in range(4, 7)])
 
 
 def test_a_hot_key_and_equal_times_give_each_pair_once() -> None:

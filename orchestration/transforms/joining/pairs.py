@@ -1,0 +1,105 @@
+"""What the function of a join is given, and what it has to return: pairs as a DataFrame, rows that say which two records they come of.
+
+Decides the columns on both ways, and lets Spark compute. Knows no commit. Invariant: each row of the result is of a pair that was given.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import types
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from orchestration.joins import LEFT, PLACE, PLACES, SIDES, JoinStep, Side
+from orchestration.quality.rules import VIOLATIONS_COLUMN, count_violations
+from orchestration.tables import TableSnapshot
+from orchestration.transforms.batch import apply_rules, call_transform, collect
+from orchestration.transforms.errors import TransformError
+from orchestration.transforms.intake import INLINE_BYTES, META, new_scratch_file
+from orchestration.transforms.joining.declarations import JoinedTable
+from orchestration.transforms.parsing import nullable_fields
+from orchestration.transforms.topic_run import RunContext
+
+PLACE_STRUCT = types.StructType(
+    [
+        types.StructField("topic_id", types.StringType()),
+        types.StructField("partition", types.IntegerType()),
+        types.StructField("offset", types.LongType()),
+    ]
+)
+
+
+def computed(table: JoinedTable, context: RunContext, step: JoinStep, snapshot: TableSnapshot | None) -> tuple[pa.Table, Mapping[str, int]]:
+    """Run the function over what was joined; returns its rows, and how many violate each rule. Nothing to compute needs no Spark.
+
+    :raises TransformError: the function failed, or its result does not say of which records a row is.
+    """
+    if snapshot is not None and not step.rows.num_rows:
+        return snapshot.arrow_schema.empty_table(), {rule.name: 0 for rule in table.rules}
+    with _given(table, context, step.rows) as frame:
+        result = call_transform(table.name, table.function, frame)
+        found = collect(table.name, apply_rules(result, table.rules))
+    violations = count_violations(table.rules, np.asarray(found[VIOLATIONS_COLUMN].to_numpy(), np.int64))
+    rows = found.drop_columns([VIOLATIONS_COLUMN])
+    rows = pa.table(rows.columns, names=rows.column_names)
+    _validate_places(table.name, rows, step.rows)
+    return rows, violations
+
+
+@contextmanager
+def _given(table: JoinedTable, context: RunContext, rows: pa.Table) -> Iterator[Any]:
+    """Yield what the function is given, as a DataFrame: sent to Spark, or what is much as a file."""
+    session, schema = context.session(), _spark_schema(table)
+    if context.scratch is None or rows.nbytes <= INLINE_BYTES:
+        yield session.createDataFrame(rows.combine_chunks(), schema=schema)
+        return
+    file = new_scratch_file(context.scratch)
+    try:
+        pq.write_table(rows, file)
+        yield session.read.schema(schema).parquet(str(file))
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def _spark_schema(table: JoinedTable) -> types.StructType:
+    left = table.fields(LEFT)
+    keys = [types.StructField(name, left[name].dataType) for name in table.shape.keys(LEFT)]
+    sides = [types.StructField(side, types.StructType([*_meta(), *nullable_fields(table.fields(side))])) for side in SIDES]
+    return types.StructType([*keys, *sides, *(types.StructField(PLACES[side], PLACE_STRUCT) for side in SIDES)])
+
+
+def _meta() -> list[types.StructField]:
+    return [META[name] for name in ("_partition", "_offset", "_timestamp")]
+
+
+def arrow_schema(table: JoinedTable, side: Side) -> pa.Schema:
+    """Return the columns of the rows of one side."""
+    fields = [types.StructField(PLACE[0], types.StringType()), *_meta(), *nullable_fields(table.fields(side))]
+    return to_arrow_schema(types.StructType(fields), timezone="UTC")
+
+
+def _validate_places(name: str, rows: pa.Table, given: pa.Table) -> None:
+    """Refuse a result that does not say of each row which records it comes of.
+
+    :raises TransformError: says what is missing.
+    """
+    missing = [column for column in PLACES.values() if column not in rows.column_names]
+    if missing:
+        raise TransformError(
+            f"the result of table {name} lacks {', '.join(missing)}: every row has to say which two records it came of. "
+            "Keep these columns in every select of the transform"
+        )
+    same = " AND ".join(f"made.{column} IS NOT DISTINCT FROM given.{column}" for column in PLACES.values())
+    with duckdb.connect() as connection:
+        connection.register("made", rows.select(list(PLACES.values())))
+        connection.register("given", given.select(list(PLACES.values())))
+        found = connection.sql(f"SELECT count(*) FROM made ANTI JOIN given ON {same}").fetchall()  # noqa: S608 - our own names
+    if found[0][0]:
+        raise TransformError(
+            f"the result of table {name} has {found[0][0]} rows whose _left and _right are not of the batch: pass these columns through "
+            "unchanged"
+        )
