@@ -37,7 +37,6 @@ from orchestration.transforms.joining.replay import planned_replay, run_join_rep
 from orchestration.transforms.joining.run import JoinRunResult, run_joined_table
 from orchestration.transforms.replay_run import ReplayRequest
 from orchestration.transforms.topic_run import RunContext
-from tests.helpers.whole import of_a_run
 from tests.platform import dying, joined
 from tests.platform.assets_world import World, failure_of
 from tests.platform.dying import KILLED
@@ -372,6 +371,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.repeats("the same story as a run that ends at any step, with processes that die")
 def test_each_pair_is_there_once_however_runs_are_killed(remote: str, log: MemoryLog, lake_root: Path, tmp_path: Path) -> None:
     path = tmp_path / "log"
 
@@ -381,7 +381,7 @@ def test_each_pair_is_there_once_however_runs_are_killed(remote: str, log: Memor
 
     assert exit_code("none", 1_000) == 0
     steps = [step for step in STEPS if "created" not in step]
-    for number, step in enumerate(of_a_run(["after-the-state-is-written", "after-the-commit"], steps), start=1):
+    for number, step in enumerate(steps, start=1):
         append_round(log, number)
         before = held(lake_root)
         assert exit_code(step, 1_000) == KILLED, step
