@@ -31,6 +31,7 @@ from orchestration.connection import connect
 from orchestration.demo.source import data_sets
 from orchestration.settings import load_settings
 from orchestration.spark.server import SparkServer
+from orchestration.spark.token import kept_token
 from orchestration.topics import TopicSpec
 
 BY_HAND = "by hand"
@@ -116,9 +117,10 @@ class Stage:
 
 @contextlib.contextmanager
 def running_spark(directory: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """Start the warm server that an installation has; yields its process and address."""
+    """Start the warm server that an installation has; yields its process and its address, with the token that it asks for."""
     environment = {**os.environ, "TIDELOG_DATA": str(directory)}
-    server = SparkServer(settings=load_settings(environment), port=free_port())
+    settings = load_settings(environment)
+    server = SparkServer(settings=settings, port=free_port())
     with (directory / "spark.txt").open("wb") as output:
         child = psutil.Popen(server.argv(), env=server.environment(environment), stdout=output, stderr=subprocess.STDOUT)
     try:
@@ -127,7 +129,7 @@ def running_spark(directory: Path) -> Iterator[tuple[psutil.Process, str]]:
             if child.poll() is not None or time.monotonic() > deadline:
                 raise BenchmarkError(f"Spark did not start:\n{(directory / 'spark.txt').read_text()[-2000:]}")
             time.sleep(0.1)
-        yield child, server.url
+        yield child, f"sc://localhost:{server.port}/;token={kept_token(settings)}"
     finally:
         child.send_signal(signal.SIGTERM)
         child.wait(SPARK_DEADLINE_S)

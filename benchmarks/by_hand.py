@@ -164,7 +164,7 @@ def day_of(consumer: Consumer, topic: str, starts: dict[int, int], ends: dict[in
     left = {partition: ends[partition] - start for partition, start in starts.items()}
     kept: list[Message] = []
     while sum(left.values()):
-        for record in consumer.consume(RECORDS_PER_APPEND, timeout=5.0):
+        for record in consumer.consume(min(RECORDS_PER_APPEND, sum(left.values())), timeout=5.0):
             partition = record.partition() or 0
             if (record.offset() or 0) < ends[partition]:
                 kept.append(record)
