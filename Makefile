@@ -84,8 +84,8 @@ copy-loop: $(VENV)/installed-dev  ## consume, transform and produce exactly once
 bench-peers: kafka-libs $(VENV)/installed-dev  ## the node beside Apache Kafka, our client beside confluent-kafka: ratios and goals; NODES=3 for clusters
 	$(BIN)/python -m benchmarks$(if $(NODES),.cluster_peers --nodes $(NODES), --peers --only node)
 
-bench-platform: $(VENV)/installed-dev  ## the path from a topic to a table
-	$(BIN)/python -m benchmarks --only platform
+bench-platform: $(VENV)/installed-dev  ## the path from a topic to a table; about 12 minutes
+	$(BIN)/python -m benchmarks --only platform --rounds 2
 
 generate: $(VENV)/installed-dev  ## write the message modules anew from their schemas
 	$(BIN)/python tools/generate_messages.py

@@ -29,6 +29,7 @@ from benchmarks.rounds import Bench, Sides, say
 from benchmarks.table import OURS, Row, at_least, at_most
 from orchestration.connection import connect
 from orchestration.demo.source import data_sets
+from orchestration.services import memory_environment
 from orchestration.settings import load_settings
 from orchestration.spark.server import SparkServer
 from orchestration.spark.token import kept_token
@@ -103,7 +104,8 @@ class Stage:
         what = [load.topic.name, load.topic.schema or "", self.broker.address, str(self.place)]
         program = ["benchmarks.backlog_run", way, *what] if way in OUR_WAYS else ["benchmarks.by_hand", way, *what, self.topic_id(load)]
         argv = [sys.executable, "-m", *program]
-        environment = {**os.environ, "TIDELOG_SPARK_REMOTE": self.spark_url}
+        as_shipped = memory_environment(os.environ) if way in OUR_WAYS else {}
+        environment = {**os.environ, **as_shipped, "TIDELOG_SPARK_REMOTE": self.spark_url}
         before = cpu_s(self.spark), self.broker.cpu_s()
         child = subprocess.run(argv, stdout=subprocess.PIPE, text=True, env=environment, check=False)
         after = cpu_s(self.spark), self.broker.cpu_s()

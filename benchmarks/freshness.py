@@ -28,8 +28,8 @@ from orchestration.tables import Lake
 PROJECT = Path(__file__).parent / "stream_project"
 TABLE = "readings"
 RATES = (1, 100, 10_000)
-STREAM_S = 30.0
-WARM_UP_S = 10.0
+STREAM_S = 15.0
+WARM_UP_S = 6.0
 P50_GOAL_S, P99_GOAL_S = 1.5, 3.0
 PACE_S = 0.005
 RECORD_BYTES = 100

@@ -70,4 +70,5 @@ def upserts(bench: Bench) -> Iterator[Sides]:
         yield Sides(
             measures={OURS: partial(measure, stage, load, LATEST), BY_HAND: partial(measure, stage, load, "merge")},
             peer=BY_HAND,
+            most_rounds=1,
         )

@@ -25,6 +25,7 @@ from orchestration.spark.session import DEFAULT_CONNECT_PORT
 LOOPBACK = "127.0.0.1"
 REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
 SPARK, CODE, WEB, DAEMON = "spark", "code", "dagster", "daemon"
+MEMORY_VARIABLES: Mapping[str, str] = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 COMPLAINT_FILE = "project_error.txt"
 CANCEL_RUNS_DEADLINE_S = 60.0
 # It waits for a tick that waits for records. Killing it is safe: whatever it was about is found again.
@@ -147,6 +148,7 @@ def platform_environment(context: ServiceContext) -> dict[str, str]:
     """Return what every process of the platform is told: where the data, the brokers and Spark are."""
     given = [path] if (path := process_environment().get("PYTHONPATH")) else []
     return {
+        **memory_environment(process_environment()),
         "DAGSTER_HOME": str(dagster_home(context.data_directory)),
         "TIDELOG_DATA": str(context.data_directory),
         "TIDELOG_BOOTSTRAP_SERVERS": context.bootstrap_servers,
@@ -154,6 +156,14 @@ def platform_environment(context: ServiceContext) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([str(context.project_directory), *given]),
         **clients_environment(context),
     }
+
+
+def memory_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what keeps the memory of runs low, unless ``environ`` says otherwise: freed columns go back to one allocator of few arenas.
+
+    Arrow's own pool, and an arena of glibc for each thread, keep what they were given: a run had a third more in its peak.
+    """
+    return {name: environ.get(name, value) for name, value in MEMORY_VARIABLES.items()}
 
 
 def clients_environment(context: ServiceContext) -> dict[str, str]:
