@@ -29,6 +29,7 @@ from log_service.records.validator import validate_for_append
 from log_service.storage.producer_snapshots import DamagedSnapshot, decode_snapshot
 from tests.fuzz.cases import Case, Figures, Finding
 from tests.fuzz.handshakes import draw_certificate, draw_hello, draw_key_store, read_certificate, read_hello, read_key_store
+from tests.fuzz.logins import draw_challenge, draw_login, read_challenge, read_login
 from tests.fuzz.mutations import mutate
 from tests.fuzz.payloads import draw_batch, draw_compressed, draw_opaque, draw_payload
 from tests.fuzz.shapes import Vocabulary, draw_message
@@ -84,6 +85,8 @@ def targets() -> Iterator[Target]:
     yield Target("TLS hello", "TLS", draw_hello, read_hello)
     yield Target("certificate", "TLS", draw_certificate, read_certificate)
     yield Target("key store", "TLS", draw_key_store, read_key_store)
+    yield Target("login", "SASL", draw_login, read_login)
+    yield Target("challenge of a login", "SASL", draw_challenge, read_challenge)
     yield Target("subscription", "opaque", draw_opaque, decode_subscription)
     yield Target("assignment", "opaque", draw_opaque, decode_assignment)
     yield Target("group record", "stored", _draw_pair, _read_group_record)

@@ -5,6 +5,7 @@
 
 import struct
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from unittest import mock
@@ -12,7 +13,7 @@ from unittest import mock
 import pytest
 
 from log_service.broker.registry import REGISTRY
-from log_service.common.errors import KafkaError
+from log_service.common.errors import KafkaError, ProtocolError
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
 from log_service.coordinator.group.joining import GroupDecision
 from log_service.coordinator.group.streams_requests import validate_streams_heartbeat
@@ -35,6 +36,7 @@ from log_service.records import compression
 from tests.fuzz import decoders, hostile_broker, process_node, quorum_node, virtual_node
 from tests.fuzz.__main__ import play_again, told
 from tests.fuzz.cases import Case, Finding, read, write
+from tests.fuzz.logins import draw_challenge, draw_login, joined, read_challenge, read_login, whole_login
 from tests.fuzz.shapes import Vocabulary
 from tests.fuzz.shrink import shrink
 from tests.fuzz.streams import draw_heartbeat
@@ -67,6 +69,33 @@ def test_heartbeats_of_streams_groups_get_behind_the_first_checks() -> None:
             outcomes[error.code.name] += 1
     assert outcomes["taken"] > 100
     assert outcomes["STREAMS_INVALID_TOPOLOGY"] > 10
+
+
+def test_logins_that_are_drawn_succeed_and_are_refused() -> None:
+    rng, outcomes = Random(SEED), Counter[str]()
+    for _ in range(300):
+        try:
+            outcomes["login open" if read_login(draw_login(rng)).login is None else "login complete"] += 1
+        except ProtocolError:
+            outcomes["login refused"] += 1
+        try:
+            read_challenge(draw_challenge(rng))
+            outcomes["challenge complete"] += 1
+        except ProtocolError:
+            outcomes["challenge refused"] += 1
+    assert all(outcomes[what] > 30 for what in ("login complete", "login refused", "challenge complete", "challenge refused")), outcomes
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_no_byte_of_a_login_can_be_changed_into_another_user(version: int) -> None:
+    frames = whole_login(version)
+    for number, frame in enumerate(frames):
+        for place in range(len(frame)):
+            for bit in range(8):
+                damaged = frame[:place] + bytes([frame[place] ^ 1 << bit]) + frame[place + 1 :]
+                with suppress(ProtocolError):
+                    read_login(joined([*frames[:number], damaged, *frames[number + 1 :]]))
+    assert read_login(joined(frames)).login is not None
 
 
 def test_a_node_in_virtual_time_survives_every_session() -> None:
