@@ -5,6 +5,7 @@ Decides nothing but what is played; it is judged as any other run. A seed draws 
     python -m tests.sim.cluster_runs --aim "changing voters" --seeds 0-9
 """
 
+from tests.sim import access_users
 from tests.sim.cluster_plan import Aim
 from tests.sim.network import Weather
 from tests.sim.node_host import Death
@@ -205,6 +206,23 @@ STREAMS_GROUPS = Aim(
 )
 """Instances of a Kafka Streams application take tasks over from each other, while coordinators and instances end."""
 
+SECURE_CLUSTERS = Aim(
+    name="secure clusters",
+    faults=(Fault.DIE, Fault.DIE, Fault.NEW_LEADER_DIES, Fault.STOP, Fault.CUT, Fault.RESET, Fault.SPLIT, Fault.PAUSE),
+    properties={**COPY_PROPERTIES, **access_users.PROPERTIES},
+    fields={
+        **COPY_CAST,
+        "is_secure": True,
+        "member_count": 1,
+        "reader_count": 1,
+        "copier_count": 1,
+        "seconds": 6.0,
+        "pause_seconds": 1.0,
+        "transaction_timeout_seconds": 5.0,
+    },
+)
+"""Nodes and clients log in, and rights and passwords change, while brokers and controllers end."""
+
 TRANSACTIONAL_AIMS = (COPY_LOOP, ENDING_COORDINATORS, ZOMBIES, LATE_TRANSACTIONS)
 """Those with copiers and writers."""
 
@@ -212,6 +230,7 @@ AIMS = (
     *TRANSACTIONAL_AIMS,
     QUEUES,
     STREAMS_GROUPS,
+    SECURE_CLUSTERS,
     MOVING_COORDINATORS,
     REFUSED_CONTROLLERS,
     CHANGING_VOTERS,

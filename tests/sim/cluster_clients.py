@@ -10,7 +10,9 @@ from log_service.client.admin.values import ElectionType
 from log_service.common.env import Env
 from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
+from tests.sim.access_users import login_of
 from tests.sim.cluster_plan import ClusterPlan
+from tests.sim.network import MemoryHost
 from tests.sim.node_clients import TIMEOUTS, Clients
 from tests.sim.node_history import History
 from tests.sim.world import World
@@ -22,12 +24,18 @@ class ClusterClients(Clients):
     def __init__(self, world: World, plan: ClusterPlan, history: History, bootstrap: str, *, place: str = "") -> None:
         super().__init__(world, plan, history, bootstrap, place=place)
         self.racks = plan.client_racks
+        self.plan: ClusterPlan = plan
         self.broker_ids = [node.config.node_id for node in plan.brokers]
+
+    def settings(self, env: Env) -> dict[str, Any]:
+        """What every client is told; where users are, each client is one."""
+        assert isinstance(env.network, MemoryHost)
+        return TIMEOUTS | login_of(env.network.name) if self.plan.is_secure else TIMEOUTS
 
     async def reassign(self, name: str) -> None:
         """Move partitions to other brokers, take some moves back, and elect preferred leaders."""
         env = self.env(name)
-        async with Admin(self.bootstrap, env=env, **TIMEOUTS) as admin:
+        async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
             while not self.is_over:
                 await trio.sleep(env.rng.uniform(0.3, 4))
                 try:
@@ -42,7 +50,8 @@ class ClusterClients(Clients):
 
     def _final_consumer(self) -> Consumer:
         """Read in large steps: how fetches of odd sizes are answered is seen before."""
-        return Consumer(self.bootstrap, env=self.env("final"), auto_offset_reset="earliest", **TIMEOUTS)
+        env = self.env("final")
+        return Consumer(self.bootstrap, env=env, auto_offset_reset="earliest", **self.settings(env))
 
     async def _read_range(self, partition: TopicPartition, start: int, end: int) -> None:
         """One reading is enough: the replicas are compared byte for byte."""

@@ -14,6 +14,7 @@ from log_service.metadata.features import TRANSACTION_VERSION_LEVEL, first_featu
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
 from log_service.raft.format import FormatPlan, format_directories
 from log_service.raft.voters import Voter, VoterEndpoint
+from tests.sim.access_users import first_users
 from tests.sim.clock import EPOCH_MS
 from tests.sim.cluster_plan import CLUSTER_ID, CONTROLLER_PORT, ClusterPlan
 from tests.sim.node_plan import NodePlan
@@ -27,7 +28,9 @@ def format_cluster(world: World, plan: ClusterPlan) -> None:
     rng = Random(f"format {plan.seed}")
     directory_ids = {node.name: UUID(int=rng.getrandbits(128), version=4) for node in plan.nodes if node.config.is_controller}
     voters = tuple(voter_of(node, directory_ids[node.name]) for node in plan.nodes if node.config.is_controller)
-    records = [FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=1)] if plan.has_eligible_leaders else []
+    records: list[MetadataRecord] = first_users() if plan.is_secure else []
+    if plan.has_eligible_leaders:
+        records.append(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=1))
     for node, skew_ms in zip(plan.nodes, plan.skews_ms, strict=True):
         world.node_env(node.name)
         world.clocks[node.name].skew_ms = skew_ms

@@ -55,6 +55,7 @@ class ClusterPlan(Plan):
     ``hang_fraction`` of a copier's transactions hang, twice; ``committed_reader_count`` read what is committed of all that.
     ``transaction_level`` is that of transaction.version. ``queue_worker_count`` members of a share group take from the first topic.
     ``streams_member_count`` instances of a Kafka Streams application read it.
+    ``is_secure``: nodes and clients log in, ACLs say who may do what, and both change while faults strike.
 
     ``is_all_synced``: see the module. ``session_seconds`` is how long a silent broker counts as alive, ``election_seconds`` how long a
     voter waits for its leader, and then for votes, at most.
@@ -79,6 +80,7 @@ class ClusterPlan(Plan):
     queue_worker_count: int = 0
     streams_member_count: int = 0
     hang_fraction: float = 0.0
+    is_secure: bool = False
     aim: str = ""
 
     @property
@@ -224,7 +226,8 @@ def _node(
     seat: Seat, seats: list[Seat], shared: dict[str, str], segment_bytes: int, index_interval_bytes: int, *, are_voters_dynamic: bool
 ) -> NodePlan:
     roles = [name for name, is_so in (("broker", seat.is_broker), ("controller", seat.is_controller)) if is_so]
-    listeners = [f"PLAINTEXT://{seat.name}:9092"] * seat.is_broker + [f"CONTROLLER://{seat.name}:{CONTROLLER_PORT}"] * seat.is_controller
+    name = shared.get("inter.broker.listener.name", "PLAINTEXT")
+    listeners = [f"{name}://{seat.name}:9092"] * seat.is_broker + [f"CONTROLLER://{seat.name}:{CONTROLLER_PORT}"] * seat.is_controller
     controllers = [each for each in seats if each.is_controller]
     properties: dict[str, Any] = {
         **shared,

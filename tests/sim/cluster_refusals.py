@@ -113,3 +113,12 @@ LEGITIMATE_WITH_TRANSACTIONS: Mapping[ApiKey, frozenset[ErrorCode]] = {
     for key in {**LEGITIMATE_IN_CLUSTER, **_OF_TRANSACTIONS}
 }
 """The same where clients have transactions."""
+
+_OF_USERS: Mapping[ApiKey, frozenset[ErrorCode]] = {
+    ApiKey.CREATE_ACLS: _NO_CONTROLLER,
+    ApiKey.DELETE_ACLS: _NO_CONTROLLER,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _NO_CONTROLLER | {ErrorCode.RESOURCE_NOT_FOUND},
+}
+
+LEGITIMATE_WITH_USERS: Mapping[ApiKey, frozenset[ErrorCode]] = {**LEGITIMATE_WITH_TRANSACTIONS, **_OF_USERS}
+"""The same where an administrator changes users and rights. None of its other clients is ever refused for want of a right."""

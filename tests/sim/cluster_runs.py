@@ -11,6 +11,7 @@ the end the replicas' logs are the same, byte for byte.
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -23,13 +24,19 @@ from log_service.client import Admin
 from log_service.common.errors import ErrorCode
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.api_versions import ApiKey
+from tests.sim.accessing import Accessing
 from tests.sim.cluster_aims import AIMS
 from tests.sim.cluster_audit import ClusterAuditor, check_replicas
 from tests.sim.cluster_clients import ClusterClients
 from tests.sim.cluster_faults import Allowance, ClusterAdversary
 from tests.sim.cluster_format import format_cluster
 from tests.sim.cluster_plan import Aim, ClusterPlan, draw_cluster_plan
-from tests.sim.cluster_refusals import LEGITIMATE_IN_CLUSTER, LEGITIMATE_WITH_STREAMS, LEGITIMATE_WITH_TRANSACTIONS
+from tests.sim.cluster_refusals import (
+    LEGITIMATE_IN_CLUSTER,
+    LEGITIMATE_WITH_STREAMS,
+    LEGITIMATE_WITH_TRANSACTIONS,
+    LEGITIMATE_WITH_USERS,
+)
 from tests.sim.cluster_service import LeaderWaiters, Service
 from tests.sim.cluster_voters import Operator, missing_voter
 from tests.sim.cluster_watch import ClusterWatch
@@ -37,7 +44,7 @@ from tests.sim.copy_clients import CopyClients
 from tests.sim.copying import COPIED_TOPICS, Copying
 from tests.sim.node_audit import Auditor
 from tests.sim.node_checker import Violation, check
-from tests.sim.node_clients import TIMEOUTS, Clients
+from tests.sim.node_clients import Clients
 from tests.sim.node_faults import Adversary
 from tests.sim.node_history import NEVER, E, Entry, History, Operation
 from tests.sim.node_host import NodeHost
@@ -112,6 +119,7 @@ class ClusterRun(Run):
         if self.streams is not None:
             checker = StreamsChecker(self.watch.report, session_seconds=SESSION_SECONDS, topology_epoch=TOPOLOGY_EPOCH)
             self.history.observers.append(checker)
+        self.accessing = Accessing(self.clients, self.cluster.nodes, self.watch.report) if plan.is_secure else None
 
     def _history(self) -> History:
         return WatchedHistory(trio.current_time)
@@ -143,7 +151,8 @@ class ClusterRun(Run):
 
     async def _play(self) -> None:
         hurried = mock.patch.object(lifecycle, "LEAVING_DEADLINE_MS", LEAVING_DEADLINE_MS)
-        with self.watch.watching(), hurried, mock.patch.object(broker, "warm_up", _stay_cold):
+        users = nullcontext() if self.accessing is None else self.accessing.attached()
+        with self.watch.watching(), users, hurried, mock.patch.object(broker, "warm_up", _stay_cold):
             await super()._play()
 
     def _cast(self, senders: trio.Nursery, readers: trio.Nursery) -> None:
@@ -160,6 +169,8 @@ class ClusterRun(Run):
             readers.start_soon(self.streams.watch, "streams-watcher")
             senders.start_soon(self.streams.change, "streams-changer")
             senders.start_soon(self.streams.upgrade, "streams-upgrader")
+        if self.accessing is not None:
+            self.accessing.begin(self._beginning(senders, is_mortal=False))
         for number in range(self.plan.reassigner_count):
             senders.start_soon(self.clients.reassign, f"reassigner-{number}")
         if self.plan.are_voters_dynamic and len(self.controllers) > 1:
@@ -174,6 +185,10 @@ class ClusterRun(Run):
     @property
     def transactions(self) -> Counter[str]:
         return Counter() if self.copying is None else self.copying.counts
+
+    @property
+    def decisions(self) -> Counter[str]:
+        return Counter() if self.accessing is None else self.accessing.counts
 
     @property
     def controllers(self) -> list[NodeHost]:
@@ -208,7 +223,8 @@ class ClusterRun(Run):
             while self.what_is_missing() is not None:  # noqa: ASYNC110 - many nodes make it so
                 await trio.sleep(LOOK_SECONDS)
         self._settled_at = self.history.add(Entry()).at
-        async with Admin(self.cluster.bootstrap, env=self.clients.env("describer"), **TIMEOUTS) as admin:
+        env = self.clients.env("describer")
+        async with Admin(self.cluster.bootstrap, env=env, **self.clients.settings(env)) as admin:
             for number in range(self.plan.churn_count):
                 await self.clients.describe(admin, f"churn-{number}")
         if waiting.cancelled_caught:
@@ -223,9 +239,14 @@ class ClusterRun(Run):
             await self.queue.begin_at_the_first_record()
         if self.streams is not None:
             await self.streams.found_the_group()
+        if self.accessing is not None:
+            await self.accessing.begin_with_rights()
 
     async def _drain(self) -> None:
-        """Wait until the groups have read everything, everything is copied, the queue is empty, and the streams group complete."""
+        """Wait until the groups have read everything, everything is copied, the queue is empty, and the streams group complete.
+
+        At last users try everything.
+        """
         if self.plan.member_count:
             await super()._drain()
         if self.queue is not None:
@@ -237,11 +258,15 @@ class ClusterRun(Run):
         if self.copying is not None:
             violation = await self.copying.drain()
             self.violations += [violation] if violation is not None else []
+        if self.accessing is not None:
+            await self.accessing.settle()
 
     async def _read_to_the_end(self) -> None:
         await super()._read_to_the_end()
         if self.copying is not None:
             await self.copying.cast.read_to_the_end()
+        if self.accessing is not None:
+            await self.accessing.look_at_what_is_left()
 
     def what_is_missing(self) -> str | None:
         """Say what keeps the cluster from being whole; None where it is."""
@@ -288,6 +313,8 @@ class ClusterRun(Run):
         """What clients may be refused."""
         if self.streams is not None:
             return LEGITIMATE_WITH_STREAMS
+        if self.accessing is not None:
+            return LEGITIMATE_WITH_USERS
         return LEGITIMATE_IN_CLUSTER if self.copying is None else LEGITIMATE_WITH_TRANSACTIONS
 
 

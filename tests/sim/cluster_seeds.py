@@ -8,6 +8,7 @@ AIMED_SEEDS = {
     "late transactions": (1,),
     "queues": (0, 1),
     "streams groups": (1, 5),
+    "secure clusters": (0, 1),
     "moving coordinators": (0,),
     "refused controllers": (0,),
     "changing voters": (1,),

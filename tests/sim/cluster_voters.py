@@ -15,7 +15,6 @@ from log_service.common.errors import KafkaError
 from log_service.raft.leader import Leader
 from tests.sim.cluster_clients import ClusterClients
 from tests.sim.cluster_plan import CONTROLLER_PORT
-from tests.sim.node_clients import TIMEOUTS
 from tests.sim.node_host import NodeHost
 
 
@@ -30,7 +29,7 @@ class Operator:
     async def work(self, name: str) -> None:
         """Keep the quorum whole until everything was read."""
         env = self._clients.env(name)
-        async with Admin(self._clients.bootstrap, env=env, **TIMEOUTS) as admin:
+        async with Admin(self._clients.bootstrap, env=env, **self._clients.settings(env)) as admin:
             while not self._clients.is_drained:
                 await trio.sleep(env.rng.uniform(0.3, 3) if not self._clients.is_over else 0.5)
                 try:

@@ -33,7 +33,7 @@ from tests.sim.copy_history import (
     Transact,
     copied_value,
 )
-from tests.sim.node_clients import TIMEOUTS, by_partition
+from tests.sim.node_clients import by_partition
 from tests.sim.node_history import History
 
 COPY_GROUP, ROWS = "copy", "rows"
@@ -126,7 +126,7 @@ class CopyClients:
             linger_ms=rng.choice([0, 5, 50]),
             batch_size=rng.choice([0, 300, 1_500]),
             max_in_flight_requests_per_connection=rng.choice([1, 5]),
-            **TIMEOUTS,
+            **self._clients.settings(env),
         )
 
     @property
@@ -181,7 +181,7 @@ class CopyClients:
     async def watch(self, name: str) -> None:
         """Ask again and again what the copiers have committed for certain."""
         env = self._clients.env(name)
-        async with Admin(self._clients.bootstrap, env=env, **TIMEOUTS) as admin:
+        async with Admin(self._clients.bootstrap, env=env, **self._clients.settings(env)) as admin:
             while not self.is_drained:
                 await self._ask(admin)
                 await trio.sleep(env.rng.uniform(0.3, 2))
@@ -205,13 +205,14 @@ class CopyClients:
     async def create_topic(self) -> None:
         """Create the topic of the rows."""
         topic = NewTopic(name=ROWS, partition_count=ROW_PARTITIONS, replication_factor=3, configs={"min.insync.replicas": "2"})
-        async with Admin(self._clients.bootstrap, env=self._clients.env("admin"), **TIMEOUTS) as admin:
+        env = self._clients.env("admin")
+        async with Admin(self._clients.bootstrap, env=env, **self._clients.settings(env)) as admin:
             await admin.create_topics([topic])
 
     async def what_is_missing(self) -> str | None:
         """Say what keeps the copying from being complete; None where it is."""
         env = self._clients.env("drainer")
-        async with Admin(self._clients.bootstrap, env=env, **TIMEOUTS) as admin:
+        async with Admin(self._clients.bootstrap, env=env, **self._clients.settings(env)) as admin:
             found = await admin.describe_offsets([ROWS, self.input[0].topic])
             for where, offsets in sorted(found.items()):
                 if offsets.last_stable_offset != offsets.high_watermark:
@@ -222,12 +223,14 @@ class CopyClients:
 
     async def read_to_the_end(self) -> None:
         """Read what is there at last."""
-        async with Admin(self._clients.bootstrap, env=self._clients.env("ends"), **TIMEOUTS) as admin:
+        env = self._clients.env("ends")
+        async with Admin(self._clients.bootstrap, env=env, **self._clients.settings(env)) as admin:
             ends = await admin.describe_offsets([ROWS, self.input[0].topic])
         for where in self.input:
             self.history.add(FinalInput(partition=where, end=ends[where].high_watermark))
-        settings: dict[str, Any] = {"auto_offset_reset": "earliest", "isolation_level": "read_committed", **TIMEOUTS}
-        async with Consumer(self._clients.bootstrap, env=self._clients.env("final"), **settings) as consumer:
+        env = self._clients.env("final")
+        settings: dict[str, Any] = {"auto_offset_reset": "earliest", "isolation_level": "read_committed", **self._clients.settings(env)}
+        async with Consumer(self._clients.bootstrap, env=env, **settings) as consumer:
             consumer.assign(self.rows)
             records: list[ConsumerRecord] = []
             while any([await consumer.position(where) < ends[where].last_stable_offset for where in self.rows]):

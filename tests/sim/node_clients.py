@@ -79,6 +79,10 @@ class Clients:
         """The machine that a client runs on."""
         return f"{name.partition('.')[0]}{self.place}"
 
+    def settings(self, _env: Env) -> dict[str, Any]:
+        """What every client is told."""
+        return TIMEOUTS
+
     # Sending
 
     async def produce(self, name: str) -> None:
@@ -86,7 +90,7 @@ class Clients:
         env = self.env(name)
         rng = env.rng
         numbers: dict[TopicPartition, int] = {}
-        settings = self._producer_settings(rng)
+        settings = self.settings(env) | self._producer_settings(rng)
         async with Producer(self.bootstrap, env=env, **settings) as producer:
             while not self.is_over:
                 for _ in range(rng.randint(1, 8)):
@@ -95,7 +99,6 @@ class Clients:
 
     def _producer_settings(self, rng: Random) -> dict[str, Any]:
         return {
-            **TIMEOUTS,
             "delivery_timeout_ms": DELIVERY_TIMEOUT_MS,
             "max_block_ms": 10_000,
             "linger_ms": rng.choice([0, 5, 100]),
@@ -217,7 +220,8 @@ class Clients:
     def _consumer(self, env: Env, **settings: Any) -> Consumer:
         choices: list[dict[str, Any]] = [{}, {}, {"max_partition_fetch_bytes": 200}, {"fetch_max_bytes": 500}, {"fetch_min_bytes": 2_000}]
         sizes = env.rng.choice(choices)
-        return Consumer(self.bootstrap, env=env, auto_offset_reset="earliest", fetch_max_wait_ms=300, **TIMEOUTS, **sizes, **settings)
+        everyone = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 300, **self.settings(env)}
+        return Consumer(self.bootstrap, env=env, **everyone, **sizes, **settings)
 
     async def _poll(self, consumer: Consumer, name: str, group: str, rng: Random) -> None:
         records = await consumer.poll(max_records=rng.choice([1, 20, 500]), timeout_ms=500)
@@ -254,7 +258,7 @@ class Clients:
     async def watch_commits(self, name: str) -> None:
         """Ask again and again what the group has committed."""
         env = self.env(name)
-        async with Admin(self.bootstrap, env=env, **TIMEOUTS) as admin:
+        async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
             while not self.is_drained:
                 await self.ask_commits(admin)
                 await trio.sleep(env.rng.uniform(0.5, 4))
@@ -279,7 +283,7 @@ class Clients:
         """Delete records of the topics where that is planned, and have retention applied."""
         env = self.env(name)
         cut = [partition for partition in self.partitions if partition.topic == "cut"]
-        async with Admin(self.bootstrap, env=env, **TIMEOUTS) as admin:
+        async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
             while not self.is_over:
                 await trio.sleep(env.rng.uniform(0.5, 6))
                 try:
@@ -299,12 +303,12 @@ class Clients:
         """Create one topic of its own, add partitions, change, describe and delete it."""
         env, count = self.env(name), 1
         rng = env.rng
-        async with Admin(self.bootstrap, env=env, **TIMEOUTS) as admin:
+        async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
             while not self.is_over:
                 try:
                     count = await self._change(admin, name, count, rng)
                     if self.plan.are_churned_written:
-                        await write_some(env, self.bootstrap, name, **TIMEOUTS)
+                        await write_some(env, self.bootstrap, name, **self.settings(env))
                 except KafkaError as error:
                     self.world.log(name, error)
                 await self.describe(admin, name)
@@ -356,7 +360,8 @@ class Clients:
 
     async def create_topics(self) -> None:
         """Create the topics of the plan."""
-        async with Admin(self.bootstrap, env=self.env("admin"), **TIMEOUTS) as admin:
+        env = self.env("admin")
+        async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
             await admin.create_topics(
                 [
                     NewTopic(
@@ -372,13 +377,15 @@ class Clients:
     async def end_trimming(self) -> None:
         """Keep what is left, so that the final read is of one log."""
         kept = {"retention.ms": "-1", "retention.bytes": "-1"}
-        async with Admin(self.bootstrap, env=self.env("admin"), **TIMEOUTS) as admin:
+        env = self.env("admin")
+        async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
             await admin.alter_configs({ConfigResource.topic(topic.name): kept for topic in self.plan.topics if topic.is_trimmed})
 
     async def ends(self) -> dict[TopicPartition, tuple[int, int]]:
         """Log start and high watermark of every partition."""
         names = [topic.name for topic in self.plan.topics]
-        async with Admin(self.bootstrap, env=self.env("ends"), **TIMEOUTS) as admin:
+        env = self.env("ends")
+        async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
             found = await admin.describe_offsets(names)
         return {partition: (offsets.log_start_offset, offsets.high_watermark) for partition, offsets in found.items()}
 
@@ -401,7 +408,8 @@ class Clients:
     async def _read_range(self, partition: TopicPartition, start: int, end: int) -> None:
         """Read the same once more, as an exact range of offsets."""
         seen: list[SeenRecord] = []
-        async with Admin(self.bootstrap, env=self.env("range"), **TIMEOUTS) as admin:
+        env = self.env("range")
+        async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
             async for batches in read_range(admin, partition, start, end):
                 for position, header in iterate_headers(batches.batches):
                     epoch = header.partition_leader_epoch

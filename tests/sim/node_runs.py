@@ -66,6 +66,7 @@ class Outcome:
     aim: str = ""
     faults: Counter[str] = field(default_factory=Counter)
     transactions: Counter[str] = field(default_factory=Counter)
+    decisions: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
         lines = [f"seed {self.seed}: {len(self.violations)} violations; again with: {reproduce(self.seed, self.node_count, self.aim)}"]
@@ -129,6 +130,11 @@ class Run:
     @property
     def transactions(self) -> Counter[str]:
         """How many transactions ended in which way."""
+        return Counter()
+
+    @property
+    def decisions(self) -> Counter[str]:
+        """How often users whose rights change were to be allowed something, and how often not."""
         return Counter()
 
     async def play(self) -> None:
@@ -391,6 +397,7 @@ def play_plans(
             aim=run.aim,
             faults=run.faults,
             transactions=run.transactions,
+            decisions=run.decisions,
         )
         for run in runs
     ]
@@ -455,6 +462,7 @@ def play_seeds(options: argparse.Namespace, play_one: Play) -> int:
         total.step_count += outcome.step_count
         total.faults += outcome.faults
         total.transactions += outcome.transactions
+        total.decisions += outcome.decisions
         if outcome.violations:
             failed.append(outcome.seed)
             print(outcome, flush=True)
@@ -466,6 +474,8 @@ def play_seeds(options: argparse.Namespace, play_one: Play) -> int:
     print(f"faults: {_listed(total.faults)}")
     if total.transactions:
         print(f"transactions: {_listed(total.transactions)}")
+    if total.decisions:
+        print(f"what users tried: {_listed(total.decisions)}")
     return 1 if failed else 0
 
 

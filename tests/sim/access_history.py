@@ -1,0 +1,82 @@
+"""What users of a simulated cluster tried, and what they were told: the entries of the history that ``access_checker`` judges.
+
+An ``Attempt`` is one request. ``deciders`` are the nodes that may decide on it: the node that got it, or, where brokers pass it on, every
+controller. Each of its ``parts`` goes through ``steps`` and has a code of its own in the response.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from log_service.common.access import AclOperation, AclResource
+from log_service.common.errors import ErrorCode
+from tests.sim.access_model import Asker, Need, Step
+from tests.sim.node_history import Operation
+
+
+@dataclass(slots=True, kw_only=True)
+class Part:
+    """One thing that a request wants. ``told`` is None where there was no response. ``mark`` is what is left where it took effect."""
+
+    what: str
+    steps: tuple[Step, ...]
+    told: ErrorCode | None = None
+    mark: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Shown:
+    """A list of names that a response shows. Each takes DESCRIBE on itself; where ``or_on_cluster``, that on the cluster will do.
+
+    ``known`` are names that exist all the time.
+    """
+
+    resource: AclResource
+    names: Sequence[str]
+    known: Sequence[str] = ()
+    or_on_cluster: bool = False
+
+    def step(self, name: str) -> Step:
+        """What it takes to see a name."""
+        needs = [Need(AclOperation.DESCRIBE, self.resource, name)]
+        if self.or_on_cluster:
+            needs.append(Need(AclOperation.DESCRIBE, AclResource.CLUSTER, "kafka-cluster"))
+        return Step(tuple(needs), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+@dataclass(slots=True, kw_only=True)
+class Bits:
+    """What a response says that its client may do with a resource. ``is_hidden_without_describe``: nothing is told to others."""
+
+    resource: AclResource
+    name: str
+    operations: tuple[AclOperation, ...]
+    told: int
+    is_hidden_without_describe: bool = False
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Attempt(Operation):
+    """One request of a user."""
+
+    api: str
+    asker: Asker
+    deciders: tuple[str, ...]
+    parts: list[Part] = field(default_factory=list)
+    shown: list[Shown] = field(default_factory=list)
+    bits: list[Bits] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.api} of {self.asker.principal} on {self.asker.host}, decided on {' or '.join(self.deciders)}"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class LogIn(Operation):
+    """A login with a password; ``told`` is None where the connection broke."""
+
+    user: str
+    password: int
+    node: str
+    told: ErrorCode | None = None
+
+    def __str__(self) -> str:
+        return f"the login of {self.user} with password {self.password} at {self.node}"
