@@ -149,6 +149,22 @@ def test_a_column_of_the_user_s_own_keeps_its_value_when_a_row_is_updated(place:
     assert place.rows(name, "id", "v", "note") == [("a", 2, "mine"), ("b", 1, "mine")]
 
 
+@pytest.mark.parametrize("place", ["postgresql"], indirect=True)
+def test_a_user_who_may_create_no_temporary_table_changes_rows_by_key(place: Database, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "STAGED_FROM", 1)
+    place.execute("CREATE ROLE plain LOGIN")
+    place.execute("GRANT CREATE, USAGE ON SCHEMA public TO plain")
+    place.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO plain")
+    place.execute("REVOKE TEMPORARY ON DATABASE postgres FROM PUBLIC")
+    try:
+        with Database(place.kind, place.address.replace("tests@", "plain@")).store(table, ("id",), table) as store:
+            commit_changes(store, 0, rows(("a", 1, 0), ("b", 1, 1)), rows())
+            commit_changes(store, 10, rows(("a", 2, 10)), rows(("b", 0, 11)))
+    finally:
+        place.execute("GRANT TEMPORARY ON DATABASE postgres TO PUBLIC")
+    assert place.rows(table, "id", "v") == [("a", 2)]
+
+
 @OF_SQL
 def test_what_the_database_refuses_of_many_rows_is_told(place: Database, table: str, staged_from: int) -> None:
     name = f"{table}_{staged_from}"

@@ -21,14 +21,17 @@ STAGED_FROM = 1_000
 """Fewer rows are quicker without a temporary table."""
 STAGING_DIALECTS = frozenset({"postgresql", "sqlite"})
 """Databases whose temporary tables and UPDATE ... FROM are tested."""
+MAY_STAGE = "SELECT has_database_privilege(current_database(), 'TEMPORARY')"
 STAGED_NAME = "tidelog_staged_"
 Columns = Sequence[str]
 _numbers = count()
 
 
 def is_staged(connection: sa.Connection, rows: pa.Table) -> bool:
-    """Whether ``rows`` are worth a temporary table here."""
-    return bool(connection.dialect.name in STAGING_DIALECTS and rows.num_rows >= STAGED_FROM)
+    """Whether ``rows`` are worth a temporary table here, and the database's user may create one."""
+    if connection.dialect.name not in STAGING_DIALECTS or rows.num_rows < STAGED_FROM:
+        return False
+    return connection.dialect.name == "sqlite" or bool(connection.execute(sa.text(MAY_STAGE)).scalar())
 
 
 def table_of(name: str, schema: pa.Schema, keys: Columns) -> sa.Table:
