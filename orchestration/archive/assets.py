@@ -81,7 +81,8 @@ def archive_asset(spec: TopicSpec, *, group_name: str = "archives") -> dg.Assets
                 is_loss_accepted=config.accept_lost_records,
             )
             report = run_archive(spec, run)
-            if report.version is not None:
+            if report.ranges is not None:
+                _tag(context, table, report.ranges)
                 _mirror(context, table, log, spec.name, report.next_offsets)
             yield from _told(context, key, spec, report)
 
@@ -91,6 +92,10 @@ def archive_asset(spec: TopicSpec, *, group_name: str = "archives") -> dg.Assets
 def _pin(context: dg.AssetExecutionContext, table: str, ranges: OffsetRanges) -> None:
     """Name the table and the ranges in the run's log and tags."""
     context.log.info("%s: archiving topic %s (id %s), offsets %s", table, ranges.topic, ranges.topic_id, ranges)
+    _tag(context, table, ranges)
+
+
+def _tag(context: dg.AssetExecutionContext, table: str, ranges: OffsetRanges) -> None:
     context.instance.add_run_tags(context.run.run_id, run_tags(table, ranges.topic, "archive", str(ranges)))
 
 

@@ -77,7 +77,11 @@ def starts(result: Any) -> list[tuple[str, Any]]:
 
 def test_a_run_tells_what_it_archived_and_the_next_one_has_nothing_to_do(world: World) -> None:
     append(world, 25)
-    assert materialize(world).success
+    ran = materialize(world)
+    assert ran.success
+    run = world.instance.get_run_by_id(ran.run_id)
+    assert run is not None
+    assert (run.tags[TABLE_TAG], run.tags["tidelog/kind"], run.tags["tidelog/range"]) == ("orders_archive", "archive", "0:[0,25)")
     shown = told(world)
     assert (shown["rows"], shown["files"], shown["lag"], shown["high_watermark"]) == (25, 3, 0, 25)
     assert shown["tidelog/checkpoint"] == "id-of-orders 0:25"
