@@ -76,8 +76,8 @@ class Clients:
         return self.world.client_env(self.machine_of(name))
 
     def machine_of(self, name: str) -> str:
-        """The machine that a client runs on."""
-        return f"{name.partition('.')[0]}{self.place}"
+        """The machine that a client runs on in all of its lives: ``worker-0`` for ``worker-0.1`` and ``worker-0.1/2``."""
+        return f"{name.partition('.')[0].partition('/')[0]}{self.place}"
 
     def settings(self, _env: Env) -> dict[str, Any]:
         """What every client is told."""

@@ -10,6 +10,7 @@ import trio
 
 from tests.sim import World
 from tests.sim.node_audit import Auditor
+from tests.sim.node_clients import Clients
 from tests.sim.node_faults import Adversary, Victims
 from tests.sim.node_history import Died, History
 from tests.sim.node_host import ClusterHost, Death, NodeHost, node_config
@@ -25,6 +26,12 @@ def plans_of(seed: int) -> list[Plan]:
     """A plan for each cluster; the last has trouble with its network alone."""
     plans = [draw_plan(100 * seed + number, name) for number, name in enumerate(NAMES)]
     return [*plans[:-1], replace(plans[-1], faults=OF_LINKS)]
+
+
+def test_all_lives_of_a_client_are_on_one_machine() -> None:
+    clients = Clients(World(0), draw_plan(0), History(lambda: 0.0), "broker:9092", place="@first")
+    for life in ("worker-0", "worker-0.1", "worker-0/2", "worker-0.1/2", "worker-0.again"):
+        assert clients.machine_of(life) == "worker-0@first"
 
 
 @pytest.mark.parametrize("seed", range(3))
