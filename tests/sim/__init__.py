@@ -21,7 +21,7 @@ Whole nodes and their clients in that world, one run per seed (``make sim SEEDS=
   judges it. ``transaction_witness`` looks at rows, markers and the coordinators' log; ``transaction_stages`` are what faults are aimed at.
 - ``queue_clients`` are members of a share group, judged by ``queue_checker``. ``streams_application`` is a Kafka Streams application:
   ``streams_clients`` cast its ``streams_instances``, ``streams_history`` is what these were told, ``streams_checker`` judges it, by what
-  ``streams_terms`` knows of the group's coordinators.
+  ``streams_terms`` knows of the group's coordinators; ``streams_stages`` are what faults are aimed at.
 - ``accessing`` adds an administrator and users whose rights and passwords change: ``access_clients`` do their work with
   ``access_requests``, ``access_users`` are who there is, ``access_history`` is what they tried. ``access_witness`` knows what each node
   knows; ``access_checker`` judges by that and by ``access_model``.

@@ -166,6 +166,31 @@ QUEUES = Aim(
 )
 """Members of a share group work on records and hang, while leaders, coordinators and members end."""
 
+STREAMS_PROPERTIES = {
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    "leader.imbalance.check.interval.seconds": "2",
+    "group.streams.session.timeout.ms": "2000",
+    "group.streams.min.session.timeout.ms": "1000",
+    "group.streams.heartbeat.interval.ms": "300",
+    "group.streams.min.heartbeat.interval.ms": "100",
+    "group.streams.assignment.interval.ms": "200",
+    "group.streams.initial.rebalance.delay.ms": "300",
+    "group.streams.num.standby.replicas": "1",
+}
+STREAMS_CAST = {
+    "producer_count": 1,
+    "member_count": 0,
+    "automatic_count": 0,
+    "reader_count": 0,
+    "churn_count": 0,
+    "reassigner_count": 0,
+    "are_waits_judged": False,
+    "records_per_second": 2.0,
+    "streams_member_count": 3,
+    "seconds": 15.0,
+}
+
 STREAMS_GROUPS = Aim(
     name="streams groups",
     faults=(
@@ -178,31 +203,8 @@ STREAMS_GROUPS = Aim(
         Fault.SPLIT,
         Fault.PAUSE,
     ),
-    properties={
-        "broker.session.timeout.ms": "2000",
-        "broker.heartbeat.interval.ms": "500",
-        "leader.imbalance.check.interval.seconds": "2",
-        "group.streams.session.timeout.ms": "2000",
-        "group.streams.min.session.timeout.ms": "1000",
-        "group.streams.heartbeat.interval.ms": "300",
-        "group.streams.min.heartbeat.interval.ms": "100",
-        "group.streams.assignment.interval.ms": "200",
-        "group.streams.initial.rebalance.delay.ms": "300",
-        "group.streams.num.standby.replicas": "1",
-    },
-    fields={
-        "producer_count": 1,
-        "member_count": 0,
-        "automatic_count": 0,
-        "reader_count": 0,
-        "churn_count": 0,
-        "reassigner_count": 0,
-        "are_waits_judged": False,
-        "records_per_second": 2.0,
-        "streams_member_count": 3,
-        "seconds": 15.0,
-        "pause_seconds": 2.0,
-    },
+    properties=STREAMS_PROPERTIES,
+    fields={**STREAMS_CAST, "pause_seconds": 2.0},
 )
 """Instances of a Kafka Streams application take tasks over from each other, while coordinators and instances end."""
 
@@ -223,6 +225,14 @@ SECURE_CLUSTERS = Aim(
 )
 """Nodes and clients log in, and rights and passwords change, while brokers and controllers end."""
 
+TASK_HANDOVERS = Aim(
+    name="task handovers",
+    faults=(Fault.HANDOVER_ENDS, Fault.HANDOVER_ENDS, Fault.CLIENT_DIES),
+    properties=STREAMS_PROPERTIES,
+    fields={**STREAMS_CAST, "pause_seconds": 1.0, "closing_seconds": (0.1, 1.0, 3.0)},
+)
+"""Coordinators end while instances give tasks up, and while others wait for these."""
+
 TRANSACTIONAL_AIMS = (COPY_LOOP, ENDING_COORDINATORS, ZOMBIES, LATE_TRANSACTIONS)
 """Those with copiers and writers."""
 
@@ -231,6 +241,7 @@ AIMS = (
     QUEUES,
     STREAMS_GROUPS,
     SECURE_CLUSTERS,
+    TASK_HANDOVERS,
     MOVING_COORDINATORS,
     REFUSED_CONTROLLERS,
     CHANGING_VOTERS,

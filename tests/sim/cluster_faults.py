@@ -17,6 +17,7 @@ from tests.sim.node_faults import Adversary, Victims
 from tests.sim.node_history import History
 from tests.sim.node_host import DATA_DIRECTORIES, Death, NodeHost
 from tests.sim.node_plan import Fault
+from tests.sim.streams_stages import TASK_STAGES, HandoverWatch
 from tests.sim.transaction_stages import STAGES, StageWatch
 
 DEADLY = frozenset(
@@ -28,6 +29,7 @@ DEADLY = frozenset(
         Fault.SEVERAL_DIE,
         Fault.NEW_LEADER_DIES,
         Fault.COORDINATOR_ENDS,
+        Fault.HANDOVER_ENDS,
         Fault.FAILED_SYNC,
     }
 )
@@ -108,6 +110,7 @@ class ClusterAdversary(Adversary):
             Fault.NEW_LEADER_DIES: self._die_as_new_leader,
             Fault.RESET_WHILE_WAITING: self._reset_while_waiting,
             Fault.COORDINATOR_ENDS: self._end_as_coordinator,
+            Fault.HANDOVER_ENDS: self._end_in_handover,
             Fault.REFUSED: self._refuse_peers,
         }
         noted = host.on_death
@@ -220,7 +223,14 @@ class ClusterAdversary(Adversary):
     async def _end_as_coordinator(self) -> None:
         """Wait until a transaction that the node coordinates comes into a state, and end the node, or its connections, a moment later."""
         wanted = self.rng.choice(STAGES)
-        watch = StageWatch(self.host, wanted)
+        await self._end_at(StageWatch(self.host, wanted), wanted)
+
+    async def _end_in_handover(self) -> None:
+        """The same with a task that goes from one instance of Kafka Streams to another."""
+        wanted = self.rng.choice(TASK_STAGES)
+        await self._end_at(HandoverWatch(self.host, wanted), wanted.name.lower().replace("_", " "))
+
+    async def _end_at(self, watch: StageWatch | HandoverWatch, wanted: str) -> None:
         self.world.clock.on_idle.append(watch.look)
         try:
             with trio.move_on_after(LONGEST_WATCH_SECONDS):

@@ -54,7 +54,7 @@ class ClusterPlan(Plan):
     ``late_fraction`` may take longer than ``transaction_timeout_seconds``; ``usurper_count`` take the places of copiers that live, and
     ``hang_fraction`` of a copier's transactions hang, twice; ``committed_reader_count`` read what is committed of all that.
     ``transaction_level`` is that of transaction.version. ``queue_worker_count`` members of a share group take from the first topic.
-    ``streams_member_count`` instances of a Kafka Streams application read it.
+    ``streams_member_count`` instances of a Kafka Streams application read it, and take one of ``closing_seconds`` to give a task up.
     ``is_secure``: nodes and clients log in, ACLs say who may do what, and both change while faults strike.
 
     ``is_all_synced``: see the module. ``session_seconds`` is how long a silent broker counts as alive, ``election_seconds`` how long a
@@ -79,6 +79,7 @@ class ClusterPlan(Plan):
     late_fraction: float = 0.0
     queue_worker_count: int = 0
     streams_member_count: int = 0
+    closing_seconds: tuple[float, ...] = (0.0, 0.0, 0.1, 0.4)
     hang_fraction: float = 0.0
     is_secure: bool = False
     aim: str = ""

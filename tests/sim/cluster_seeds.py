@@ -9,6 +9,7 @@ AIMED_SEEDS = {
     "queues": (0, 1),
     "streams groups": (1, 5),
     "secure clusters": (0, 1),
+    "task handovers": (0,),
     "moving coordinators": (0,),
     "refused controllers": (0,),
     "changing voters": (1,),

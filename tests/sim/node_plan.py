@@ -36,6 +36,7 @@ class Fault(Enum):
     NEW_LEADER_DIES = "a leader dies as soon as it leads"
     REFUSED = "a node refuses its peers"
     COORDINATOR_ENDS = "a coordinator ends in a chosen state of a transaction"
+    HANDOVER_ENDS = "a coordinator ends while a task goes from one instance to another"
     RESET_WHILE_WAITING = "reset connections while followers are slow"
     WEATHER = "other weather"
     CLIENT_DIES = "a client dies"

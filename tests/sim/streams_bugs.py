@@ -46,6 +46,11 @@ def _store_epochs_alone(content: Any) -> Any:
     return _assignment_value(replace(content, assigned=NOTHING_HELD, pending_revocation=NOTHING_HELD))
 
 
+def _store_what_stays(content: Any) -> Any:
+    """What is stored of a member is what it is to run."""
+    return _assignment_value(replace(content, pending_revocation=NOTHING_HELD))
+
+
 def _decode_first_epochs(key: Any, value: Any) -> Any:
     """A coordinator that loads begins to count anew."""
     record = _decode(key, value)
@@ -89,6 +94,12 @@ BUGS: Sequence[ClusterBug] = (
         replacements=((streams_records, "_assignment_value", _store_epochs_alone),),
         aim=aims.STREAMS_GROUPS,
         shown_by=(5,),
+    ),
+    ClusterBug(
+        name="what has to be given up is not stored",
+        replacements=((streams_records, "_assignment_value", _store_what_stays),),
+        aim=aims.TASK_HANDOVERS,
+        shown_by=(0,),
     ),
     ClusterBug(
         name="epochs lost on failover",

@@ -42,6 +42,7 @@ class StreamsClients:
         self._process_count = clients.world.stream("streams").choice([count, count, count - 1])
         self._partition_count = plan.topics[0].partition_count
         self._standby_count = 1
+        self._closing_seconds = plan.closing_seconds
         self._life_count = 0
         self._late_offset = FIRST_LATE_OFFSET
 
@@ -54,6 +55,7 @@ class StreamsClients:
             member=f"{name}/{self._life_count}",
             process=process,
             topology_epoch=topology_epoch,
+            closing_seconds=self._closing_seconds,
             late_offset=self._next_late_offset,
         )
 

@@ -8,7 +8,7 @@ for a heartbeat or two, and then begins anew, with all of its tasks given up. It
 had a successor: what that one says last may be older than what the instance was told before.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from random import Random
 
@@ -39,9 +39,10 @@ class Instance:
         member: str,
         process: str,
         topology_epoch: int,
+        closing_seconds: Sequence[float],
         late_offset: Callable[[], int],
     ) -> None:
-        """``late_offset`` returns offsets that nothing else commits, each once."""
+        """``closing_seconds`` are how long it may take to give a task up. ``late_offset`` returns offsets that nothing else commits."""
         self.member = member
         self.epoch = JOIN_EPOCH
         self.running: dict[Task, int | None] = {}
@@ -52,6 +53,7 @@ class Instance:
         self._rng = rng
         self._process = process
         self._topology_epoch = topology_epoch
+        self._closing_seconds = closing_seconds
         self._late_offset = late_offset
         self._closing: dict[Task, float] = {}
         self._is_report_due = self._is_unsure = False
@@ -159,7 +161,7 @@ class Instance:
         """Begin with tasks that are new, and have others given up in a moment."""
         now = trio.current_time()
         for task in sorted(self.tasks - active - self._closing.keys()):
-            self._closing[task] = now + self._rng.choice([0, 0, 0.1, 0.4])
+            self._closing[task] = now + self._rng.choice(self._closing_seconds)
             if is_judged:
                 self._revoked[task] = self.epoch
         for task in sorted(active):

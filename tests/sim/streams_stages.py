@@ -1,0 +1,38 @@
+"""The stages of a task's way from one instance to another, on the coordinator of their streams group, and who waits for one.
+
+Decides when a stage is reached: when a member comes into it after the watch began. Looks at the coordinator's memory, and changes nothing.
+"""
+
+from collections.abc import Iterator
+
+import trio
+
+from log_service.coordinator.group.streams_group import StreamsGroup
+from log_service.coordinator.group.streams_tasks import StreamsMember, TaskState
+from tests.sim.node_host import NodeHost
+
+TASK_STAGES = (TaskState.UNREVOKED_TASKS, TaskState.UNREVOKED_TASKS, TaskState.UNRELEASED_TASKS)
+"""A member has to give tasks up; a member waits for tasks of others."""
+
+
+class HandoverWatch:
+    """Waits until a member of a group that a node coordinates comes into a state."""
+
+    def __init__(self, host: NodeHost, wanted: TaskState) -> None:
+        self.is_reached = trio.Event()
+        self._host = host
+        self._wanted = wanted
+        self._known = {id(member.current) for member in self._members()}
+
+    def look(self) -> None:
+        """Look once; cheap enough to be done whenever time is about to pass."""
+        if any(member.current.state is self._wanted and id(member.current) not in self._known for member in self._members()):
+            self.is_reached.set()
+
+    def _members(self) -> Iterator[StreamsMember]:
+        current = self._host.current
+        rooms = current.broker._rooms if self._host.is_running and current is not None else None
+        if rooms is not None:
+            shards = (led.shard for led in rooms.groups._shards._led.values() if led.runtime is not None)
+            groups = (group for shard in shards for group in shard._groups.values() if isinstance(group, StreamsGroup))
+            yield from (member for group in groups for member in group.members.values())
