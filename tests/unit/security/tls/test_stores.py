@@ -7,7 +7,8 @@ from cryptography.hazmat.primitives import serialization
 
 from log_service.common.errors import ConfigError
 from log_service.config.security import TlsConfig
-from log_service.security.tls.contexts import client_context, server_context
+from log_service.security.tls.contexts import client_context, host_names, server_context
+from log_service.security.tls.distinguished_names import subject_text
 from log_service.security.tls.material import MAX_KEYS, files_of, read_keys, read_trust
 from tests.helpers.authority import PASSWORD, Authority, Issued
 from tests.helpers.tls_network import tls_config_of
@@ -65,6 +66,14 @@ def test_several_keys_are_read_in_order_each_with_its_chain(authority: Authority
     shown = client_context(configured, Path.read_bytes).key
     assert shown is not None
     assert shown.chain == (der(other),)
+
+
+def test_the_aliases_of_a_java_key_store_are_the_order_of_its_keys() -> None:
+    """The store is keytool's: ``zebra`` was made before ``apple``."""
+    configured = config(keystore_location=FACTS / "two.jks", keystore_password=PASSWORD)
+    assert [subject_text(key.chain[0]) for key in read_keys(configured, Path.read_bytes)] == ["CN=apple", "CN=zebra"]
+    contexts = server_context(configured, Path.read_bytes)
+    assert [list(host_names(key.chain[0])) for key in contexts.keys] == [["apple.example"], ["zebra.example"]]
 
 
 def test_authorities_are_read_from_every_kind_of_store(authority: Authority, issued: Issued) -> None:
