@@ -49,6 +49,7 @@ class Accessing:
         with ExitStack() as stack:
             stack.enter_context(self.witness.attached())
             stack.enter_context(cheap_logins())
+            stack.enter_context(self.administrator.counting())
             yield
 
     def begin(self, begin: Begin) -> None:
@@ -119,7 +120,7 @@ class Accessing:
     def _check_known(self) -> None:
         known = {rule_of(binding): is_there for binding, is_there in self.administrator.bindings.items() if is_there is not None}
         for host in self._hosts:
-            for violation in check_known(host.name, self.witness.newest(host.name), known, self.administrator.passwords):
+            for violation in check_known(host.name, self.witness.newest(host.name), known, self.administrator.known_passwords):
                 self._report(violation.rule, violation.text)
 
     def _names_left(self) -> Iterator[str]:
