@@ -20,12 +20,20 @@ from orchestration.warehouse import Warehouse
 __all__ = ["IncompleteAnswerWarning", "ask"]
 
 
-def ask(sql: str, *, topics: Iterable[TopicSpec] = (), settings: Settings | None = None, is_archive_only: bool = False) -> pa.Table:
+def ask(
+    sql: str,
+    *,
+    topics: Iterable[TopicSpec] = (),
+    settings: Settings | None = None,
+    is_archive_only: bool = False,
+    timeout_ms: int | None = None,
+) -> pa.Table:
     """Return the answer of one SELECT as an Arrow table (``.to_pandas()``, ``.to_pylist()``).
 
     Relations are the names of lake tables and marts, ``dead_letters``, and ``topics.NAME`` for any topic, its archive included, with the
     columns ``_partition, _offset, _timestamp, _key, _value`` (texts), ``_bytes`` and ``_headers``. Those in ``topics`` have a column per
     field of their schema, too. With ``is_archive_only`` no broker is asked: a topic is what is archived of it.
+    ``timeout_ms`` bounds each request to the log service, but not the whole answer; the client's own default where it is None.
 
     Warns with ``IncompleteAnswerWarning`` where records of a topic were removed before they were archived, and where a topic is gone.
 
@@ -40,7 +48,7 @@ def ask(sql: str, *, topics: Iterable[TopicSpec] = (), settings: Settings | None
         return warehouse.query(sql)
     if is_archive_only:
         return warehouse.query(sql, TopicRelations(None, schemas, lake))
-    with _advised(lake, names), connect(found.bootstrap_servers) as log:
+    with _advised(lake, names), connect(found.bootstrap_servers, timeout_ms=timeout_ms) as log:
         return warehouse.query(sql, TopicRelations(log, schemas, lake))
 
 

@@ -9,6 +9,9 @@ import click
 
 from log_service.cli.output import json_option, print_json, print_rows
 
+TIMEOUT_MS = 10_000
+"""Of each request to the log service: a person waits for the answer."""
+
 
 @click.command()
 @click.argument("question", metavar="SELECT", required=False)
@@ -42,7 +45,7 @@ def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) ->
     try:
         with explained(), warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", IncompleteAnswerWarning)
-            answer = ask(asked, topics=declared_topics(asked), settings=settings, is_archive_only=archived)
+            answer = ask(asked, topics=declared_topics(asked), settings=settings, is_archive_only=archived, timeout_ms=TIMEOUT_MS)
     except WarehouseError as error:
         raise click.ClickException(str(error)) from error
     for one in told:

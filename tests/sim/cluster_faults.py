@@ -172,7 +172,7 @@ class ClusterAdversary(Adversary):
     async def _several_die(self) -> None:
         """Kill this node and others in one moment: some, or all of those whose adversaries start them again.
 
-        Power goes only where all is synced: the machine that lost it may have led, and then leads again, for all stopped uncleanly (KIP-966).
+        Power goes only where all is synced: the machine that lost it may have led, and leads again where all stopped uncleanly (KIP-966).
         """
         others = [adversary for adversary in self.cluster if adversary is not self and not adversary.is_over]
         for adversary in (self, *self.rng.sample(others, self.rng.randint(1, len(others)) if others else 0)):
