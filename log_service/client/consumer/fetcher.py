@@ -286,8 +286,8 @@ class Fetcher:
             if state.preferred_replica not in self._cluster.view.nodes:
                 self._request_refresh()  # the leader knows of a broker that came later than this view
                 self._pause(state)
-        elif code is not ErrorCode.NONE and state.preferred_replica >= 0:
-            state.preferred_replica = UNKNOWN  # what a follower lacks, the leader may have
+        elif state.preferred_replica >= 0 and (code is not ErrorCode.NONE or _is_truncated(response)):
+            state.preferred_replica = UNKNOWN  # what a follower lacks, or has lost, the leader may have
             self.wake()
             return
         if code is not ErrorCode.NONE:
@@ -297,7 +297,8 @@ class Fetcher:
             self._note_error(state, KafkaError(code, f"{where}: {code.name}"))
             return
         self._refresh_attempt = 0
-        if response.diverging_epoch is not None and response.diverging_epoch.end_offset >= 0:
+        if _is_truncated(response):
+            assert response.diverging_epoch is not None
             self._note_truncation(state, response.diverging_epoch.end_offset)
             return
         state.note_ends(
@@ -413,3 +414,8 @@ class Fetcher:
         self._refreshed_ms = self._meter.now_ms()
         self._is_refreshing = False
         self.wake()
+
+
+def _is_truncated(response: PartitionData) -> bool:
+    """Whether the replica says that its log was cut back below what was read."""
+    return response.diverging_epoch is not None and response.diverging_epoch.end_offset >= 0

@@ -8,7 +8,7 @@ import trio
 
 from log_service.client import Consumer, ErrorCode, KafkaError, Producer, TopicPartition
 from log_service.protocol.api_versions import ApiKey
-from log_service.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from log_service.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
 from log_service.protocol.messages.fetch import LeaderIdAndEpoch as FetchLeader
 from log_service.protocol.messages.fetch import NodeEndpoint as FetchEndpoint
 from log_service.protocol.messages.metadata import MetadataResponse
@@ -351,5 +351,29 @@ def test_a_near_replica_that_dies_is_left_for_the_leader() -> None:
         took_s, _ = await read_one(brokers, consumer)
         assert took_s < 1
         assert redirected == 2
+
+    tell_consumer(story, client_rack="east")
+
+
+def test_a_near_replica_that_lost_its_tail_is_left_for_the_leader_and_nothing_is_read_again() -> None:
+    """KIP-392, KIP-320: a follower that has lost power says where its own log ends; what it lacks, the leader has."""
+
+    async def story(brokers: list[ScriptedBroker], consumer: Consumer) -> None:
+        leader = [records(b"x"), PartitionData(preferred_read_replica=2, high_watermark=3), records(b"x", b"y")]
+
+        async def lead(request: Any, version: int) -> FetchResponse:
+            return fetched(leader.pop(0) if leader else PartitionData(high_watermark=2))
+
+        shorter_log = PartitionData(diverging_epoch=EpochEndOffset(epoch=0, end_offset=0), high_watermark=0)
+
+        async def shorter(request: Any, version: int) -> FetchResponse:
+            return fetched(shorter_log if count(brokers[1:], ApiKey.FETCH) == 1 else records(b"again"))
+
+        brokers[0].other[ApiKey.FETCH], brokers[1].other[ApiKey.FETCH] = lead, shorter
+        await read_one(brokers, consumer)
+        while not (read := await consumer.poll(timeout_ms=100)):
+            pass
+        assert [(record.offset, record.value) for record in read] == [(1, b"y")]
+        assert count(brokers[1:], ApiKey.FETCH) == 1
 
     tell_consumer(story, client_rack="east")
