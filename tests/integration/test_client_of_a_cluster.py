@@ -313,6 +313,7 @@ def test_topics_are_created_while_any_node_is_gone(cluster: ClusterNodes, topic:
         cluster.wait_until_whole(topic)
 
 
+@on_both_in_a_long_run
 def test_each_broker_describes_its_own_configuration(cluster: ClusterNodes) -> None:
     resources = [ConfigResource.broker(node_id) for node_id in NODE_IDS]
     with BlockingAdmin(cluster.bootstrap) as admin:

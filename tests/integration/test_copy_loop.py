@@ -40,8 +40,8 @@ BOUNCE_SECONDS = 60
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600 + BOUNCE_SECONDS * BOUNCES)]
 
 SIDES = {"tidelog": (TIDELOG, 2), "kafka, version 2": (APACHE_KAFKA, 2), "kafka, version 0": (APACHE_KAFKA, 0)}
-REPEATING = {"kafka, version 0"}
-"""The nodes come and go as with version 2; what the client says in version 0 is in ``test_client_transactions``."""
+REPEATING = {"kafka, version 2", "kafka, version 0"}
+"""Transactions on Apache Kafka are in ``test_client_transactions``; its nodes come and go in ``test_client_of_a_cluster``."""
 PARTITIONS = 3
 PAUSE_SECONDS = of_a_run(0.03, whole=0.01)
 CUTS = 2

@@ -63,7 +63,7 @@ def test_kafkas_tool_describes_the_quorum_by_a_controller_of_tidelog(nodes: Clus
     assert re.search(rf"LeaderId:\s+{nodes.controller()}\b", told)
 
 
-@pytest.mark.parametrize("product", [TIDELOG, APACHE_KAFKA])
+@pytest.mark.parametrize("product", [TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats)])
 def test_voters_of_the_configuration_become_records_under_either_leader(product: str, tmp_path: Path) -> None:
     """Kafka's own tools raise kraft.version, take a voter out, and see it come back by itself."""
     with ClusterNodes(PRODUCTS, tmp_path / "upgrade", is_mixed=True) as nodes:

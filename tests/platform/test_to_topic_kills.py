@@ -17,7 +17,7 @@ from orchestration.offsets import OffsetRange
 from orchestration.tables import Lake
 from orchestration.topics import reconcile
 from tests.helpers.whole import of_a_run
-from tests.integration.client_clusters import APACHE_KAFKA, CLUSTERS, cluster
+from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, cluster
 from tests.platform import dying, killed_sending
 from tests.platform.dying import KILLED
 from tests.platform.good_orders import GOOD_ORDERS, GROUP, expected_records
@@ -38,7 +38,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=CLUSTERS)
+@pytest.fixture(params=[TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats)])
 def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, str]]:
     with cluster(request.param, tmp_path / "cluster") as bootstrap:
         yield request.param, bootstrap
