@@ -13,6 +13,9 @@ from itertools import groupby
 OURS = "tidelog"
 PERCENT = "%"
 
+NOTHING = 1e-9
+"""What lies below is left of two numbers that are equal."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
@@ -123,7 +126,9 @@ def goals_met(rows: Iterable[Row]) -> str:
 
 
 def readable(value: float) -> str:
-    """Three significant digits at least, thousands separated."""
+    """Three significant digits at least, thousands separated; what is left of two equal numbers is 0."""
+    if abs(value) < NOTHING:
+        return "0"
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -102,7 +102,8 @@ def test_peer_that_took_nothing_gives_no_ratio() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.1234, "0.123"), (12.345, "12.3"), (123.45, "123.5"), (1234.5, "1,234"), (-1234.5, "-1,234"), (0.0, "0")]
+    ("value", "text"),
+    [(0.1234, "0.123"), (12.345, "12.3"), (123.45, "123.5"), (1234.5, "1,234"), (-1234.5, "-1,234"), (0.0, "0"), (0.1 + 0.2 - 0.3, "0")],
 )
 def test_numbers_have_three_digits_at_least(value: float, text: str) -> None:
     assert readable(value) == text
