@@ -23,7 +23,7 @@ from benchmarks.stream_project.assets import READINGS
 from benchmarks.table import OURS, Row
 from log_service.supervisor import state
 from orchestration.demo.production import create_topics
-from orchestration.instance import PROJECT_LOCATION, UNFINISHED, dagster_home
+from orchestration.instance import PROJECT_LOCATION, UNFINISHED, dagster_home, open_instance
 from orchestration.tables import Lake
 
 RUNS = 5
@@ -127,7 +127,7 @@ def measure(address: str, ui_url: str, directory: Path, bench: Bench) -> list[Ro
     """Take apart some runs of either kind."""
     rows: list[Row] = []
     lake = Lake(directory / "lake")
-    with dg.DagsterInstance.from_config(str(dagster_home(directory))) as instance:
+    with open_instance(dagster_home(directory)) as instance:
         for _ in range(bench.count(RUNS)):
             rows += rows_of("run of one record", SENSED, run_of_one_record(address, lake, instance))
         for _ in range(bench.count(RUNS)):
