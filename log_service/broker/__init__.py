@@ -9,6 +9,7 @@
 - ``metrics``: the metrics page: its families, and the endpoint that serves it.
 - ``handlers``: one module per API, or per family of APIs.
 - ``listeners``: the sockets of one side of the node. ``peers``: its connections to other nodes. ``protection``: how both are protected.
+- ``leader_produce``: a batch of this node's own, on its way to the leader of a partition on another node.
   ``login``: the logins in front of the pipeline; ``logins``, ``oauth_logins``, ``token_logins``: what listeners offer.
   ``certificates``: those of TLS, which change while the node runs.
 - ``directory_reports``, ``controller_registration``: what this node tells the active controller of itself, beside ``lifecycle``.

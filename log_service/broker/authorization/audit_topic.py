@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from log_service.broker.leader_produce import produce_to_leader
 from log_service.broker.peers import destination_of
 from log_service.common.access import AclOperation, AclResource
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
 from log_service.metadata.image import MetadataImage, TopicImage
-from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from log_service.records.builder import BatchBuilder
 from log_service.records.validator import accept_own_batches
 from log_service.replication.replica_manager import ReplicaManager
@@ -32,9 +32,6 @@ ATTEMPTS: Final = 5
 FIRST_RETRY_MS: Final = 100
 """The pause before the second attempt; it doubles."""
 MAX_BATCH_BYTES: Final = 512 << 10
-PRODUCE_TIMEOUT_MS: Final = 5_000
-LAST_VERSION_BY_NAME: Final = 12
-ACKS_ALL: Final = -1
 PURPOSE: Final = "audit log"
 
 logger = logging.getLogger(__name__)
@@ -128,14 +125,6 @@ class AuditTopic:
             destination = destination_of(image, partition.leader, self._listener_name, PURPOSE)
             if destination is None:
                 continue
-            data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=index, records=batch)])
-            request = ProduceRequest(acks=ACKS_ALL, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[data])
-            response = await self._pool().request(
-                destination, request, ProduceResponse, max_version=LAST_VERSION_BY_NAME, waits_ms=PRODUCE_TIMEOUT_MS
-            )
-            told = response.responses[0].partition_responses[0]
-            if told.error_code:
-                code = ErrorCode.of(told.error_code)
-                raise KafkaError(code, told.error_message or f"the leader of {self._topic}-{index} refused the records: {code.name}")
+            await produce_to_leader(self._pool(), destination, self._topic, index, batch)
             return
         raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"no partition of {self._topic} has a leader that can be reached")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from log_service.broker.call import StartTask
+from log_service.broker.leader_produce import produce_to_leader
 from log_service.broker.peers import destination_of
 from log_service.broker.share.led_share_partition import OnDone
 from log_service.broker.share.letters import Letter, Origin, batch_of, grouped, letters_in
@@ -28,7 +29,6 @@ from log_service.common.quiet_log import QuietLogger
 from log_service.coordinator.share.in_flight import DeadLetterRange
 from log_service.coordinator.share.share_state import ShareKey
 from log_service.metadata.image import MetadataImage
-from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from log_service.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 MAX_CONCURRENT_WRITES = 4
 ATTEMPTS = 5
 RETRY_MS = 100
-PRODUCE_TIMEOUT_MS = 5_000
-LAST_VERSION_BY_NAME = 12
-ACKS_ALL = -1
 PURPOSE = "dead letters"
 
 CreateTopic = Callable[[str], Awaitable[None]]
@@ -139,18 +136,11 @@ class DeadLetterWriter:
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} is not known here yet")
         index = sorted(found.partitions)[source_index % len(found.partitions)]
-        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=index, records=batch)])
-        request = ProduceRequest(acks=ACKS_ALL, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[data])
         leader = found.partitions[index].leader
         destination = destination_of(self._image(), leader, self._listener_name, PURPOSE, with_fenced=True)
         if destination is None:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the partition of the dead letters has no leader that can be reached")
-        response = await self._pool().request(
-            destination, request, ProduceResponse, max_version=LAST_VERSION_BY_NAME, waits_ms=PRODUCE_TIMEOUT_MS
-        )
-        told = response.responses[0].partition_responses[0]
-        if told.error_code:
-            raise KafkaError(ErrorCode.of(told.error_code), told.error_message or f"the leader of {topic}-{index} refused a dead letter")
+        await produce_to_leader(self._pool(), destination, topic, index, batch)
 
 
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
