@@ -5,7 +5,7 @@ time; materializing it sums up the whole table. Decides what is shown. Knows no 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -57,7 +57,13 @@ def summary_metadata(letters: DeadLetters) -> dict[str, Any]:
     }
 
 
-def rejection_event(table: str, letters: pa.Table) -> dg.AssetMaterialization:
+def rejection_events(table: str, letters: pa.Table | None) -> Iterator[dg.AssetMaterialization]:
+    """Yield the event of what a commit rejected; none where it rejected nothing."""
+    if letters is not None and letters.num_rows:
+        yield _rejection_event(table, letters)
+
+
+def _rejection_event(table: str, letters: pa.Table) -> dg.AssetMaterialization:
     """Return the event that a run of ``table`` rejected something; ``letters`` are its rows of the dead-letter table."""
     by_rule = Counter(letters["rule"].to_pylist())
     return dg.AssetMaterialization(

@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from orchestration.dead_letter_asset import rejection_event
+from orchestration.dead_letter_asset import rejection_events
 from orchestration.offsets import OffsetRange
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
@@ -152,8 +152,7 @@ def commit_events(
             mirror(context, table, run, result)
         told = selected(context, topic_events(context, table, result))
         yield from told if number == 0 else map(events.plain, told)
-        if result.letters is not None and result.letters.num_rows:
-            yield rejection_event(table.name, result.letters)
+        yield from rejection_events(table.name, result.letters)
 
 
 def derived_table_asset(

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 import dagster as dg
 from pydantic import Field
 
-from orchestration.dead_letter_asset import rejection_event
+from orchestration.dead_letter_asset import rejection_events
 from orchestration.dead_letters import DeadLetters
 from orchestration.fixes import Fixes, fix_of
 from orchestration.offsets import OffsetRange
@@ -172,7 +172,6 @@ def _replay(
                 continue
             for event in topic_events(context, table, result):
                 yield plain(event)
-            if result.letters is not None and result.letters.num_rows:
-                yield rejection_event(table.name, result.letters)
+            yield from rejection_events(table.name, result.letters)
             replayed.add(result)
     return replayed

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from orchestration.dead_letter_asset import rejection_event
+from orchestration.dead_letter_asset import rejection_events
 from orchestration.joins import LATE_RULE, LEFT, RIGHT, SIDES, Side
 from orchestration.offsets import OffsetRanges, table_of_offsets
 from orchestration.resources.lake import LakeResource
@@ -98,8 +98,7 @@ def joined_table_asset(table: JoinedTable, shown: Presentation) -> dg.AssetsDefi
                         mirror_progress(context, table.name, run, one.topic, result.next_offsets(side))
                 told = selected(context, join_events(context, table, result))
                 yield from told if number == 0 else map(events.plain, told)
-                if result.letters is not None and result.letters.num_rows:
-                    yield rejection_event(table.name, result.letters)
+                yield from rejection_events(table.name, result.letters)
 
     return follow_topics
 

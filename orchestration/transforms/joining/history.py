@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import dagster as dg
 
-from orchestration.dead_letter_asset import rejection_event
+from orchestration.dead_letter_asset import rejection_events
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
@@ -47,8 +47,7 @@ def join_replay_job(table: JoinedTable) -> dg.JobDefinition:
             result = run_join_replay(table, run, request)
             for event in join_events(context, table, result):
                 yield plain(event)
-            if result.letters is not None and result.letters.num_rows:
-                yield rejection_event(table.name, result.letters)
+            yield from rejection_events(table.name, result.letters)
             yield dg.Output(None, metadata=summed(result).metadata())
 
     @dg.job(name=name, description=description)

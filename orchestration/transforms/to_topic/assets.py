@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import dagster as dg
 from pydantic import Field
 
-from orchestration.dead_letter_asset import rejection_event
+from orchestration.dead_letter_asset import rejection_events
 from orchestration.log_client import LogClient
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
@@ -81,8 +81,7 @@ def topic_transform_asset(transform: TopicTransform, shown: Presentation) -> dg.
                 yield from told if number == 0 else map(events.plain, told)
                 if result.version is not None:
                     yield grown(transform, log)
-                if result.letters is not None and result.letters.num_rows:
-                    yield rejection_event(transform.name, result.letters)
+                yield from rejection_events(transform.name, result.letters)
 
     return send_on
 
