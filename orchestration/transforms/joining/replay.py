@@ -29,6 +29,7 @@ from orchestration.transforms.joining.run import (
     JoinRunResult,
     JoinStart,
     SideResult,
+    cleaned_letters,
     commit_join,
     compute,
     origin_of,
@@ -110,10 +111,9 @@ def _commit(table: JoinedTable, context: RunContext, start: JoinStart, batch: Jo
     assert target is not None
     rows, _ = conform(batch.rows, table.name, target.arrow_schema)
     validate_unmoved(table, context, sides, target)
-    letters, letters_snapshot = DeadLetters(context.lake), start.letters
+    letters = DeadLetters(context.lake)
     origins = {side: origin_of(table, context, one) for side, one in sides.items()}
-    for side in SIDES:
-        letters_snapshot = letters.cleaned(letters_snapshot, origins[side], target)
+    letters_snapshot = cleaned_letters(letters, start.letters, origins, target)
     attempts = {
         side: letters.begin_replay(letters_snapshot, origins[side], one.ranges, batch.rejected[side]) for side, one in sides.items()
     }

@@ -171,10 +171,9 @@ def _commit(table: JoinedTable, context: RunContext, start: JoinStart, batch: Jo
     target = start.table or _created(table, context, batch.rows)
     rows, _ = conform(batch.rows, table.name, target.arrow_schema)
     validate_unmoved(table, context, sides, target)
-    letters, letters_snapshot = DeadLetters(context.lake), start.letters
+    letters = DeadLetters(context.lake)
     origins = {side: origin_of(table, context, one) for side, one in sides.items()}
-    for side in SIDES:
-        letters_snapshot = letters.cleaned(letters_snapshot, origins[side], target)
+    letters_snapshot = cleaned_letters(letters, start.letters, origins, target)
     transactions: dict[str, int] = {}
     for side, one in sides.items():
         assert one.statistics is not None
@@ -304,6 +303,13 @@ def _failures(table: JoinedTable, violations: Mapping[str, int], outcomes: tuple
         f"rule {rule.name}: {violations[rule.name]} rows violate {rule.condition}" for rule in broken_fail_rules(table.rules, violations)
     ]
     return (*broken, *blocking_failures(outcomes))
+
+
+def cleaned_letters(letters: DeadLetters, snapshot: TableSnapshot, origins: Mapping[Side, Origin], target: TableSnapshot) -> TableSnapshot:
+    """Return the dead letters without what attempts at either topic left that ``target`` never named. Raises as ``DeadLetters.cleaned``."""
+    for side in SIDES:
+        snapshot = letters.cleaned(snapshot, origins[side], target)
+    return snapshot
 
 
 def origin_of(table: JoinedTable, context: RunContext, one: SideResult) -> Origin:
