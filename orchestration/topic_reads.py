@@ -17,7 +17,6 @@ from orchestration.offsets import OffsetRange
 from orchestration.tables import Lake
 
 NO_OFFSET = 2**63 - 1
-LOG_APPEND_TIME = "LogAppendTime"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,22 +98,20 @@ class TopicSource:
         )
 
     def _within_times(self, ranges: Sequence[OffsetRange], bounds: Bounds) -> list[OffsetRange]:
-        """Let the log say where times are: from the first record that is young enough, and up to the first that is too young where the
-        log stamps records itself, so that times ascend.
+        """Let the log say from where on times are: from the first record that is young enough.
+
+        Nothing says up to where: an older record may stand behind a younger one. Also where the log stamps records itself: clocks of
+        leaders differ, and a topic may have had producers' times before.
         """
-        if self.log is None or not ranges:
+        if self.log is None or not ranges or bounds.from_ms is None:
             return list(ranges)
-        starts = {} if bounds.from_ms is None else self.log.offsets_at(self.topic, bounds.from_ms)
-        is_ordered = bounds.to_ms is not None and self.log.topic_configs(self.topic).get("message.timestamp.type") == LOG_APPEND_TIME
-        ends = self.log.offsets_at(self.topic, bounds.to_ms) if is_ordered and bounds.to_ms is not None else {}
+        starts = self.log.offsets_at(self.topic, bounds.from_ms)
         found = []
         for one in ranges:
-            first = one.start if bounds.from_ms is None else starts.get(one.partition)
-            after = ends.get(one.partition)
+            first = starts.get(one.partition)
             start = one.end if first is None else max(one.start, first)
-            end = one.end if after is None else min(one.end, after)
-            if start < end:
-                found.append(OffsetRange(partition=one.partition, start=start, end=end))
+            if start < one.end:
+                found.append(OffsetRange(partition=one.partition, start=start, end=one.end))
         return found
 
     def batches(self, read: TopicRead, columns: Collection[str]) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import Any
 
@@ -27,6 +27,8 @@ from orchestration.tables import Lake
 from orchestration.topic_reads import EVERYTHING, Bounds, TopicRead, TopicSource, find_source
 
 SCHEMA_NAME = "topics"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
 NAMED = re.compile(r'\btopics\s*\.\s*(?:"((?:[^"]|"")+)"|([A-Za-z_]\w*))', re.IGNORECASE)
 COLUMNS = ("partition", "offset", "timestamp", "key", "value", "bytes", "headers")
 TYPES = (
@@ -317,7 +319,7 @@ def _of_time(operator: str, literal: str) -> Bounds:
         return EVERYTHING
     if moment.tzinfo is None:
         return EVERYTHING
-    at_ms = int(moment.timestamp() * 1000)
+    at_ms = (moment - EPOCH) // MILLISECOND
     lower, upper = Bounds(from_ms=at_ms), Bounds(to_ms=at_ms + 1)
     return {"=": lower.both(upper), "<": upper, "<=": upper, ">": lower, ">=": lower}[operator]
 
