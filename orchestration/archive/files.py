@@ -13,9 +13,10 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import time
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from orchestration.offsets import OffsetRange
+from orchestration.values.times import in_microseconds
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ARCHIVE_SCHEMA = pa.schema(
@@ -45,6 +47,9 @@ BOUNDED = ("_topic_id", "_offset", "_timestamp", "_leader_epoch")
 """Columns whose smallest and largest values the table's log holds: all that are neither bytes nor lists, since readers that miss those of
 one take it that nothing in the file matches.
 """
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 FOLDER_PREFIX = "_staging-"
 LEFTOVER_AGE_S = 6 * 3_600
 ROW_GROUP_BYTES = 16 << 20
@@ -76,7 +81,7 @@ class _Tally:
     def __init__(self) -> None:
         self.records = 0
         self.size_bytes = 0
-        self.bounds: dict[str, tuple[object, object]] = {}
+        self.bounds: dict[str, tuple[Any, Any]] = {}
         self.nulls = dict.fromkeys(FILE_SCHEMA.names, 0)
         self.last_offset = -1
         self.leader_epoch = -1
@@ -87,10 +92,10 @@ class _Tally:
         for name in FILE_SCHEMA.names:
             self.nulls[name] += rows[name].null_count
         for name in BOUNDED:
-            found = pc.min_max(rows[name]).as_py()
-            if found["min"] is not None:
-                low, high = self.bounds.get(name, (found["min"], found["max"]))
-                self.bounds[name] = (min(low, found["min"]), max(high, found["max"]))
+            low, high = _least_and_greatest(rows[name])
+            if low is not None:
+                known = self.bounds.get(name, (low, high))
+                self.bounds[name] = (min(low, known[0]), max(high, known[1]))
         self.last_offset = rows["_offset"][-1].as_py()
         self.leader_epoch = rows["_leader_epoch"][-1].as_py()
 
@@ -112,8 +117,21 @@ class _Tally:
         )
 
 
+def _least_and_greatest(column: pa.Array) -> tuple[Any, Any]:
+    """Return the bounds of a column; a time before or after the years that texts of times can tell is told as the first or the last."""
+    if not pa.types.is_timestamp(column.type):
+        found = pc.min_max(column).as_py()
+        return found["min"], found["max"]
+    found = pc.min_max(column.cast(pa.int64())).as_py()
+    return _moment(found["min"]), _moment(found["max"])
+
+
+def _moment(time_us: int | None) -> datetime | None:
+    return None if time_us is None else EPOCH + timedelta(microseconds=min(max(time_us, FIRST_US), LAST_US))
+
+
 def _plain(value: object) -> object:
-    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ") if isinstance(value, datetime) else value
+    return value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z" if isinstance(value, datetime) else value
 
 
 def archive_rows(topic_id: str, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -122,7 +140,7 @@ def archive_rows(topic_id: str, batch: pa.RecordBatch) -> pa.RecordBatch:
     columns = [
         pa.repeat(pa.scalar(topic_id), size),
         batch["offset"],
-        batch["timestamp"],
+        in_microseconds(batch["timestamp"]),
         batch["leader_epoch"],
         batch["key"],
         batch["value"],

@@ -176,6 +176,7 @@ def _archive(spec: TopicSpec, context: ArchiveContext, state: ArchiveState, plan
         raise CommitConflictError(f"another writer made a table {target.name} at the same time")
     with staging(target.folder) as folder:
         chunks = _chunks(folder, context, plan)
+        _validate_same_topic(spec, context, state)
         taken = OffsetRanges(topic=spec.name, topic_id=state.topic_id, ranges=tuple(one.taken for one in chunks))
         is_through = context.is_sweep and plan.backlog == 0 and taken.ends() == plan.ranges.ends()
         expired = _expired(spec, context, target) if is_through else []
@@ -201,6 +202,16 @@ def _chunks(folder: Path, context: ArchiveContext, plan: BatchPlan) -> list[Chun
         with closing(_records(read, plan.ranges.topic, one)) as batches:
             chunks.append(write_chunk(folder, plan.ranges.topic_id, one, batches, limit_bytes=context.file_bytes))
     return chunks
+
+
+def _validate_same_topic(spec: TopicSpec, context: ArchiveContext, state: ArchiveState) -> None:
+    """Look once more at which topic was read: records are read by its name, and it may have been created anew meanwhile.
+
+    :raises CommitConflictError: it was, so that the records may be of another one.
+    """
+    found = context.log.describe_topic(spec.name)
+    if found is None or found.topic_id != state.topic_id:
+        raise CommitConflictError(f"the topic {spec.name} was deleted or created anew while it was read")
 
 
 def _records(read: RangeReader, topic: str, wanted: OffsetRange) -> Generator[pa.RecordBatch]:

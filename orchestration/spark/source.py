@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRange, OffsetRanges, split_range
+from orchestration.values.times import in_microseconds
 
 SOURCE_SCHEMA = pa.schema(
     [
@@ -168,7 +169,7 @@ def source_batches(reader: RangeReader, ranges: OffsetRanges, one: OffsetRange) 
                 pa.repeat(pa.scalar(ranges.topic_id), batch.num_rows),
                 pa.repeat(pa.scalar(one.partition, pa.int32()), batch.num_rows),
                 batch["offset"],
-                batch["timestamp"].cast(pa.timestamp("us", tz="UTC")),
+                in_microseconds(batch["timestamp"]),
                 batch["leader_epoch"],
                 batch["key"].cast(pa.binary()),
                 batch["value"].cast(pa.binary()),

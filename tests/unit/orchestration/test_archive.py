@@ -135,6 +135,66 @@ def test_records_without_timestamp_are_found(world: World) -> None:
     assert world.ask("SELECT count(*) FROM topics.orders WHERE _timestamp > TIMESTAMPTZ '2020-01-01 00:00:00Z'") == [(2,)]
 
 
+def _stamped(*stamps_ms: int) -> Any:
+    """A reader whose records have these timestamps."""
+
+    def reader(log: MemoryLog) -> Any:
+        read = MemoryReader(log.topics, log.reads)
+
+        def call(topic: str, wanted: Any) -> Any:
+            for batch in read(topic, wanted):
+                place = batch.schema.get_field_index("timestamp")
+                field = batch.schema.field(place)
+                yield batch.set_column(place, field, pa.array(stamps_ms, pa.int64()).cast(field.type))
+
+        return call
+
+    return reader
+
+
+def test_records_with_whatever_timestamp_are_archived_and_found(world: World) -> None:
+    """A producer may stamp a record with microseconds or nanoseconds for milliseconds, or with a number below all years."""
+    stamps_ms = (START_MS, 10**15, -(10**15), 10**18, -30_000_000_000_000)
+    world.append(5)
+    with mock.patch.object(type(world.log), "range_reader", _stamped(*stamps_ms)):
+        assert world.archive().records == 5
+        assert world.archive().version is None
+    (file,) = files_of(world.lake.existing("orders_archive"))
+    assert file.times_ms is not None
+    assert file.times_ms[0] <= -30_000_000_000_000 < START_MS < file.times_ms[1]
+    assert world.ask("SELECT _offset FROM topics.orders WHERE _timestamp = TIMESTAMPTZ '2026-01-01 00:00:00Z'") == [(0,)]
+    assert world.ask("SELECT _offset FROM topics.orders WHERE _timestamp > TIMESTAMPTZ '2030-01-01 00:00:00Z'") == [(1,)]
+    assert world.ask("SELECT _offset FROM topics.orders WHERE _timestamp IS NULL") == [(3,)]
+
+
+@pytest.mark.parametrize("stamp_ms", [1_001, 537_961_980_527, 2_180_343_647_272])
+def test_a_file_tells_its_times_to_the_millisecond(world: World, stamp_ms: int) -> None:
+    world.append(1)
+    with mock.patch.object(type(world.log), "range_reader", _stamped(stamp_ms)):
+        world.archive()
+    (file,) = files_of(world.lake.existing("orders_archive"))
+    assert file.times_ms == (stamp_ms, stamp_ms)
+
+
+def test_records_of_a_topic_that_is_created_anew_while_it_is_read_are_archived_as_its_own(world: World) -> None:
+    world.append(10)
+    plain = type(world.log).range_reader
+    seen: list[int] = []
+
+    def anew(log: MemoryLog) -> Any:
+        if not seen:
+            seen.append(1)
+            log.add_topic("orders", 2, topic_id="another")
+            world.append(10)
+        return plain(log)
+
+    with mock.patch.object(type(world.log), "range_reader", anew):
+        world.archive()
+    rows = world.lake.existing("orders_archive").dataset().to_table(columns=["_topic_id", "_offset"]).to_pylist()
+    assert sorted((row["_topic_id"], row["_offset"]) for row in rows) == [("another", offset) for offset in range(10)]
+    assert "created anew while it was read" in world.notes[0]
+
+
 def _without_timestamps(log: MemoryLog) -> Any:
     read = MemoryReader(log.topics, log.reads)
 
