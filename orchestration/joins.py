@@ -42,6 +42,9 @@ KEY_RULE = "join_on"
 TIME_RULE = "event_time"
 LATE_RULE = "late"
 MICROSECOND = timedelta(microseconds=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
+LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 UTC_TIME = pa.timestamp("us", tz="UTC")
 NOBODY = -1
 MAX_PAIRS = 5_000_000
@@ -211,7 +214,7 @@ def is_idle(shape: JoinShape, clock: SideClock, arrivals: Arrivals, now_us: int)
 
 def moment(time_us: int) -> datetime:
     """Return microseconds since 1970 as a time."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + time_us * MICROSECOND
+    return EPOCH + time_us * MICROSECOND
 
 
 def _seen(clock: SideClock, arrivals: Arrivals, greatest: Mapping[int, int], now_us: int) -> SideClock:
@@ -237,7 +240,10 @@ def _mark(shape: JoinShape, clock: SideClock, arrivals: Arrivals) -> int | None:
 
 
 def _with_key_and_time(shape: JoinShape, side: Side, rows: pa.Table) -> tuple[pa.Table, tuple[Rejection, ...]]:
-    """Return the rows with a key and a time, and the rejections of the others."""
+    """Return the rows with a key and a time, and the rejections of the others.
+
+    A row of a year beyond 9999 would be kept for ever, because the watermark never comes there.
+    """
     found: list[Rejection] = []
     for column in shape.keys(side):
         why = f"the column {column}, by which records are joined, is null"
@@ -245,7 +251,12 @@ def _with_key_and_time(shape: JoinShape, side: Side, rows: pa.Table) -> tuple[pa
         rows = rows.filter(rows[column].is_valid())
     time = shape.time(side)
     found += _rejections(rows.filter(rows[time].is_null()), f"the event time {time} is null", TIME_RULE)
-    return rows.filter(rows[time].is_valid()), tuple(found)
+    rows = rows.filter(rows[time].is_valid())
+    times_us = _times_us(rows, time)
+    is_told = (times_us >= FIRST_US) & (times_us <= LAST_US)
+    why = f"the event time {time} lies outside of the years 1 to 9999: is it written in another unit than declared?"
+    found += _rejections(rows.filter(pa.array(~is_told)), why, TIME_RULE)
+    return rows.filter(pa.array(is_told)), tuple(found)
 
 
 def _in_time(rows: pa.Table, time: str, watermark_us: int | None) -> tuple[pa.Table, tuple[Rejection, ...]]:

@@ -106,6 +106,24 @@ def place(struct: dict[str, Any] | None) -> Place | None:
     return None if struct is None else (struct["partition"], struct["offset"])
 
 
+FAR_US = [-(10**17), 1_700_000_000_000 * 10**6, 2**63 - 1]
+"""Before the year 1; milliseconds that were read as seconds; the last one there is."""
+
+
+@pytest.mark.parametrize("far_us", FAR_US)
+@pytest.mark.parametrize("side", SIDES)
+def test_a_time_outside_of_all_years_is_rejected_and_keeps_no_other_row_from_its_partner(side: Side, far_us: int) -> None:
+    joining = Joining(shape())
+    joining.take([(0, 0, "a", 1_000)], [(0, 0, "a", 1_000)])
+    far = rows(side, [(0, 1, "a", None)])
+    far = far.set_column(far.schema.get_field_index("at"), "at", pa.array([far_us], pa.int64()).cast(SCHEMA.field("at").type))
+    arrivals = {one: Arrivals(topic_id=f"id-{one}", rows=far if one == side else rows(one, [(0, 2, "b", 1_001)])) for one in SIDES}
+    step = joined(joining.shape, joining.kept, joining.clock, arrivals, NOW_US)
+    assert [(one.offset, one.rule) for one in step.rejections[side]] == [(1, "event_time")]
+    assert step.kept[OTHER[side]]["_offset"].to_pylist() == [0, 2]
+    assert step.kept[side]["_offset"].to_pylist() == [0]
+
+
 @dataclass
 class Judge:
     """Knows the rule of lateness, and joins at once whatever was in time."""
