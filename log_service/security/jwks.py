@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 Fetch = Callable[[str], bytes]
 """Returns the document at a URL. Blocks; raises OSError."""
+FileMark = tuple[int, int, int] | None
 RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
@@ -60,6 +61,8 @@ class Jwks:
         self._run_in_thread = run_in_thread
         self._missing: OrderedDict[str, int] = OrderedDict()
         self._wanted = trio.Event()
+        self._file = _path_of(config.url) if config.url.startswith("file:") else None
+        self._read_as: FileMark = None
 
     def __repr__(self) -> str:
         return f"<Jwks {self._config.url} keys={len(self.keys)}>"
@@ -83,8 +86,12 @@ class Jwks:
             OSError: the URL cannot be fetched.
             ValueError: the document is no JWKS, or has no usable key.
         """
-        fetch, url = self._fetch, self._config.url
-        self.keys = await self._run_in_thread(lambda: parse_key_set(fetch(url)))
+        self._read_as, self.keys = await self._run_in_thread(self._read)
+
+    def _read(self) -> tuple[FileMark, KeySet]:
+        """Return the keys, and which file they are of: looked at before it is read, so that a change meanwhile is noticed."""
+        mark = None if self._file is None else _mark_of(self._file)
+        return mark, parse_key_set(self._fetch(self._config.url))
 
     async def run(self) -> None:
         """Keep the keys fresh, until it is cancelled."""
@@ -106,15 +113,14 @@ class Jwks:
 
     async def _wait_until_wanted(self) -> None:
         """Wait until a token names a key that is not known, or the file has changed."""
-        if not self._config.url.startswith("file:"):
+        path = self._file
+        if path is None:
             await self._wanted.wait()
             return
-        path = _path_of(self._config.url)
-        before = await self._run_in_thread(lambda: _changed_at(path))
         while not self._wanted.is_set():
             with trio.move_on_after(FILE_CHECK_INTERVAL_S):
                 await self._wanted.wait()
-            if await self._run_in_thread(lambda: _changed_at(path)) != before:
+            if await self._run_in_thread(lambda: _mark_of(path)) != self._read_as:
                 return
 
     def _backoff_ms(self, failed_count: int) -> int:
@@ -181,8 +187,10 @@ def _path_of(url: str) -> Path:
     return Path(unquote(urlsplit(url).path))
 
 
-def _changed_at(path: Path) -> int:
+def _mark_of(path: Path) -> FileMark:
+    """Return what tells a file from the one that was there before: a file that is put in its place may be as old."""
     try:
-        return path.stat().st_mtime_ns
+        found = path.stat()
     except OSError:
-        return -1
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size

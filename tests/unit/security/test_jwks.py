@@ -181,3 +181,32 @@ def test_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
             nursery.cancel_scope.cancel()
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+def test_file_that_is_replaced_just_after_it_was_read_is_read_again(tmp_path: Path) -> None:
+    """Also by one that is as old: a copy may keep the time of its origin."""
+    path, following = tmp_path / "keys.json", tmp_path / "following.json"
+    path.write_bytes(key_set(jwk("rsa")))
+    following.write_bytes(key_set(jwk("ec")))
+    for each in (path, following):
+        os.utime(each, ns=(1, 1))
+
+    def fetch_and_replace(url: str) -> bytes:
+        content = fetch_document(url)
+        if following.exists():
+            following.replace(path)
+        return content
+
+    async def main() -> None:
+        config = JwksConfig(url=f"file://{path}")
+        jwks = Jwks(config, WebTokenRules(), TrioTime(), fetch=fetch_and_replace, run_in_thread=at_once)
+        await jwks.refresh()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(jwks.run)
+            await trio.sleep(6)
+            with pytest.raises(TokenRefusedError):
+                jwks.validate(token("rsa"))
+            assert jwks.validate(token("ec")).subject == "alice"
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
