@@ -185,6 +185,10 @@ class Broker:
                         await self._stop()
                     self.is_stopped_gracefully = True
                     nursery.cancel_scope.cancel()
+        except StorageError:
+            if self._foundation is not None:  # else the directories may be another process's
+                self._foundation.logs.note_disk_failed()
+            raise
         finally:
             self._listeners.close()
             self._controller_listeners.close()
@@ -351,6 +355,7 @@ class Broker:
             endpoints=self._listeners.endpoints,
             log_dirs=tuple(sorted(foundation.identity.directory_ids.values())),
         )
+        foundation.logs.note_registered(lifecycle.broker_epoch)
 
     def _register_controller(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Have the metadata name this node's controller, with where it listens."""

@@ -58,7 +58,7 @@ FATAL = frozenset({ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REGISTRA
 class DirectoryStates:
     """How the log directories of this broker are, by their ids.
 
-    ``previous_broker_epoch`` is that of the last stop, -1 if it was not clean.
+    ``previous_broker_epoch`` is that of the last run, -1 where something of what it wrote may be missing.
     """
 
     previous_broker_epoch: int = -1

@@ -172,6 +172,16 @@ class Files(Protocol):
     def total_bytes(self, path: Path) -> int:
         """Size of the file system of ``path``."""
 
+    def page_cache_id(self, path: Path) -> str | None:
+        """Identity of the memory that keeps what was written to a directory and not synced: the same as long as nothing of that is lost.
+
+        A process may end meanwhile; a start of the kernel, or another directory at this path, has another one. None where the system does
+        not say, or may keep writes elsewhere.
+
+        Raises:
+            OSError: there is no such directory.
+        """
+
     def lock_directory(self, path: Path) -> DirectoryLock:
         """Take the exclusive lock ``.lock`` of a directory.
 

@@ -12,19 +12,22 @@ CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 UNKNOWN_BROKER_EPOCH = -1
 
 
-def take_marker(files: Files, directory: Path) -> int | None:
-    """Remove the marker, durably, and return its broker epoch (-1 where it names none); None where there was no marker."""
-    path = directory / CLEAN_SHUTDOWN_FILE
+def read_marker(files: Files, directory: Path) -> int | None:
+    """Return the marker's broker epoch (-1 where it names none); None where there is no marker."""
     try:
-        content = files.read_bytes(path)
+        content = files.read_bytes(directory / CLEAN_SHUTDOWN_FILE)
     except FileNotFoundError:
         return None
-    files.remove(path)
-    files.sync_directory(directory)
     try:
         return int(json.loads(content)["brokerEpoch"])
     except (ValueError, KeyError, TypeError):
         return UNKNOWN_BROKER_EPOCH
+
+
+def remove_marker(files: Files, directory: Path) -> None:
+    """Remove the marker, durably: from here on the directory is in use."""
+    files.remove(directory / CLEAN_SHUTDOWN_FILE)
+    files.sync_directory(directory)
 
 
 def write_marker(files: Files, directory: Path, broker_epoch: int) -> None:

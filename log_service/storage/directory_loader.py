@@ -23,7 +23,7 @@ from log_service.storage.checkpoints import (
     REPLICATION_OFFSET_CHECKPOINT,
     read_offsets,
 )
-from log_service.storage.clean_shutdown import take_marker
+from log_service.storage.clean_shutdown import UNKNOWN_BROKER_EPOCH, read_marker, remove_marker
 from log_service.storage.file_names import (
     DELETE_DIRECTORY_SUFFIX,
     FUTURE_DIRECTORY_SUFFIX,
@@ -33,6 +33,7 @@ from log_service.storage.file_names import (
 )
 from log_service.storage.log import Log
 from log_service.storage.recovery import OpenedFrom
+from log_service.storage.running_files import read_running_epoch, write_running_epoch
 
 logger = logging.getLogger(__name__)
 _LOGS_PER_CALL = 64
@@ -53,12 +54,17 @@ class DamagedLog:
 
 @dataclass(slots=True, kw_only=True)
 class LoadedDirectory:
-    """What a start found in one log directory. ``broker_epoch`` is the one of the last clean stop, None after any other stop."""
+    """What a start found in one log directory.
+
+    ``broker_epoch`` is the one of the last clean stop, None after any other stop. ``kept_epoch`` is the one of the last run where all that
+    it wrote is there, synced or not: after a clean stop, and where the process alone has ended (``running_files``).
+    """
 
     logs: list[Log] = field(default_factory=list)
     damaged: list[DamagedLog] = field(default_factory=list)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     broker_epoch: int | None = None
+    kept_epoch: int | None = None
 
 
 class DirectoryLoader:
@@ -130,7 +136,7 @@ class DirectoryLoader:
     def _survey(self) -> list[tuple[str, TopicPartition]]:
         """Take the clean-shutdown marker, remove what was deleted, and return the partitions' directories."""
         partitions = []
-        self._loaded.broker_epoch = take_marker(self._files, self._directory)
+        self._take_epochs()
         for name in self._files.list_directory(self._directory):
             topic_partition = parse_directory_name(name)
             if topic_partition is not None and topic_partition.topic != CLUSTER_METADATA_TOPIC:
@@ -142,12 +148,23 @@ class DirectoryLoader:
                 logger.warning("%s is not a partition's directory and is left alone", self._directory / name)
         return partitions
 
+    def _take_epochs(self) -> None:
+        """Take the clean-shutdown marker. A start that dies before its broker is registered leaves ``tidelog-running`` in its place."""
+        marked = read_marker(self._files, self._directory)
+        if marked is None:
+            self._loaded.kept_epoch = read_running_epoch(self._files, self._directory)
+            return
+        self._loaded.broker_epoch = self._loaded.kept_epoch = marked
+        if marked != UNKNOWN_BROKER_EPOCH:
+            write_running_epoch(self._files, self._directory, marked)
+        remove_marker(self._files, self._directory)
+
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         try:
             return read_offsets(self._files, self._directory / name)
         except StorageError as error:
             logger.warning("%s; everything in the directory is verified", error)
-            self._loaded.broker_epoch = None
+            self._loaded.broker_epoch = self._loaded.kept_epoch = None
             return {}
 
     def _read_where_whole(self, name: str, otherwise: str) -> dict[TopicPartition, int]:

@@ -22,7 +22,7 @@ def can_sync_file_system(number: int) -> bool:
     if not sys.platform.startswith("linux") or _kernel() < FIRST_REPORTING_KERNEL or not hasattr(ctypes.CDLL(None), "syncfs"):
         return False
     device = os.fstat(number).st_dev
-    return _kind_of(f"{os.major(device)}:{os.minor(device)}") in DURABLE_FILE_SYSTEMS
+    return kind_of_file_system(f"{os.major(device)}:{os.minor(device)}", MOUNTS) in DURABLE_FILE_SYSTEMS
 
 
 def sync_file_system(number: int) -> None:
@@ -41,10 +41,10 @@ def _kernel() -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
 
 
-def _kind_of(device: str) -> str | None:
-    """Return the kind of the file system on a device; None where the system does not say, or says several things."""
+def kind_of_file_system(device: str, mounts: Path) -> str | None:
+    """Return the kind of the file system on a device, as ``mounts`` says; None where that does not say, or says several things."""
     try:
-        lines = MOUNTS.read_text(errors="replace").splitlines()
+        lines = mounts.read_text(errors="replace").splitlines()
     except OSError:
         return None
     kinds = {match["kind"] for line in lines if (match := MOUNT.match(line)) and match["device"] == device}

@@ -27,6 +27,7 @@ from log_service.common.types import Buffer
 from log_service.storage.descriptors import Descriptor, RealFileSlice, copy_prefix, sync_descriptor, write_all
 from log_service.storage.file_names import temporary_path
 from log_service.storage.file_system_sync import can_sync_file_system, sync_file_system
+from log_service.storage.page_cache import page_cache_id
 
 T = TypeVar("T")
 
@@ -324,6 +325,10 @@ class RealFiles:
         """Size of the file system of ``path``."""
         status = os.statvfs(path)
         return status.f_blocks * status.f_frsize
+
+    def page_cache_id(self, path: Path) -> str | None:
+        """Identity of the page cache of a directory; see ``page_cache``."""
+        return page_cache_id(path)
 
     def lock_directory(self, path: Path) -> _RealDirectoryLock:
         """Take the exclusive lock of a directory."""

@@ -30,6 +30,7 @@ class LogDirectory:
         "_unchecked_bytes",
         "append_refusal",
         "is_offline",
+        "may_lack_records",
         "on_doubt",
         "on_failed",
         "on_full",
@@ -48,6 +49,8 @@ class LogDirectory:
         self.on_full: Callable[[], None] = lambda: None
         self.append_refusal: str | None = None
         self.is_offline = False
+        self.may_lack_records = False
+        """Whether a start found in a log here what the end of a process alone does not leave."""
         self.on_failed: Callable[[LogDirectory, OSError], None] = lambda _directory, _error: None
         self.on_rolled: Callable[[TopicPartition], None] = lambda _topic_partition: None
         """Called when a log rolled: the segments before the active one are due for a sync in the background."""

@@ -35,6 +35,7 @@ from log_service.storage.meta_properties import claim_directory
 from log_service.storage.recovery import OpenedFrom
 from log_service.storage.removals import PendingRemovals
 from log_service.storage.retention import RetentionOutcome
+from log_service.storage.running_files import RunningFiles, remove_running_epoch
 from log_service.storage.segment_indexes import RebuiltIndexes
 from log_service.storage.upkeep import Upkeep
 
@@ -75,6 +76,7 @@ class LogManager:
         """What ``replication-offset-checkpoint`` said at the start."""
         self.had_clean_shutdown = False
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
+        """That of the last run, if everything that it wrote is there: its stop was clean, or it was killed and the machine runs on."""
         self._on_directory_failed: list[Callable[[Path, OSError], None]] = []
         self._high_watermark_of: Callable[[Log], int] = lambda log: log.log_end_offset
         self.removals = PendingRemovals(env.files)
@@ -82,6 +84,7 @@ class LogManager:
         self.logs: Mapping[TopicPartition, Log] = self._held.logs
         self.directories: Sequence[LogDirectory] = self._held.directories
         self.checkpoint_writer = CheckpointWriter(env.files, self.logs)
+        self._running_files = RunningFiles(env.files, self.directories)
         self._upkeep = Upkeep(env, config, self._held, self.removals, self.checkpoint_writer, apply_retention=self.apply_retention)
         self.futures = FutureLogs(env, self._held, self.removals, self.checkpoint_writer, on_removals=self._upkeep.wake)
         self.cleaner = Cleaner(
@@ -148,8 +151,17 @@ class LogManager:
         await self.futures.look_for_unfinished()
         epochs = [found.broker_epoch for found in loaded if found.logs or found.damaged]
         self.had_clean_shutdown = None not in epochs
-        if not self._unread:
-            self.previous_broker_epoch = _epoch_of_all([found.broker_epoch for found in loaded])
+        await self._look_back(loaded)
+
+    async def _look_back(self, loaded: Sequence[LoadedDirectory]) -> None:
+        """Find out whether everything that the last run wrote is there, in all directories."""
+        is_doubtful = self._unread or self.damaged or any(directory.may_lack_records for directory in self.directories)
+        if not is_doubtful:
+            self.previous_broker_epoch = _epoch_of_all([found.kept_epoch for found in loaded])
+        if self.previous_broker_epoch == UNKNOWN_BROKER_EPOCH:
+            await self.env.files.run_in_pool(self._running_files.remove_durably)
+        elif not self.had_clean_shutdown:
+            logger.info("the last run of this broker, with epoch %d, was killed and lost nothing", self.previous_broker_epoch)
 
     def _take(self, path: Path) -> None:
         """Lock one directory, and check that it is of this node."""
@@ -191,6 +203,14 @@ class LogManager:
         self.damaged.update({damaged.topic_partition: damaged for damaged in found.damaged})
         self.high_watermarks.update(found.high_watermarks)
         return found
+
+    def note_registered(self, broker_epoch: int) -> None:
+        """Take note of the epoch of this run, for the start after a kill."""
+        self._running_files.write(broker_epoch)
+
+    def note_disk_failed(self) -> None:
+        """Take note that this node ends because of a disk: what is read at the next start may not be all that there was."""
+        self._running_files.note_disk_failed()
 
     # Logs
 
@@ -367,6 +387,7 @@ class LogManager:
 
     def _directory_failed(self, directory: LogDirectory, error: OSError) -> None:
         logger.error("log directory %s failed and is offline: %s", directory.path, error)
+        self._running_files.note_disk_failed()
         for on_failed in self._on_directory_failed:
             on_failed(directory.path, error)
 
@@ -390,8 +411,10 @@ class LogManager:
     async def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
         try:
             await self.env.files.run_in_pool(partial(self.checkpoint_writer.write_at_end, directory, broker_epoch))
+            remove_running_epoch(self.env.files, directory.path)
         except OSError as error:
             logger.error("log directory %s could not be closed in order: %s", directory.path, error)
+            self._running_files.note_disk_failed()
 
     def release(self) -> None:
         """Close every file and give the locks back, writing nothing: how a start that failed ends."""

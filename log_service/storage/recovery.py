@@ -86,7 +86,7 @@ def open_log(
         StorageError: damage below the recovery point, a directory of another topic id, files that no clean stop leaves.
         OSError: the disk failed.
     """
-    known = known or OpenedFrom()
+    known, home = known or OpenedFrom(), home or LogDirectory(directory.parent)
     names = files.list_directory(directory)
     if not names:
         files.make_directory(directory)
@@ -97,6 +97,8 @@ def open_log(
     epochs = _load_epochs(files, directory, names)
     loader = _Loader(files, clock.wall_ms(), directory, config, known=known, epochs=epochs, rebuilt=rebuilt)
     segments, log_end_offset = loader.load(offsets)
+    if loader.has_found_loss or has_failed_sync(names):
+        home.may_lack_records = True
     log_start_offset = max(known.log_start_offset, segments[0].base_offset)
     if log_start_offset > log_end_offset:
         segments, log_end_offset = loader.start_over(segments, log_start_offset), log_start_offset
@@ -115,7 +117,7 @@ def open_log(
     return Log(
         files=files,
         clock=clock,
-        home=home or LogDirectory(directory.parent),
+        home=home,
         removals=PendingRemovals(files) if removals is None else removals,
         directory=directory,
         topic_partition=topic_partition,
@@ -192,6 +194,8 @@ class _Loader:
         self._known = known
         self._epochs = epochs
         self._rebuilt = rebuilt
+        self.has_found_loss = False
+        """Whether more was cut than a write that the end of a process cut off."""
 
     def load(self, offsets: Mapping[str, list[int]]) -> tuple[Segments, int]:
         """Return the segments and the log end offset. ``offsets`` are those of the files that are there, by suffix."""
@@ -304,6 +308,8 @@ class _Loader:
     def _cut(self, segments: list[Segment], index: int, valid_bytes: int, fault: str) -> list[Segment]:
         """Cut the log behind ``valid_bytes`` of one segment, durably and from the end, so that a crash leaves no hole."""
         segment = segments[index]
+        if index + 1 < len(segments) or not segment.ends_within_batch(valid_bytes):
+            self.has_found_loss = True
         logger.warning("%s: cut %d bytes that were never synced: %s", segment.path(), segment.size_bytes - valid_bytes, fault)
         is_removed = valid_bytes == 0 and index > 0
         for later in reversed(segments[index if is_removed else index + 1 :]):

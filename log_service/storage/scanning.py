@@ -28,6 +28,7 @@ SMALL_BYTES = 8 << 10
 _HEADERS_CHUNK_BYTES = 32 << 10
 _BATCHES_CHUNK_BYTES = 1 << 20
 _FIND_CHUNK_BYTES = 8 << 10
+LENGTH_POSITION = LOG_OVERHEAD - 4
 _SPAN = Struct(">qi11xi")
 """Of a header: base offset, batch length, last offset delta."""
 
@@ -128,6 +129,14 @@ def scan_batches(read: Read, position: int, end: int) -> Iterator[tuple[int, Bat
             raise CorruptBatch(text)
         yield position, header, batch
         position += size_bytes
+
+
+def is_begun_batch(start: bytes, size_bytes: int) -> bool:
+    """Whether bytes at the end of a file, ``size_bytes`` that begin with ``start``, are the beginning of a batch that would be longer."""
+    if size_bytes < LOG_OVERHEAD:
+        return True
+    length = int.from_bytes(start[LENGTH_POSITION:LOG_OVERHEAD], signed=True)
+    return length >= MIN_BATCH_LENGTH and LOG_OVERHEAD + length > size_bytes
 
 
 def cut_off_text(header: BatchHeader, position: int, end: int) -> str:

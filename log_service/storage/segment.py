@@ -16,10 +16,10 @@ from typing import NamedTuple
 from log_service.common.env import File, Files, FileSlice
 from log_service.common.types import NO_TIMESTAMP, Buffer
 from log_service.config.views import LogConfig
-from log_service.records.batch import BatchHeader, CorruptBatch
+from log_service.records.batch import LOG_OVERHEAD, BatchHeader, CorruptBatch
 from log_service.storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, file_name
 from log_service.storage.indexes import OffsetIndex, TimeIndex
-from log_service.storage.scanning import SMALL_BYTES, find_indexed, scan_batches, scan_headers, walker
+from log_service.storage.scanning import SMALL_BYTES, find_indexed, is_begun_batch, scan_batches, scan_headers, walker
 from log_service.storage.segment_indexes import RebuiltIndexes, SegmentIndexes
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -353,6 +353,10 @@ class Segment:
         except CorruptBatch as error:
             return valid_bytes, next_offset, str(error)
         return valid_bytes, next_offset, None
+
+    def ends_within_batch(self, position: int) -> bool:
+        """Whether the file has the beginning of a batch at ``position`` and nothing else, as a write leaves that was cut off."""
+        return is_begun_batch(self._read(position, LOG_OVERHEAD), self.size_bytes - position)
 
     def _start_over(self) -> None:
         self._indexes.reset()

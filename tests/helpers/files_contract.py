@@ -193,6 +193,13 @@ class FilesContract:
     def test_free_space_is_told(self, files: Files, root: Path) -> None:
         assert files.free_bytes(root) > 1_000_000
 
+    def test_the_page_cache_of_a_directory_stays_the_same(self, files: Files, root: Path, path: Path) -> None:
+        before = files.page_cache_id(root)
+        files.write_atomically(path, b"x")
+        assert files.page_cache_id(root) == before
+        with pytest.raises(FileNotFoundError):
+            files.page_cache_id(root / "missing")
+
     def test_directory_lock_is_exclusive_until_released(self, files: Files, root: Path) -> None:
         lock = files.lock_directory(root)
         with pytest.raises(BlockingIOError):

@@ -149,6 +149,8 @@ class Disk:
         self.are_names_durable = are_names_durable
         self.is_reordering = is_reordering
         self.generation = 0
+        self.boot_count = 1
+        """Which start of the machine's kernel this is: losses of power, and of a disk, are counted."""
         self.locks: set[Path] = set()
 
     def find(self, path: Path) -> Inode | Directory | None:
@@ -202,6 +204,7 @@ class Disk:
     def crash(self, rng: Random) -> None:
         """Lose what was not durable, as ``rng`` decides; everything opened before is dead."""
         self.generation += 1
+        self.boot_count += 1
         self.locks.clear()
         for directory in _directories_below(self.root):
             _lose_names(directory, rng)
@@ -210,6 +213,7 @@ class Disk:
     def wipe(self, path: Path = Path("/")) -> None:
         """Replace what is mounted at a directory by something empty; everything opened before is dead."""
         self.generation += 1
+        self.boot_count += 1
         self.locks.clear()
         directory = self.directory(path)
         self.space_bytes += sum(len(file.content) for file in files_below(directory))

@@ -165,6 +165,10 @@ class MemoryFiles:
         self.check("stat", path)
         return self.disk.space_bytes
 
+    def page_cache_id(self, path: Path) -> str | None:
+        self.disk.directory(path)
+        return f"boot {self.disk.boot_count}"
+
     def lock_directory(self, path: Path) -> "MemoryDirectoryLock":
         self.check("open", path)
         if path in self.disk.locks:

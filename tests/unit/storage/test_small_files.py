@@ -8,7 +8,7 @@ import pytest
 from log_service.common.errors import StorageError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.storage.checkpoints import read_offsets, write_offsets
-from log_service.storage.clean_shutdown import take_marker, write_marker
+from log_service.storage.clean_shutdown import read_marker, remove_marker, write_marker
 from log_service.storage.file_names import file_name, is_set_aside, offsets_by_suffix, parse_directory_name, parse_file_name, set_aside_name
 from log_service.storage.meta_properties import MetaProperties, check_owner, read_meta_properties, write_meta_properties
 from log_service.storage.partition_metadata import format_uuid, parse_uuid, read_topic_id, write_topic_id
@@ -108,19 +108,20 @@ def test_a_directory_of_another_node_or_cluster_is_refused() -> None:
         check_owner(properties, ROOT, node_id=1, cluster_id="xyz")
 
 
-def test_the_marker_is_taken_once() -> None:
+def test_the_marker_is_there_until_it_is_removed() -> None:
     files = MemoryFiles()
     write_marker(files, ROOT, 17)
     assert files.read_bytes(ROOT / ".kafka_cleanshutdown") == b'{"version": 0, "brokerEpoch": 17}'
-    assert take_marker(files, ROOT) == 17
-    assert take_marker(files, ROOT) is None
+    assert read_marker(files, ROOT) == 17
+    remove_marker(files, ROOT)
+    assert read_marker(files, ROOT) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff"])
 def test_a_marker_without_an_epoch_still_marks(content: bytes) -> None:
     files = MemoryFiles()
     put(files, ".kafka_cleanshutdown", content)
-    assert take_marker(files, ROOT) == -1
+    assert read_marker(files, ROOT) == -1
 
 
 def test_segment_names() -> None:
