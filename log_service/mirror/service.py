@@ -4,6 +4,7 @@ Decides how long to wait before a flow begins again, and when the process counts
 on. What is wrong stands in another file, which is empty where nothing is. Both are for a supervisor.
 """
 
+import logging
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import trio
 from log_service.client.connections.env import real_env
 from log_service.common.env import Env
 from log_service.common.errors import TidelogError
+from log_service.common.quiet_log import QuietLogger
 from log_service.mirror.complaints import Complaints
 from log_service.mirror.flow import Flow, Say, is_fenced
 from log_service.mirror.held_topics import HeldTopics
@@ -22,6 +24,8 @@ HEALTHY_AFTER_S = 60.0
 HUNG_AFTER_MS = 300_000
 """Longer than a transaction may take with all its retries."""
 BEAT_S = 2.0
+
+logger = logging.getLogger(__name__)
 
 
 class MirrorService:
@@ -42,6 +46,7 @@ class MirrorService:
         self._complaint = complaint
         self._env = env or real_env()
         now_ms = self._env.clock.monotonic_ms
+        self._quiet = QuietLogger(logger, now_ms)
         self._complaints = {flow.name: Complaints(flow.name, now_ms) for flow in settings.flows}
         self._held = {flow.name: HeldTopics(flow.refresh_topics_s * 1_000, now_ms) for flow in settings.flows}
         self._beats_ms = {flow.name: now_ms() for flow in settings.flows}
@@ -81,12 +86,18 @@ class MirrorService:
     async def _tell_supervisor(self) -> None:
         """Show every so often that the flows get on, and what is wrong."""
         while True:
-            if self._heartbeat is not None and self._env.clock.monotonic_ms() - min(self._beats_ms.values()) < HUNG_AFTER_MS:
-                self._heartbeat.touch()
-            if self._complaint is not None:
-                lines = [line for complaints in self._complaints.values() for line in complaints.current()]
-                _write_changed(self._complaint, "".join(f"{line}\n" for line in lines))
+            try:
+                self._tell_once()
+            except OSError as error:  # a disk that is full stops no flow
+                self._quiet.warning(error.errno, "the supervisor cannot be told how the mirror is: %s", error)
             await trio.sleep(BEAT_S)
+
+    def _tell_once(self) -> None:
+        if self._heartbeat is not None and self._env.clock.monotonic_ms() - min(self._beats_ms.values()) < HUNG_AFTER_MS:
+            self._heartbeat.touch()
+        if self._complaint is not None:
+            lines = [line for complaints in self._complaints.values() for line in complaints.current()]
+            _write_changed(self._complaint, "".join(f"{line}\n" for line in lines))
 
 
 def _write_changed(path: Path, text: str) -> None:

@@ -314,3 +314,13 @@ def test_a_supervisor_sees_that_a_mirror_lives_and_what_is_wrong(tmp_path: Path)
     with mirroring(file, heartbeat=heartbeat, complaint=complaint):
         until(lambda: complaint.read_text().startswith("A->B: stopped, and begins again where it was: "), "it says what is wrong")
         assert heartbeat.exists()
+
+
+def test_a_mirror_goes_on_where_its_supervisor_cannot_be_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A full disk, or a folder that is not there: what is mirrored needs neither."""
+    file = write_file(tmp_path / "m.properties", {"A": "127.0.0.1:1", "B": "127.0.0.1:1"}, "A->B.enabled = true")
+    folder = tmp_path / "gone"
+    with mirroring(file, heartbeat=folder / "alive", complaint=folder / "wrong"):
+        until(lambda: "the supervisor cannot be told" in caplog.text, "it says so")
+        folder.mkdir()
+        until((folder / "alive").exists, "it tells again")
