@@ -1,6 +1,8 @@
 """Carries the offsets that groups have committed in the source over to the target, translated, every so often.
 
-``group_plan`` decides which. A group that cannot be carried over is complained of, and keeps no other from its turn.
+``group_plan`` decides which. What a group has in the target is remembered for a while, and then looked at again: offsets of a group
+without members expire there, and go with a topic that is deleted. A group that cannot be carried over is complained of, and keeps no other
+from its turn.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,6 +19,8 @@ from log_service.mirror.progress import Progress
 from log_service.mirror.settings import FlowSettings
 
 JOINED_MEANWHILE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
+KNOWN_FOR_S = 300.0
+"""How long it is remembered what a group has in the target, while nothing is due."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -37,7 +41,8 @@ class GroupKeeper:
         self._target = target
         self._progress = progress
         self._complaints = complaints
-        self._known: dict[str, Offsets] = {}
+        self._known: dict[str, tuple[float, Offsets]] = {}
+        """By group: when its offsets in the target were looked at, and what they are since."""
 
     async def run(self) -> None:
         """Carry over for ever."""
@@ -61,12 +66,15 @@ class GroupKeeper:
 
     async def _carry_over(self, group: str) -> None:
         translated = translated_offsets(self._flow, await self._source.list_group_offsets(group), self._progress())
-        if not due_commits(translated, self._known.get(group, {})):
+        looked_at, known = self._known.get(group, (0.0, {}))
+        is_fresh = trio.current_time() - looked_at < KNOWN_FOR_S
+        if not due_commits(translated, known if is_fresh else {}):
             return
         if not may_commit((await self._target.describe_groups([group]))[group]):
             return
+        now = trio.current_time()
         there = await self._target.list_group_offsets(group)
         due = due_commits(translated, there)
         if due:
             await self._target.alter_group_offsets(group, due)
-        self._known[group] = {**there, **due}
+        self._known[group] = (now, {**there, **due})

@@ -50,6 +50,14 @@ class FlowClients:
     producer: Producer
 
 
+class RecordRefusedError(KafkaError):
+    """The producer itself does not take a record of ``topic``."""
+
+    def __init__(self, topic: str, error: KafkaError) -> None:
+        super().__init__(error.code, str(error))
+        self.topic = topic
+
+
 class Transfer:
     """The records of one flow, on their way. ``progress`` is what was committed before.
 
@@ -76,6 +84,7 @@ class Transfer:
         self._topics: dict[str, MirroredTopic] = {}
         self._followed: Mapping[str, MirroredTopic] | None = None
         self._read: set[TopicPartition] = set()
+        self._is_retried = False
 
     @property
     def progress(self) -> Mapping[TopicPartition, Progress]:
@@ -169,6 +178,7 @@ class Transfer:
         except KafkaError as error:
             await self._look_into(error)
             return 0
+        self._is_retried = False
         if stale := self._stale_topics(records):
             return await self._leave(stale)
         positions = await self._moved()
@@ -182,7 +192,7 @@ class Transfer:
         try:
             moved = await self._write_all(records, positions, sent)
         except KafkaError as error:
-            refused = _refused(sent)
+            refused = {error.topic: error} if isinstance(error, RecordRefusedError) else _refused(sent)
             if not refused or isinstance(error, ProducerFailed):
                 raise
             for topic, reason in refused.items():
@@ -220,14 +230,19 @@ class Transfer:
 
     async def _send(self, record: ConsumerRecord) -> Delivery:
         remote = self._topics[record.topic].remote_name
-        return await self._producer.send(
-            remote,
-            record.value,
-            record.key,
-            headers=record.headers,
-            timestamp_ms=record.timestamp_ms if record.timestamp_ms >= 0 else None,
-            partition=record.partition,
-        )
+        try:
+            return await self._producer.send(
+                remote,
+                record.value,
+                record.key,
+                headers=record.headers,
+                timestamp_ms=record.timestamp_ms if record.timestamp_ms >= 0 else None,
+                partition=record.partition,
+            )
+        except KafkaError as error:
+            if error.code in FAULTS_OF_A_TOPIC:
+                raise RecordRefusedError(record.topic, error) from error
+            raise
 
     def _progress_behind(
         self,
@@ -295,7 +310,7 @@ class Transfer:
         """Find out what a poll failed with: where the source's log no longer is where mirroring stood, go on where it is."""
         self._complaints.note(f"{self._flow.source.alias} cannot be read: {error}")
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-            await trio.sleep(POLL_MS / 1_000)
+            await self._pause()
             return
         found = await self._source.describe_offsets(sorted({where.topic for where in self._read}))
         for where in sorted(self._read & found.keys()):
@@ -312,6 +327,14 @@ class Transfer:
                 await self._go_on(where, skipped)
             elif progress.position > ends.high_watermark:
                 await self._cut(where, min(ends.high_watermark, await self._epoch_end(where, progress)))
+
+    async def _pause(self) -> None:
+        """Wait before the next poll, but only after every second error: an error of one partition is raised before others' records are
+        returned, and would be there again after each pause.
+        """
+        self._is_retried = not self._is_retried
+        if not self._is_retried:
+            await trio.sleep(POLL_MS / 1_000)
 
     async def _epoch_end(self, where: TopicPartition, progress: Progress) -> int:
         """Return where the source's log ends that was mirrored, as far as its leader knows the epoch (KIP-320)."""

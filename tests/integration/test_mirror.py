@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, ConfigResource, NewTopic, TopicPartition
+from log_service.mirror import flow, group_keeper
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, ClusterPool, tidelog
@@ -249,6 +250,40 @@ def test_a_topic_whose_records_the_target_refuses_keeps_no_other_from_its_turn(
         with BlockingAdmin(there) as admin:
             admin.alter_configs({ConfigResource.topic(f"A.{large}"): {"max.message.bytes": "100000"}})
         until(lambda: values(there, f"A.{large}") == [bytes(5_000)], "the record is there once it may be")
+
+
+def test_a_topic_whose_records_the_mirror_itself_cannot_send_keeps_no_other_from_its_turn(
+    here: str, there: str, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A batch that is small because it is compressed may hold a record that no request can take."""
+    large, other = f"{name}-large", f"{name}-other"
+    for topic in (large, other):
+        create(here, topic)
+    send(here, large, [bytes(400_000)])
+    send(here, other, [b"small"])
+    lines = ("A->B.enabled = true", f"A->B.topics = {name}-.*")
+    with pytest.MonkeyPatch.context() as small:
+        small.setattr(flow, "MAX_REQUEST_BYTES", 300_000)
+        with mirroring(write_file(tmp_path / "m.properties", {"A": here, "B": there}, *lines)):
+            until(lambda: values(there, f"A.{other}") == [b"small"], "the other topic goes on")
+    assert f"B refuses records of {large}" in caplog.text
+
+
+def test_offsets_that_a_group_loses_in_the_target_come_back(
+    here: str, there: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They expire there while the group has no members, although it has some in the source, which only read nothing new."""
+    monkeypatch.setattr(group_keeper, "KNOWN_FOR_S", 0.5)
+    create(here, name)
+    send(here, name, numbered(10))
+    where, remote = TopicPartition(name, 0), TopicPartition(f"A.{name}", 0)
+    with BlockingAdmin(here) as admin:
+        admin.alter_group_offsets(name, {where: 4})
+    with mirroring(write_file(tmp_path / "m.properties", {"A": here, "B": there}, "A->B.enabled = true", f"A->B.topics = {name}")):
+        until(lambda: committed(there, name) == {remote: 4}, "the group is carried over")
+        with BlockingAdmin(there) as admin:
+            admin.delete_groups([name])
+        until(lambda: committed(there, name) == {remote: 4}, "it is carried over again")
 
 
 def test_a_group_that_reads_in_the_target_is_left_alone(here: str, there: str, name: str, tmp_path: Path) -> None:

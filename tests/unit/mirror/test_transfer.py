@@ -1,0 +1,117 @@
+"""Records on their way, over clients that play one fault: what cannot be read keeps nothing else from its turn."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import trio
+from trio.testing import MockClock
+
+from log_service.client.admin.values import FoundOffset
+from log_service.client.consumer.records import ConsumerRecord
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
+from log_service.mirror.complaints import Complaints
+from log_service.mirror.held_topics import HeldTopics
+from log_service.mirror.progress import Lineage
+from log_service.mirror.topic_keeper import MirroredTopic
+from log_service.mirror.transfer import FlowClients, Transfer
+from tests.unit.mirror.flows import flows_of
+
+PAUSE_S = 0.1
+"""How long the client lets a partition rest whose error it has raised."""
+RECORDS = 20
+
+
+class FaultyConsumer:
+    """A consumer of two partitions: of one there is a record each second, of the other an error that is raised before any record."""
+
+    def __init__(self) -> None:
+        self.cluster = SimpleNamespace(view=SimpleNamespace(topic_id_of=lambda _: "source-id"))
+        self.error_at_s = 0.0
+        self.taken = 0
+
+    def assign(self, partitions: object) -> None:
+        pass
+
+    async def seek(self, where: TopicPartition, offset: int, leader_epoch: int) -> None:
+        pass
+
+    async def position(self, where: TopicPartition) -> int:
+        return self.taken
+
+    async def poll(self, max_records: int, timeout_ms: int) -> list[ConsumerRecord]:
+        with trio.move_on_after(timeout_ms / 1_000):
+            while True:
+                if trio.current_time() >= self.error_at_s:
+                    self.error_at_s = trio.current_time() + PAUSE_S
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "the other partition may not be read")
+                ready = min(int(trio.current_time()), RECORDS)
+                if ready > self.taken:
+                    first, self.taken = self.taken, ready
+                    return [_record(offset) for offset in range(first, ready)]
+                await trio.sleep(0.01)
+        return []
+
+
+class SafeProducer:
+    """A producer that notes when each record came."""
+
+    def __init__(self) -> None:
+        self.came_s: dict[int, float] = {}
+        self.cluster = SimpleNamespace(view=SimpleNamespace(topics={}))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        await trio.lowlevel.checkpoint()
+        yield
+
+    async def flush(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def send(self, topic: str, value: bytes, key: bytes | None = None, **more: Any) -> Any:
+        if topic == "A.orders":
+            self.came_s[int(value)] = trio.current_time()
+            return SimpleNamespace(result=lambda: SimpleNamespace(offset=int(value)))
+        return None
+
+
+class EmptyAdmin:
+    """An admin of logs that begin and end at 0."""
+
+    async def list_offsets(self, specs: Mapping[TopicPartition, object], **_: object) -> dict[TopicPartition, FoundOffset]:
+        return {where: FoundOffset(offset=0, timestamp_ms=-1, leader_epoch=-1) for where in specs}
+
+
+def _record(offset: int) -> ConsumerRecord:
+    return cast(
+        "ConsumerRecord",
+        SimpleNamespace(
+            topic="orders", partition=0, offset=offset, key=None, value=b"%d" % offset, headers=(), timestamp_ms=0, leader_epoch=0
+        ),
+    )
+
+
+def test_a_partition_whose_error_comes_again_and_again_keeps_no_other_waiting() -> None:
+    """The client raises an error before it returns what is ready of others: after a pause it would be there again, each time."""
+    consumer, producer = FaultyConsumer(), SafeProducer()
+
+    async def main() -> None:
+        (flow,) = flows_of("A->B.enabled = true")
+        clients = FlowClients(
+            source=cast("Any", EmptyAdmin()),
+            target=cast("Any", EmptyAdmin()),
+            consumer=cast("Any", consumer),
+            producer=cast("Any", producer),
+        )
+        complaints, held = Complaints("A->B", lambda: 0), HeldTopics(1, lambda: 0)
+        transfer = Transfer(flow, clients, {}, complaints=complaints, held=held, doubt=lambda: None)
+        lineage = Lineage(source_topic_id="source-id", target_topic_id="target-id")
+        await transfer.follow({"orders": MirroredTopic(name="orders", remote_name="A.orders", lineage=lineage, partition_count=1)})
+        with trio.move_on_after(RECORDS + 2):
+            while True:
+                await transfer.step()
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert {offset: came_s - (offset + 1) < 1 for offset, came_s in producer.came_s.items()} == dict.fromkeys(range(RECORDS), True)
