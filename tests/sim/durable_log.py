@@ -28,6 +28,11 @@ class DurableLog:
         self._look()
         return base_offset < self._snapshot_end or any(epochs.get(base_offset) == epoch for epochs in self._epochs.values())
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the disk has the directory: one that was replaced has not."""
+        return isinstance(self._disk.find(self._directory), Directory)
+
     def _look(self) -> None:
         node = self._disk.find(self._directory)
         if not isinstance(node, Directory):

@@ -236,7 +236,10 @@ class ReplicaWitness:
             self._report(RULE, f"{replica.who} has the last stable offset {text}")
 
     def _check_durable(self, leader: Replica, batch: Stored) -> None:
-        """Each member of the in-sync replicas has what has just been committed on its disk, also one that is dead by now."""
+        """Each member of the in-sync replicas has what has just been committed on its disk, also one that is dead by now.
+
+        Excused is a dead one whose disk was replaced while its last fetch was on its way to the leader.
+        """
         assert leader.mark is not None
         name = leader.partition.topic_partition
         for broker_id in leader.mark.isr:
@@ -248,7 +251,8 @@ class ReplicaWitness:
             log = self._durable.get((host, directory))
             if log is None:
                 log = self._durable[host, directory] = DurableLog(self._hosts[host].disk, directory)
-            if not log.holds(batch.base_offset, batch.leader_epoch):
+            is_replaced = not log.is_there and not replica.incarnation.is_running
+            if not is_replaced and not log.holds(batch.base_offset, batch.leader_epoch):
                 text = f"and {host}, in the ISR {leader.mark.isr}, has not synced that"
                 self._report(RULE, f"{leader.who} committed {batch.base_offset} of epoch {batch.leader_epoch} in {name}, {text}")
 
