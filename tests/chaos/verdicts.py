@@ -18,11 +18,11 @@ Segments = Mapping[tuple[str, int], bytes]
 """What the segments of each topic and partition hold, from offset 0 on."""
 
 
-def read_log(bootstrap: str, topics: Mapping[str, int] = TOPICS) -> Acknowledged:
-    """Every record of topics, and nothing left out without a word: a gap between two offsets raises."""
+def read_log(bootstrap: str, topics: Mapping[str, int] = TOPICS, **more: Any) -> Acknowledged:
+    """Every record of topics, and nothing left out without a word: a gap between two offsets raises. ``more`` are settings."""
     found: Acknowledged = {}
     for topic, partition in ((topic, partition) for topic, count in topics.items() for partition in range(count)):
-        source = consumer(bootstrap, "judge", check_crcs=True)
+        source = consumer(bootstrap, "judge", check_crcs=True, **more)
         start, end = _ends(source, TopicPartition(topic, partition))
         source.assign([TopicPartition(topic, partition, start)])
         try:
@@ -146,11 +146,11 @@ def commits_of(readers: Iterable[Reader]) -> dict[tuple[str, int], int]:
     return highest
 
 
-def commits_stand(bootstrap: str, readers: Sequence[Reader]) -> list[str]:
-    """What the group of some readers is told to have committed is no less than what was acknowledged."""
+def commits_stand(bootstrap: str, readers: Sequence[Reader], **more: Any) -> list[str]:
+    """What the group of some readers is told to have committed is no less than what was acknowledged. ``more`` are settings."""
     expected = commits_of(readers)
     (group,) = {reader.group for reader in readers}
-    source: Any = consumer(bootstrap, group)
+    source: Any = consumer(bootstrap, group, **more)
     try:
         told = source.committed([TopicPartition(*where) for where in expected], timeout=WAIT_SECONDS)
     finally:

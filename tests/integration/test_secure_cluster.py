@@ -1,21 +1,26 @@
 """Three nodes that speak SASL_SSL with everybody, under kills, restarts and new certificates: nothing is lost, nothing is in the clear."""
 
+import json
 import os
 import socket
 import ssl
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from cryptography import x509
 
-from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
+from log_service.client import AclBinding, BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
 from log_service.common.errors import ErrorCode, KafkaError
+from tests.chaos.load import wait_for_readers
+from tests.chaos.verdicts import commits_stand, group_got_everything, judge, read_log
 from tests.helpers.java_archives import KAFKA_LIBS
 from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import TIDELOG
+from tests.integration.clients_of_a_cluster import PAUSE_SECONDS, ProgramReader, ProgramWriter, franz_go, wait_for_progress
 from tests.integration.cluster_nodes import NODE_IDS
-from tests.integration.secure_nodes import GROUP, OPERATOR, SHOP, STRANGER, TOPIC, SecureNodes, password_of
+from tests.integration.secure_nodes import BILLING, GROUP, NODE, OPERATOR, SCRAM, SHOP, STRANGER, TOPIC, SecureNodes, password_of
 from tests.integration.secure_readers import READS
 from tests.integration.secure_writers import Writers
 from tests.integration.watched_wire import WatchedWire
@@ -29,6 +34,8 @@ pytestmark = [
 ]
 
 RELOAD_SECONDS = 60.0
+FRANZ_GO_TOPIC, FRANZ_GO_PARTITIONS = "sold", 3
+PATIENCE_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +89,47 @@ def test_nothing_acknowledged_is_lost_while_nodes_die_and_certificates_change(no
             assert wanted - read(nodes, wanted) == set(), name
     assert wire.connection_count > 10
     assert wire.clear == []
+
+
+def begin_in_go(nodes: SecureNodes, folder: Path) -> tuple[ProgramWriter, ProgramReader]:
+    """Let User:shop write a topic with franz-go, and User:billing read it in a group; neither may do more."""
+    command = franz_go(folder)
+    topics = {FRANZ_GO_TOPIC: FRANZ_GO_PARTITIONS}
+    may = [(SHOP, "topic", "write"), (BILLING, "topic", "read")]
+    acls = [AclBinding(resource_type=kind, name=FRANZ_GO_TOPIC, principal=f"User:{user}", operation=what) for user, kind, what in may]
+    with BlockingAdmin(nodes.bootstrap, **nodes.client(NODE)) as admin:
+        admin.create_acls(acls)
+        admin.create_topics([NewTopic(name=FRANZ_GO_TOPIC, partition_count=FRANZ_GO_PARTITIONS, replication_factor=3)])
+    writer = ProgramWriter("franz-go", nodes.bootstrap, 1, topics, pause_seconds=PAUSE_SECONDS)
+    reader = ProgramReader("franz-go group", nodes.bootstrap, topics, group=f"{GROUP}-franz-go")
+    for client, user in ((writer, SHOP), (reader, BILLING)):
+        said = {"authority": str(nodes.authority.truststore), "mechanism": SCRAM, "user": user, "password": password_of(user)}
+        file = folder / f"{user}.json"
+        file.write_text(json.dumps(said))
+        client.command = [*command, f"--security={file}"]
+        client.start()
+    return writer, reader
+
+
+def test_franz_go_writes_and_reads_while_nodes_die(nodes: SecureNodes, tmp_path: Path) -> None:
+    writer, reader = begin_in_go(nodes, tmp_path)
+    try:
+        wait_for_progress(writer, PATIENCE_SECONDS)
+        for lost in of_a_run((nodes.leader_of(FRANZ_GO_TOPIC, 0),), whole=NODE_IDS):
+            nodes.kill(lost)
+            wait_for_progress(writer, PATIENCE_SECONDS)
+            nodes.start(lost)
+            nodes.wait_until_whole(FRANZ_GO_TOPIC)
+            wait_for_progress(writer, PATIENCE_SECONDS)
+    finally:
+        writer.stop()
+        judge_login = {name.replace(".", "_"): text for name, text in nodes.librdkafka(NODE).items() if name != "bootstrap.servers"}
+        log = read_log(nodes.bootstrap, reader.topics, **judge_login)
+        wait_for_readers(log, [reader], PATIENCE_SECONDS)
+        reader.stop()
+    assert judge(log, [writer], [reader]) == []
+    assert [*group_got_everything(log, [reader]), *commits_stand(nodes.bootstrap, [reader], **judge_login)] == []
+    assert reader.committed
 
 
 def test_node_shows_a_certificate_that_replaced_its_own_without_a_restart(nodes: SecureNodes) -> None:

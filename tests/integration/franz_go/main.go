@@ -11,7 +11,13 @@
 //	  T id                                a transaction was committed
 //	  B id                                one was aborted
 //	  L id text                           a client was given up for a new one
+//	franz_go try BOOTSTRAP TOPIC GROUP COUNT
+//	  W                                   the cluster took so many records
+//	  G                                   it gave as many in the group
+//	  X step text                         a step (connect, write or read) was refused
 //	E text                                something failed for good
+//
+// With --security=FILE before all others, clients connect as the file says (see security.go).
 package main
 
 import (
@@ -30,9 +36,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+const patience = 30 * time.Second
+
 var (
 	out  = bufio.NewWriter(os.Stdout)
 	lock sync.Mutex
+	way  []kgo.Opt
 )
 
 func tell(words ...any) {
@@ -51,6 +60,16 @@ func untilEndOfInput() context.Context {
 	return ctx
 }
 
+func connect(bootstrap string, more ...kgo.Opt) *kgo.Client {
+	client, err := kgo.NewClient(seeds(bootstrap, more...)...)
+	check(err)
+	return client
+}
+
+func seeds(bootstrap string, more ...kgo.Opt) []kgo.Opt {
+	return append(append([]kgo.Opt{kgo.SeedBrokers(strings.Split(bootstrap, ",")...)}, way...), more...)
+}
+
 func check(err error) {
 	if err != nil {
 		tell("E", err)
@@ -59,11 +78,7 @@ func check(err error) {
 }
 
 func write(ctx context.Context, bootstrap, topic string, partitions int, pause time.Duration) {
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-	)
-	check(err)
+	client := connect(bootstrap, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	for number := 1; ctx.Err() == nil; number++ {
 		partition := number % partitions
 		value := fmt.Sprintf("franz-go:%d:%d:", partition, number)
@@ -84,8 +99,8 @@ func write(ctx context.Context, bootstrap, topic string, partitions int, pause t
 
 func read(ctx context.Context, bootstrap, topic, group string) {
 	changed := func(context.Context, *kgo.Client, map[string][]int32) { tell("N") }
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
+	client := connect(
+		bootstrap,
 		kgo.ConsumeTopics(topic),
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
@@ -95,7 +110,6 @@ func read(ctx context.Context, bootstrap, topic, group string) {
 		kgo.OnPartitionsRevoked(changed),
 		kgo.OnPartitionsLost(changed),
 	)
-	check(err)
 	for ctx.Err() == nil {
 		fetches := client.PollRecords(ctx, 500)
 		fetches.EachRecord(func(record *kgo.Record) {
@@ -124,8 +138,8 @@ func tellCommitted(_ *kgo.Client, request *kmsg.OffsetCommitRequest, response *k
 
 // copyOnce copies with one client until it meets an error.
 func copyOnce(ctx context.Context, bootstrap, from, to, id string) error {
-	session, err := kgo.NewGroupTransactSession(
-		kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
+	session, err := kgo.NewGroupTransactSession(seeds(
+		bootstrap,
 		kgo.TransactionalID(id),
 		kgo.TransactionTimeout(15*time.Second),
 		kgo.ConsumeTopics(from),
@@ -136,7 +150,7 @@ func copyOnce(ctx context.Context, bootstrap, from, to, id string) error {
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-	)
+	)...)
 	check(err)
 	defer session.Close()
 	for ctx.Err() == nil {
@@ -165,7 +179,50 @@ func copyOnce(ctx context.Context, bootstrap, from, to, id string) error {
 	return nil
 }
 
+// try writes so many records and reads as many, each as far as the cluster lets it.
+func try(bootstrap, topic, group string, count int) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	writer := connect(bootstrap)
+	defer writer.Close()
+	if err := writer.Ping(ctx); err != nil {
+		tell("X connect", err)
+		return
+	}
+	records := make([]*kgo.Record, count)
+	for number := range records {
+		records[number] = &kgo.Record{Topic: topic, Value: []byte(strconv.Itoa(number))}
+	}
+	if err := writer.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		tell("X write", err)
+	} else {
+		tell("W")
+	}
+	reader := connect(bootstrap, kgo.ConsumeTopics(topic), kgo.ConsumerGroup(group), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	defer reader.Close()
+	for read := 0; read < count; {
+		fetches := reader.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			tell("X read", err)
+			return
+		}
+		read += fetches.NumRecords()
+	}
+	if err := reader.CommitUncommittedOffsets(ctx); err != nil {
+		tell("X read", err)
+		return
+	}
+	tell("G")
+}
+
 func main() {
+	way = connection()
+	if os.Args[1] == "try" {
+		count, err := strconv.Atoi(os.Args[5])
+		check(err)
+		try(os.Args[2], os.Args[3], os.Args[4], count)
+		return
+	}
 	ctx := untilEndOfInput()
 	if os.Args[1] == "copy" {
 		for ctx.Err() == nil {
