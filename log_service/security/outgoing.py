@@ -48,15 +48,21 @@ class OutgoingSecurity:
             return await self._tls.secure(destination, stream)
         except OSError as error:
             if _is_distrust(error):
-                advice = "see ssl_ca or ssl_truststore_location, and ssl_keystore_location where the broker asks for a certificate"
-                text = f"the TLS handshake with {destination} failed: {error.strerror or error}; {advice}"
-                raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text) from error
+                raise _distrust(destination, error) from error
             raise OSError(error.errno, f"the TLS handshake failed: {error.strerror or error}") from error
 
     async def authenticate(self, connection: RpcConnection) -> None:
-        """Log in. Raises as ``ClientLogin.authenticate``."""
-        if self._login is not None:
-            await self._login.authenticate(connection)
+        """Log in. A peer of TLS 1.3 refuses a client's certificate after the handshake, so that the first response may say so.
+
+        Raises:
+            KafkaError: SASL_AUTHENTICATION_FAILED, the peer wants another certificate; or as ``ClientLogin.authenticate``.
+        """
+        try:
+            await (connection.negotiate() if self._login is None else self._login.authenticate(connection))
+        except KafkaError as error:
+            if isinstance(connection.failure, OSError) and _is_distrust(connection.failure):
+                raise _distrust(connection.destination, connection.failure) from error
+            raise
 
 
 def outgoing_security(security: ClientSecurity, rng: Random) -> Security:
@@ -84,6 +90,12 @@ def _stream_security(config: TlsConfig) -> StreamSecurity:
 def _stamp(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_mtime_ns, status.st_size
+
+
+def _distrust(destination: Destination, error: OSError) -> KafkaError:
+    advice = "see ssl_ca or ssl_truststore_location, and ssl_keystore_location where the broker asks for a certificate"
+    text = f"the TLS handshake with {destination} failed: {error.strerror or error}; {advice}"
+    return KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
 
 
 def _is_distrust(error: OSError) -> bool:

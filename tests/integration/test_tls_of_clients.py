@@ -17,6 +17,7 @@ import kafka
 import kafka.errors
 import pytest
 
+from log_service.client import BlockingAdmin, ErrorCode, KafkaError
 from tests.helpers.authority import PASSWORD, Authority, Issued
 from tests.helpers.broker_process import BrokerProcess
 from tests.integration.confluent import WAIT_SECONDS, wait_until
@@ -165,6 +166,15 @@ def test_a_client_in_the_clear_is_refused_with_a_line_that_says_so(guarded: Guar
         while raw.recv(1_000):
             pass
     wait_until(lambda: "the client does not speak TLS on a listener that does" in guarded.broker.log, "the line is written")
+
+
+def test_our_client_without_a_certificate_is_refused_for_good(guarded: Guarded) -> None:
+    """TLS 1.3 says so after the handshake."""
+    settings: dict[str, Any] = {"security_protocol": "SSL", "ssl_ca": str(guarded.authority.truststore)}
+    with BlockingAdmin(guarded.bootstrap, **settings) as admin, pytest.raises(KafkaError) as raised:
+        admin.list_topics(timeout_ms=3_000)
+    assert raised.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "ssl_keystore_location" in str(raised.value)
 
 
 @pytest.mark.parametrize("version", ["-tls1_2", "-tls1_3"])
