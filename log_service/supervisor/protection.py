@@ -90,11 +90,15 @@ def utc_now() -> datetime:
 def protect(data_directory: Path, host: str, nodes: Sequence[str], now: datetime | None = None) -> InstallationProtection:
     """Have all files of an installation's protection; certificates near their end are made anew. ``now``: None is the system's.
 
+    The directories of nodes and of logs are closed to other accounts: their files hold what ACLs keep from clients.
+
     Raises:
         StorageError: a file cannot be read or written.
     """
     directory = (data_directory / DIRECTORY).resolve()
     authority, now = LocalAuthority(directory), now or utc_now()
+    for name in (*nodes, "logs"):
+        make_private_directory(data_directory / name)
     for node in nodes:
         authority.keep(directory / "nodes" / f"{node}.pem", NODE, hosts_of(host), now)
     protection = InstallationProtection(directory=directory)

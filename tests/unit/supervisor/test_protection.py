@@ -41,6 +41,14 @@ def test_only_the_owner_reads_what_protects_an_installation(tmp_path: Path) -> N
     assert {mode for path, mode in modes.items() if (tmp_path / path).is_dir()} == {0o700}
     assert {mode for path, mode in modes.items() if (tmp_path / path).is_file()} == {0o600}
     assert (protection.directory / "nodes" / "broker2.pem").is_file()
+    assert {"broker", "broker2", "logs"} <= {str(path) for path in modes}
+
+
+def test_directories_of_nodes_that_others_could_read_are_closed(tmp_path: Path) -> None:
+    for name in ("broker", "logs"):
+        (tmp_path / name).mkdir(mode=0o755)
+    protect(tmp_path, "127.0.0.1", ["broker"])
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("broker", "logs")] == [0o700, 0o700]
 
 
 def test_a_second_start_keeps_keys_and_authority(tmp_path: Path) -> None:
