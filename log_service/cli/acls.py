@@ -3,7 +3,7 @@
 Decides how options name resources, principals and operations, and what the two shorthands mean: ``--producer`` and ``--consumer``.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -11,6 +11,7 @@ import click
 from log_service.cli.connection import open_admin
 from log_service.cli.output import bootstrap_option, confirm, json_option, print_rows, tell
 from log_service.client.admin.access import CLUSTER_NAME, OPERATIONS, AclBinding, AclFilter
+from log_service.common.topic_names import topic_name_fault
 
 RESOURCES = {
     "topic": "topic",
@@ -20,6 +21,15 @@ RESOURCES = {
     "user_principal": "user",
 }
 """Options that name resources, and the types that they name."""
+SUPPORTED = {
+    "topic": {"read", "write", "create", "describe", "delete", "alter", "describe_configs", "alter_configs"},
+    "group": {"read", "describe", "delete", "describe_configs", "alter_configs"},
+    "transactional_id": {"describe", "write", "two_phase_commit"},
+    "cluster": {"create", "cluster_action", "describe_configs", "alter_configs", "idempotent_write", "alter", "describe"},
+    "delegation_token": {"describe"},
+    "user": {"create_tokens", "describe_tokens"},
+}
+"""What can be done with a resource of a type, beside all; ``kafka-acls.sh`` refuses the rest, too."""
 OPERATION_NAMES = [name for name in OPERATIONS if name != "any"]
 PRODUCER = {"topic": ("write", "describe", "create"), "transactional_id": ("write", "describe")}
 CONSUMER = {"topic": ("read", "describe"), "group": ("read",)}
@@ -98,6 +108,7 @@ def bindings_of(given: dict[str, Any]) -> list[AclBinding]:
         raise click.UsageError("name who: --allow-principal User:NAME, or --deny-principal")
     if given["pattern_type"] in {"match", "any"}:
         raise click.UsageError(f"--resource-pattern-type {given['pattern_type']} is for list and remove: an ACL is literal or prefixed")
+    _require_meaning(resources, is_literal=given["pattern_type"] != "prefixed")
     return list(
         dict.fromkeys(
             AclBinding(
@@ -150,6 +161,17 @@ def _require_names(given: dict[str, Any]) -> None:
         raise click.UsageError("--producer and --consumer need --topic")
     if given["consumer"] and not given["group"]:
         raise click.UsageError("--consumer needs --group")
+
+
+def _require_meaning(resources: Iterable[tuple[str, str, Sequence[str]]], *, is_literal: bool) -> None:
+    """Refuse ACLs that could never allow or deny anything: whoever makes one means another."""
+    for kind, name, operations in resources:
+        for operation in operations:
+            if operation != "all" and operation not in SUPPORTED[kind]:
+                known = ", ".join(sorted(SUPPORTED[kind]))
+                raise click.UsageError(f"{operation} is nothing that can be done with a {kind}; there are all, {known}")
+        if kind == "topic" and is_literal and name != "*" and (fault := topic_name_fault(name)) is not None:
+            raise click.UsageError(f"no topic is called {name!r}: {fault}; --pattern prefixed means every topic whose name begins so")
 
 
 def filters_of(given: dict[str, Any]) -> list[AclFilter]:
