@@ -5,6 +5,7 @@ import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from log_service.client import (
     settings_from_file,
 )
 from log_service.config.properties import parse_properties
+from log_service.config.server import parse_server_properties
+from log_service.security.login import ClientLogin
 from tests.documentation.running import run_python
 from tests.helpers.authority import Authority
 from tests.helpers.broker_process import BrokerProcess
@@ -33,8 +36,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 PAGE = ROOT / "docs" / "security.md"
 SERVERS, CERTIFICATES = "node1:9095", "/etc/tidelog"
 PATIENCE_S = 60.0
-PASSWORDS = {"operator": "operator-secret", "ann": "first-secret", "ann-new": "second-secret"}
-FIRST_USER = "SCRAM-SHA-512=[name=operator,passwordfile=operator.txt]"
+PASSWORDS = {"node": "node-secret", "operator": "operator-secret", "ann": "first-secret", "ann-new": "second-secret"}
+FIRST_USERS = [word for name in ("node", "operator") for word in ("--add-scram", f"SCRAM-SHA-512=[name={name},passwordfile={name}.txt]")]
 
 
 def shown(first: str, last: str) -> list[Block]:
@@ -101,14 +104,22 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     file.write_text(
         "".join(f"{key}={value}\n" for key, value in {"node.id": "1", "log.dirs": broker.directory / "data", **properties}.items())
     )
-    formatted = run(
-        ["storage", "format", "--config", str(file), "--cluster-id", "cluster-of-the-page-00", "--standalone", "--add-scram", FIRST_USER]
-    )
+    formatted = run(["storage", "format", "--config", str(file), "--cluster-id", "cluster-of-the-page-00", "--standalone", *FIRST_USERS])
     assert formatted.exit_code == 0, formatted.errors
     with broker:
         reader = Reader(broker, tmp_path)
         reader.settings_file("operator", PASSWORDS["operator"])
         yield reader
+
+
+def test_nodes_log_in_as_the_properties_of_the_cluster_say(tmp_path: Path) -> None:
+    """The first block is whole: without the tokens of an issuer, which the next one adds."""
+    own = {"node.id": "1", "controller.quorum.voters": "2@node2:9096", "controller.listener.names": "QUORUM"}
+    protocols = {"process.roles": "broker", "listener.security.protocol.map": "SASL_SSL:SASL_SSL,QUORUM:SSL"}
+    issued = Authority(tmp_path).issue("node")
+    config, _ = parse_server_properties(parse_properties(STEPS[0].text) | issued.properties() | own | protocols)
+    assert config.inter_broker_login is not None
+    assert ClientLogin(config.inter_broker_login, Random(1)).user == "node"
 
 
 def is_refused(servers: str, file: Path) -> bool:
