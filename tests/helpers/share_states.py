@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from log_service.broker.share.led_share_partition import OnSafe
 from log_service.broker.share.persister import OnDone, OnState
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.share.in_flight import DeadLetterRange
@@ -82,7 +83,9 @@ class MemoryDeadLetters:
     is_holding: bool = False
     _held: list[Callable[[], None]] = field(default_factory=list)
 
-    def write(self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_done: OnDone) -> None:
+    def write(  # noqa: PLR0917 - as ``DeadLetters``
+        self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_safe: OnSafe, on_done: OnDone
+    ) -> None:
         def end() -> None:
             if self.refusal is None:
                 self.written += [
@@ -90,6 +93,8 @@ class MemoryDeadLetters:
                     for each in dead
                     for offset in range(each.first_offset, each.last_offset + 1)
                 ]
+                for each in dead:
+                    on_safe(each)
             on_done(self.refusal)
 
         if self.is_holding:

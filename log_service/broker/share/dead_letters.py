@@ -21,7 +21,7 @@ import trio
 from log_service.broker.call import StartTask
 from log_service.broker.leader_produce import produce_to_leader
 from log_service.broker.peers import destination_of
-from log_service.broker.share.led_share_partition import OnDone
+from log_service.broker.share.led_share_partition import OnDone, OnSafe
 from log_service.broker.share.letters import Letter, Origin, batch_of, grouped, letters_in
 from log_service.common.env import Clock, RunInPool
 from log_service.common.errors import ErrorCode, KafkaError
@@ -68,17 +68,22 @@ class DeadLetterWriter:
         self._places = trio.Semaphore(MAX_CONCURRENT_WRITES)
         self._quiet = QuietLogger(logger, clock.monotonic_ms)
 
-    def write(self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_done: OnDone) -> None:
+    def write(  # noqa: PLR0917 - as ``DeadLetters``
+        self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_safe: OnSafe, on_done: OnDone
+    ) -> None:
         """Write the records of ``partition`` to a topic; ``on_done`` is called once, when all are safe or were given up for now."""
-        self._start_task(self._write, key, partition, topic, dead, on_done)
+        self._start_task(self._write, key, partition, topic, dead, on_safe, on_done)
 
-    async def _write(self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_done: OnDone) -> None:
+    async def _write(  # noqa: PLR0917 - as ``write``
+        self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_safe: OnSafe, on_done: OnDone
+    ) -> None:
         where = partition.topic_partition
         origin = Origin(group_id=key.group_id, topic=where.topic, partition=where.partition)
         try:
             async with self._places:
                 for each in dead:
                     await self._write_range(partition, topic, each, origin)
+                    on_safe(each)
         except KafkaError as error:
             text = "dead letters of group %s, %s cannot be written to %s yet, its records wait: %s"
             self._quiet.warning((key.group_id, topic, error.code), text, key.group_id, where, topic, error)

@@ -35,6 +35,7 @@ RETRY_MS = 1_000
 """The pause before locks are looked at again whose records, or the dead letters of them, could not be stored."""
 
 OnDone = Callable[[KafkaError | None], None]
+OnSafe = Callable[[DeadLetterRange], None]
 
 _FATAL = frozenset(
     {
@@ -50,8 +51,12 @@ _FATAL = frozenset(
 class DeadLetters(Protocol):
     """Where records go that no member could work on."""
 
-    def write(self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_done: OnDone) -> None:
-        """Write the records of ``partition`` to a topic; ``on_done`` is called once, when all are safe or were given up for now."""
+    def write(  # noqa: PLR0917 - whose records, where to, and who hears of it
+        self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_safe: OnSafe, on_done: OnDone
+    ) -> None:
+        """Write the records of ``partition`` to a topic. ``on_safe`` hears of each range that is safe, ``on_done`` is called once behind
+        that, when all are safe or were given up for now.
+        """
 
 
 FindStart = Callable[[Partition, GroupShareSettings, Callable[[int | KafkaError], None]], None]
@@ -101,6 +106,8 @@ class LedSharePartition:
         self._next_fetch_offset: int | None = None
         self._timer: Timer | None = None
         self._queue: list[tuple[StateWrite, OnDone]] = []
+        self._safe_letters: set[DeadLetterRange] = set()
+        """Whose letters are safe, while their records are not final: those are not written again with each try."""
         self._is_writing = False
         self._open_count = 0
         self._began_ms = world.clock.monotonic_ms()
@@ -285,12 +292,15 @@ class LedSharePartition:
         self._open_count += 1
         if write.dead_letters:
             topic = self.settings.dead_letter_topic
-            self._world.dead_letters.write(
-                self.key, self.partition, topic, write.dead_letters, partial(self._on_dead_letters_written, write, on_done)
-            )
+            due = [each for each in write.dead_letters if each not in self._safe_letters]
+            on_written = partial(self._on_dead_letters_written, write, on_done)
+            self._world.dead_letters.write(self.key, self.partition, topic, due, self._note_safe_letters, on_written)
         else:
             self._queue.append((write, on_done))
             self._write_next()
+
+    def _note_safe_letters(self, dead: DeadLetterRange) -> None:
+        self._safe_letters.add(dead)
 
     def _on_dead_letters_written(self, write: StateWrite, on_done: OnDone, error: KafkaError | None) -> None:
         if self.is_lost:
@@ -340,6 +350,10 @@ class LedSharePartition:
         self._open_count -= len(writes)
         for write, _ in writes:
             core.complete_write(write.write_id, is_written=error is None)
+            if error is None:
+                self._safe_letters.difference_update(write.dead_letters)
+        if self._safe_letters:
+            self._safe_letters = {each for each in self._safe_letters if each.last_offset >= core.start_offset}
         self._next_fetch_offset = None
         if error is not None and not self.is_lost:
             self._expect_expiry(self._world.clock.monotonic_ms() + RETRY_MS)

@@ -238,6 +238,30 @@ def test_without_their_topic_dead_letters_wait_and_nothing_is_given_up() -> None
     tell(main, auto_create_topics_enable="false")
 
 
+def test_a_letter_that_is_safe_is_not_written_again_while_another_cannot_be() -> None:
+    """A topic that is compacted refuses letters without a key, each time that they are tried."""
+
+    async def main(node: SharingStory) -> None:
+        await node.share()
+        await node.story.create_topic("dead", cleanup_policy="compact")
+        await node.configure_group(DEAD_LETTER_TOPIC, "dead")
+        for value, key in ((b"one", b"k"), (b"two", b"k"), (b"three", None)):
+            await node.story.produce("a", batch(value, key=key))
+        member = node.member()
+        acquired = (await member.fetch(max_wait_ms=30_000)).acquired
+        while max(last for _, last, _ in acquired) < 2:
+            acquired = (await member.fetch(max_wait_ms=30_000)).acquired
+        assert await member.acknowledge((1, 1, [ACCEPT])) == 0
+        for _ in range(3):
+            assert await member.acknowledge((0, 0, [REJECT]), (2, 2, [REJECT])) == ErrorCode.INVALID_RECORD
+        assert [each.value for each in await node.records("dead")] == [b"one"]
+        assert (await node.stored()).start_offset == 0
+        assert await member.acknowledge((0, 0, [REJECT])) == 0
+        assert [each.value for each in await node.records("dead")] == [b"one"]
+
+    tell(main)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_node_that_is_killed_loses_no_record_of_a_group_with_dead_letters(seed: int) -> None:
     """After a crash at any moment each record was accepted, has its letter, or is delivered again; a letter may be there twice."""
