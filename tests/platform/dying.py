@@ -1,10 +1,8 @@
 """Processes of runs that die at a chosen step.
 
-Each is forked from one process that has imported Spark's client, Dagster and the platform, and has done nothing else: to import them costs
-two seconds of CPU, and the tests start dozens. What the process writes is in a file of its own.
+Each is forked (``forking``), for the tests start dozens. What the process writes is in a file of its own.
 """
 
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -14,9 +12,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from tests.platform.forking import forking
+
 KILLED = 137
 TIMEOUT_S = 200
-IMPORTED = ["tests.platform.killed_run", "tests.platform.killed_sending", "pyspark.sql.connect.session"]
 
 Steps = Mapping[str, tuple[Any, str, str]]
 """By the name of a step: the owner of a function, the function's name, and when the process dies: before it, after it, or once
@@ -65,12 +64,10 @@ class Running:
 
 def start(main: Callable[..., None], directory: Path, *arguments: str) -> Running:
     """Run ``main``, a function of a module, in a process of its own; its output is kept in ``directory``."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(IMPORTED)
     number = sum(1 for _ in directory.glob("run-*.txt"))
     output = directory / f"run-{number}.txt"
     output.touch()
-    process = context.Process(target=_run, args=(main, output, arguments), daemon=True)
+    process = forking().Process(target=_run, args=(main, output, arguments), daemon=True)
     process.start()
     return Running(process, output)
 

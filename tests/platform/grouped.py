@@ -1,7 +1,6 @@
 """An aggregated table of the tests, and runs of it in processes that die at a chosen step; see ``test_aggregate_kills``."""
 
 import json
-import multiprocessing
 import os
 from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
@@ -96,12 +95,6 @@ def run(remote: str, log: MemoryLog, lake: Path, step: str, limit: int) -> None:
         pass
     assert not result.failures
     os._exit(0)
-
-
-def forking() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "pyspark.sql.connect.session"])
-    return context
 
 
 def exit_code(context: ForkServerContext, *arguments: Any) -> int | None:

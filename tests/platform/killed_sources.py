@@ -1,6 +1,5 @@
 """Runs of a source in processes of their own, which die at a chosen step; see ``test_source_kills``. No Spark and no Dagster takes part."""
 
-import multiprocessing
 import os
 from datetime import UTC, datetime
 from multiprocessing.context import ForkServerContext
@@ -45,12 +44,6 @@ def run(bootstrap: str, source: Source, step: str) -> None:
         with log.open_sender(identity) as sender:
             run_source(source, identity, target, log, sender, run_id=f"run-{step}", now=datetime.now(UTC), note=print)
     os._exit(0)
-
-
-def forking() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "psycopg"])
-    return context
 
 
 def exit_code(context: ForkServerContext, bootstrap: str, source: Source, step: str) -> int | None:

@@ -3,7 +3,6 @@
 The processes are forked from one that has imported everything, so that a kill costs a run and no start of Python.
 """
 
-import multiprocessing
 import os
 from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
@@ -78,12 +77,6 @@ def run(remote: str, log: MemoryLog, place: Database, lake: Path, *, step: str, 
             pass
         assert not result.failures
     os._exit(0)  # without the session's farewell: the server is the tests'
-
-
-def forking() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "pyspark.sql.connect.session", "psycopg"])
-    return context
 
 
 def exit_code(context: ForkServerContext, *arguments: Any, **more: Any) -> int | None:

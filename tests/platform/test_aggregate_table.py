@@ -20,6 +20,7 @@ from orchestration.transforms import spark_aggregate, table_key
 from orchestration.transforms.replay_run import ReplayRequest, run_replay
 from orchestration.transforms.topic_run import run_topic_table
 from tests.platform.assets_world import World, failure_of
+from tests.platform.forking import forking
 from tests.platform.grouped import (
     AGGREGATES,
     BY,
@@ -29,7 +30,6 @@ from tests.platform.grouped import (
     append_orders,
     by_kind,
     exit_code,
-    forking,
     grouped_table,
     groups_of,
     held_groups,

@@ -7,10 +7,9 @@ from the environment, ``mistaken: TEXT`` means that the project does not load, a
 does, and so does one of YAML that is a component.
 What a script's ``print`` lines show behind a remark is compared with what they print.
 
-Each command is a process of its own, forked from one that has imported Dagster and Spark already.
+Each command is a process of its own, forked from one that has imported Dagster and Spark already (``forking``).
 """
 
-import multiprocessing
 import os
 import re
 import runpy
@@ -18,13 +17,13 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.documents import PROMPT, ROOT
+from tests.platform.forking import forking
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(900)]
 PAGES = sorted(page for page in (ROOT / "docs" / "pipelines").glob("*.md") if "\n$ " in page.read_text())
@@ -35,22 +34,6 @@ ADDRESS = "127.0.0.1:9092"
 ELSEWHERE = ("tidelog up",)
 COMMAND_TIMEOUT_S = 300
 MODULES = {"tidelog": "log_service.cli.main", "dagster": "dagster"}
-PRELOADED = [
-    "dagster._core.execution.api",
-    "orchestration.cli.dead_letters",
-    "orchestration.cli.replay",
-    "orchestration.cli.sql",
-    "orchestration.connection",
-    "orchestration.marts",
-    "orchestration.replay",
-    "orchestration.resources",
-    "orchestration.sensing",
-    "orchestration.sql",
-    "orchestration.transforms.rehearsal",
-    "pyarrow.dataset",
-    "pyspark.sql.connect.session",
-]
-"""What most commands of a page import. Not the definitions: those belong to the folder that a command is called in."""
 MATERIALIZE = """
 import sys
 import dagster as dg
@@ -63,13 +46,6 @@ for name in sys.argv[1:]:
         print(event.step_failure_data.user_failure_data, event.step_failure_data.error.to_string())
     assert ran.success, name
 """
-
-
-@pytest.fixture(scope="module")
-def forking() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    return context
 
 
 def run_python(arguments: tuple[str, ...], folder: Path, environment: Mapping[str, str], files: tuple[Path, Path, Path]) -> None:
@@ -95,8 +71,7 @@ def run_python(arguments: tuple[str, ...], folder: Path, environment: Mapping[st
 class Reader:
     """Does what a page says."""
 
-    def __init__(self, forking: ForkServerContext, folder: Path, bootstrap: str, spark_remote: str) -> None:
-        self.forking = forking
+    def __init__(self, folder: Path, bootstrap: str, spark_remote: str) -> None:
         self.folder = folder
         self.home = folder.parent
         self.bootstrap = bootstrap
@@ -120,7 +95,7 @@ class Reader:
         files = (self.home / "input", self.home / "output", self.home / "errors")
         for file, text in zip(files, (given, "", ""), strict=True):
             file.write_text(text)
-        process = self.forking.Process(target=run_python, args=(arguments, self.folder, self.environment, files))
+        process = forking().Process(target=run_python, args=(arguments, self.folder, self.environment, files))
         process.start()
         process.join(COMMAND_TIMEOUT_S)
         process.kill()
@@ -193,9 +168,9 @@ class Reader:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_can_be_followed(page: Path, tmp_path: Path, forking: ForkServerContext, request: pytest.FixtureRequest) -> None:
+def test_a_page_can_be_followed(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     spark_remote = request.getfixturevalue("spark_remote") if TABLE.search(page.read_text()) else ""
     with BrokerProcess(tmp_path / "broker") as broker:
         folder = tmp_path / "reader"
         folder.mkdir()
-        Reader(forking, folder, broker.bootstrap, spark_remote).read(page)
+        Reader(folder, broker.bootstrap, spark_remote).read(page)

@@ -18,8 +18,9 @@ from orchestration.sources.sql_rows import SqlRows
 from tests.helpers.broker_process import BrokerProcess
 from tests.platform.databases import Database, database
 from tests.platform.dying import KILLED
+from tests.platform.forking import forking
 from tests.platform.installation import wait_until
-from tests.platform.killed_sources import CHANGES, FILE_STEPS, STEPS, exit_code, forking
+from tests.platform.killed_sources import CHANGES, FILE_STEPS, STEPS, exit_code
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(600)]
 MARKED_WITHIN_S = 30

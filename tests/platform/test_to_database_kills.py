@@ -11,7 +11,8 @@ from orchestration.dead_letters import DeadLetters
 from orchestration.tables import Lake
 from tests.platform.accounts import accounts_of, append_round
 from tests.platform.databases import KINDS, database
-from tests.platform.killed_storing import KILLED, TABLE, exit_code, forking, steps_of
+from tests.platform.forking import forking
+from tests.platform.killed_storing import KILLED, TABLE, exit_code, steps_of
 from tests.platform.pipeline import letters_of, order
 from tests.platform.spark_server import warm_server
 from tests.unit.orchestration.memory_log import MemoryLog
