@@ -18,12 +18,14 @@ import pytest
 
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.java_archives import KAFKA_LIBS
-from tests.integration import confluent
+from tests.helpers.whole import IS_WHOLE
+from tests.integration import confluent, stories
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, ClusterPool, cluster
-from tests.integration.differential import Cluster, Clusters, Duel, Recording
+from tests.integration.differential import RECORD, Cluster, Clusters, Duel, Recording
 from tests.integration.wire import Wire
 
 BOOTSTRAP_VARIABLE = "TIDELOG_TEST_BOOTSTRAP"
+RECORDED, KAFKA = "recorded", "apache-kafka"
 
 PROPERTIES = {"group.min.session.timeout.ms": "500"}
 """What the tests need beside ``broker_process.DEFAULTS``: members that die are noticed within a test's patience."""
@@ -119,7 +121,19 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterPool]:
         yield ClusterPool(stack, tmp_path_factory.mktemp)
 
 
-@pytest.fixture(scope="module", params=["apache-kafka"] if KAFKA_LIBS in os.environ else ["recorded", "apache-kafka"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Say for each module whom tidelog is compared with: Apache Kafka, its recorded responses, or both, of which one skips."""
+    if "clusters" not in metafunc.fixturenames:
+        return
+    if KAFKA_LIBS not in os.environ:
+        sides = [RECORDED, KAFKA]
+    else:
+        is_kafka_asked = IS_WHOLE or RECORD in os.environ or not stories.is_recorded_of_today(Path(metafunc.module.__file__))
+        sides = [KAFKA] if is_kafka_asked else [RECORDED]
+    metafunc.parametrize("clusters", sides, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def clusters(request: pytest.FixtureRequest, pool: ClusterPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     """tidelog, and Apache Kafka or its recorded responses, without topics; of the module's own where it has ``PROPERTIES``.
 
@@ -134,14 +148,25 @@ def clusters(request: pytest.FixtureRequest, pool: ClusterPool, tmp_path_factory
             )
             return Cluster(bootstrap=address, wire=stack.enter_context(Wire(address)))
 
-        kafka = opened(APACHE_KAFKA) if request.param == "apache-kafka" else None
+        kafka = opened(APACHE_KAFKA) if request.param == KAFKA else None
         yield Clusters(tidelog=opened(TIDELOG), kafka=kafka)
 
 
+@pytest.fixture(scope="module")
+def _kept_story(clusters: Clusters, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keep the story of a module that was recorded as a whole, and passed."""
+    failed, config = request.session.testsfailed, request.config
+    yield
+    has_chosen = config.option.keyword or config.option.markexpr or any("::" in argument for argument in config.args)
+    is_whole = not has_chosen and "PYTEST_XDIST_WORKER" not in os.environ and request.session.testsfailed == failed
+    if RECORD in os.environ and clusters.kafka is not None and is_whole:
+        stories.keep_story(request.path)
+
+
 @pytest.fixture
-def duel(clusters: Clusters, request: pytest.FixtureRequest) -> Iterator[Duel]:
+def duel(clusters: Clusters, _kept_story: None, request: pytest.FixtureRequest) -> Iterator[Duel]:
     """The same questions to both sides; see ``differential``."""
-    case = request.node.name.replace("apache-kafka", "").replace("recorded", "").replace("[]", "").replace("[-", "[").replace("-]", "]")
+    case = request.node.name.replace(KAFKA, "").replace(RECORDED, "").replace("[]", "").replace("[-", "[").replace("-]", "]")
     opened = Duel(clusters, Recording(request.module.__name__.rpartition(".")[2]), case)
     yield opened
     opened.finish()

@@ -4,9 +4,10 @@
         duel.create_topic("taken")
         duel.compare(CreateTopicsRequest(topics=[CreatableTopic(name="taken")]), 7)
 
-Where ``TIDELOG_KAFKA_LIBS`` is set (see ``client_clusters``) a test asks a real Apache Kafka as well, compares, and checks that what was
-recorded in ``recorded/<module>.json`` still holds; with ``TIDELOG_RECORD=1`` it writes the recordings instead. Where it is not set the test
-holds tidelog to the recorded responses of Apache Kafka 4.3.1, which never needs Java, and says loudly that it asked nobody else.
+A test holds tidelog to the responses of Apache Kafka 4.3.1 that lie in ``recorded/<module>.json``, which never needs Java. Where
+``TIDELOG_KAFKA_LIBS`` is set (see ``client_clusters``) the tests of a module that has changed since it was recorded (see ``stories``), and
+in a long run all tests, ask a real Apache Kafka as well, compare, and check that the recording still holds; with ``TIDELOG_RECORD=1`` all
+ask it and write the recordings instead. Where the variable is not set a test says loudly that it asked nobody else.
 
 Both clusters are without topics when a module begins, so that topics may have plain names. Modules share them, one after the other; a
 module whose clusters need properties of their own, or are changed for good, names these in ``PROPERTIES`` and gets two that are new.

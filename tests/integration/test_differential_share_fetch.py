@@ -3,7 +3,6 @@
 The states of the groups are begun by the request that brokers use; no member joins a group, and neither product asks for that.
 """
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -21,7 +20,6 @@ from log_service.protocol.messages import share_fetch as fetching
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.storage.partition_metadata import format_uuid
 from tests.helpers.broker_process import BrokerThread
-from tests.helpers.java_archives import KAFKA_LIBS
 from tests.integration.client_clusters import APACHE_KAFKA, cluster
 from tests.integration.differential import Cluster, Clusters, Duel
 from tests.integration.record_requests import THEN, batch, produce_request
@@ -39,7 +37,7 @@ WAIT_MS = 2_000
 Ack = tuple[int, int, Sequence[int]]
 
 
-@pytest.fixture(scope="module", params=["apache-kafka"] if KAFKA_LIBS in os.environ else ["recorded"])
+@pytest.fixture(scope="module")
 def clusters(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     """Both with share groups from the start."""
     with pytest.MonkeyPatch.context() as patch:

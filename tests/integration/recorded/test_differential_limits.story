@@ -1,0 +1,1 @@
+aa6029c371c13ecf440a461aad9a6ef67a8f0aee237d8ec5a5c7b19d3aa2cba6

@@ -1,0 +1,1 @@
+e6ef392b257a6a1e2f84fc8ceef0de34f325eb5fe8ba46c1fadbfb8e6f5ce21f

@@ -1,0 +1,1 @@
+d95609edbb46ed6a7cd6bb9d6bcd09e1e0e893cc914ae4b6bd8cf6ff2a59d364
