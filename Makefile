@@ -24,10 +24,10 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP_INSTALL) --editable '.[platform,demo]'
 	@touch $@
 
-$(VENV)/installed-dev: $(VENV)/installed
-	@echo "installing the tools for tests and checks"
+$(VENV)/installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing tidelog with its platform and the tools for tests and checks into $(VENV) (once; about 500 MB)"
 	$(PIP_INSTALL) --editable '.[platform,demo,dev]'
-	@touch $@
+	@touch $(VENV)/installed $@
 
 $(VENV)/installed-docs: $(VENV)/installed
 	@echo "installing the generator of the site"
