@@ -47,6 +47,15 @@ LATE_CHANGES = Aim(
 )
 """Brokers die while the changes of in-sync replicas that name them are under way."""
 
+SEVERAL_DEATHS = Aim(
+    name="several deaths",
+    faults=(Fault.SEVERAL_DIE,),
+    deaths=(Death.KILL, Death.POWER),
+    properties={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"},
+    fields={"seconds": 20.0, "pause_seconds": 4.0, "records_per_second": 15.0},
+)
+"""Several nodes or all end in one moment: most of them are killed, and one has lost its power."""
+
 SHORT_SNAPSHOTS = Aim(
     name="short snapshots",
     faults=(Fault.DIE, Fault.STOP),
@@ -247,5 +256,6 @@ AIMS = (
     CHANGING_VOTERS,
     SLOW_FOLLOWERS,
     LATE_CHANGES,
+    SEVERAL_DEATHS,
     SHORT_SNAPSHOTS,
 )

@@ -26,6 +26,7 @@ from log_service.replication import partition_state
 from log_service.replication.fetcher import Fetcher
 from log_service.replication.partition import Partition
 from log_service.replication.partition_state import Change, PartitionState
+from log_service.storage import running_files
 from log_service.storage.log import Log
 from tests.sim import cluster_aims as aims
 from tests.sim.bug_hunts import ClusterBug, hunt
@@ -48,6 +49,10 @@ def has_deaths(plan: Plan) -> bool:
 
 def has_isolation(plan: Plan) -> bool:
     return bool(ISOLATIONS & set(plan.faults))
+
+
+def is_unsynced(plan: Plan) -> bool:
+    return not cast("ClusterPlan", plan).is_all_synced
 
 
 # The wrong decisions
@@ -180,6 +185,11 @@ def _read_to_the_end(self: Partition, *arguments: Any, **options: Any) -> Any:
         state.high_watermark = kept
 
 
+def _take_any_page_cache(_noted_id: object, _present_id: str | None) -> bool:
+    """What a run has written is there, whatever has happened to its machine since."""
+    return True
+
+
 BUGS: Sequence[ClusterBug] = (
     ClusterBug(
         name="follower fetches on before it has synced",
@@ -288,6 +298,13 @@ BUGS: Sequence[ClusterBug] = (
         replacements=((voter_changes, "_check_no_other_change", _allow_any_voter_change),),
         aim=aims.CHANGING_VOTERS,
         shown_by=(1, 0),
+    ),
+    ClusterBug(
+        name="loss of power taken for a kill",
+        replacements=((running_files, "is_same_page_cache", _take_any_page_cache),),
+        fits=is_unsynced,
+        aim=aims.SEVERAL_DEATHS,
+        shown_by=(13, 17, 21),
     ),
     ClusterBug(
         name="reads above the high watermark",

@@ -10,7 +10,7 @@ from pathlib import Path
 import trio
 
 from tests.sim.cluster_format import format_node
-from tests.sim.cluster_plan import FEW_NODES, ClusterPlan
+from tests.sim.cluster_plan import ClusterPlan
 from tests.sim.network import Weather
 from tests.sim.node_audit import Auditor
 from tests.sim.node_faults import Adversary, Victims
@@ -20,19 +20,6 @@ from tests.sim.node_plan import Fault
 from tests.sim.streams_stages import TASK_STAGES, HandoverWatch
 from tests.sim.transaction_stages import STAGES, StageWatch
 
-DEADLY = frozenset(
-    {
-        Fault.DIE,
-        Fault.DIE_AT_OPERATION,
-        Fault.DIE_WHILE_STARTING,
-        Fault.DIE_WHILE_STOPPING,
-        Fault.SEVERAL_DIE,
-        Fault.NEW_LEADER_DIES,
-        Fault.COORDINATOR_ENDS,
-        Fault.HANDOVER_ENDS,
-        Fault.FAILED_SYNC,
-    }
-)
 LONGEST_WATCH_SECONDS = 5.0
 """How long an adversary waits for its node to lead."""
 LONGEST_PAUSE_SESSIONS = 3.0
@@ -42,37 +29,17 @@ LONGEST_PAUSE_SESSIONS = 3.0
 class Allowance:
     """What the plan allows on all nodes together. ``is_whole`` says whether every partition has all of its replicas in sync.
 
-    Where logs are not synced first, power goes on one machine at a time: that machine is ``wounded`` until the cluster is whole again.
-    Where one has lost a disk, no process is killed until then: once all replicas have stopped uncleanly, the one that led last leads
-    again, be its log empty (KIP-966). For the same reason no process is killed until a machine that lost power is made good in a run that
-    is careful, or has more than ``FEW_NODES`` nodes: there the machine may be elected while it is down, because the quorum had no leader
-    when it lost power, and is the one that led last. In a run that is careful no power goes while another node is down, either.
+    Where logs are not synced first, power goes on one machine at a time, or a disk: that machine is ``wounded`` until the cluster is whole
+    again. Processes may be killed at any time, all at once too: they have lost nothing, and the controller is told so.
     """
 
     def __init__(self, plan: ClusterPlan, is_whole: Callable[[], bool]) -> None:
         self.plan = plan
         self._is_whole = is_whole
         self.wounded: str | None = None
-        self.is_disk_lost = False
-
-    def may_die(self) -> bool:
-        """Whether a node may be killed."""
-        if self.is_disk_lost and self._is_whole():
-            self.is_disk_lost = False
-        return not self.is_disk_lost and not self._is_wound_open()
-
-    def _is_wound_open(self) -> bool:
-        is_careful = self.plan.is_careful or len(self.plan.nodes) > FEW_NODES
-        if self.wounded is None or not is_careful or self.plan.is_all_synced:
-            return False
-        if self._is_whole():
-            self.wounded = None
-        return self.wounded is not None
 
     def may_lose_power(self, name: str) -> bool:
         """Whether the machine ``name`` may lose what it has not synced: what counts there is on another machine."""
-        if self.plan.is_careful and not self.plan.is_all_synced and not self._is_whole():
-            return False
         if self.wounded is not None and self.wounded != name and not self.plan.is_all_synced:
             if not self._is_whole():
                 return False
@@ -121,12 +88,12 @@ class ClusterAdversary(Adversary):
                 allowance.note_power_lost(host.name)
 
         host.on_death = on_death
-
-    def _may_strike(self, fault: Fault) -> bool:
-        return fault not in DEADLY or self._allowance.may_die()
+        host.settle_death = self._settle_death
 
     def _draw_death(self) -> Death:
-        death = super()._draw_death()
+        return self._settle_death(super()._draw_death())
+
+    def _settle_death(self, death: Death) -> Death:
         return death if death is Death.KILL or self._allowance.may_lose_power(self.host.name) else Death.KILL
 
     async def start_promptly(self) -> None:
@@ -170,14 +137,10 @@ class ClusterAdversary(Adversary):
             self.world.resume(self.host.name)
 
     async def _several_die(self) -> None:
-        """Kill this node and others in one moment: some, or all of those whose adversaries start them again.
-
-        Power goes only where all is synced: the machine that lost it may have led, and leads again where all stopped uncleanly (KIP-966).
-        """
+        """End this node and others in one moment: some, or all of those whose adversaries start them again."""
         others = [adversary for adversary in self.cluster if adversary is not self and not adversary.is_over]
         for adversary in (self, *self.rng.sample(others, self.rng.randint(1, len(others)) if others else 0)):
-            death = adversary._draw_death()
-            adversary.host.die(death if self.plan.is_all_synced else Death.KILL)
+            adversary.host.die(adversary._draw_death())
         await self._wait_ended()
 
     async def _slow_peer(self) -> None:
@@ -207,9 +170,6 @@ class ClusterAdversary(Adversary):
         self.host.die(Death.KILL)
         await self._wait_ended()
         self._allowance.note_power_lost(self.host.name)
-        self._allowance.is_disk_lost = True
-        for adversary in self.cluster:
-            adversary.host.forget_countdown()
         self.host.disk.wipe(path)
         self.auditor.forget_disk()
         self.counts["disks replaced"] += 1
@@ -221,8 +181,7 @@ class ClusterAdversary(Adversary):
         with trio.move_on_after(LONGEST_WATCH_SECONDS):
             await self.host.began_to_lead.wait()
             await trio.sleep(self.rng.choice([0, 0.0005, 0.005, 0.05]))
-            if self._allowance.may_die():
-                await self._die()
+            await self._die()
 
     async def _end_as_coordinator(self) -> None:
         """Wait until a transaction that the node coordinates comes into a state, and end the node, or its connections, a moment later."""
@@ -242,7 +201,7 @@ class ClusterAdversary(Adversary):
                 await trio.sleep(self.rng.choice([0, 0, 0.0005, 0.005]))
         finally:
             self.world.clock.on_idle.remove(watch.look)
-        if watch.is_reached.is_set() and self._allowance.may_die():
+        if watch.is_reached.is_set():
             self.counts[f"ended at {wanted}"] += 1
             await self.rng.choice([self._die, self._die, self._die, self._stop, self._split])()
 

@@ -17,8 +17,8 @@ What is promised, and under which faults (``TopicPlan.is_synced`` is what the ch
 * Where unsynced records or a whole disk may be lost, the cluster keeps eligible leader replicas (KIP-966). Without them the last in-sync
   replica is elected again after any death, whatever its machine has lost meanwhile ("last replica standing"), as in Apache Kafka.
 * A machine may lose a disk, or one of two log directories, where every partition has several replicas, all of them in sync, and all
-  controllers are voters: what is on it is on others. No process is killed then until all are in sync again. The voters of a configuration
-  keep theirs: nobody can tell the others that such a voter has forgotten its votes.
+  controllers are voters: what is on it is on others. The voters of a configuration keep theirs: nobody can tell the others that such a
+  voter has forgotten its votes.
 
 ``Allowance`` in ``cluster_faults`` keeps the adversaries within this.
 """
@@ -83,11 +83,6 @@ class ClusterPlan(Plan):
     hang_fraction: float = 0.0
     is_secure: bool = False
     aim: str = ""
-
-    @property
-    def is_careful(self) -> bool:
-        """Whether faults strike so often that each has to be made good before the next one that may lose records."""
-        return bool(self.copier_count or self.streams_member_count)
 
     @property
     def brokers(self) -> tuple[NodePlan, ...]:

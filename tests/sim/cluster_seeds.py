@@ -15,6 +15,7 @@ AIMED_SEEDS = {
     "changing voters": (1,),
     "slow followers": (0, 1),
     "late changes": (2,),
+    "several deaths": (13,),
     "short snapshots": (1,),
 }
 """Of each scenario. These and ``SEEDS`` show the planted bugs: without a bug they show nothing."""

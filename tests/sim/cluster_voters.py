@@ -13,8 +13,10 @@ from log_service.client import Admin
 from log_service.client.admin.values import RaftVoter
 from log_service.common.errors import KafkaError
 from log_service.raft.leader import Leader
+from log_service.storage.meta_properties import read_meta_properties
 from tests.sim.cluster_clients import ClusterClients
 from tests.sim.cluster_plan import CONTROLLER_PORT
+from tests.sim.files import MemoryFiles
 from tests.sim.node_host import NodeHost
 
 
@@ -53,10 +55,20 @@ class Operator:
             host = next(host for host in self._hosts if host.node_id == node_id)
             voter = RaftVoter(node_id=node_id, directory_id=directory_id, endpoints={"CONTROLLER": (host.name, CONTROLLER_PORT)})
             await admin.add_raft_voter(voter, timeout_ms=5_000)
-        elif self._is_restless and not self._clients.is_over and len(voters) > 1 and rng.random() < 0.6:
+        elif self._is_restless and not self._clients.is_over and self._may_take_out(voters) and rng.random() < 0.6:
             key = rng.choice(voters)
             self._clients.world.log("remove voter", key)
             await admin.remove_raft_voter(*key)
+
+    def _may_take_out(self, voters: list[tuple[int, UUID]]) -> bool:
+        """Whether the others can decide without one voter: not where another has lost its disk, and is dead for the quorum."""
+        return len(voters) > 1 and set(voters) <= {(host.node_id, formatted_id(host)) for host in self._hosts}
+
+
+def formatted_id(host: NodeHost) -> UUID | None:
+    """Return the directory id that the disk of a controller has, whether it runs or not."""
+    properties = read_meta_properties(MemoryFiles(host.disk), host.config.metadata_log_dir)
+    return None if properties is None else properties.directory_id
 
 
 def own_keys(hosts: list[NodeHost]) -> dict[int, UUID]:

@@ -150,7 +150,7 @@ BUGS: Sequence[ClusterBug] = (
         name="complete after the first marker",
         replacements=((TransactionCoordinatorShard, "handle_written_markers", _take_first_news_for_all),),
         aim=aims.COPY_LOOP,
-        shown_by=(2,),
+        shown_by=(4,),
     ),
     ClusterBug(
         name="abort written as a commit to some partitions",

@@ -93,6 +93,8 @@ class NodeHost:
         self.incarnations: list[Incarnation] = []
         self.on_death: Callable[[Death], None] = lambda _death: None
         """Called when a node dies, before its disk loses anything."""
+        self.settle_death: Callable[[Death], Death] = lambda death: death
+        """Says how a node dies that was to die in some way at an operation of its disk, when it comes to that operation."""
         self.began_to_lead = trio.Event()
         """Set, and replaced, when the node is seen to lead a partition in another epoch than before."""
         self.on_started: Callable[[Incarnation], None] = lambda _incarnation: None
@@ -204,7 +206,7 @@ class NodeHost:
         count, death, torn_fraction = self._countdown
         self._countdown = (count - 1, death, torn_fraction)
         if count <= 1:
-            self.die(death)
+            self.die(self.settle_death(death))
             raise TornWrite(torn_fraction) if torn_fraction else Crashed
 
     async def _live(self, incarnation: Incarnation) -> None:

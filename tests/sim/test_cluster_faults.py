@@ -6,7 +6,7 @@ from typing import Any
 import trio
 from trio.testing import MockClock
 
-from tests.sim.cluster_faults import ClusterAdversary
+from tests.sim.cluster_faults import Allowance, ClusterAdversary
 
 
 def test_a_node_that_has_died_while_it_was_cut_off_is_healed_before_it_is_started() -> None:
@@ -27,3 +27,23 @@ def test_a_node_that_has_died_while_it_was_cut_off_is_healed_before_it_is_starte
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
     assert told == ["node1", "start"]
+
+
+def test_power_goes_on_the_next_machine_once_all_replicas_are_in_sync_again() -> None:
+    plan: Any = SimpleNamespace(is_all_synced=False)
+    state = SimpleNamespace(is_whole=True)
+    allowance = Allowance(plan, lambda: state.is_whole)
+    assert allowance.may_lose_power("node1")
+    allowance.note_power_lost("node1")
+    state.is_whole = False
+    assert allowance.may_lose_power("node1"), "it has nothing left to lose"
+    assert not allowance.may_lose_power("node2")
+    state.is_whole = True
+    assert allowance.may_lose_power("node2")
+
+
+def test_where_each_record_is_synced_power_goes_on_any_machine() -> None:
+    plan: Any = SimpleNamespace(is_all_synced=True)
+    allowance = Allowance(plan, lambda: False)
+    allowance.note_power_lost("node1")
+    assert allowance.may_lose_power("node2")
