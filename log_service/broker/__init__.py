@@ -22,6 +22,6 @@
 - ``coordinator_leadership``: which partitions of internal topics this node coordinates. ``offsets_log``: such a partition as its
   coordinator sees it.
 - ``transaction_verifier``, ``transaction_verdicts``: asking whether a partition is in a transaction, and what the client hears of it.
-  ``marker_sender``: the markers of transactions that end, on their way.
+  ``marker_sender``, ``marker_writer``: the markers of transactions that end, on their way and into the partitions of this node.
 - ``share``: share groups on the leaders of partitions, and the way to share coordinators.
 """

@@ -1,7 +1,8 @@
 """Sends the markers of transactions that end to the leaders of their partitions, until all have them.
 
 Decides when to try again; what is owed, to whom, and what a response means is ``coordinator.transaction.markers``'s to say. A marker goes
-to the leader of the moment, on the listener on which brokers reach each other, this node's own included.
+to the leader of the moment: to another node on the listener on which brokers reach each other, to this node by a call. Both get the same
+request, and what they answer means the same.
 
 Invariant: while a marker is owed, the sender looks for its partition's leader at least every ``RETRY_MS``.
 """
@@ -17,7 +18,7 @@ from log_service.common.errors import KafkaError
 from log_service.common.types import NO_NODE, NodeId, TopicPartition
 from log_service.coordinator.transaction.markers import GONE, DueMarkers, Gone, MarkerBatch, MarkerQueue, Owner, SentMarkers
 from log_service.metadata.image import MetadataImage
-from log_service.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
+from log_service.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 if TYPE_CHECKING:
     from log_service.rpc.pool import ConnectionPool
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 100
-PURPOSE = "transaction markers"
 """The pause before markers that were refused, or that have no leader to go to, are tried again."""
+PURPOSE = "transaction markers"
+
+WriteHere = Callable[[WriteTxnMarkersRequest, Callable[[WriteTxnMarkersResponse], None]], None]
+"""Writes markers to partitions that this node leads, and calls back once with the response, now or later."""
 
 
 class MarkerSender:
@@ -35,14 +39,18 @@ class MarkerSender:
     def __init__(
         self,
         *,
+        node_id: NodeId,
         image: Callable[[], MetadataImage],
         listener_name: str,
         pool: "Callable[[], ConnectionPool]",
+        write_here: WriteHere,
         on_written: Callable[[SentMarkers], None],
     ) -> None:
+        self._node_id = node_id
         self._image = image
         self._listener_name = listener_name
         self._pool = pool
+        self._write_here = write_here
         self._on_written = on_written
         self._queue = MarkerQueue()
         self._is_changed = trio.Event()
@@ -82,16 +90,34 @@ class MarkerSender:
             nursery.start_soon(self._send, batch)
 
     async def _send(self, batch: MarkerBatch) -> None:
-        response = await self._ask(batch)
+        ask = self._ask_this_node if batch.node_id == self._node_id else self._ask_other_node
+        response = await ask(batch)
         settled = self._queue.settle(batch, response)
         for entry in settled.written:
             self._on_written(entry)
         for transactional_id in settled.given_up:
             logger.warning("Another coordinator owns transactional id %r by now; its markers are not sent from here", transactional_id)
-        if not settled.is_retrying:
+        if len(self._queue) and not settled.is_retrying:
             self._is_changed.set()  # more may have come for this broker meanwhile
 
-    async def _ask(self, batch: MarkerBatch) -> WriteTxnMarkersResponse | None:
+    async def _ask_this_node(self, batch: MarkerBatch) -> WriteTxnMarkersResponse | None:
+        responses: list[WriteTxnMarkersResponse] = []
+        is_done = trio.Event()
+
+        def on_response(response: WriteTxnMarkersResponse) -> None:
+            responses.append(response)
+            is_done.set()
+
+        try:
+            self._write_here(batch.request(), on_response)
+        except Exception:  # a bug of ours costs these markers, which are sent again, as it would cost a connection
+            logger.exception("Markers of transactions could not be written to this node's partitions; they are tried again")
+            return None
+        if not responses:
+            await is_done.wait()
+        return responses[0]
+
+    async def _ask_other_node(self, batch: MarkerBatch) -> WriteTxnMarkersResponse | None:
         destination = destination_of(self._image(), batch.node_id, self._listener_name, PURPOSE, with_fenced=True)
         if destination is None:
             return None

@@ -60,8 +60,10 @@ from log_service.storage.log_manager import LogManager
 if TYPE_CHECKING:
     from log_service.broker.certificates import Certificates
     from log_service.broker.logins import NodeLogins
+    from log_service.broker.marker_writer import OnResponse
     from log_service.common.access import Admission
     from log_service.controller.caller import Caller
+    from log_service.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
     from log_service.protocol.schema import Message
     from log_service.rpc.connection import Destination
     from log_service.rpc.pool import ConnectionPool
@@ -290,7 +292,6 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
     share_states, share_persister = _new_share_states(foundation, topic_creation, background)
     groups = _new_groups(foundation, share_persister)
     producer_ids = ProducerIds(controller_channel, foundation.node_id, lambda: lifecycle.broker_epoch, background.start_soon)
-    transactions, markers = _new_transactions(foundation, producer_ids)
     replicas = ReplicaManager(
         node_id=foundation.node_id,
         clock=env.clock,
@@ -307,6 +308,7 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
             config=config.replication,
         ),
     )
+    transactions, markers = _new_transactions(foundation, producer_ids, replicas, groups)
     directory_reports = _new_directory_reports(foundation, controller_channel, lifecycle, replicas, background)
     shares = _new_shares(foundation, share_persister, topic_creation, background)
     replicas.add_listener(shares)
@@ -459,13 +461,23 @@ def _new_verifier(
     )
 
 
-def _new_transactions(foundation: NodeFoundation, producer_ids: ProducerIds) -> tuple[TransactionService, MarkerSender]:
+def _new_transactions(
+    foundation: NodeFoundation, producer_ids: ProducerIds, replicas: ReplicaManager, groups: GroupService
+) -> tuple[TransactionService, MarkerSender]:
     """Return the transactions that this node coordinates, and what sends their markers: each tells the other."""
     env, config = foundation.env, foundation.config
+
+    def write_here(request: "WriteTxnMarkersRequest", on_response: "OnResponse") -> None:
+        from log_service.broker.marker_writer import REQUEST_TIMEOUT_MS, write_markers  # noqa: PLC0415 - few nodes need it
+
+        write_markers(replicas, groups, request, on_response, env.clock.monotonic_ms() + REQUEST_TIMEOUT_MS)
+
     markers = MarkerSender(
+        node_id=foundation.node_id,
         image=foundation.image,
         listener_name=config.inter_broker_listener_name,
         pool=foundation.peers,
+        write_here=write_here,
         on_written=lambda written: transactions.markers_written(written),  # noqa: PLW0108 - it is made below
     )
     transactions = TransactionService(

@@ -199,6 +199,9 @@ def test_transactions_tell_how_far_they_hold_readers_back(tmp_path: Path) -> Non
             while page.of(late) or page.of("kafka_cluster_partition_laststableoffsetlag", where):
                 assert time.monotonic() < deadline
                 page = Page(ask(broker)[1])
+            asked = {labels for name, labels in page.values if name == "kafka_network_requestmetrics_requests_total"}
+            assert any("EndTxn" in labels for labels in asked)
+            assert not any("WriteTxnMarkers" in labels for labels in asked), "a node asks itself by no request"
 
 
 def test_groups_are_counted_by_protocol(page: Page) -> None:

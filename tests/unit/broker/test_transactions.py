@@ -1,14 +1,16 @@
 """Transactions at a broker: the topic that keeps them, and the markers on their way to the leaders of partitions."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
 import trio
+import trio.testing
 
 from log_service.broker.marker_sender import RETRY_MS, MarkerSender
+from log_service.broker.marker_writer import REQUEST_TIMEOUT_MS, OnResponse, write_markers
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import TRANSACTION_STATE_TOPIC, TopicPartition
+from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
 from log_service.coordinator.transaction.markers import DueMarkers, Owner, SentMarkers
 from log_service.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from log_service.protocol.messages.write_txn_markers import (
@@ -82,25 +84,129 @@ def due(*partitions: TopicPartition) -> DueMarkers:
     return DueMarkers(transactional_id="t", producer_id=1, producer_epoch=4, is_commit=True, transaction_version=2, partitions=partitions)
 
 
+PARTITIONS = (TopicPartition("a", 0), TopicPartition("a", 1))
+GONE = TopicPartition("gone", 0)
+
+
+class Written:
+    """What the coordinator hears of its markers, until so many partitions have theirs."""
+
+    def __init__(self, count: int) -> None:
+        self.partitions: set[TopicPartition] = set()
+        self._count = count
+        self._are_all_there = trio.Event()
+
+    def __call__(self, entry: SentMarkers) -> None:
+        self.partitions.update(entry.partitions)
+        if len(self.partitions) == self._count:
+            self._are_all_there.set()
+
+    async def wait(self) -> None:
+        with trio.fail_after(RETRY_MS):
+            await self._are_all_there.wait()
+
+
+def sender_of(node: HandlerNode, node_id: NodeId, pool: object, written: Written) -> MarkerSender:
+    """Return the sender of a node that reaches others through ``pool``, and node 1 by a call where it is that."""
+
+    def write_here(request: WriteTxnMarkersRequest, on_response: OnResponse) -> None:
+        write_markers(node.replicas, node.node.groups, request, on_response, node.node.clock.monotonic_ms() + REQUEST_TIMEOUT_MS)
+
+    return MarkerSender(
+        node_id=node_id,
+        image=lambda: node.image,
+        listener_name=LISTENER,
+        pool=lambda: cast("Any", pool),
+        write_here=write_here,
+        on_written=written,
+    )
+
+
 def test_markers_are_sent_until_every_partition_has_its_own() -> None:
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a", partitions=2)
         leader = Leader(codes=[None, ErrorCode.NOT_ENOUGH_REPLICAS])
-        written: list[SentMarkers] = []
-        all_are_written = trio.Event()
-
-        def on_written(entry: SentMarkers) -> None:
-            written.append(entry)
-            if sum(len(each.partitions) for each in written) == 3:
-                all_are_written.set()
-
-        sender = MarkerSender(image=lambda: node.image, listener_name=LISTENER, pool=lambda: cast("Any", leader), on_written=on_written)
+        written = Written(count=3)
+        sender = sender_of(node, NodeId(2), leader, written)
         await node.context.nursery.start(sender.run)
-        sender.send(OWNER, due(TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("gone", 0)))
-        with trio.fail_after(RETRY_MS):
-            await all_are_written.wait()
-        assert {where for each in written for where in each.partitions} == {*(TopicPartition("a", index) for index in (0, 1)), ("gone", 0)}
+        sender.send(OWNER, due(*PARTITIONS, GONE))
+        await written.wait()
+        assert written.partitions == {*PARTITIONS, GONE}
         assert len(leader.requests) == 3
         assert {marker.coordinator_epoch for request in leader.requests for marker in request.markers} == {9}
 
     tell_handlers(story)
+
+
+def log_end(node: HandlerNode, where: TopicPartition) -> int:
+    return node.replicas.get_partition(*where).state.log_end_offset
+
+
+def test_markers_of_partitions_that_the_node_leads_itself_take_no_connection() -> None:
+    async def story(node: HandlerNode) -> None:
+        await node.create_topic("a", partitions=2)
+        leader, written = Leader(codes=[]), Written(count=2)
+        sender = sender_of(node, NodeId(1), leader, written)
+        await node.context.nursery.start(sender.run)
+        sender.send(OWNER, due(*PARTITIONS))
+        await written.wait()
+        assert [log_end(node, where) for where in PARTITIONS] == [1, 1]
+        assert leader.requests == []
+
+    tell_handlers(story)
+
+
+def test_a_marker_of_the_nodes_own_counts_once_all_replicas_have_it() -> None:
+    async def story(node: HandlerNode) -> None:
+        node.context.create_topic("a", replicas=[NodeId(1), NodeId(2)], isr=[NodeId(1), NodeId(2)])
+        written = Written(count=1)
+        sender = sender_of(node, NodeId(1), Leader(codes=[]), written)
+        await node.context.nursery.start(sender.run)
+        sender.send(OWNER, due(PARTITIONS[0]))
+        await trio.testing.wait_all_tasks_blocked()
+        assert (log_end(node, PARTITIONS[0]), written.partitions) == (1, set())
+        partition = node.replicas.get_partition("a", 0)
+        node.replicas.note_fetch(partition, 2, 1, log_start_offset=0, broker_epoch=-1, now_ms=node.node.clock.monotonic_ms())
+        node.replicas.announce((partition,))
+        await written.wait()
+        assert log_end(node, PARTITIONS[0]) == 1
+
+    tell_handlers(story)
+
+
+def test_a_coordinator_that_was_followed_by_another_sends_no_marker_to_its_own_partitions(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(node: HandlerNode) -> None:
+        await node.create_topic("a")
+        written = Written(count=1)
+        sender = sender_of(node, NodeId(1), Leader(codes=[]), written)
+        await node.context.nursery.start(sender.run)
+        sender.send(replace(OWNER, leader_epoch=OWNER.leader_epoch + 1), due(PARTITIONS[0]))
+        await written.wait()
+        sender.send(OWNER, due(PARTITIONS[0]))
+        await trio.testing.wait_all_tasks_blocked()
+        assert log_end(node, PARTITIONS[0]) == 1, "the first marker alone"
+
+    tell_handlers(story)
+    assert "Another coordinator owns transactional id 't' by now" in caplog.text
+
+
+def test_markers_that_a_bug_keeps_from_the_nodes_own_partitions_are_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(node: HandlerNode) -> None:
+        await node.create_topic("a")
+        written = Written(count=1)
+        sender = sender_of(node, NodeId(1), Leader(codes=[]), written)
+        write, failures = sender._write_here, [RuntimeError("a bug")]
+
+        def fail_once(request: WriteTxnMarkersRequest, on_response: OnResponse) -> None:
+            if failures:
+                raise failures.pop()
+            write(request, on_response)
+
+        sender._write_here = fail_once
+        await node.context.nursery.start(sender.run)
+        sender.send(OWNER, due(PARTITIONS[0]))
+        await written.wait()
+        assert log_end(node, PARTITIONS[0]) == 1
+
+    tell_handlers(story)
+    assert "a bug" in caplog.text
