@@ -32,8 +32,14 @@ import log_service
 from benchmarks.broker_process import BenchmarkError, free_port, write_properties
 from benchmarks.partitions import create_topics, fill, topic_names
 from benchmarks.wire import Wire, frame_of
+from log_service.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
 from log_service.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from log_service.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -43,6 +49,7 @@ from log_service.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from log_service.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from log_service.protocol.messages.offset_commit import (
@@ -59,6 +66,8 @@ ONE, MANY = "one", "many"
 """The topics: of one partition, and of a hundred."""
 MANY_COUNT = 100
 GROUP = "group"
+TRANSACTIONAL_ID = "writer"
+TRANSACTION_MS = 900_000
 SESSION_MS = 1_800_000
 """The counted node is fifty times slower: a member must not be expired meanwhile."""
 TOPIC_CONFIG = 2
@@ -154,12 +163,12 @@ class Counted:
             time.sleep(0.05)
         raise BenchmarkError("callgrind wrote no counts")
 
-    def settle(self) -> None:
+    def settle(self, pause_s: float = SETTLE_S) -> None:
         """Wait until the process rests: after a start it imports and compiles for a while in the background."""
-        spent = -1.0
-        while (now := sum(self.process.cpu_times()[:2])) > spent + RESTING_S:
+        spent, least_s = -1.0, RESTING_S * pause_s / SETTLE_S
+        while (now := sum(self.process.cpu_times()[:2])) > spent + least_s:
             spent = now
-            time.sleep(SETTLE_S)
+            time.sleep(pause_s)
 
     def rss_bytes(self) -> int:
         """Return the memory of a node that runs without valgrind."""
@@ -178,12 +187,14 @@ class Session:
     """What one client asks a node for."""
 
     def __init__(self, node: Counted, topic_ids: Mapping[str, UUID]) -> None:
+        self._node = node
         self._wire, self._waiting = node.connect(), node.connect()
         self._ids = topic_ids
         self._member_id, self._generation_id = self._join()
         self._next_offset = self._produce(9).responses[0].partition_responses[0].base_offset + 1
         self._produce(9, MANY, MANY_COUNT)
         self._serial = 0
+        self._producer = self._init_producer()
 
     def operations(self) -> dict[str, Operation]:
         """Return everything that is counted."""
@@ -197,6 +208,8 @@ class Session:
             "fetch that waits, and the produce that ends it": Operation(count=96, do=self._fetch_that_waits),
             "metadata of a topic": Operation(count=96, do=self._metadata),
             "offset commit": Operation(count=96, do=self._commit),
+            "transaction over 1 partition, until it is complete": Operation(count=40, do=lambda: self._transaction(ONE, 1)),
+            "transaction over 100 partitions, until it is complete": Operation(count=16, do=lambda: self._transaction(MANY, MANY_COUNT)),
             "heartbeat of a member": Operation(count=96, do=self._heartbeat),
             "heartbeat that is refused": Operation(count=96, do=self._refused_heartbeat),
             "create topic": Operation(count=40, do=self._create_topic),
@@ -267,6 +280,33 @@ class Session:
             topics=[OffsetCommitRequestTopic(name=ONE, partitions=[OffsetCommitRequestPartition(committed_offset=1)])],
         )
         return self._wire.ask(request, 8, OffsetCommitResponse)
+
+    def _init_producer(self) -> InitProducerIdResponse:
+        found = InitProducerIdResponse(error_code=-1)
+        while found.error_code:
+            request = InitProducerIdRequest(transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=TRANSACTION_MS)
+            found = self._wire.ask(request, 4, InitProducerIdResponse)
+            time.sleep(PARK_S)
+        return found
+
+    def _transaction(self, topic: str, partition_count: int) -> EndTxnResponse:
+        """Commit a transaction that has written nothing: its partitions are announced, and get their markers."""
+        add = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=TRANSACTIONAL_ID,
+            v3_and_below_producer_id=self._producer.producer_id,
+            v3_and_below_producer_epoch=self._producer.producer_epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(range(partition_count)))],
+        )
+        self._wire.ask(add, 3, AddPartitionsToTxnResponse)
+        end = EndTxnRequest(
+            transactional_id=TRANSACTIONAL_ID,
+            producer_id=self._producer.producer_id,
+            producer_epoch=self._producer.producer_epoch,
+            committed=True,
+        )
+        ended = self._wire.ask(end, 3, EndTxnResponse)
+        self._node.settle(PARK_S)  # the markers follow the response; asking whether they are written would count, too
+        return ended
 
     def _heartbeat(self) -> HeartbeatResponse:
         request = HeartbeatRequest(group_id=GROUP, generation_id=self._generation_id, member_id=self._member_id)
