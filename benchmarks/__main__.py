@@ -14,7 +14,7 @@ from types import FrameType
 
 import psutil
 
-from benchmarks import consume, footprint, groups, latency, produce, queues, rebalances, rounds, table, transactions
+from benchmarks import consume, footprint, groups, latency, produce, queues, quotas, rebalances, rounds, table, transactions
 from benchmarks.access import access
 from benchmarks.asyncio_clients import asyncio_clients
 from benchmarks.canned import with_floor
@@ -36,6 +36,7 @@ NODE: Mapping[str, Family] = {
     "transactions": of_shared_brokers(transactions.measure),
     "mirror": mirror,
     "queues": of_shared_brokers(queues.measure),
+    "quotas": of_shared_brokers(quotas.measure),
     "footprint": of_new_brokers(footprint.measure),
     "partitions": partitions,
     "clients": clients,

@@ -37,6 +37,8 @@ PRODUCTS = {OURS: "tidelog", PEER: "kafka"}
 """The products by their names in a table."""
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 START_S, WHOLE_S, SERVICE_S = 180.0, 180.0, 60.0
+INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+"""As the keys of a node name them; by their defaults two replicas of the latter two have to be in sync."""
 CREATED_S = 10.0
 """A client that still believes in a controller that is gone waits five minutes for it: another one asks after that long."""
 CALM_S = 1.0
@@ -91,6 +93,8 @@ class Nodes:
             "log.segment.delete.delay.ms": "0",
             "auto.create.topics.enable": "false",
             "offsets.topic.num.partitions": "4",
+            "min.insync.replicas": "2",
+            **{f"{topic}.replication.factor": str(len(NODES)) for topic in INTERNAL_TOPICS},
             "auto.leader.rebalance.enable": "false",
             **self._properties,
         }

@@ -12,13 +12,26 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks import cluster_faults, cluster_footprint, cluster_load, cluster_moves, cluster_partitions, rounds, table
+from benchmarks import (
+    cluster_faults,
+    cluster_footprint,
+    cluster_load,
+    cluster_moves,
+    cluster_partitions,
+    groups,
+    queues,
+    quotas,
+    rebalances,
+    rounds,
+    table,
+    transactions,
+)
 from benchmarks.__main__ import interrupt, machine_name
 from benchmarks.apache_kafka import java_command
 from benchmarks.broker_process import BenchmarkError
 from benchmarks.cluster_nodes import SETTLED_S
 from benchmarks.cluster_scaling import scaling
-from benchmarks.clusters import PATIENCE, ClusterBench, ClusterFamily, of_living_clusters, of_new_clusters
+from benchmarks.clusters import PATIENCE, ClusterBench, ClusterFamily, as_one_node, of_living_clusters, of_new_clusters
 from benchmarks.rounds import Results
 from benchmarks.table import Row
 
@@ -26,6 +39,11 @@ FIGURES: Mapping[str, ClusterFamily] = {
     "produce": of_living_clusters(cluster_load.produce, PATIENCE),
     "spread": of_living_clusters(cluster_load.spread_produce, PATIENCE),
     "latency": of_living_clusters(cluster_load.latency, PATIENCE),
+    "transactions": of_living_clusters(as_one_node(transactions.measure, 0.4), PATIENCE),
+    "groups": of_living_clusters(as_one_node(groups.measure_groups), PATIENCE),
+    "rebalances": of_living_clusters(as_one_node(rebalances.measure), PATIENCE),
+    "queues": of_living_clusters(as_one_node(queues.measure), PATIENCE),
+    "quotas": of_living_clusters(as_one_node(quotas.measure, 0.5), PATIENCE),
     "topics": of_living_clusters(cluster_moves.topics, PATIENCE),
     "moves": of_living_clusters(cluster_moves.moves, PATIENCE),
     "faults": of_living_clusters(cluster_faults.measure, {}, SETTLED_S),
@@ -34,7 +52,18 @@ FIGURES: Mapping[str, ClusterFamily] = {
     "partitions": of_new_clusters(cluster_partitions.measure),
 }
 """In the order in which they are measured: living clusters first, and what takes longest last."""
-MOST_ROUNDS = {"partitions": 1, "faults": 2, "footprint": 2, "moves": 2, "scaling": 2}
+MOST_ROUNDS = {
+    "transactions": 1,
+    "groups": 1,
+    "rebalances": 1,
+    "queues": 1,
+    "quotas": 1,
+    "moves": 2,
+    "faults": 2,
+    "footprint": 2,
+    "scaling": 2,
+    "partitions": 1,
+}
 """Families whose rounds take a minute and more, and differ little, get no more rounds than that."""
 
 
@@ -50,7 +79,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="rounds per figure (default: 3; the longest have fewer)")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full load (default: 1.0; 0.05 to see that it works)")
     parser.add_argument("--cores", type=int, default=2, help="cores that clients and clusters share (default: 2)")
-    parser.add_argument("--minutes", type=float, default=25.0, help="no family begins later than that (default: 25)")
+    parser.add_argument("--minutes", type=float, default=33.0, help="no family begins later than that (default: 33)")
     parser.add_argument("--out", type=Path, default=Path("build"), help="where the two files go (default: build)")
     return parser.parse_args()
 

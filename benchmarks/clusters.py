@@ -8,11 +8,12 @@ and of memory have new clusters, one at a time.
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from benchmarks.apache_kafka import NAME as PEER
-from benchmarks.cluster_nodes import CALM_S, PRODUCTS, Nodes, running_cluster
+from benchmarks.cluster_nodes import CALM_S, PRODUCTS, Nodes, running_cluster, spread
+from benchmarks.measured import Asked, Measured
 from benchmarks.rounds import SUSPENDED_SESSION_MS, Measure, Sides, say
 from benchmarks.table import OURS, Row
 
@@ -44,6 +45,10 @@ class ClusterBench:
         """Return a load's share of what it is at full scale."""
         return max(at_least, int(full * self.scale))
 
+    def at_scale(self, share: float) -> "ClusterBench":
+        """Return what asks for a share of what this one asks for."""
+        return replace(self, scale=self.scale * share)
+
     def clusters(self, properties: Mapping[str, str]) -> Mapping[str, Nodes]:
         """Return a suspended cluster of each product; those of before, where they have the same properties."""
         if self._properties != properties:
@@ -66,6 +71,34 @@ class ClusterBench:
     def beside(self, measures: Mapping[str, Measure]) -> Sides:
         """Return the sides of a family that compares the products."""
         return Sides(measures=measures, peer=PEER if self.has_peer else "")
+
+
+@dataclass(frozen=True, slots=True)
+class AsOne:
+    """A cluster as figures of one node see it."""
+
+    nodes: Nodes
+
+    @property
+    def address(self) -> str:
+        return self.nodes.bootstrap
+
+    def cpu_s(self) -> float:
+        return self.nodes.cpu_s()
+
+    def rss_bytes(self) -> int:
+        return self.nodes.rss_bytes()
+
+    def topic(self, partition_count: int = 1) -> contextlib.AbstractContextManager[str]:
+        return self.nodes.topic(spread(partition_count))
+
+
+def as_one_node(measure: Callable[[Measured, Asked], list[Row]], share: float = 1.0) -> MeasureNodes:
+    """Return what takes the figures of one node on a cluster, with a share of the load.
+
+    What they call the broker's CPU and memory is that of all nodes.
+    """
+    return lambda nodes, bench: measure(AsOne(nodes), bench.at_scale(share))
 
 
 ClusterFamily = Callable[[ClusterBench], contextlib.AbstractContextManager[Sides]]

@@ -13,13 +13,13 @@ import contextlib
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import trio
 
-from benchmarks.broker_process import BenchmarkError, BrokerProcess
-from benchmarks.rounds import Bench
+from benchmarks.broker_process import BenchmarkError
+from benchmarks.measured import Asked, Measured
 from benchmarks.table import Row, at_most
 from log_service.client.connections.env import real_env
 from log_service.common.errors import ErrorCode
@@ -78,8 +78,6 @@ class Member:
         self._require((await self._connection.request(request, SyncGroupResponse)).error_code, "SyncGroup")
 
     async def _try_to_join(self) -> int:
-        coordinator = FindCoordinatorRequest(coordinator_keys=[self._group_id])
-        await self._connection.request(coordinator, FindCoordinatorResponse)
         request = JoinGroupRequest(
             group_id=self._group_id,
             session_timeout_ms=SESSION_TIMEOUT_MS,
@@ -119,12 +117,27 @@ class Member:
             raise BenchmarkError(f"{name} of group {self._group_id} was answered with {ErrorCode(code).name}")
 
 
+async def coordinators_of(address: str, group_ids: Sequence[str]) -> dict[str, Destination]:
+    """Return where the coordinators of groups listen, once each of them has one; asking has the topic of groups made."""
+    host, port = address.split(",", maxsplit=1)[0].split(":")
+    found: dict[str, Destination] = {}
+    with trio.fail_after(JOIN_DEADLINE_S):
+        async with open_connection(real_env(), Destination(host=host, port=int(port)), RpcSettings(client_id="bench")) as connection:
+            while missing := [group_id for group_id in group_ids if group_id not in found]:
+                answer = await connection.request(FindCoordinatorRequest(coordinator_keys=missing), FindCoordinatorResponse)
+                for each in answer.coordinators:
+                    if each.error_code == ErrorCode.NONE:
+                        found[each.key] = Destination(host=each.host, port=each.port)
+                if len(found) < len(group_ids):
+                    await trio.sleep(RETRY_S)
+    return found
+
+
 class Crowd:
     """Every group of a round."""
 
     def __init__(self, address: str, topic: str, count: int) -> None:
-        host, port = address.split(":")
-        self._destination = Destination(host=host, port=int(port))
+        self._address = address
         self._env = real_env()
         self._topic = topic
         self._count = count
@@ -136,10 +149,13 @@ class Crowd:
     def commit_count(self) -> int:
         return sum(member.commit_count for member in self._joined)
 
-    async def live(self, index: int) -> None:
+    def _group_id(self, index: int) -> str:
+        return f"{self._topic}-{index}"
+
+    async def live(self, index: int, coordinator: Destination) -> None:
         """Join, wait for the others, commit and heartbeat until it is over, and leave."""
-        async with open_connection(self._env, self._destination, RpcSettings(client_id="bench")) as connection:
-            member = Member(connection, f"{self._topic}-{index}", self._topic)
+        async with open_connection(self._env, coordinator, RpcSettings(client_id="bench")) as connection:
+            member = Member(connection, self._group_id(index), self._topic)
             await member.join()
             self._joined.append(member)
             if len(self._joined) == self._count:
@@ -156,11 +172,13 @@ class Crowd:
                     await member.heartbeat()
             await member.leave()
 
-    async def observe(self, broker: BrokerProcess, *, warm_up_s: float, window_s: float) -> tuple[float, float, int]:
+    async def observe(self, broker: Measured, *, warm_up_s: float, window_s: float) -> tuple[float, float, int]:
         """Return the broker's CPU seconds per second, the commits per second, and its RSS while all groups are at it."""
+        group_ids = [self._group_id(index) for index in range(self._count)]
+        coordinators = await coordinators_of(self._address, group_ids)
         async with trio.open_nursery() as nursery:
-            for index in range(self._count):
-                nursery.start_soon(self.live, index)
+            for index, group_id in enumerate(group_ids):
+                nursery.start_soon(self.live, index, coordinators[group_id])
             with trio.fail_after(JOIN_DEADLINE_S):
                 await self._everybody_joined.wait()
             await trio.sleep(warm_up_s)
@@ -172,7 +190,7 @@ class Crowd:
         return cpu_s / seconds, commits / seconds, rss_bytes
 
 
-def observe_groups(broker: BrokerProcess, topic: str, count: int, bench: Bench) -> tuple[float, float, int]:
+def observe_groups(broker: Measured, topic: str, count: int, bench: Asked) -> tuple[float, float, int]:
     crowd = Crowd(broker.address, topic, count)
     observe = partial(crowd.observe, broker, warm_up_s=WARM_UP_S * bench.scale, window_s=window_s(bench))
     try:
@@ -181,7 +199,7 @@ def observe_groups(broker: BrokerProcess, topic: str, count: int, bench: Bench) 
         raise group.exceptions[0] from None
 
 
-def window_s(bench: Bench) -> float:
+def window_s(bench: Asked) -> float:
     return max(MIN_WINDOW_S, WINDOW_S * bench.scale)
 
 
@@ -198,7 +216,7 @@ def idle_connections(address: str, count: int) -> Iterator[None]:
         yield
 
 
-def idle_connection_rows(broker: BrokerProcess, count: int, bench: Bench) -> list[Row]:
+def idle_connection_rows(broker: Measured, count: int, bench: Asked) -> list[Row]:
     name = f"{count:,} idle connections"
     rss_before = broker.rss_bytes()
     with idle_connections(broker.address, count):
@@ -214,7 +232,7 @@ def idle_connection_rows(broker: BrokerProcess, count: int, bench: Bench) -> lis
     ]
 
 
-def group_rows(broker: BrokerProcess, count: int, bench: Bench) -> list[Row]:
+def group_rows(broker: Measured, count: int, bench: Asked) -> list[Row]:
     name = f"{count:,} groups committing each second"
     with broker.topic() as topic:
         rss_before = broker.rss_bytes()
@@ -227,7 +245,15 @@ def group_rows(broker: BrokerProcess, count: int, bench: Bench) -> list[Row]:
     ]
 
 
-def measure(broker: BrokerProcess, bench: Bench) -> list[Row]:
+def measure(broker: Measured, bench: Asked) -> list[Row]:
     """Measure one round."""
-    count = bench.count(CLIENT_COUNT, at_least=10)
-    return [*idle_connection_rows(broker, count, bench), *group_rows(broker, count, bench)]
+    return [*idle_connection_rows(broker, client_count(bench), bench), *measure_groups(broker, bench)]
+
+
+def measure_groups(broker: Measured, bench: Asked) -> list[Row]:
+    """Measure one round of the groups alone."""
+    return group_rows(broker, client_count(bench), bench)
+
+
+def client_count(bench: Asked) -> int:
+    return bench.count(CLIENT_COUNT, at_least=10)

@@ -9,9 +9,9 @@ from functools import partial
 
 import trio
 
-from benchmarks.broker_process import BenchmarkError, BrokerProcess
+from benchmarks.broker_process import BenchmarkError
+from benchmarks.measured import Asked, Measured
 from benchmarks.produce import produce_values
-from benchmarks.rounds import Bench
 from benchmarks.table import Row, at_least
 from log_service.client import BlockingAdmin, ConfigResource, ShareConsumer
 
@@ -45,7 +45,7 @@ class Crowd:
                 if self._taken_count >= self._wanted_count:
                     self._is_done.set()
 
-    async def take(self, broker: BrokerProcess, record_count: int) -> tuple[float, float]:
+    async def take(self, broker: Measured, record_count: int) -> tuple[float, float]:
         """Return the seconds until the consumers had so many records, and the broker's CPU seconds meanwhile."""
         async with trio.open_nursery() as nursery:
             for _ in range(self._consumer_count):
@@ -68,7 +68,7 @@ def read_from_the_start(address: str, group_id: str) -> None:
         admin.alter_configs({ConfigResource.group(group_id): {"share.auto.offset.reset": "earliest"}})
 
 
-def measure(broker: BrokerProcess, bench: Bench) -> list[Row]:
+def measure(broker: Measured, bench: Asked) -> list[Row]:
     """Measure one round."""
     rows = []
     for consumer_count, full_count in CONSUMER_COUNTS.items():

@@ -16,9 +16,9 @@ from uuid import UUID, uuid4
 
 import trio
 
-from benchmarks.broker_process import BenchmarkError, BrokerProcess
-from benchmarks.groups import NOT_READY, RETRY_S, WINDOW_S
-from benchmarks.rounds import Bench
+from benchmarks.broker_process import BenchmarkError
+from benchmarks.groups import NOT_READY, RETRY_S, WINDOW_S, coordinators_of
+from benchmarks.measured import Asked, Measured
 from benchmarks.table import Row, at_most
 from log_service.client.connections.env import real_env
 from log_service.common.errors import ErrorCode
@@ -27,7 +27,6 @@ from log_service.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     RequestTopicPartitions,
 )
-from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -71,14 +70,6 @@ class Member(ABC):
     @abstractmethod
     async def leave(self) -> None:
         """Leave the group."""
-
-    async def find_coordinator(self) -> None:
-        """Have the broker set the group's coordinator up."""
-        while True:
-            found = await self.connection.request(FindCoordinatorRequest(coordinator_keys=[self.group_id]), FindCoordinatorResponse)
-            if found.coordinators[0].error_code == ErrorCode.NONE:
-                return
-            await trio.sleep(RETRY_S)
 
     def refused(self, name: str, code: int) -> BenchmarkError:
         """Return the error that names what was refused."""
@@ -204,10 +195,10 @@ class Group:
     """All members of one group, and whether it is at rest."""
 
     def __init__(self, kind: type[Member], address: str, topic: str, count: int) -> None:
-        host, port = address.split(":")
-        self._destination = Destination(host=host, port=int(port))
+        self._address = address
         self._kind = kind
         self._topic = topic
+        self._group_id = f"{topic}-group"
         self._count = count
         self._members: dict[int, Member] = {}
         self._scopes: dict[int, trio.CancelScope] = {}
@@ -215,13 +206,12 @@ class Group:
         self._doors = trio.CapacityLimiter(CONNECTING_COUNT)
         self.pause_s = max(MIN_PAUSE_S, count / BEATS_PER_SECOND)
 
-    async def live(self, index: int) -> None:
+    async def live(self, index: int, coordinator: Destination) -> None:
         """Be a member until it is told to leave."""
         async with AsyncExitStack() as stack:
             async with self._doors:
-                opened = open_connection(real_env(), self._destination, RpcSettings(client_id="bench"))
-                member = self._kind(await stack.enter_async_context(opened), f"{self._topic}-group", self._topic, self._count)
-                await member.find_coordinator()
+                opened = open_connection(real_env(), coordinator, RpcSettings(client_id="bench"))
+                member = self._kind(await stack.enter_async_context(opened), self._group_id, self._topic, self._count)
             await member.join()
             self._members[index] = member
             with trio.CancelScope() as self._scopes[index]:
@@ -245,13 +235,14 @@ class Group:
             self._has_changed = trio.Event()
             await self._has_changed.wait()
 
-    async def measure(self, broker: BrokerProcess, rebalance_count: int, window_s: float) -> tuple[list[float], float]:
+    async def measure(self, broker: Measured, rebalance_count: int, window_s: float) -> tuple[list[float], float]:
         """Return how many seconds each rebalance took, and the broker's CPU seconds per second while nothing but heartbeats comes."""
         times_s = []
+        coordinator = (await coordinators_of(self._address, [self._group_id]))[self._group_id]
         with trio.fail_after(DEADLINE_S):
             async with trio.open_nursery() as nursery:
                 for index in range(self._count):
-                    nursery.start_soon(self.live, index)
+                    nursery.start_soon(self.live, index, coordinator)
                 await self.rest(self._count, after_epoch=-1)
                 for number in range(rebalance_count):
                     epoch, began = next(iter(self._members.values())).epoch, trio.current_time()
@@ -272,7 +263,7 @@ class Group:
         return times_s, share
 
 
-def group_rows(broker: BrokerProcess, protocol: str, count: int, bench: Bench) -> list[Row]:
+def group_rows(broker: Measured, protocol: str, count: int, bench: Asked) -> list[Row]:
     """Measure one group."""
     rebalance_count = max(1, min(REBALANCE_COUNT, count // 2))
     with broker.topic(count) as topic:
@@ -289,7 +280,7 @@ def group_rows(broker: BrokerProcess, protocol: str, count: int, bench: Bench) -
     ]
 
 
-def measure(broker: BrokerProcess, bench: Bench) -> list[Row]:
+def measure(broker: Measured, bench: Asked) -> list[Row]:
     """Measure one round."""
     counts = sorted({bench.count(count, at_least=4) for count in MEMBER_COUNTS})
     return [row for protocol in PROTOCOLS for count in counts for row in group_rows(broker, protocol, count, bench)]

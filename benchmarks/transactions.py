@@ -9,9 +9,9 @@ import time
 
 from confluent_kafka import Producer
 
-from benchmarks.broker_process import ERRORS_ONLY, BenchmarkError, BrokerProcess
+from benchmarks.broker_process import ERRORS_ONLY, BenchmarkError
 from benchmarks.latency import garbage_collector_resting, percentile
-from benchmarks.rounds import Bench
+from benchmarks.measured import Asked, Measured
 from benchmarks.table import Row, at_least, at_most
 
 RECORDS_OF_ONE = 1_000
@@ -88,7 +88,7 @@ def commit_latencies_ms(address: str, topic: str, partition_count: int, count: i
     return sorted(found[WARM_UP_COUNT:])
 
 
-def measure(broker: BrokerProcess, bench: Bench) -> list[Row]:
+def measure(broker: Measured, bench: Asked) -> list[Row]:
     """Measure one round."""
     rows: list[Row] = []
     for partition_count, full_count in PARTITION_COUNTS.items():

@@ -8,17 +8,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from benchmarks import cluster_nodes, cluster_peers
 from benchmarks.broker_process import BenchmarkError
 from benchmarks.cluster_moves import other_than
-from benchmarks.cluster_nodes import accepts, led_by, spread, until
+from benchmarks.cluster_nodes import Nodes, accepts, led_by, spread, until
 from benchmarks.cluster_partitions import counted, is_in_sync
 from benchmarks.cluster_peers import FIGURES, MOST_ROUNDS, Report, measure, names
-from benchmarks.clusters import ClusterBench, ClusterFamily
+from benchmarks.clusters import ClusterBench, ClusterFamily, as_one_node
 from benchmarks.failover import Acknowledged
+from benchmarks.measured import Asked, Measured
 from benchmarks.rounds import Results, Sides
 from benchmarks.table import Row
 
@@ -68,6 +70,29 @@ def test_family_that_would_begin_too_late_is_left_out_and_named(monkeypatch: pyt
     measure(options("one", "two", rounds=1, minutes=1), a_bench(), results)
     assert turns == ["one"]
     assert results.failures == {"two": "left out: 1 minutes were over"}
+
+
+def test_figure_of_one_node_is_taken_on_all_nodes_of_a_cluster() -> None:
+    laid = list[list[list[int]]]()
+
+    @contextlib.contextmanager
+    def topic(assignment: list[list[int]]) -> Iterator[str]:
+        laid.append(assignment)
+        yield "new"
+
+    def measure_one(broker: Measured, bench: Asked) -> list[Row]:
+        with broker.topic(2) as name:
+            return [Row(figure=f"{name} at {broker.address}", unit="", rounds=(broker.cpu_s(), bench.count(7)))]
+
+    nodes = SimpleNamespace(bootstrap="a:1,b:2,c:3", cpu_s=lambda: 4.5, rss_bytes=lambda: 1, topic=topic)
+    (row,) = as_one_node(measure_one, 0.5)(cast("Nodes", nodes), a_bench())
+    assert (row.figure, row.rounds) == ("new at a:1,b:2,c:3", (4.5, 3))
+    assert laid == [[[1, 2, 3], [2, 3, 1]]]
+
+
+def test_families_are_described_where_figures_are_read() -> None:
+    described = Path(cluster_peers.__file__).with_name("README.md").read_text()
+    assert [name for name in FIGURES if f"| `{name}` |" not in described] == []
 
 
 def test_report_is_written_anew_with_what_was_measured_and_what_failed(tmp_path: Path) -> None:

@@ -1,0 +1,26 @@
+"""Quotas in figures: what counts towards a rate, and how far it may be from its bound."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.quotas import BOUND, Taken, rows_of
+
+
+def test_what_came_before_or_after_the_span_counts_for_nothing() -> None:
+    taken = Taken(moments=[(0.9, 500), (1.0, 30), (2.5, 10), (3.0, 500)])
+    assert taken.rate(1.0, 3.0) == 20.0
+
+
+@pytest.mark.parametrize(("share", "off", "is_met"), [(1.0, 0.0, True), (0.96, 4.0, True), (1.06, 6.0, False), (0.94, 6.0, False)])
+def test_a_rate_may_be_off_to_either_side(share: float, off: float, is_met: bool) -> None:
+    _, found = rows_of("sent", BOUND * share)
+    assert found.median == pytest.approx(off)
+    assert found.is_met is is_met
+
+
+def test_a_reader_is_held_against_the_peer_alone() -> None:
+    rate, off = rows_of("read", BOUND * 0.92)
+    assert off.goal is None
+    assert replace(rate, peer_rounds=(BOUND * 0.92e-6,)).is_met
+    assert not replace(rate, peer_rounds=(BOUND * 1e-6,)).is_met
