@@ -67,12 +67,16 @@ ONE, MANY = "one", "many"
 MANY_COUNT = 100
 GROUP = "group"
 TRANSACTIONAL_ID = "writer"
+OF_GROUP, OF_TRANSACTION = 0, 1
+"""The kinds of coordinators."""
 TRANSACTION_MS = 900_000
 SESSION_MS = 1_800_000
 """The counted node is fifty times slower: a member must not be expired meanwhile."""
 TOPIC_CONFIG = 2
 PARK_S = 0.05
 """How long a fetch gets until it waits for records."""
+MARKING_S = 0.4
+"""How long a node that is counted has to rest until its transaction is taken for complete."""
 START_S, SETTLE_S, RESTING_S = 3_600.0, 2.0, 0.1
 COUNTED = ("valgrind", "--tool=callgrind")
 UNCOUNTED = (*COUNTED, "--instr-atstart=no")
@@ -216,10 +220,14 @@ class Session:
             "config change of a topic (one metadata record)": Operation(count=40, do=self._alter_config),
         }
 
-    def _join(self) -> tuple[str, int]:
-        wanted = FindCoordinatorRequest(coordinator_keys=[GROUP])
+    def _find_coordinator(self, key: str, key_type: int) -> None:
+        """Have the node coordinate what is named, for which it makes the topic first."""
+        wanted = FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
         while self._wire.ask(wanted, 4, FindCoordinatorResponse).coordinators[0].error_code:
             time.sleep(PARK_S)
+
+    def _join(self) -> tuple[str, int]:
+        self._find_coordinator(GROUP, OF_GROUP)
         member_id, found = "", JoinGroupResponse(error_code=-1)
         while found.error_code:
             request = JoinGroupRequest(
@@ -282,6 +290,7 @@ class Session:
         return self._wire.ask(request, 8, OffsetCommitResponse)
 
     def _init_producer(self) -> InitProducerIdResponse:
+        self._find_coordinator(TRANSACTIONAL_ID, OF_TRANSACTION)
         found = InitProducerIdResponse(error_code=-1)
         while found.error_code:
             request = InitProducerIdRequest(transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=TRANSACTION_MS)
@@ -305,7 +314,7 @@ class Session:
             committed=True,
         )
         ended = self._wire.ask(end, 3, EndTxnResponse)
-        self._node.settle(PARK_S)  # the markers follow the response; asking whether they are written would count, too
+        self._node.settle(MARKING_S)  # the markers follow the response; asking whether they are written would count, too
         return ended
 
     def _heartbeat(self) -> HeartbeatResponse:
