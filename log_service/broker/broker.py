@@ -477,7 +477,7 @@ class Broker:
     async def _give_up_start(self) -> None:
         """Close what a start had opened when it was told to stop; no client was served.
 
-        A broker that was not registered yet has done nothing: if its last stop was clean, that still holds.
+        A broker that was not registered yet has done nothing: if the run before it lost nothing, that still holds.
         """
         if self._rooms is None or self._foundation is None:
             return
