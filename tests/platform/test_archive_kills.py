@@ -37,8 +37,10 @@ def recover(log: MemoryLog, directory: Path) -> None:
 
 
 def stored(log: MemoryLog, directory: Path) -> str:
-    path = directory / "log.pickle"
-    path.write_bytes(pickle.dumps(log))
+    """Write the log where a process finds it; one that is reading it meanwhile has the file of before."""
+    path, fresh = directory / "log.pickle", directory / "log.pickle.new"
+    fresh.write_bytes(pickle.dumps(log))
+    fresh.replace(path)
     return str(path)
 
 
