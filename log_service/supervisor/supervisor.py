@@ -286,7 +286,7 @@ class Supervisor:
         for argv in component.prepare:
             self._note(component, "starting", restart_count=restart_count)
             if code := await process.run_to_end(component, argv, self._log_directory):
-                return f"its preparation failed with exit code {code}"
+                return f"failed in its preparation, with exit code {code}"
         running = await process.start(component, self._log_directory)
         self._processes[component.name] = running
         self._note(component, "starting", running=running, restart_count=restart_count)

@@ -61,6 +61,10 @@ def replay(
     """
     if not (offsets or everything or dead_letters) and from_ms is None and to_ms is None:
         raise click.UsageError("say what to replay: --offsets, --from and --to, --everything or --dead-letters")
+    if everything and (offsets or dead_letters or from_ms is not None or to_ms is not None):
+        raise click.UsageError("--everything leaves nothing to choose: give it alone, or leave it out")
+    if from_ms is not None and to_ms is not None and from_ms >= to_ms:
+        raise click.UsageError("--from is not before --to: no record lies between them")
     from orchestration.cli.surroundings import found_settings, loaded_project, project_folder, run_job  # noqa: PLC0415
 
     settings = found_settings()

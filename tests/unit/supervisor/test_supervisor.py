@@ -112,7 +112,7 @@ def test_failed_preparation_keeps_a_component_from_starting(tmp_path: Path) -> N
         readiness=base.readiness,
         prepare=((sys.executable, "-c", "print('not prepared'); raise SystemExit(3)"),),
     )
-    with pytest.raises(StartFailed, match=r"(?s)preparation failed with exit code 3.*not prepared"):
+    with pytest.raises(StartFailed, match=r"(?s): it failed in its preparation, with exit code 3\..*not prepared"):
         run(installation(tmp_path, component), [], lambda _: None)
 
 
