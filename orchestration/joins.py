@@ -14,7 +14,7 @@ a partner.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Literal
 
 import duckdb
@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orchestration.dead_letters import Rejection
+from orchestration.values.times import FIRST_US, LAST_US, MICROSECOND, moment
 
 Side = Literal["left", "right"]
 How = Literal["inner", "left", "right", "full"]
@@ -41,10 +42,6 @@ MATCHED = "_is_matched"
 KEY_RULE = "join_on"
 TIME_RULE = "event_time"
 LATE_RULE = "late"
-MICROSECOND = timedelta(microseconds=1)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-FIRST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
-LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 UTC_TIME = pa.timestamp("us", tz="UTC")
 NOBODY = -1
 MAX_PAIRS = 5_000_000
@@ -210,11 +207,6 @@ def is_idle(shape: JoinShape, clock: SideClock, arrivals: Arrivals, now_us: int)
     """Return whether a side has given no record for so long that it is no longer waited for."""
     is_silent = not arrivals.is_any_read and not arrivals.waiting
     return shape.idle_after_us is not None and is_silent and now_us - clock.read_at_us >= shape.idle_after_us
-
-
-def moment(time_us: int) -> datetime:
-    """Return microseconds since 1970 as a time."""
-    return EPOCH + time_us * MICROSECOND
 
 
 def _seen(clock: SideClock, arrivals: Arrivals, greatest: Mapping[int, int], now_us: int) -> SideClock:

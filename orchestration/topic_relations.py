@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import reduce
 from typing import Any
 
@@ -25,10 +25,9 @@ from orchestration.log_client import LogClient
 from orchestration.sql_quoting import quoted_name, quoted_text
 from orchestration.tables import Lake
 from orchestration.topic_reads import EVERYTHING, Bounds, TopicRead, TopicSource, find_source
+from orchestration.values.times import milliseconds_of
 
 SCHEMA_NAME = "topics"
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND = timedelta(milliseconds=1)
 NAMED = re.compile(r'\btopics\s*\.\s*(?:"((?:[^"]|"")+)"|([A-Za-z_]\w*))', re.IGNORECASE)
 COLUMNS = ("partition", "offset", "timestamp", "key", "value", "bytes", "headers")
 TYPES = (
@@ -319,7 +318,7 @@ def _of_time(operator: str, literal: str) -> Bounds:
         return EVERYTHING
     if moment.tzinfo is None:
         return EVERYTHING
-    at_ms = (moment - EPOCH) // MILLISECOND
+    at_ms = milliseconds_of(moment)
     lower, upper = Bounds(from_ms=at_ms), Bounds(to_ms=at_ms + 1)
     return {"=": lower.both(upper), "<": upper, "<=": upper, ">": lower, ">=": lower}[operator]
 

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from time import time
 from typing import Any
@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from orchestration.offsets import OffsetRange
-from orchestration.values.times import in_microseconds
+from orchestration.values.times import FIRST_US, LAST_US, in_microseconds, moment
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ARCHIVE_SCHEMA = pa.schema(
@@ -47,9 +47,6 @@ BOUNDED = ("_topic_id", "_offset", "_timestamp", "_leader_epoch")
 """Columns whose smallest and largest values the table's log holds: all that are neither bytes nor lists, since readers that miss those of
 one take it that nothing in the file matches.
 """
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-FIRST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
-LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 FOLDER_PREFIX = "_staging-"
 LEFTOVER_AGE_S = 6 * 3_600
 ROW_GROUP_BYTES = 16 << 20
@@ -127,7 +124,7 @@ def _least_and_greatest(column: pa.Array) -> tuple[Any, Any]:
 
 
 def _moment(time_us: int | None) -> datetime | None:
-    return None if time_us is None else EPOCH + timedelta(microseconds=min(max(time_us, FIRST_US), LAST_US))
+    return None if time_us is None else moment(min(max(time_us, FIRST_US), LAST_US))
 
 
 def _plain(value: object) -> object:

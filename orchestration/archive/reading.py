@@ -6,7 +6,7 @@ Invariant: records come as they were archived, of one topic id and one version o
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from orchestration.archive.declaration import archive_table
-from orchestration.archive.files import EPOCH, FILE_SCHEMA
+from orchestration.archive.files import FILE_SCHEMA
 from orchestration.offsets import OffsetRange
 from orchestration.tables import Lake, TableSnapshot
+from orchestration.values.times import milliseconds_of
 
 ARCHIVE_OF = "tidelog.archiveOf"
 """A table's property: the name of the topic of which it is the archive."""
 RECORD_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 BATCH_ROWS = 16_384
-MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ def _bounds(row: Mapping[str, Any], name: str) -> tuple[Any, Any] | None:
 def _milliseconds(moment: Any) -> int:
     """Return a moment as the library tells it: a datetime, in UTC where it has no zone, or already milliseconds."""
     if isinstance(moment, datetime):
-        return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // MILLISECOND
+        return milliseconds_of(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     return int(moment)
 
 

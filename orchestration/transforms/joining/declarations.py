@@ -10,7 +10,7 @@ from datetime import timedelta
 from pyspark.sql import types
 
 from orchestration.join_state import declared_text
-from orchestration.joins import LEFT, MICROSECOND, PLACES, RIGHT, SIDES, How, JoinShape, Side
+from orchestration.joins import LEFT, PLACES, RIGHT, SIDES, How, JoinShape, Side
 from orchestration.quality import Rule, Severity, Suite
 from orchestration.quality.rules import validate_rules
 from orchestration.topics import TopicSpec
@@ -21,6 +21,7 @@ from orchestration.transforms.declarations import (
     validate_parameters,
     validate_table_name,
 )
+from orchestration.values.times import MICROSECOND
 
 RECORD_TIME = "_timestamp"
 """The time of the record itself, as event time."""

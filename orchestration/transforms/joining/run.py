@@ -17,7 +17,7 @@ from deltalake import write_deltalake
 from orchestration.checkpoints import ProgressError, plan_batch
 from orchestration.dead_letters import DeadLetters, Origin, Rejection, naming
 from orchestration.join_state import STATE, JoinState, StateWriter, fitted, read_state, validate_joined
-from orchestration.joins import LEFT, MICROSECOND, RIGHT, SIDES, Arrivals, JoinStep, Side, first_clock, is_idle, joined
+from orchestration.joins import LEFT, RIGHT, SIDES, Arrivals, JoinStep, Side, first_clock, is_idle, joined
 from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRanges
 from orchestration.quality.rules import broken_fail_rules
@@ -39,6 +39,7 @@ from orchestration.transforms.intake import Intake, take_in
 from orchestration.transforms.joining.declarations import JoinedTable
 from orchestration.transforms.joining.pairs import arrow_schema, computed
 from orchestration.transforms.topic_run import RunContext, TopicState, attempted, awaited_of, dead_letter_rows, topic_state
+from orchestration.values.times import MICROSECOND
 
 EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
