@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 from uuid import UUID
 
-from log_service.common.access import Access, AclResource
+from log_service.common.access import OPERATIONS_ON, Access, AclResource
 from log_service.common.access import AclOperation as Acl
 from log_service.common.errors import ErrorCode
 from log_service.common.topic_names import INTERNAL_TOPICS
@@ -27,10 +27,9 @@ def _bits(*operations: int) -> int:
     return sum(1 << operation for operation in operations)
 
 
-_CONFIGS = (Acl.DESCRIBE_CONFIGS, Acl.ALTER_CONFIGS)
-OPERATIONS_ON_TOPICS = (Acl.READ, Acl.WRITE, Acl.CREATE, Acl.DELETE, Acl.ALTER, Acl.DESCRIBE, *_CONFIGS)
-OPERATIONS_ON_GROUPS = (Acl.READ, Acl.DELETE, Acl.DESCRIBE, *_CONFIGS)
-OPERATIONS_ON_CLUSTER = (Acl.CREATE, Acl.ALTER, Acl.DESCRIBE, Acl.CLUSTER_ACTION, Acl.IDEMPOTENT_WRITE, *_CONFIGS)
+OPERATIONS_ON_TOPICS = OPERATIONS_ON[AclResource.TOPIC]
+OPERATIONS_ON_GROUPS = OPERATIONS_ON[AclResource.GROUP]
+OPERATIONS_ON_CLUSTER = OPERATIONS_ON[AclResource.CLUSTER]
 """What clients are told of, if they ask what they may do (KIP-430)."""
 TOPIC_OPERATIONS = _bits(*OPERATIONS_ON_TOPICS)
 GROUP_OPERATIONS = _bits(*OPERATIONS_ON_GROUPS)

@@ -11,6 +11,7 @@ import click
 from log_service.cli.connection import open_admin
 from log_service.cli.output import bootstrap_option, confirm, json_option, print_rows, tell
 from log_service.client.admin.access import CLUSTER_NAME, OPERATIONS, AclBinding, AclFilter
+from log_service.common.access import OPERATIONS_ON
 from log_service.common.topic_names import topic_name_fault
 
 RESOURCES = {
@@ -21,14 +22,7 @@ RESOURCES = {
     "user_principal": "user",
 }
 """Options that name resources, and the types that they name."""
-SUPPORTED = {
-    "topic": {"read", "write", "create", "describe", "delete", "alter", "describe_configs", "alter_configs"},
-    "group": {"read", "describe", "delete", "describe_configs", "alter_configs"},
-    "transactional_id": {"describe", "write", "two_phase_commit"},
-    "cluster": {"create", "cluster_action", "describe_configs", "alter_configs", "idempotent_write", "alter", "describe"},
-    "delegation_token": {"describe"},
-    "user": {"create_tokens", "describe_tokens"},
-}
+SUPPORTED = {kind.name.lower(): {operation.name.lower() for operation in operations} for kind, operations in OPERATIONS_ON.items()}
 """What can be done with a resource of a type, beside all; ``kafka-acls.sh`` refuses the rest, too."""
 OPERATION_NAMES = [name for name in OPERATIONS if name != "any"]
 PRODUCER = {"topic": ("write", "describe", "create"), "transactional_id": ("write", "describe")}

@@ -3,9 +3,10 @@
 Decides nothing: rules of access and the logins that make principals are for the rooms above. KIP-11.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
 
@@ -54,6 +55,35 @@ class AclResource(IntEnum):
     TRANSACTIONAL_ID = 5
     DELEGATION_TOKEN = 6
     USER = 7
+
+
+_CONFIGS = (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
+OPERATIONS_ON: Final[Mapping[AclResource, tuple[AclOperation, ...]]] = MappingProxyType(
+    {
+        AclResource.TOPIC: (
+            AclOperation.READ,
+            AclOperation.WRITE,
+            AclOperation.CREATE,
+            AclOperation.DELETE,
+            AclOperation.ALTER,
+            AclOperation.DESCRIBE,
+            *_CONFIGS,
+        ),
+        AclResource.GROUP: (AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE, *_CONFIGS),
+        AclResource.CLUSTER: (
+            AclOperation.CREATE,
+            AclOperation.ALTER,
+            AclOperation.DESCRIBE,
+            AclOperation.CLUSTER_ACTION,
+            AclOperation.IDEMPOTENT_WRITE,
+            *_CONFIGS,
+        ),
+        AclResource.TRANSACTIONAL_ID: (AclOperation.DESCRIBE, AclOperation.WRITE, AclOperation.TWO_PHASE_COMMIT),
+        AclResource.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
+        AclResource.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
+    }
+)
+"""What can be done with a resource of each kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,14 @@ END_WITH_PARENT = "import os, threading; threading.Thread(target=lambda: os.read
 READY = re.compile(r"is ready on \S+?:(\d+)")
 ROOT = Path(__file__).resolve().parent.parent.parent
 
+ALONE = {
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+"""What a node that is a cluster of its own has in place of what nodes of larger ones share."""
 DEFAULTS: Mapping[str, str] = {
     "process.roles": "broker,controller",
     "node.id": "1",

@@ -18,6 +18,7 @@ import pytest
 
 from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
 from tests.chaos.load import Client
+from tests.helpers.broker_process import ALONE
 from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import TIDELOG
 from tests.integration.clients_of_a_cluster import franz_go
@@ -53,13 +54,6 @@ PROPERTIES = {
     "group.streams.min.session.timeout.ms": "1000",
     "group.streams.heartbeat.interval.ms": "1000",
     "group.streams.min.heartbeat.interval.ms": "500",
-}
-ALONE = {
-    "default.replication.factor": "1",
-    "min.insync.replicas": "1",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
 }
 
 

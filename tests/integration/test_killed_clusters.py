@@ -12,7 +12,7 @@ from log_service.protocol.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from log_service.storage.files import RealFiles
-from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.broker_process import ALONE, BrokerProcess
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import ClusterNodes
 from tests.integration.confluent import read_all
@@ -22,15 +22,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 TOPIC = "orders"
 RECORDS = [b"%d" % number for number in range(300)]
-ALONE = {
-    "default.replication.factor": "1",
-    "min.insync.replicas": "1",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-}
-
-
 ELIGIBLE_LEADERS = ("--feature", "eligible.leader.replicas.version=1")
 
 

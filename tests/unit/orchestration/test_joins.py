@@ -24,8 +24,8 @@ from orchestration.joins import (
     Side,
     first_clock,
     joined,
-    moment,
 )
+from orchestration.values.times import moment
 
 SCHEMA = pa.schema(
     [
