@@ -3,7 +3,7 @@
 Decides how the client's values become the platform's: topic ids become texts, errors sentences that name the address. Knows no table.
 """
 
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,6 +35,7 @@ from orchestration.log_client import (
     CommittedOffset,
     CompactionPass,
     LogServiceError,
+    OtherTopicError,
     OutgoingRecord,
     RangeReader,
     RetentionPass,
@@ -63,15 +64,22 @@ class ClientRangeReader:
     bootstrap_servers: str
     timeout_ms: int | None = None
 
-    def __call__(self, topic: str, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the committed records of the range as Arrow batches.
 
+        :raises OtherTopicError: the topic has another id than ``topic_id``.
         :raises LogServiceError: the range cannot be read.
         """
         with _explained(self.bootstrap_servers):
             place = TopicPartition(topic, wanted.partition)
             yield from read_range_arrow(
-                self.bootstrap_servers, place, wanted.start, wanted.end, timeout_ms=self.timeout_ms, **client_settings()
+                self.bootstrap_servers,
+                place,
+                wanted.start,
+                wanted.end,
+                timeout_ms=self.timeout_ms,
+                topic_id=None if topic_id is None else topic_id_of(topic_id),
+                **client_settings(),
             )
 
 
@@ -337,6 +345,11 @@ def topic_id_text(topic_id: UUID) -> str:
     return urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 
+def topic_id_of(text: str) -> UUID:
+    """Return the topic id of ``topic_id_text``."""
+    return UUID(bytes=urlsafe_b64decode(text + "=="))
+
+
 @contextmanager
 def _explained(bootstrap_servers: str) -> Iterator[None]:
     try:
@@ -346,6 +359,8 @@ def _explained(bootstrap_servers: str) -> Iterator[None]:
     except ProducerFenced as error:
         raise SenderFencedError(str(error)) from error
     except KafkaError as error:
+        if error.code is ErrorCode.INCONSISTENT_TOPIC_ID:
+            raise OtherTopicError(str(error)) from error
         advice = ". Is it running? TIDELOG_BOOTSTRAP_SERVERS names its address" if error.code in UNREACHABLE else ""
         raise LogServiceError(f"the log service at {bootstrap_servers} answered {error.code.name}: {error}{advice}") from error
 

@@ -56,9 +56,9 @@ class FixedReader:
     reader: RangeReader
     values: Mapping[Place, bytes | None]
 
-    def __call__(self, topic: str, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the records of the range, the fixed ones as they should have been."""
-        for batch in self.reader(topic, wanted):
+        for batch in self.reader(topic, wanted, topic_id=topic_id):
             yield self._fixed(batch, wanted.partition)
 
     def _fixed(self, batch: pa.RecordBatch, partition: int) -> pa.RecordBatch:

@@ -30,6 +30,10 @@ class LogServiceError(RuntimeError):
     """The log service could not be reached or refused; the text names the address and what to do."""
 
 
+class OtherTopicError(LogServiceError):
+    """A topic was deleted and created anew: what has its name is not what was asked for."""
+
+
 class SenderFencedError(LogServiceError):
     """Another sender took the transactional id, or a transaction took too long: what this one had not committed is aborted."""
 
@@ -99,9 +103,12 @@ class CompactionPass:
 class RangeReader(Protocol):
     """Reads the records of one offset range. Has to survive pickling: Spark's Python workers call it, too."""
 
-    def __call__(self, topic: str, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
         """Yield batches of ``RECORD_SCHEMA`` until the position has reached ``wanted.end``; committed records only.
 
+        With ``topic_id`` all of them are records of the topic of that id.
+
+        :raises OtherTopicError: the topic has another id.
         :raises LogServiceError: also where the partition does not reach ``wanted.end`` within the reader's deadline.
         """
         ...

@@ -81,6 +81,7 @@ class TopicSource:
     """Where a topic's records are. ``log`` is None where only the archive is asked, ``archive`` where there is none."""
 
     topic: str
+    topic_id: str | None
     log: LogClient | None
     archive: ArchivedTopic | None
     offsets: tuple[PartitionOffsets, ...] = ()
@@ -121,7 +122,7 @@ class TopicSource:
         if self.log is not None and read.live:
             reader = self.log.range_reader()
             for one in read.live:
-                for batch in reader(self.topic, one):
+                for batch in reader(self.topic, one, topic_id=self.topic_id):
                     yield one.partition, batch
 
 
@@ -149,9 +150,10 @@ def find_source(topic: str, log: LogClient | None, lake: Lake | None) -> TopicSo
     offsets = log.partition_offsets(topic) if log is not None and description is not None else ()
     snapshot = None if lake is None else find_archive(lake, topic)
     archive = None
+    topic_id = None if description is None else description.topic_id
     if snapshot is not None:
-        topic_id = description.topic_id if description is not None else newest_topic_id(archived_topic(snapshot, "").files)
+        topic_id = topic_id or newest_topic_id(archived_topic(snapshot, "").files)
         archive = archived_topic(snapshot, topic_id or "")
     if description is None:
-        return None if archive is None else TopicSource(topic=topic, log=None, archive=archive)
-    return TopicSource(topic=topic, log=log, archive=archive, offsets=offsets)
+        return None if archive is None else TopicSource(topic=topic, topic_id=topic_id, log=None, archive=archive)
+    return TopicSource(topic=topic, topic_id=topic_id, log=log, archive=archive, offsets=offsets)

@@ -21,7 +21,7 @@ from orchestration.archive.files import ARCHIVE_SCHEMA, FILE_BYTES, PARTITION_BY
 from orchestration.archive.planning import is_tidying_due, pinned, plan_archive
 from orchestration.archive.reading import ARCHIVE_OF, ArchivedFile, archived_by, expired_files, files_of
 from orchestration.checkpoints import BatchPlan, Checkpoint, PartitionOffsets
-from orchestration.log_client import LogClient, RangeReader
+from orchestration.log_client import LogClient, OtherTopicError, RangeReader
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.schemas import SchemaConflictError
 from orchestration.tables import CommitConflictError, Lake, TableSnapshot, advance, commit_properties, conflicts_translated
@@ -89,7 +89,7 @@ class ArchiveReport:
 def run_archive(spec: TopicSpec, context: ArchiveContext) -> ArchiveReport:
     """Archive what waits: all of it in a sweep, else the full chunks.
 
-    :raises CommitConflictError: rivals were faster in every attempt.
+    :raises CommitConflictError, OtherTopicError: rivals were faster, or the topic another one, in every attempt.
     :raises ProgressError, NotReadyError, SchemaConflictError: nothing more was committed; the text says what to do.
     """
     state = read_state(spec, context)
@@ -106,7 +106,7 @@ def run_archive(spec: TopicSpec, context: ArchiveContext) -> ArchiveReport:
         try:
             _archive(spec, context, state, plan, report)
             losses = 0
-        except CommitConflictError as conflict:
+        except (CommitConflictError, OtherTopicError) as conflict:
             losses += 1
             if losses == context.commit_attempts:
                 raise
@@ -161,7 +161,7 @@ def _plan(spec: TopicSpec, context: ArchiveContext, state: ArchiveState, ends: M
 def _archive(spec: TopicSpec, context: ArchiveContext, state: ArchiveState, plan: BatchPlan, report: ArchiveReport) -> None:
     """Archive what was planned and commit it.
 
-    :raises CommitConflictError: a rival was faster; nothing was committed.
+    :raises CommitConflictError: a rival was faster; nothing was committed. :raises OtherTopicError: the topic was created anew.
     """
     if not plan.is_empty:
         context.pin(plan.ranges)
@@ -176,7 +176,6 @@ def _archive(spec: TopicSpec, context: ArchiveContext, state: ArchiveState, plan
         raise CommitConflictError(f"another writer made a table {target.name} at the same time")
     with staging(target.folder) as folder:
         chunks = _chunks(folder, context, plan)
-        _validate_same_topic(spec, context, state)
         taken = OffsetRanges(topic=spec.name, topic_id=state.topic_id, ranges=tuple(one.taken for one in chunks))
         is_through = context.is_sweep and plan.backlog == 0 and taken.ends() == plan.ranges.ends()
         expired = _expired(spec, context, target) if is_through else []
@@ -199,25 +198,15 @@ def _chunks(folder: Path, context: ArchiveContext, plan: BatchPlan) -> list[Chun
     read = context.log.range_reader()
     chunks = []
     for one in plan.ranges:
-        with closing(_records(read, plan.ranges.topic, one)) as batches:
+        with closing(_records(read, plan.ranges, one)) as batches:
             chunks.append(write_chunk(folder, plan.ranges.topic_id, one, batches, limit_bytes=context.file_bytes))
     return chunks
 
 
-def _validate_same_topic(spec: TopicSpec, context: ArchiveContext, state: ArchiveState) -> None:
-    """Look once more at which topic was read: records are read by its name, and it may have been created anew meanwhile.
-
-    :raises CommitConflictError: it was, so that the records may be of another one.
-    """
-    found = context.log.describe_topic(spec.name)
-    if found is None or found.topic_id != state.topic_id:
-        raise CommitConflictError(f"the topic {spec.name} was deleted or created anew while it was read")
-
-
-def _records(read: RangeReader, topic: str, wanted: OffsetRange) -> Generator[pa.RecordBatch]:
+def _records(read: RangeReader, ranges: OffsetRanges, wanted: OffsetRange) -> Generator[pa.RecordBatch]:
     """Yield what is read; an empty range moves a checkpoint, and there is nothing to read."""
     if not wanted.is_empty:
-        yield from read(topic, wanted)
+        yield from read(ranges.topic, wanted, topic_id=ranges.topic_id)
 
 
 def _commit(

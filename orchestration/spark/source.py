@@ -162,8 +162,11 @@ def _is_wanted(batch: pa.RecordBatch, sets: Mapping[int, pa.Array]) -> pa.Array:
 
 
 def source_batches(reader: RangeReader, ranges: OffsetRanges, one: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """Yield the records of ``one`` of ``ranges`` as ``SOURCE_SCHEMA``."""
-    for batch in reader(ranges.topic, one):
+    """Yield the records of ``one`` of ``ranges`` as ``SOURCE_SCHEMA``.
+
+    :raises OtherTopicError: the topic was created anew since the ranges were decided.
+    """
+    for batch in reader(ranges.topic, one, topic_id=ranges.topic_id):
         yield pa.RecordBatch.from_arrays(
             [
                 pa.repeat(pa.scalar(ranges.topic_id), batch.num_rows),

@@ -40,7 +40,7 @@ def _transform(records: Any) -> Any:
     )
 
 
-def _reader(topic: str, wanted: OffsetRange) -> Iterator[Any]:  # noqa: ARG001 - a reader's signature
+def _reader(topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[Any]:  # noqa: ARG001 - a reader's signature
     yield pa.RecordBatch.from_pydict(
         {
             "offset": pa.array(range(wanted.start, wanted.end), pa.int64()),

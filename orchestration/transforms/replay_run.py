@@ -22,7 +22,7 @@ from orchestration.fixes import FixedReader, Fixes
 from orchestration.latest import Replaced
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.schemas import conform
-from orchestration.tables import CommitConflictError, overwrite_ranges, ranges_predicate
+from orchestration.tables import overwrite_ranges, ranges_predicate
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
 from orchestration.transforms.reading import read_batch
@@ -30,6 +30,7 @@ from orchestration.transforms.topic_run import (
     RunContext,
     TopicRunResult,
     TopicState,
+    attempted,
     checked_batch,
     dead_letter_rows,
     decide_changes,
@@ -159,13 +160,7 @@ def _some(ranges: OffsetRanges, held: Sequence[OffsetRange]) -> OffsetRanges:
 
 
 def _run_piece(table: TopicTable, context: RunContext, wanted: OffsetRanges) -> TopicRunResult:
-    for attempt in range(1, context.commit_attempts + 1):
-        try:
-            return _attempt(table, context, wanted)
-        except CommitConflictError:
-            if attempt == context.commit_attempts:
-                raise
-    raise AssertionError("commit_attempts is at least one")
+    return attempted(context, lambda: _attempt(table, context, wanted))
 
 
 def _attempt(table: TopicTable, context: RunContext, wanted: OffsetRanges) -> TopicRunResult:

@@ -18,7 +18,7 @@ from orchestration.aggregates import merged
 from orchestration.checkpoints import BatchPlan, Checkpoint, PartitionOffsets, plan_batch
 from orchestration.dead_letters import DeadLetters, Origin, Rejection, envelopes, naming
 from orchestration.latest import Changes, Held, Replaced, newest
-from orchestration.log_client import LogClient
+from orchestration.log_client import LogClient, OtherTopicError
 from orchestration.offsets import OffsetRanges
 from orchestration.quality.rules import broken_fail_rules
 from orchestration.quality.suites import Outcome
@@ -130,14 +130,14 @@ def run_topic_table(table: TopicTable, context: RunContext) -> TopicRunResult:
 
 
 def attempted(context: RunContext, attempt: Callable[[], Result]) -> Result:
-    """Return what ``attempt`` does, tried again while rivals are faster.
+    """Return what ``attempt`` does, tried again while rivals are faster, or the topic is another one than it was.
 
-    :raises CommitConflictError: they were in every attempt.
+    :raises CommitConflictError, OtherTopicError: so it was in every attempt.
     """
     for number in range(1, context.commit_attempts + 1):
         try:
             return attempt()
-        except CommitConflictError as conflict:
+        except (CommitConflictError, OtherTopicError) as conflict:
             if number == context.commit_attempts:
                 raise
             context.reporter.note(f"{conflict}; looking again at what is left to do (attempt {number + 1} of {context.commit_attempts})")

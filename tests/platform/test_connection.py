@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from log_service.client import BlockingProducer
-from orchestration.connection import Connection, connect
-from orchestration.log_client import CommittedOffset, LogServiceError, OutgoingRecord, SenderFencedError
+from log_service.client import BlockingProducer, KafkaError, TopicPartition
+from orchestration.connection import Connection, connect, topic_id_of
+from orchestration.log_client import CommittedOffset, LogServiceError, OtherTopicError, OutgoingRecord, SenderFencedError
 from orchestration.offsets import OffsetRange
 from orchestration.topics import TopicSpec, reconcile
 from tests.helpers.broker_process import BrokerProcess
@@ -75,6 +75,28 @@ def test_a_range_is_read_to_the_record_also_by_a_pickled_reader(log: Connection,
     assert found["value"].to_pylist() == [b"v%d" % number for number in range(10, 73)]
     assert found["key"][0].as_py() == b"k10"
     assert found["timestamp"][0].as_py().timestamp() == pytest.approx(1.010)
+
+
+def test_a_range_is_not_read_on_in_a_topic_that_was_created_anew(log: Connection, broker: BrokerProcess) -> None:
+    log.create_topic("anew", partitions=1, replication_factor=1, configs={})
+    for number in range(3):  # a batch each
+        produce(broker, "anew", [b"old %d" % number])
+    former = log.describe_topic("anew")
+    assert former is not None
+    chunks = log._admin.read_range(TopicPartition("anew", 0), 0, 3, max_bytes=1, topic_id=topic_id_of(former.topic_id))
+    assert next(iter(chunks)).position == 1
+    log._admin.delete_topics(["anew"])
+    log.create_topic("anew", partitions=1, replication_factor=1, configs={})
+    for number in range(3):
+        produce(broker, "anew", [b"new %d" % number])
+    newer = log.describe_topic("anew")
+    assert newer is not None
+    with pytest.raises(KafkaError, match="it was deleted and created anew"):
+        list(chunks)
+    whole = OffsetRange(partition=0, start=0, end=3)
+    with pytest.raises(OtherTopicError, match=r"the topic anew has the id .* it was deleted and created anew"):
+        list(log.range_reader()("anew", whole, topic_id=former.topic_id))
+    assert sum(batch.num_rows for batch in log.range_reader()("anew", whole, topic_id=newer.topic_id)) == 3
 
 
 def test_the_mirrored_group_can_be_read_by_any_tool(log: Connection, broker: BrokerProcess) -> None:

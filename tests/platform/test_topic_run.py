@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -146,6 +147,23 @@ def test_recreated_topic_starts_at_its_log_start_and_says_so(log: MemoryLog, lak
         ("id-of-orders", 1, "b"),
     ]
     assert "was recreated: its id is now another-id" in notes.notes[0]
+
+
+def test_a_topic_that_is_created_anew_between_the_plan_and_the_read_is_read_as_itself(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    log.topics["orders"].partitions[0].append(order("of the old one"))
+    notes = Notes()
+    plain = log.range_reader
+
+    def anew() -> Any:
+        if log.topics["orders"].topic_id == "id-of-orders":
+            log.add_topic("orders", 1, topic_id="another-id").partitions[0].append(order("of the new one"))
+        return plain()
+
+    with mock.patch.object(log, "range_reader", anew):
+        run_topic_table(orders_table(), run_context(log, lake_root, spark, reporter=notes))
+
+    assert rows_of(lake_root, columns=("_topic_id", "_offset", "id")) == [("another-id", 0, "of the new one")]
+    assert "it was deleted and created anew; looking again" in notes.notes[0]
 
 
 def test_what_only_markers_of_a_new_leader_follow_is_no_truncated_log(log: MemoryLog, lake_root: Path, spark: Any) -> None:

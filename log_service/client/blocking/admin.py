@@ -5,6 +5,7 @@ Each method is one call through a ``Portal`` into the thread that runs the admin
 
 from collections.abc import Iterable, Iterator
 from typing import Any
+from uuid import UUID
 
 from log_service.client.admin.admin import Admin
 from log_service.client.blocking.calls import Blocking, blocking
@@ -85,6 +86,7 @@ class BlockingAdmin(Blocking[Admin]):
         max_bytes: int = DEFAULT_MAX_BYTES,
         check_crcs: bool = True,
         timeout_ms: int | None = None,
+        topic_id: UUID | None = None,
     ) -> Iterator[RawBatches]:
         """Yield the batches of [start, end); see ``range_reader.read_range``."""
         source = read_range(
@@ -96,5 +98,6 @@ class BlockingAdmin(Blocking[Admin]):
             max_bytes=max_bytes,
             check_crcs=check_crcs,
             timeout_ms=timeout_ms,
+            topic_id=topic_id,
         )
         return self._portal.iterate(source)

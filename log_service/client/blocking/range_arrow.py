@@ -6,6 +6,7 @@ are asked for.
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.client.consumer.range_reader import DEFAULT_MAX_BYTES
@@ -24,6 +25,7 @@ def read_range_arrow(
     isolation_level: str = "read_committed",
     max_bytes: int = DEFAULT_MAX_BYTES,
     timeout_ms: int | None = None,
+    topic_id: UUID | None = None,
     **settings: Any,
 ) -> Iterator["pa.RecordBatch"]:
     """Yield the records of [start, end) as ``pyarrow.RecordBatch`` with the columns of ``records.arrow.schema``; blocking.
@@ -35,6 +37,13 @@ def read_range_arrow(
     partition = TopicPartition(*topic_partition)
     with BlockingAdmin(bootstrap_servers, **settings) as admin:
         chunks = admin.read_range(
-            partition, start, end, isolation_level=isolation_level, max_bytes=max_bytes, check_crcs=False, timeout_ms=timeout_ms
+            partition,
+            start,
+            end,
+            isolation_level=isolation_level,
+            max_bytes=max_bytes,
+            check_crcs=False,
+            timeout_ms=timeout_ms,
+            topic_id=topic_id,
         )
         yield from iterate_record_batches((chunk.batches for chunk in chunks), start, end)

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
+from uuid import UUID
 
 import trio
 
@@ -20,7 +21,8 @@ from log_service.client.arguments import isolation_of
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.consumer.aborted import AbortedFilter
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_TOPIC_ID, Buffer, TopicPartition
+from log_service.common.types import NO_TOPIC_ID, Buffer, TopicId, TopicPartition
+from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_headers
 from log_service.rpc.connection import raise_for
@@ -65,14 +67,17 @@ async def read_range(
     max_bytes: int = DEFAULT_MAX_BYTES,
     check_crcs: bool = True,
     timeout_ms: int | None = None,
+    topic_id: UUID | None = None,
 ) -> AsyncIterator[RawBatches]:
     """Yield the batches of [start, end), in chunks of at most about ``max_bytes`` (one batch may be larger).
 
     ``timeout_ms`` (default ``default_api_timeout_ms``) bounds the wait for each next chunk. Close the generator early with ``aclosing``.
+    With ``topic_id`` all records are of the topic of that id: one that was created anew under the name is refused.
 
     Raises:
-        KafkaError: OFFSET_OUT_OF_RANGE, ``start`` is not in the log; REQUEST_TIMED_OUT, the position stood still for ``timeout_ms`` (with
-            read_committed perhaps below an open transaction); CORRUPT_MESSAGE, a checksum does not hold; or what the broker refused with.
+        KafkaError: OFFSET_OUT_OF_RANGE, ``start`` is not in the log; INCONSISTENT_TOPIC_ID, the topic has another id; REQUEST_TIMED_OUT,
+            the position stood still for ``timeout_ms`` (with read_committed perhaps below an open transaction); CORRUPT_MESSAGE, a checksum
+            does not hold; or what the broker refused with.
         ValueError: the range ends before it starts. ConfigError: there is no such isolation level.
     """
     if not 0 <= start <= end:
@@ -81,9 +86,10 @@ async def read_range(
     limit_ms = cluster.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
     is_committed_only = bool(isolation_of(isolation_level))
     aborted = AbortedFilter() if is_committed_only else None
+    wanted = _Wanted(topic_partition=topic_partition, topic_id=None if topic_id is None else TopicId(topic_id))
     position = start
     while position < end:
-        fetch = partial(_fetch_progress, cluster, topic_partition, position, max_bytes, limit_ms, is_committed_only=is_committed_only)
+        fetch = partial(_fetch_progress, cluster, wanted, position, max_bytes, limit_ms, is_committed_only=is_committed_only)
         response = await cluster.retry(fetch, limit_ms + GRACE_MS)
         batches, position = _cut(response, topic_partition, position, end, aborted, check_crcs=check_crcs)
         yield RawBatches(
@@ -95,28 +101,42 @@ async def read_range(
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """The partition that is read. ``topic_id`` None: whichever topic has the name."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId | None
+
+    def validate(self, found: TopicId) -> None:
+        """Refuse a topic of another id.
+
+        :raises KafkaError: INCONSISTENT_TOPIC_ID.
+        """
+        if self.topic_id not in {None, found}:
+            text = f"the topic {self.topic_partition.topic} has the id {found}, not {self.topic_id}: it was deleted and created anew"
+            raise _FinalError(ErrorCode.INCONSISTENT_TOPIC_ID, text)
+
+
 async def _fetch_progress(
-    cluster: ClusterMetadata, topic_partition: TopicPartition, position: int, max_bytes: int, limit_ms: int, *, is_committed_only: bool
+    cluster: ClusterMetadata, wanted: _Wanted, position: int, max_bytes: int, limit_ms: int, *, is_committed_only: bool
 ) -> PartitionData:
     """Fetch until there is something at ``position``."""
     deadline = trio.current_time() + limit_ms / 1_000
     while True:
-        response = await _fetch_once(cluster, topic_partition, position, max_bytes, is_committed_only=is_committed_only)
+        response = await _fetch_once(cluster, wanted, position, max_bytes, is_committed_only=is_committed_only)
         if response.records is not None and len(response.records):
             return response
         if trio.current_time() >= deadline:
             text = (
-                f"{topic_partition} stood still at {position} for {limit_ms} ms: high watermark {response.high_watermark}, "
+                f"{wanted.topic_partition} stood still at {position} for {limit_ms} ms: high watermark {response.high_watermark}, "
                 f"last stable offset {response.last_stable_offset}"
             )
-            raise _StoodStillError(text)
+            raise _FinalError(ErrorCode.REQUEST_TIMED_OUT, text)
 
 
-class _StoodStillError(KafkaError):
-    """Not to be tried again: waiting was the try."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(ErrorCode.REQUEST_TIMED_OUT, text)
+class _FinalError(KafkaError):
+    """Not to be tried again: waiting, or asking the cluster once more, was the try."""
 
     @property
     def is_retriable(self) -> bool:
@@ -124,12 +144,15 @@ class _StoodStillError(KafkaError):
 
 
 async def _fetch_once(
-    cluster: ClusterMetadata, topic_partition: TopicPartition, position: int, max_bytes: int, *, is_committed_only: bool
+    cluster: ClusterMetadata, wanted: _Wanted, position: int, max_bytes: int, *, is_committed_only: bool
 ) -> PartitionData:
+    topic_partition = wanted.topic_partition
     topic, number = topic_partition
-    if cluster.view.partition(topic_partition) is None:
+    if cluster.view.partition(topic_partition) is None or wanted.topic_id not in {None, cluster.view.topic_id_of(topic)}:
         await cluster.refresh([topic])
     topic_id = cluster.view.topic_id_of(topic)
+    if cluster.view.partition(topic_partition) is not None:
+        wanted.validate(topic_id)
     partition = FetchPartition(partition=number, fetch_offset=position, partition_max_bytes=max_bytes)
     request = FetchRequest(
         max_wait_ms=FETCH_WAIT_MS,
@@ -144,6 +167,11 @@ async def _fetch_once(
     raise_for(response.error_code, None, f"fetch of {topic_partition}")
     result = response.responses[0].partitions[0]
     raise_for(result.error_code, None, f"fetch of {topic_partition} at offset {position}")
+    if (
+        wanted.topic_id not in {None, NO_TOPIC_ID} and connection.version_of(ApiKey.FETCH) <= LAST_FETCH_VERSION_WITH_NAMES
+    ):  # it was asked for by name
+        await cluster.refresh([topic])
+        wanted.validate(cluster.view.topic_id_of(topic))
     return result
 
 

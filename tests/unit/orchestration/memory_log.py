@@ -13,6 +13,7 @@ from orchestration.log_client import (
     CommittedOffset,
     CompactionPass,
     LogServiceError,
+    OtherTopicError,
     OutgoingRecord,
     RangeReader,
     RetentionPass,
@@ -56,9 +57,12 @@ class MemoryReader:
     topics: dict[str, MemoryTopic]
     reads: list[tuple[str, int, int, int]]
 
-    def __call__(self, topic: str, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
         self.reads.append((topic, wanted.partition, wanted.start, wanted.end))
-        partition = self.topics[topic].partitions[wanted.partition]
+        found = self.topics[topic]
+        if topic_id not in {None, found.topic_id}:
+            raise OtherTopicError(f"the topic {topic} has the id {found.topic_id}, not {topic_id}: it was deleted and created anew")
+        partition = found.partitions[wanted.partition]
         if wanted.start < partition.log_start_offset:
             raise LogServiceError("OFFSET_OUT_OF_RANGE")
         if wanted.end > partition.log_end_offset:

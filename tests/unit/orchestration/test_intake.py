@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types
 
-from orchestration.log_client import RangeReader
+from orchestration.log_client import OtherTopicError, RangeReader
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.transforms import intake
 from orchestration.transforms.intake import Intake, take_in
@@ -82,7 +82,7 @@ def test_a_read_that_fails_leaves_no_file(log: MemoryLog, tmp_path: Path, monkey
     monkeypatch.setattr(intake, "WRITTEN_BYTES", 0)
     reader = log.range_reader()
 
-    def failing(topic: str, wanted: OffsetRange) -> object:
+    def failing(topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> object:
         if wanted.partition == 1:
             raise ConnectionError("gone")
         return reader(topic, wanted)
@@ -90,6 +90,14 @@ def test_a_read_that_fails_leaves_no_file(log: MemoryLog, tmp_path: Path, monkey
     with pytest.raises(ConnectionError):
         take_in(failing, ranges(), FIELDS, tmp_path)  # type: ignore[arg-type]
     assert scratch_files(tmp_path) == []
+
+
+def test_records_of_another_topic_of_the_name_are_refused(log: MemoryLog) -> None:
+    taken = take_in(log.range_reader(), ranges(), FIELDS, None)
+    log.add_topic("orders", 2, topic_id="another-id")
+    with pytest.raises(OtherTopicError, match="has the id another-id, not id-of-orders"):
+        take_in(log.range_reader(), ranges(), FIELDS, None)
+    assert taken.statistics.records == 200
 
 
 def read(reader: RangeReader, wanted: OffsetRanges, scratch: Path) -> Intake:
