@@ -12,7 +12,7 @@ partner is given at most once, and when none of its partners can come any more; 
 a partner.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -41,6 +41,8 @@ MATCHED = "_is_matched"
 """The column of kept rows that says whether a row has found a partner."""
 KEY_RULE = "join_on"
 TIME_RULE = "event_time"
+RECORD_TIME = "_timestamp"
+"""The time of the record itself, as event time."""
 LATE_RULE = "late"
 UTC_TIME = pa.timestamp("us", tz="UTC")
 NOBODY = -1
@@ -58,6 +60,7 @@ class JoinShape:
 
     ``on`` are the key columns as (left, right) names, ``event_time`` the left and the right column of time. A right row belongs to a left
     one if its time is at most ``before_us`` earlier and at most ``after_us`` later. ``idle_after_us`` None: a side always holds back.
+    ``ahead_us`` is by how much a time may be ahead of its record's; None: by any.
     """
 
     on: tuple[tuple[str, str], ...]
@@ -67,6 +70,7 @@ class JoinShape:
     lateness_us: int
     how: How = "inner"
     idle_after_us: int | None = None
+    ahead_us: int | None = None
 
     def keys(self, side: Side) -> list[str]:
         """Return the key columns of one side."""
@@ -160,9 +164,10 @@ def joined(
     usable, rejections, greatest = {}, {}, {}
     for side in SIDES:
         rows, unusable = _with_key_and_time(shape, side, arrivals[side].rows)
+        rows, ahead = _not_ahead(shape, side, rows, now_us)
         greatest[side] = _greatest_by_partition(rows, shape.time(side), now_us)
         usable[side], late = _in_time(rows, shape.time(side), clock.watermark_us if is_late_possible else None)
-        rejections[side] = (*unusable, *late)
+        rejections[side] = (*unusable, *ahead, *late)
     after = advanced(shape, clock, arrivals, greatest, now_us)
     sides = {side: _Rows.of(shape, side, kept[side], usable[side]) for side in SIDES}
     pairs = _pairs(shape, sides)
@@ -251,6 +256,27 @@ def _with_key_and_time(shape: JoinShape, side: Side, rows: pa.Table) -> tuple[pa
     return rows.filter(pa.array(is_told)), tuple(found)
 
 
+def _not_ahead(shape: JoinShape, side: Side, rows: pa.Table, now_us: int) -> tuple[pa.Table, tuple[Rejection, ...]]:
+    """Return the rows whose times are near enough to their records', and the rejections of those far ahead.
+
+    Such a row would be kept until the watermark comes there. A record's time counts no further than the clock: a producer may stamp any.
+    """
+    if shape.ahead_us is None:
+        return rows, ()
+    time = shape.time(side)
+    times_us = _times_us(rows, time)
+    stamped = pc.fill_null(rows[RECORD_TIME].cast(UTC_TIME).cast(pa.int64()), now_us)
+    record_us = np.minimum(np.asarray(stamped.to_numpy(), np.int64), now_us)
+    is_ahead = times_us > record_us + shape.ahead_us
+    far = rows.filter(pa.array(is_ahead))
+    reasons = [
+        f"the event time {time} is {moment(time_us).isoformat()}, more than {shape.ahead_us * MICROSECOND} ahead of "
+        f"{moment(max(stamp_us, FIRST_US)).isoformat()}, the time of the record: is its clock right? The join says how far ahead it may be"
+        for time_us, stamp_us in zip(times_us[is_ahead].tolist(), record_us[is_ahead].tolist(), strict=True)
+    ]
+    return rows.filter(pa.array(~is_ahead)), _each_rejected(far, reasons, TIME_RULE)
+
+
 def _in_time(rows: pa.Table, time: str, watermark_us: int | None) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Return the rows at or above the watermark, and the rejections of the late ones."""
     if watermark_us is None:
@@ -263,16 +289,18 @@ def _in_time(rows: pa.Table, time: str, watermark_us: int | None) -> tuple[pa.Ta
         f"{moment(watermark_us).isoformat()}"
         for time_us in times_us[is_late].tolist()
     ]
-    rejections = [
-        Rejection(partition=partition, offset=offset, reason=reason, rule=LATE_RULE)
-        for partition, offset, reason in zip(late["_partition"].to_pylist(), late["_offset"].to_pylist(), reasons, strict=True)
-    ]
-    return rows.filter(pa.array(~is_late)), tuple(rejections)
+    return rows.filter(pa.array(~is_late)), _each_rejected(late, reasons, LATE_RULE)
 
 
-def _rejections(rows: pa.Table, reason: str, rule: str) -> list[Rejection]:
-    places = zip(rows["_partition"].to_pylist(), rows["_offset"].to_pylist(), strict=True)
-    return [Rejection(partition=partition, offset=offset, reason=reason, rule=rule) for partition, offset in places]
+def _rejections(rows: pa.Table, reason: str, rule: str) -> tuple[Rejection, ...]:
+    return _each_rejected(rows, [reason] * rows.num_rows, rule)
+
+
+def _each_rejected(rows: pa.Table, reasons: Sequence[str], rule: str) -> tuple[Rejection, ...]:
+    return tuple(
+        Rejection(partition=partition, offset=offset, reason=reason, rule=rule)
+        for partition, offset, reason in zip(rows["_partition"].to_pylist(), rows["_offset"].to_pylist(), reasons, strict=True)
+    )
 
 
 def _greatest_by_partition(rows: pa.Table, time: str, now_us: int) -> dict[int, int]:

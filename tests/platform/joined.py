@@ -18,6 +18,7 @@ from orchestration.topics import TopicSpec
 from orchestration.transforms.joining import run as join_run
 from orchestration.transforms.joining.declarations import JoinedTable, shape_of
 from orchestration.transforms.topic_run import RunContext
+from orchestration.values.times import milliseconds_of
 from tests.platform.dying import Steps, plant
 from tests.platform.pipeline import run_context
 from tests.unit.orchestration.memory_log import MemoryLog
@@ -82,13 +83,15 @@ def two_topics() -> MemoryLog:
 
 
 def append_order(log: MemoryLog, identity: str, second: float, *, partition: int = 0, amount: int = 1) -> int:
-    at = (START + timedelta(seconds=second)).isoformat()
-    return log.topics["orders"].partitions[partition].append(json.dumps({"id": identity, "amount": amount, "at": at}).encode())
+    at = START + timedelta(seconds=second)
+    value = {"id": identity, "amount": amount, "at": at.isoformat()}
+    return log.topics["orders"].partitions[partition].append(json.dumps(value).encode(), timestamp_ms=milliseconds_of(at))
 
 
 def append_payment(log: MemoryLog, identity: str | None, second: float, *, partition: int = 0, paid: object = "1.50") -> int:
-    at = (START + timedelta(seconds=second)).isoformat()
-    return log.topics["payments"].partitions[partition].append(json.dumps({"order_id": identity, "paid": paid, "paid_at": at}).encode())
+    at = START + timedelta(seconds=second)
+    value = {"order_id": identity, "paid": paid, "paid_at": at.isoformat()}
+    return log.topics["payments"].partitions[partition].append(json.dumps(value).encode(), timestamp_ms=milliseconds_of(at))
 
 
 def append_round(log: MemoryLog, number: int) -> None:

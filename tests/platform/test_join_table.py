@@ -32,7 +32,7 @@ from orchestration.transforms import spark_join, table_key, topic_feeds
 from orchestration.transforms.errors import NotReadyError, TransformError
 from orchestration.transforms.joining import pairs
 from orchestration.transforms.joining import run as join_run
-from orchestration.transforms.joining.declarations import JoinedTable, declare_join
+from orchestration.transforms.joining.declarations import JoinedTable, declare_join, declared_join
 from orchestration.transforms.joining.replay import planned_replay, run_join_replay, summed
 from orchestration.transforms.joining.run import JoinRunResult, run_joined_table
 from orchestration.transforms.replay_run import ReplayRequest
@@ -96,6 +96,11 @@ def log() -> MemoryLog:
 def asset(pairs: Any) -> Any:
     """Orders with their payments."""
     return joined.paid_orders(pairs)
+
+
+def test_a_declared_join_keeps_no_row_of_a_far_year() -> None:
+    """Unless it says so, times may be a day ahead of their records."""
+    assert declared_join("paid_orders").shape.ahead_us == timedelta(days=1) // timedelta(microseconds=1)
 
 
 @pytest.mark.parametrize("limit", [7, 1_000])

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pyspark.sql import types
 
 from orchestration.join_state import declared_text
-from orchestration.joins import LEFT, PLACES, RIGHT, SIDES, How, JoinShape, Side
+from orchestration.joins import LEFT, PLACES, RECORD_TIME, RIGHT, SIDES, How, JoinShape, Side
 from orchestration.quality import Rule, Severity, Suite
 from orchestration.quality.rules import validate_rules
 from orchestration.topics import TopicSpec
@@ -23,10 +23,10 @@ from orchestration.transforms.declarations import (
 )
 from orchestration.values.times import MICROSECOND
 
-RECORD_TIME = "_timestamp"
-"""The time of the record itself, as event time."""
 MAX_SPAN = timedelta(days=36_500)
 DEFAULT_STATE_ROWS = 5_000_000
+DEFAULT_AHEAD = timedelta(days=1)
+"""More than any mistaken time zone; a row whose time is ahead is kept for so much longer."""
 KEY_TYPES = (
     types.StringType,
     types.ByteType,
@@ -95,13 +95,19 @@ def shape_of(
     lateness: timedelta,
     how: How,
     idle_after: timedelta | None,
+    ahead: timedelta | None = None,
 ) -> JoinShape:
     """Return a join's shape as it is declared.
 
     :raises ValueError: a span is negative or too long.
     """
     before, after = within if isinstance(within, tuple) else (within, within)
-    spans = {"within": max(abs(before), abs(after)), "lateness": lateness, "idle_after": idle_after or timedelta()}
+    spans = {
+        "within": max(abs(before), abs(after)),
+        "lateness": lateness,
+        "idle_after": idle_after or timedelta(),
+        "ahead": ahead or timedelta(),
+    }
     for name, span in spans.items():
         if not timedelta() <= span <= MAX_SPAN:
             raise ValueError(f"{name} of a join is {span}: it has to be between nothing and {MAX_SPAN.days} days")
@@ -116,6 +122,7 @@ def shape_of(
         lateness_us=lateness // MICROSECOND,
         how=how,
         idle_after_us=None if idle_after is None else idle_after // MICROSECOND,
+        ahead_us=None if ahead is None else ahead // MICROSECOND,
     )
 
 

@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import dagster as dg
 
-from orchestration.joins import How
+from orchestration.joins import RECORD_TIME, How
 from orchestration.quality import Rule, Suite
 from orchestration.topics import TopicSpec
 from orchestration.transforms.assets import Presentation
 from orchestration.transforms.declarations import NO_SUITE, Transform
 from orchestration.transforms.joining.assets import joined_table_asset
-from orchestration.transforms.joining.declarations import DEFAULT_STATE_ROWS, RECORD_TIME, JoinedTable, shape_of
+from orchestration.transforms.joining.declarations import DEFAULT_AHEAD, DEFAULT_STATE_ROWS, JoinedTable, shape_of
 
 
 def spark_join(
@@ -24,6 +24,7 @@ def spark_join(
     event_time: tuple[str, str] = (RECORD_TIME, RECORD_TIME),
     how: How = "inner",
     idle_after: timedelta | None = None,
+    ahead: timedelta | None = DEFAULT_AHEAD,
     name: str | None = None,
     rules: Sequence[Rule] = (),
     suite: Suite = NO_SUITE,
@@ -47,6 +48,7 @@ def spark_join(
 
     The watermark is the lesser of both sides' greatest event time less ``lateness``. Records below the watermark that the last commit left
     are dead letters of the rule ``late``. Rows that may still find a partner are kept beside the table, at most ``state_rows`` of them.
+    An event time more than ``ahead`` after the time of its record is refused, a dead letter of the rule ``event_time`` (None: none is).
     A topic that stands still holds back the watermark, unless ``idle_after`` says after how long it no longer does.
 
     Each run reads both topics from the checkpoint on; rows, both topics' offsets, what is kept and the watermark are one commit.
@@ -55,7 +57,7 @@ def spark_join(
     :raises ValueError: the declaration makes no sense; the text says why.
     """
     shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
-    shape = shape_of(on=on, event_time=event_time, within=within, lateness=lateness, how=how, idle_after=idle_after)
+    shape = shape_of(on=on, event_time=event_time, within=within, lateness=lateness, how=how, idle_after=idle_after, ahead=ahead)
 
     def declare(function: Transform) -> dg.AssetsDefinition:
         declared = JoinedTable(

@@ -124,6 +124,35 @@ def test_a_time_outside_of_all_years_is_rejected_and_keeps_no_other_row_from_its
     assert step.kept[side]["_offset"].to_pylist() == [0]
 
 
+DAY_US = 86_400 * 10**6
+
+
+@pytest.mark.parametrize(
+    ("at_us", "stamp_us", "is_ahead"),
+    [
+        (NOW_US + DAY_US, NOW_US, False),
+        (NOW_US + DAY_US + 1, NOW_US, True),
+        (NOW_US + DAY_US + 1, NOW_US + 10**15, True),
+        (NOW_US + DAY_US + 1, None, True),
+        (DAY_US, 0, False),
+        (DAY_US + 1, 0, True),
+    ],
+)
+@pytest.mark.parametrize("side", SIDES)
+def test_a_time_far_ahead_of_its_record_and_of_the_clock_is_rejected(side: Side, at_us: int, stamp_us: int | None, is_ahead: bool) -> None:
+    """Such a row would be kept for a partner until then, and many of them stop the join for good."""
+    joining = Joining(shape(ahead_us=DAY_US))
+    one = rows(side, [(0, 7, "a", at_us)])
+    stamps = pa.array([stamp_us], pa.int64()).cast(SCHEMA.field("_timestamp").type)
+    given = {side: one.set_column(SCHEMA.get_field_index("_timestamp"), "_timestamp", stamps), OTHER[side]: rows(OTHER[side], [])}
+    arrivals = {each: Arrivals(topic_id=f"id-{each}", rows=given[each]) for each in SIDES}
+    step = joined(joining.shape, joining.kept, joining.clock, arrivals, NOW_US)
+    assert [(one.offset, one.rule) for one in step.rejections[side]] == ([(7, "event_time")] if is_ahead else [])
+    assert step.kept[side].num_rows == (0 if is_ahead else 1)
+    if is_ahead:
+        assert "more than 1 day, 0:00:00 ahead of" in step.rejections[side][0].reason
+
+
 @dataclass
 class Judge:
     """Knows the rule of lateness, and joins at once whatever was in time."""
