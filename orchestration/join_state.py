@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from orchestration.checkpoints import ProgressError
+from orchestration.durable import sync
 from orchestration.joins import LEFT, MATCHED, RIGHT, SIDES, JoinClock, JoinShape, Side, SideClock
 from orchestration.schemas import SchemaConflictError
 from orchestration.tables import CommitConflictError, TableSnapshot
@@ -117,14 +118,17 @@ class StateWriter:
         return f"<StateWriter {self._folder / str(self.number)}>"
 
     def write(self, state: JoinState) -> int:
-        """Write ``state`` and return its bytes; ``number`` is what the commit has to name."""
+        """Write ``state``, whole on the disk when it returns its bytes; ``number`` is what the commit has to name."""
         folder = self._folder / str(self.number)
         folder.mkdir(parents=True)
         for side, table in state.kept.items():
             pq.write_table(table, folder / f"{side}.parquet", compression="zstd")
         clock = {"left": asdict(state.clock.left), "right": asdict(state.clock.right), "watermark_us": state.clock.watermark_us}
         (folder / CLOCK).write_text(json.dumps(clock))
-        return sum(file.stat().st_size for file in folder.iterdir())
+        files = list(folder.iterdir())
+        for path in (*files, folder, folder.parent, folder.parent.parent):
+            sync(path)
+        return sum(file.stat().st_size for file in files)
 
     def tidy(self) -> None:
         """Remove what older commits named and killed runs left, after the commit.

@@ -8,7 +8,6 @@ removes it.
 """
 
 import json
-import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
+from orchestration.durable import sync
 from orchestration.offsets import OffsetRange
 from orchestration.values.times import FIRST_US, LAST_US, in_microseconds, moment
 
@@ -173,7 +173,7 @@ def write_chunk(folder: Path, topic_id: str, wanted: OffsetRange, batches: Itera
     taken = OffsetRange(partition=wanted.partition, start=wanted.start, end=end)
     if not tally.records:
         return Chunk(taken=taken, file=None)
-    _sync(file)
+    sync(file)  # once it is committed, the broker may forget the records
     return Chunk(
         taken=taken,
         file=file,
@@ -188,15 +188,6 @@ def write_chunk(folder: Path, topic_id: str, wanted: OffsetRange, batches: Itera
 def _writer(file: Path) -> pq.ParquetWriter:
     repeated = ["_topic_id", "_leader_epoch", "_key"]
     return pq.ParquetWriter(file, FILE_SCHEMA, compression="zstd", use_dictionary=repeated, write_statistics=list(BOUNDED))
-
-
-def _sync(file: Path) -> None:
-    """Wait until the file is on the disk: once it is committed, the broker may forget the records."""
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
@@ -223,7 +214,7 @@ def move_in(table_folder: Path, chunks: Sequence[Chunk]) -> list[AddAction]:
         place = table_folder / f"_partition={chunk.taken.partition}" / chunk.file.name
         place.parent.mkdir(exist_ok=True)
         chunk.file.replace(place)
-        _sync(place.parent)
+        sync(place.parent)
         described = place.stat()
         name = place.relative_to(table_folder).as_posix()
         actions.append(AddAction(name, described.st_size, values, int(described.st_mtime * 1000), True, chunk.statistics))

@@ -19,6 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from orchestration.checkpoints import Checkpoint, ProgressError
+from orchestration.durable import sync
 from orchestration.sql_quoting import quoted_name
 from orchestration.tables import CommitConflictError
 from orchestration.transforms.to_database.stores import (
@@ -144,7 +145,7 @@ class DuckdbWriter:
                 write_offsets(connection, batch)
                 connection.execute("COMMIT")
                 connection.execute("CHECKPOINT")
-            _sync(draft)
+            sync(draft)
             put_in_place(draft, store.path)
         except OSError as error:
             raise StoreError(f"{store.place} cannot be written: {error}. Nothing was committed", is_passing=True) from error
@@ -156,7 +157,7 @@ class DuckdbWriter:
 def put_in_place(draft: Path, place: Path) -> None:
     """Rename the copy, the moment of the commit, and make the name last."""
     draft.replace(place)
-    _sync(place.parent)
+    sync(place.parent)
 
 
 def write_rows(connection: duckdb.DuckDBPyConnection, store: DuckdbStore, batch: Batch) -> None:
@@ -224,11 +225,3 @@ def _list(columns: Sequence[str]) -> str:
 
 def _same(keys: Sequence[str], other: str) -> str:
     return " AND ".join(f"held.{quoted_name(key)} = {other}.{quoted_name(key)}" for key in keys)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,0 +1,13 @@
+"""Files that are to be there after a power cut: what a commit names has to be on the disk before the commit is."""
+
+import os
+from pathlib import Path
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's bytes, or a folder's names, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
