@@ -222,6 +222,11 @@ class DeadLetters:
         rows = found.to_table(columns=columns).sort_by(order)
         return list((rows if limit is None else rows.slice(0, limit)).to_pylist())
 
+    def topics_of(self, target: str) -> dict[str, str]:
+        """Return the names of the topics, by id, of which a table has dead letters that count."""
+        rows = self.committed().to_table(columns=["_topic_id", "topic"], filter=pads.field("target") == target)
+        return {row["_topic_id"]: row["topic"] for row in rows.group_by(["_topic_id", "topic"]).aggregate([]).to_pylist()}
+
     def summary(self) -> list[dict[str, str | int]]:
         """Return the committed dead letters counted by target, topic, rule and reason, most frequent first."""
         columns = ["target", "topic", "rule", "reason"]

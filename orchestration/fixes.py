@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from orchestration.dead_letters import DeadLetters
+from orchestration.letter_places import Place, letter_at
 from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRange, ranges_of_offsets
 from orchestration.sql_quoting import quoted_text
@@ -32,11 +33,12 @@ SCHEMA = pa.schema(
     ]
 )
 Repair = Callable[[bytes | None], bytes | None]
-Place = tuple[int, int]
+At = tuple[int, int]
+"""Partition and offset."""
 
 
 class FixError(ValueError):
-    """A fix cannot be taken: there is no such dead letter, or the function that should make it raised."""
+    """A fix cannot be taken: the function that should make it raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ class FixedReader:
     """Reads as ``reader`` does, with other values at some places. Plain values only, so that Spark's workers can take it with them."""
 
     reader: RangeReader
-    values: Mapping[Place, bytes | None]
+    values: Mapping[At, bytes | None]
 
     def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the records of the range, the fixed ones as they should have been."""
@@ -78,7 +80,7 @@ class Fixes:
 
     lake: Lake
 
-    def of(self, target: str, topic_id: str) -> dict[Place, bytes | None]:
+    def of(self, target: str, topic_id: str) -> dict[At, bytes | None]:
         """Return the fixed values of a target, by partition and offset."""
         snapshot = self.lake.snapshot(FIXES)
         if snapshot is None:
@@ -122,16 +124,13 @@ class Fixes:
         raise CommitConflictError(f"the table {FIXES} changed {ATTEMPTS} times while fixes of {target} were to be kept")
 
 
-def fix_of(letters: DeadLetters, target: str, partition: int, offset: int, value: bytes | None) -> Fix:
+def fix_of(letters: DeadLetters, target: str, place: Place, value: bytes | None) -> Fix:
     """Return the fix of one dead letter.
 
-    :raises FixError: the table rejected no such record.
+    :raises PlaceError: the table rejected no such record, or several.
     """
-    chosen = (pads.field("_partition") == partition) & (pads.field("_offset") == offset)
-    rows = letters.of_target(target, chosen, limit=1)
-    if not rows:
-        raise FixError(f"{target} has no dead letter at {partition}:{offset}; see: tidelog dead-letters list {target}")
-    return Fix(topic_id=rows[0]["_topic_id"], partition=partition, offset=offset, value=value)
+    row = letter_at(letters, target, place)
+    return Fix(topic_id=row["_topic_id"], partition=place.partition, offset=place.offset, value=value)
 
 
 def repaired(letters: DeadLetters, target: str, repair: Repair, *, rule: str | None = None) -> list[Fix]:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -14,27 +14,31 @@ from log_service.cli.output import json_option, print_json, print_rows
 if TYPE_CHECKING:
     from orchestration.dead_letters import DeadLetters
     from orchestration.fixes import Fix
+    from orchestration.letter_places import Place
     from orchestration.offsets import OffsetRange
     from orchestration.settings import Settings
 
+WHERE = "[TOPIC/]PARTITION:OFFSET"
 LISTED = 50
 COUNTED = ["target", "topic", "rule", "reason", "count"]
 SHOWN = ["place", "record_time", "rule", "reason", "duplicate_of", "value"]
 
 
-class PlaceParameter(click.ParamType[tuple[int, int]]):
-    """``PARTITION:OFFSET``."""
+class PlaceParameter(click.ParamType["Place"]):
+    """``PARTITION:OFFSET``, or ``TOPIC/PARTITION:OFFSET``."""
 
-    name = "partition:offset"
+    name = "place"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Return partition and offset."""
-        if isinstance(value, tuple):
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> "Place":
+        """Return the place."""
+        from orchestration.letter_places import Place, PlaceError  # noqa: PLC0415 - with the command, not with its help
+
+        if isinstance(value, Place):
             return value
-        partition, _, offset = str(value).partition(":")
-        if not (partition.isdecimal() and offset.isdecimal()):
-            self.fail(f"{value!r} is no place like 0:17: partition and offset", param, ctx)
-        return int(partition), int(offset)
+        try:
+            return Place.parse(str(value))
+        except PlaceError as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.group(name="dead-letters")
@@ -58,7 +62,10 @@ def list_letters(*, table: str | None, rule: str | None, limit: int, as_json: bo
             counted = [row for row in letters.summary() if rule in {None, row["rule"]}]
             print_rows(counted, COUNTED, as_json=as_json, empty="no table has rejected anything", flexible=("reason",))
             return
-        rows = [told(row) for row in letters.of_target(table, chosen_rule(rule), limit=limit)]
+        from orchestration.letter_places import names_of_topics  # noqa: PLC0415 - with the command, not with its help
+
+        names = names_of_topics(letters, table)
+        rows = [told(row, names) for row in letters.of_target(table, chosen_rule(rule), limit=limit)]
         nothing = "" if rows else nothing_found(table, rule, letters)
         print_rows(rows, SHOWN, as_json=as_json, empty=nothing, flexible=("value", "reason"))
 
@@ -75,12 +82,17 @@ def nothing_found(table: str, rule: str | None, letters: "DeadLetters") -> str:
 
 @dead_letters.command(short_help="Show a dead letter whole.")
 @click.argument("table")
-@click.argument("place", type=PlaceParameter(), metavar="PARTITION:OFFSET")
+@click.argument("place", type=PlaceParameter(), metavar=WHERE)
 @json_option
-def show(*, table: str, place: tuple[int, int], as_json: bool) -> None:
-    """Show a dead letter whole: why it was rejected, when, whose repetition it is, its key and its value."""
+def show(*, table: str, place: "Place", as_json: bool) -> None:
+    """Show a dead letter whole: why it was rejected, when, whose repetition it is, its key and its value.
+
+    The topic is needed where a table rejected records of several, as a join does.
+    """
     with opened_letters() as (letters, _):
-        row = told(letter_at(letters, table, place))
+        from orchestration.letter_places import letter_at, names_of_topics  # noqa: PLC0415 - with the command, not with its help
+
+        row = told(letter_at(letters, table, place), names_of_topics(letters, table))
     if as_json:
         print_json(row)
         return
@@ -90,7 +102,7 @@ def show(*, table: str, place: tuple[int, int], as_json: bool) -> None:
 
 @dead_letters.command(short_help="Say what rejected records should have been.")
 @click.argument("table")
-@click.argument("place", type=PlaceParameter(), metavar="[PARTITION:OFFSET]", required=False)
+@click.argument("place", type=PlaceParameter(), metavar=f"[{WHERE}]", required=False)
 @click.option("--value", help="What the record's value should have been.")
 @click.option("--edit", is_flag=True, help="Change the value in your editor.")
 @click.option(
@@ -102,7 +114,7 @@ def show(*, table: str, place: tuple[int, int], as_json: bool) -> None:
 def fix(
     *,
     table: str,
-    place: tuple[int, int] | None,
+    place: "Place | None",
     value: str | None,
     edit: bool,
     function: str | None,
@@ -123,11 +135,12 @@ def fix(
     if sum([value is not None, edit, function is not None]) != 1:
         raise click.UsageError("say how: --value TEXT, --edit, or --with MODULE:FUNCTION")
     if (place is None) != (function is not None):
-        raise click.UsageError("--value and --edit are about one record, PARTITION:OFFSET; --with is about all of the table")
+        raise click.UsageError(f"--value and --edit are about one record, {WHERE}; --with is about all of the table")
     with opened_letters() as (letters, settings):
         from orchestration.cli.replay import refuse_transforms  # noqa: PLC0415 - with the command, not with its help
         from orchestration.cli.surroundings import loaded_project  # noqa: PLC0415
         from orchestration.fixes import Fixes, fix_of, repaired, replay_ranges  # noqa: PLC0415
+        from orchestration.letter_places import letter_at  # noqa: PLC0415
 
         loaded_project()
         refuse_transforms(table)
@@ -136,7 +149,7 @@ def fix(
         else:
             assert place is not None
             text = value if value is not None else edited(letter_at(letters, table, place))
-            fixes = [] if text is None else [fix_of(letters, table, *place, text.encode())]
+            fixes = [] if text is None else [fix_of(letters, table, place, text.encode())]
         if not execute or not fixes:
             show_fixes(letters, table, fixes, as_json=as_json)
             return
@@ -176,19 +189,6 @@ def opened_letters() -> Iterator[tuple["DeadLetters", "Settings"]]:
         yield DeadLetters(Lake(settings.lake_root)), settings
 
 
-def letter_at(letters: "DeadLetters", table: str, place: tuple[int, int]) -> dict[str, Any]:
-    """Return one dead letter.
-
-    :raises ClickException: there is none.
-    """
-    import pyarrow.dataset as pads  # noqa: PLC0415 - with the command, not with its help
-
-    rows = letters.of_target(table, (pads.field("_partition") == place[0]) & (pads.field("_offset") == place[1]), limit=1)
-    if not rows:
-        raise click.ClickException(f"{table} has no dead letter at {place[0]}:{place[1]}; see: tidelog dead-letters list {table}")
-    return rows[0]
-
-
 def chosen_rule(rule: str | None) -> Any:
     """Return what leaves out the dead letters of other rules; None leaves out none."""
     import pyarrow.dataset as pads  # noqa: PLC0415 - with the command, not with its help
@@ -196,12 +196,14 @@ def chosen_rule(rule: str | None) -> Any:
     return None if rule is None else pads.field("rule") == rule
 
 
-def told(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a dead letter as it is shown."""
+def told(row: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return a dead letter as it is shown; ``names`` are those of ``names_of_topics``."""
+    from orchestration.letter_places import place_of  # noqa: PLC0415 - with the command, not with its help
+
     return {
         "table": row["target"],
         "topic": row["topic"],
-        "place": f"{row['_partition']}:{row['_offset']}",
+        "place": str(place_of(row, names)),
         "record_time": row["_timestamp"].isoformat() if row["_timestamp"] else None,
         "rule": row["rule"],
         "reason": row["reason"],
@@ -243,15 +245,14 @@ def repair_named(name: str) -> Callable[[bytes | None], bytes | None]:
 
 def show_fixes(letters: "DeadLetters", table: str, fixes: Sequence["Fix"], *, as_json: bool) -> None:
     """Print what would be fixed."""
-    before = {(row["_partition"], row["_offset"]): row for row in letters.of_target(table)} if fixes else {}
+    from orchestration.letter_places import names_of_topics, place_of  # noqa: PLC0415 - with the command, not with its help
+
+    before = {(row["_topic_id"], row["_partition"], row["_offset"]): row for row in letters.of_target(table)} if fixes else {}
+    names = names_of_topics(letters, table) if fixes else {}
+    found = [(before[one.topic_id, one.partition, one.offset], one) for one in fixes]
     rows = [
-        {
-            "place": f"{one.partition}:{one.offset}",
-            "reason": before[one.partition, one.offset]["reason"],
-            "before": text_of(before[one.partition, one.offset]["value"]),
-            "after": text_of(one.value),
-        }
-        for one in fixes
+        {"place": str(place_of(row, names)), "reason": row["reason"], "before": text_of(row["value"]), "after": text_of(one.value)}
+        for row, one in found
     ]
     print_rows(
         rows, ["place", "reason", "before", "after"], as_json=as_json, empty="nothing to fix", flexible=("before", "after", "reason")

@@ -16,6 +16,7 @@ from pydantic import Field
 from orchestration.dead_letter_asset import rejection_events
 from orchestration.dead_letters import DeadLetters
 from orchestration.fixes import Fixes, fix_of
+from orchestration.letter_places import Place
 from orchestration.offsets import OffsetRange
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
@@ -41,6 +42,7 @@ NOTHING_ASKED = (
 class FixConfig(dg.Config):
     """What the rejected record of one offset should have been."""
 
+    topic: str | None = Field(default=None, description="The topic, or its id: where a place could be of several")
     partition: int
     offset: int
     value: str | None = Field(default=None, description="The record's value as text; left out, the record has none")
@@ -147,11 +149,12 @@ def replay_job(table: TopicTable) -> dg.JobDefinition:
 def keep_fixes(lake: Lake, table: str, given: Sequence[FixConfig], *, note: str) -> None:
     """Keep what a job's config says that dead letters should have been.
 
-    :raises FixError: the table rejected no such record.
+    :raises PlaceError: the table rejected no such record, or several.
     """
     values = [(one, None if one.value is None else one.value.encode()) for one in given]
     letters = DeadLetters(lake)
-    Fixes(lake).put(table, [fix_of(letters, table, one.partition, one.offset, value) for one, value in values], note=note)
+    places = [(Place(topic=one.topic, partition=one.partition, offset=one.offset), value) for one, value in values]
+    Fixes(lake).put(table, [fix_of(letters, table, place, value) for place, value in places], note=note)
 
 
 def _replay(

@@ -80,12 +80,13 @@ class Replayed:
 
     def metadata(self) -> dict[str, str | int]:
         """Return it by labels."""
+        is_of_several = len({one.topic for one in self.ranges}) > 1
         return {
             "rows": self.rows,
             "records": self.records,
             "dead_letters": self.dead_letters,
             "commits": self.commits,
-            "offsets": " ".join(map(str, self.ranges)) or "none",
+            "offsets": " ".join(f"{one.topic} {one}" if is_of_several else str(one) for one in self.ranges) or "none",
         }
 
 

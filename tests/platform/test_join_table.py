@@ -193,7 +193,7 @@ def test_a_replay_of_everything_gives_late_records_their_partners(spark: Any, la
         run_join_replay(table, context, ReplayRequest(is_of_dead_letters=True))
     result = replayed(context, table)
     assert summed(result).metadata() == {
-        "rows": 2, "records": 5, "dead_letters": 1, "commits": 1, "offsets": "0:[0,2) 0:[0,3)"
+        "rows": 2, "records": 5, "dead_letters": 1, "commits": 1, "offsets": "orders 0:[0,2) payments 0:[0,3)"
     }  # fmt: skip
     assert held(lake_root) == ({("a", (0, 0), (0, 1)): 1, ("b", (0, 1), (0, 0)): 1}, {("id-of-payments", 0, 2)})
     assert run_joined_table(table, context).version is None, "no checkpoint moved"

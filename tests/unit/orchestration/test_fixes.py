@@ -7,6 +7,7 @@ import pytest
 
 from orchestration.dead_letters import DeadLetters
 from orchestration.fixes import Fix, FixedReader, FixError, Fixes, fix_of, repaired, replay_ranges
+from orchestration.letter_places import Place, PlaceError
 from orchestration.offsets import OffsetRange
 from orchestration.tables import Lake
 from tests.unit.orchestration.dead_letter_parts import commit_target, letters_for, origin, ranges
@@ -48,9 +49,9 @@ def test_records_are_read_as_they_should_have_been_also_in_another_process() -> 
 
 
 def test_only_what_was_rejected_can_be_fixed(letters: DeadLetters) -> None:
-    assert fix_of(letters, "clean", 0, 3, b"x") == fix(3, b"x")
-    with pytest.raises(FixError, match="clean has no dead letter at 0:2"):
-        fix_of(letters, "clean", 0, 2, b"x")
+    assert fix_of(letters, "clean", Place(partition=0, offset=3), b"x") == fix(3, b"x")
+    with pytest.raises(PlaceError, match="clean has no dead letter at 0:2"):
+        fix_of(letters, "clean", Place(partition=0, offset=2), b"x")
 
 
 def test_a_function_fixes_what_it_changes(letters: DeadLetters) -> None:
