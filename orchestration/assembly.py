@@ -19,8 +19,9 @@ import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from orchestration.archive.assets import archive_asset
-from orchestration.dead_letter_asset import dead_letters_asset
+from orchestration.dead_letter_asset import DEAD_LETTERS_KEY, dead_letters_asset
 from orchestration.maintenance import is_maintenance, standard_maintenance
+from orchestration.marts import validate_inputs
 from orchestration.projects import SENSORS
 from orchestration.resources import default_resources
 from orchestration.sensing import standard_sensors
@@ -44,6 +45,8 @@ def assemble(
     Added are the standard sensors, unless the modules declare those that are to run (``has_sensors``; None: they do if one of them lies in
     a package ``sensors``), upkeep where none is declared, archives, replays, the asset of the dead letters, and the resources
     ``log_service``, ``spark``, ``lake``, ``warehouse`` and ``database``.
+
+    :raises ValueError: what is declared does not fit together; the text says what.
     """
     found = [*declared(modules), *(one for given in definitions for one in contents(given))]
     if has_sensors is None:
@@ -58,8 +61,10 @@ def assemble(
     followed = [feed.table for feed in feeds if feed.archive is None]
     assets = fed(assets, feeds, source_feeds(defined))
     letters = [dead_letters_asset(followed)] if followed else []
+    made = [*assets, *archives, *upkeep, *histories, *letters]
+    validate_inputs(defined, {DEAD_LETTERS_KEY, *(key for one in made for key in _keys(one))})
     own = dg.Definitions(
-        assets=[*assets, *archives, *upkeep, *histories, *letters],
+        assets=made,
         asset_checks=[one for one in found if isinstance(one, dg.AssetChecksDefinition)],
         sensors=[*(one for one in found if isinstance(one, dg.SensorDefinition)), *([] if has_sensors else standard_sensors())],
         schedules=[*(one for one in found if isinstance(one, dg.ScheduleDefinition)), *upkeep_schedules],
@@ -128,7 +133,7 @@ def declared(modules: Sequence[ModuleType]) -> Iterator[Any]:
     seen: set[int] = set()
     for module in modules:
         for value in vars(module).values():
-            for one in value if isinstance(value, list | tuple) else [value]:
+            for one in value if isinstance(value, list | tuple) and not isinstance(value, ASSET_TYPES) else [value]:
                 if id(one) not in seen:
                     seen.add(id(one))
                     yield one

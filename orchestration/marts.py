@@ -3,17 +3,20 @@
 Decides what a build tells Dagster. The building itself is in ``warehouse``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from inspect import cleandoc
 
 import dagster as dg
+import duckdb
 
 from orchestration.resources.warehouse import WarehouseResource
-from orchestration.tables import TABLE_NAME
+from orchestration.tables import LAKE_PREFIX, TABLE_NAME
 from orchestration.transforms import on_fresh_inputs, table_key
 from orchestration.warehouse import Warehouse, WarehouseError
 
 MART_PREFIX = "marts"
+QUESTIONS = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.MULTI})
+"""What a mart may be made of; a PIVOT over values that are not listed is several statements to DuckDB."""
 PREVIEW_ROWS = 20
 
 
@@ -37,10 +40,11 @@ def mart(
 ) -> dg.AssetsDefinition:
     """Return the asset of a mart: the answer of ``sql``, one SELECT over the lake ``tables`` and ``marts`` that it names.
 
-    :raises ValueError: the name cannot be a mart's.
+    :raises ValueError: the name cannot be a mart's, or ``sql`` is not one SELECT.
     """
     if not TABLE_NAME.fullmatch(name):
         raise ValueError(f"{name!r} cannot be a mart's name: letters, digits and underscores, not starting with a digit")
+    validate_question(name, sql)
     inputs = [one if isinstance(one, str) else one.key.path[-1] for one in tables]
 
     @dg.asset(
@@ -66,6 +70,38 @@ def mart(
         yield _built(opened, name, sql)
 
     return build_mart
+
+
+def validate_question(name: str, sql: str) -> None:
+    """Refuse what is not one SELECT. It is parsed and not run: whether its tables and columns are there is not known yet.
+
+    :raises ValueError: says where it cannot be parsed, or what it is.
+    """
+    try:
+        kinds = [one.type for one in duckdb.extract_statements(sql)]
+    except duckdb.Error as error:
+        raise ValueError(f"the sql of the mart {name} cannot be parsed: {error}") from error
+    if len(kinds) != 1 or kinds[0] not in QUESTIONS:
+        told = " and ".join(kind.name for kind in kinds) or "nothing"
+        raise ValueError(f"the sql of the mart {name} has to be one SELECT, and it is {told}")
+
+
+def validate_inputs(assets: Iterable[dg.AssetsDefinition], known: Collection[dg.AssetKey]) -> None:
+    """Refuse a mart, or a table from tables, that reads what nobody makes: it would wait for ever. ``known`` are all assets of the project.
+
+    :raises ValueError: names both, and what there is.
+    """
+    kinds = {LAKE_PREFIX: "table", MART_PREFIX: "mart"}
+    for asset in assets:
+        for key, needed in asset.asset_deps.items():
+            missing = sorted(one for one in needed - set(known) if one.path[0] in kinds) if key.path[0] in kinds else []
+            for one in missing:
+                kind = kinds[one.path[0]]
+                there = ", ".join(sorted(other.path[-1] for other in known if other.path[0] == one.path[0])) or "none"
+                raise ValueError(
+                    f"{key.to_user_string()} reads the {kind} {one.path[-1]}, which no asset of the project makes; {kind}s that one makes: "
+                    f"{there}. Where it comes from elsewhere, say so in a module: NAME = dg.AssetSpec({one.path})"
+                )
 
 
 def described(prose: str, sql: str) -> str:

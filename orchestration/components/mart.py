@@ -11,7 +11,8 @@ from orchestration.marts import mart
 
 
 def _example(name: str) -> Mapping[str, Any]:
-    return {"name": name, "tables": ["orders"], "sql": "SELECT count(*) AS orders FROM orders"}
+    sql = "SELECT target, rule, count(*) AS rejected FROM dead_letters GROUP BY ALL"
+    return {"name": name, "tables": ["dead_letters"], "sql": sql}
 
 
 @dg.scaffold_with(example(_example))
