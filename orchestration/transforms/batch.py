@@ -5,7 +5,7 @@ Invariants: a rejected record has no row, however many rows the transform made o
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -138,6 +138,36 @@ def running(name: str) -> Iterator[None]:
         raise TransformError(f"Spark failed on the transform of table {name}: {described(error)}. Nothing was committed") from error
 
 
+@contextmanager
+def judging(name: str, frame: Any, rules: Sequence[Rule]) -> Iterator[None]:
+    """Name the rule that Spark does not understand where what is done with all of them fails; else raises as ``running``."""
+    try:
+        with running(name):
+            yield
+    except TransformError:
+        _validate_rules(name, frame, rules)
+        raise
+
+
+def _validate_rules(name: str, frame: Any, rules: Sequence[Rule]) -> None:
+    """Let Spark look at each rule alone, in the words in which it was written. What the transform itself is at fault for passes.
+
+    :raises TransformError: names the rule.
+    """
+    with suppress(PySparkException, Py4JError):
+        _ = frame.schema
+        for rule in rules:
+            told = f"the rule {rule.name} of table {name}, {rule.condition},"
+            try:
+                kind = frame.select(sql.expr(rule.condition).alias(rule.name)).schema[0].dataType
+            except PySparkException as error:
+                if is_server_gone(error):
+                    return
+                raise TransformError(f"{told} cannot be evaluated: {described(error)}. Nothing was committed") from error
+            if not isinstance(kind, types.BooleanType | types.NullType):
+                raise TransformError(f"{told} is {kind.simpleString()}, and has to be true or false. Nothing was committed")
+
+
 def collect(name: str, frame: Any) -> pa.Table:
     """Compute ``frame`` into the run process; raises as ``running``.
 
@@ -192,7 +222,8 @@ def _computed(table: TopicTable, frame: Any) -> pa.Table:
     """Let Spark compute a transform's result with its violations; a column may be null in the table, wherever it came from."""
     with running(table.name):
         flagged = of_keys.flag_deleted(frame, table)
-    found = collect(table.name, apply_rules(flagged, table.rules))
+    with judging(table.name, flagged, table.rules):
+        found = collect(table.name, apply_rules(flagged, table.rules))
     return pa.table(found.columns, names=found.column_names)
 
 

@@ -17,7 +17,7 @@ from orchestration.quality import Rule
 from orchestration.schemas import validate_types
 from orchestration.spark.staging import StagedFiles, stage
 from orchestration.tables import Lake, TableSnapshot, replace_all, replace_all_by_files
-from orchestration.transforms.batch import running
+from orchestration.transforms.batch import judging, running
 
 SAMPLE_SEED = 20_210
 
@@ -165,8 +165,8 @@ class FilesResult:
 def _counted(name: str, frame: Any, rules: Sequence[Rule]) -> dict[str, int]:
     if not rules:
         return {}
-    counts = [sql.count_if(sql.expr(f"NOT ({rule.condition})")).alias(rule.name) for rule in rules]
-    with running(name):
+    with judging(name, frame, rules):
+        counts = [sql.count_if(sql.expr(f"NOT ({rule.condition})")).alias(rule.name) for rule in rules]
         return {label: int(count) for label, count in frame.agg(*counts).toArrow().to_pylist()[0].items()}
 
 

@@ -104,6 +104,24 @@ def test_a_failed_rule_or_expectation_commits_nothing(log: MemoryLog, lake_root:
     assert Lake(lake_root).snapshot("clean_orders") is None
 
 
+@pytest.mark.parametrize(
+    ("condition", "why"),
+    [
+        ("amount >> > 0", r"cannot be evaluated: ParseException: .*Syntax error"),
+        ("amuont > 0", r"cannot be evaluated: AnalysisException: .*`amuont`"),
+        ("amount", "is int, and has to be true or false"),
+    ],
+)
+def test_a_rule_that_cannot_be_evaluated_is_named_in_its_own_words(
+    log: MemoryLog, lake_root: Path, spark: Any, condition: str, why: str
+) -> None:
+    log.topics["orders"].partitions[0].append(order("a"))
+    rules = (quarantine("fine", "amount > 0"), quarantine("amount_is_positive", condition))
+    with pytest.raises(TransformError, match=f"the rule amount_is_positive of table clean_orders, {condition}, {why}") as raised:
+        run_topic_table(orders_table(rules=rules), run_context(log, lake_root, spark))
+    assert "NOT" not in str(raised.value)
+
+
 def test_last_stable_offset_bounds_the_run_and_the_limit_leaves_a_backlog(log: MemoryLog, lake_root: Path, spark: Any) -> None:
     partition = log.topics["orders"].partitions[0]
     for number in range(10):

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from orchestration.joins import LEFT, PLACE, PLACES, SIDES, JoinStep, Side
 from orchestration.quality.rules import VIOLATIONS_COLUMN, count_violations
 from orchestration.tables import TableSnapshot
-from orchestration.transforms.batch import apply_rules, call_transform, collect
+from orchestration.transforms.batch import apply_rules, call_transform, collect, judging
 from orchestration.transforms.errors import TransformError
 from orchestration.transforms.intake import INLINE_BYTES, META, new_scratch_file
 from orchestration.transforms.joining.declarations import JoinedTable
@@ -42,7 +42,8 @@ def computed(table: JoinedTable, context: RunContext, step: JoinStep, snapshot: 
         return snapshot.arrow_schema.empty_table(), {rule.name: 0 for rule in table.rules}
     with _given(table, context, step.rows) as frame:
         result = call_transform(table.name, table.function, frame)
-        found = collect(table.name, apply_rules(result, table.rules))
+        with judging(table.name, result, table.rules):
+            found = collect(table.name, apply_rules(result, table.rules))
     violations = count_violations(table.rules, np.asarray(found[VIOLATIONS_COLUMN].to_numpy(), np.int64))
     rows = found.drop_columns([VIOLATIONS_COLUMN])
     rows = pa.table(rows.columns, names=rows.column_names)
