@@ -6,6 +6,7 @@ or the new ones. Meant for tables that fit into memory. Knows SQLAlchemy only, s
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
@@ -20,6 +21,9 @@ from orchestration.transforms import on_fresh_inputs, table_key
 SQL_PREFIX = "sql"
 VERSIONS_TABLE = "tidelog_versions"
 MAX_ROWS = 5_000_000
+MAX_LEFT_OUT = 1_000
+"""More rows with values that a database refuses are no accident: the table then stays as it was."""
+MAX_REASONS = 5
 
 
 class SqlError(RuntimeError):
@@ -28,11 +32,16 @@ class SqlError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlCopy:
-    """What a replacement did; ``is_unchanged``: the database held that version already."""
+    """What a replacement did; ``is_unchanged``: the database held that version already.
+
+    ``left_out`` rows hold values that the database refuses, for ``reasons``.
+    """
 
     rows: int
     version: int
     is_unchanged: bool
+    left_out: int = 0
+    reasons: tuple[str, ...] = ()
 
 
 def sql_table(
@@ -83,7 +92,12 @@ def sql_table(
         except (SqlError, sa.exc.SQLAlchemyError) as error:
             is_passing = isinstance(error, sa.exc.OperationalError)
             raise dg.Failure(description=f"the SQL table {name} stays as it was: {error}", allow_retries=is_passing) from error
-        yield dg.MaterializeResult(metadata={"rows": copy.rows, "table_version": copy.version, "unchanged": copy.is_unchanged})
+        metadata: dict[str, int | bool | str] = {"rows": copy.rows, "table_version": copy.version, "unchanged": copy.is_unchanged}
+        if copy.left_out:
+            told = "; ".join(copy.reasons)
+            context.log.warning("%s: the database refuses values of %d rows, which were left out: %s", name, copy.left_out, told)
+            metadata |= {"rows_left_out": copy.left_out, "why_left_out": told}
+        yield dg.MaterializeResult(metadata=metadata)
 
     return copy_to_database
 
@@ -93,7 +107,9 @@ def replace_table(
 ) -> SqlCopy:
     """Make the SQL table ``name`` hold the rows of ``snapshot``, in one transaction; nothing is done if it does already.
 
-    :raises SqlError: a column does not exist, or the table is too large for a reference table.
+    A row with a value that the database cannot hold is left out, and told: one text would stop the table for good.
+
+    :raises SqlError: a column does not exist, the table is too large for a reference table, or too many rows cannot be held.
     """
     rows = _rows(snapshot, columns)
     metadata = sa.MetaData()
@@ -110,12 +126,38 @@ def replace_table(
             connection.execute(sa.schema.DropTable(declared))
         declared.create(connection, checkfirst=True)
         connection.execute(declared.delete())
+        refused: list[str] = []
         for chunk in chunks(rows, engine.dialect.name):
-            connection.execute(declared.insert(), chunk)
+            refused += _insert(connection, declared, chunk)
+            if len(refused) > MAX_LEFT_OUT:
+                raise SqlError(f"the database refuses values of {len(refused)} rows, more than {MAX_LEFT_OUT}: {_distinct(refused)[0]}")
         connection.execute(versions.delete().where(versions.c.name == name))
         noted = {"name": name, "lake_table_id": snapshot.table_id, "version": snapshot.version}
         connection.execute(versions.insert(), [noted])
-    return SqlCopy(rows=rows.num_rows, version=snapshot.version, is_unchanged=False)
+    return SqlCopy(
+        rows=rows.num_rows - len(refused),
+        version=snapshot.version,
+        is_unchanged=False,
+        left_out=len(refused),
+        reasons=_distinct(refused),
+    )
+
+
+def _insert(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> list[str]:
+    """Insert ``rows`` and return why some were refused: what fails together is tried in halves, down to single rows."""
+    try:
+        with connection.begin_nested():
+            connection.execute(table.insert(), rows)
+    except sa.exc.DataError as error:
+        if len(rows) == 1:
+            return [str(error.orig).partition("\n")[0]]
+        half = len(rows) // 2
+        return [*_insert(connection, table, rows[:half]), *_insert(connection, table, rows[half:])]
+    return []
+
+
+def _distinct(reasons: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(reasons))[:MAX_REASONS]
 
 
 def _rows(snapshot: TableSnapshot, columns: Sequence[str] | None) -> pa.Table:

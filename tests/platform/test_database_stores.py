@@ -16,7 +16,7 @@ from orchestration.latest import Held, newest
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.resources.database import open_engine
 from orchestration.schemas import SchemaConflictError
-from orchestration.sql import replace_table
+from orchestration.sql import SqlError, replace_table
 from orchestration.tables import CommitConflictError, Lake, replace_all
 from orchestration.transforms.to_database import bulk, duckdb_store, sql_store
 from orchestration.transforms.to_database.stores import Batch, Store, StoreError
@@ -272,6 +272,31 @@ def test_a_reference_table_holds_every_type_and_is_replaced_in_one_transaction(p
         assert reader.execute(question).scalar() == 2
     assert place.rows("goods", "id") == [("b",)]
     assert replace_table(engine, "goods", replace_rows, None, ["id"]).is_unchanged
+    engine.dispose()
+
+
+@pytest.mark.parametrize("place", ["postgresql"], indirect=True)
+def test_a_reference_table_leaves_out_rows_that_the_database_cannot_hold(
+    place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    names = [f"n{number}" for number in range(20)]
+    notes = ["fine"] * 20
+    notes[3] = notes[11] = "no\0texts"
+    names[15] = "k" * 300
+    goods = pa.table({"id": names, "note": notes, "tags": [["a\0b"]] * 20})
+    snapshot = replace_all(lake.create("goods", goods.schema), goods, {}, {})
+    engine = open_engine(place.address)
+    copy = replace_table(engine, "goods", snapshot, None, ["id"])
+    assert (copy.rows, copy.left_out, len(copy.reasons)) == (17, 3, 2)
+    assert "NUL" in copy.reasons[0]
+    assert "too long" in copy.reasons[1]
+    assert len(place.rows("goods", "id")) == 17
+    assert replace_table(engine, "goods", snapshot, None, ["id"]).is_unchanged
+    monkeypatch.setattr("orchestration.sql.MAX_LEFT_OUT", 2)
+    with pytest.raises(SqlError, match=r"the database refuses values of 3 rows, more than 2: .*NUL"):
+        replace_table(engine, "goods", replace_all(snapshot, goods.slice(1), {}, {}), None, ["id"])
+    assert len(place.rows("goods", "id")) == 17
     engine.dispose()
 
 
