@@ -8,11 +8,13 @@ A letter may be written twice: the record becomes final after it, and a leader t
 again, or gives it up again. It is never missing: no record of a group with dead letters is given up before its letter is safe. What the log
 has deleted meanwhile has none.
 
-Invariant: at most ``MAX_CONCURRENT_WRITES`` hold records in memory at a time, one chunk of the log each.
+Invariants: at most ``MAX_CONCURRENT_WRITES`` hold records in memory at a time, one chunk of the log each; of one group at most
+``MAX_WRITES_OF_A_GROUP``, so that a topic that takes no letters for now keeps only its own groups waiting.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -34,7 +36,8 @@ from log_service.replication.partition import Partition
 if TYPE_CHECKING:
     from log_service.rpc.pool import ConnectionPool
 
-MAX_CONCURRENT_WRITES = 4
+MAX_CONCURRENT_WRITES = 8
+MAX_WRITES_OF_A_GROUP = 2
 ATTEMPTS = 5
 RETRY_MS = 100
 PURPOSE = "dead letters"
@@ -66,6 +69,7 @@ class DeadLetterWriter:
         self._start_task = start_task
         self._create_topic = create_topic
         self._places = trio.Semaphore(MAX_CONCURRENT_WRITES)
+        self._of_groups: dict[str, trio.CapacityLimiter] = {}
         self._quiet = QuietLogger(logger, clock.monotonic_ms)
 
     def write(  # noqa: PLR0917 - as ``DeadLetters``
@@ -80,7 +84,7 @@ class DeadLetterWriter:
         where = partition.topic_partition
         origin = Origin(group_id=key.group_id, topic=where.topic, partition=where.partition)
         try:
-            async with self._places:
+            async with self._place_of(key.group_id), self._places:
                 for each in dead:
                     await self._write_range(partition, topic, each, origin)
                     on_safe(each)
@@ -90,6 +94,17 @@ class DeadLetterWriter:
             on_done(error)
         else:
             on_done(None)
+
+    @asynccontextmanager
+    async def _place_of(self, group_id: str) -> AsyncIterator[None]:
+        """Hold one of the group's places."""
+        own = self._of_groups.setdefault(group_id, trio.CapacityLimiter(MAX_WRITES_OF_A_GROUP))
+        try:
+            async with own:
+                yield
+        finally:
+            if not own.borrowed_tokens:
+                self._of_groups.pop(group_id, None)
 
     async def _write_range(self, partition: Partition, topic: str, dead: DeadLetterRange, origin: Origin) -> None:
         chunks = _chunks(partition, dead)
