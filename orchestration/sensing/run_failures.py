@@ -4,7 +4,7 @@ Decides which failure is worth telling. It is told as an observation on the tabl
 through ``notify`` to wherever a project wants it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -13,13 +13,16 @@ from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG, WILL_RETRY_TAG
 from orchestration.sensing.topic_sensor import REMEMBERED_RUNS, STEP_FAILURE, TABLE_TAG, failures_in_a_row
 from orchestration.transforms import table_key
 
+MAX_NAMED = 3
+"""Assets of one run that an alert names."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
     """Something that is worth telling.
 
-    ``subject`` is the table, the sensor, or the job where the run had no table; ``what`` is what it did. ``failures`` counts those in a
-    row, ``run_id`` names the run (or the tick) and is empty where there was none.
+    ``subject`` is the table, the other assets that failed, the sensor, or the job where the run was for no asset; ``what`` is what it did.
+    ``failures`` counts those in a row, ``run_id`` names the run (or the tick) and is empty where there was none.
     """
 
     subject: str
@@ -65,9 +68,10 @@ def run_failure_alerts(*, name: str = "run_failures", notify: Callable[[Alert], 
     def tell(context: dg.RunFailureSensorContext) -> None:
         run = context.dagster_run
         table = run.tags.get(TABLE_TAG)
+        failed = failed_assets(run.asset_selection or (), [event.step_key or "" for event in context.get_step_failure_events()])
         runs = list(context.instance.get_runs(dg.RunsFilter(tags={TABLE_TAG: table}), limit=REMEMBERED_RUNS)) if table else [run]
         alert = decide_alert(
-            subject=table or run.job_name,
+            subject=table or named(failed) or run.job_name,
             run_id=run.run_id,
             tags=run.tags,
             failures=failures_in_a_row(runs),
@@ -76,15 +80,27 @@ def run_failure_alerts(*, name: str = "run_failures", notify: Callable[[Alert], 
         if alert is None:
             return
         context.log.error(alert.text)
-        if table:
+        about = [table_key(table)] if table else failed
+        for key in about:
             metadata: dict[str, int | str] = {"failures_in_a_row": alert.failures, "failure": alert.why, "run": run.run_id}
-            context.instance.report_runless_asset_event(
-                dg.AssetObservation(asset_key=table_key(table), description=alert.text, metadata=metadata)
-            )
+            context.instance.report_runless_asset_event(dg.AssetObservation(asset_key=key, description=alert.text, metadata=metadata))
         if notify is not None:
             notify(alert)
 
     return tell
+
+
+def failed_assets(selection: Collection[dg.AssetKey], failed_steps: Collection[str]) -> list[dg.AssetKey]:
+    """Return the assets of a run that failed, in order: those whose steps did, or all where no step of one did (the run was killed)."""
+    ordered = sorted(selection, key=dg.AssetKey.to_user_string)
+    return [key for key in ordered if key.to_python_identifier() in failed_steps] or ordered
+
+
+def named(assets: Sequence[dg.AssetKey]) -> str:
+    """Return the names of assets as the subject of a sentence; none where there are none."""
+    told = [key.to_user_string() for key in assets[:MAX_NAMED]]
+    more = [f"{len(assets) - MAX_NAMED} more"] if len(assets) > MAX_NAMED else []
+    return " and ".join(filter(None, [", ".join([*told, *more][:-1]), *[*told, *more][-1:]]))
 
 
 def reason_of(context: dg.RunFailureSensorContext) -> str:

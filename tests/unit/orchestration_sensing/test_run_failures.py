@@ -4,6 +4,7 @@ import dagster as dg
 import pytest
 
 from orchestration.sensing import decide_alert
+from orchestration.sensing.run_failures import failed_assets, named
 from orchestration.sensing.topic_sensor import failures_in_a_row
 
 STEP_FAILED = {"dagster/failure_reason": "STEP_FAILURE"}
@@ -23,6 +24,17 @@ def test_the_text_says_who_failed_how_often_and_why() -> None:
     alert = decide_alert(subject="orders", run_id="r1", tags=STEP_FAILED, failures=2, why="no disk")
     assert alert is not None
     assert alert.text == "orders failed 2 times in a row: no disk (run r1)"
+
+
+KEYS = [dg.AssetKey(["marts", name]) for name in "cadeb"]
+
+
+def test_a_run_of_assets_is_told_by_those_that_failed() -> None:
+    """Runs of assets have one job for all, whose name says nothing."""
+    assert named(failed_assets(KEYS, ["marts__d", "elsewhere"])) == "marts/d"
+    assert named(failed_assets(KEYS[:2], [])) == "marts/a and marts/c"
+    assert named(failed_assets(KEYS, [])) == "marts/a, marts/b, marts/c and 2 more"
+    assert named(failed_assets((), ["step"])) == ""
 
 
 def test_a_killed_run_that_is_tried_again_is_not_told() -> None:
