@@ -7,7 +7,7 @@ is worth an event; ``objectives`` judges whether tables keep up; ``automation`` 
 
 from orchestration.sensing.automation import automation_sensor
 from orchestration.sensing.new_records import TableState, decide_runs
-from orchestration.sensing.objectives import decide_keeps_up, lag_objective
+from orchestration.sensing.objectives import lag_objective
 from orchestration.sensing.progress import Progress, decide_events
 from orchestration.sensing.run_failures import Alert, decide_alert, run_failure_alerts
 from orchestration.sensing.schema_drift import decide_drift, schema_drift_sensor
@@ -24,7 +24,6 @@ __all__ = [
     "decide_alert",
     "decide_drift",
     "decide_events",
-    "decide_keeps_up",
     "decide_looks",
     "decide_runs",
     "decide_sensor_alert",

@@ -16,11 +16,12 @@ import dagster as dg
 from dagster._core.scheduler.instigation import InstigatorTick, InstigatorType, TickStatus
 from deltalake.exceptions import DeltaError
 
+from orchestration.keeping_up import Verdict, judge
 from orchestration.lag import measure_lag
 from orchestration.log_client import LogClient, LogServiceError
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
-from orchestration.sensing.objectives import Verdict, judge, objectives, verdict_event
+from orchestration.sensing.objectives import objectives, verdict_event
 from orchestration.sensing.progress import Progress, decide_events
 from orchestration.sensing.run_failures import Alert, is_told
 from orchestration.tables import Lake

@@ -26,7 +26,16 @@ from orchestration.transforms.derived_run import DerivedRunResult, run_derived_t
 from orchestration.transforms.failures import explained
 from orchestration.transforms.following import follow
 from orchestration.transforms.replay_run import ReplayRequest, run_replay
-from orchestration.transforms.telling import DagsterReporter, Event, milliseconds, mirror, raise_failures, run_context, topic_events
+from orchestration.transforms.telling import (
+    DagsterReporter,
+    Event,
+    milliseconds,
+    mirror,
+    raise_failures,
+    run_context,
+    topic_events,
+    with_verdicts,
+)
 from orchestration.transforms.topic_run import RunContext, TopicRunResult
 
 FEED_METADATA = "tidelog/feed"
@@ -151,7 +160,8 @@ def commit_events(
             reporter.committed(result.ranges)
             mirror(context, table, run, result)
         told = selected(context, topic_events(context, table, result))
-        yield from told if number == 0 else map(events.plain, told)
+        shown = told if number == 0 else map(events.plain, told)
+        yield from with_verdicts(context, run, table.name, [table.topic.name], shown)
         yield from rejection_events(table.name, result.letters)
 
 

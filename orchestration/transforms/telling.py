@@ -4,12 +4,15 @@ Decides the tags of a run, which events a committed batch or replay becomes, and
 Serves the table's own asset and its replays alike.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 import dagster as dg
+from deltalake.exceptions import DeltaError
 
-from orchestration.log_client import LogClient
+from orchestration.keeping_up import declared_objective, evaluation, judge
+from orchestration.lag import measure_lag
+from orchestration.log_client import LogClient, LogServiceError
 from orchestration.offsets import OffsetRanges
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.spark import SparkResource
@@ -21,6 +24,7 @@ from orchestration.transforms.topic_run import Reporter, RunContext, TopicRunRes
 
 MAX_TAG_LENGTH = 200
 Event = dg.AssetCheckResult | dg.MaterializeResult[None]
+Shown = Event | dg.AssetCheckEvaluation | dg.AssetMaterialization
 Context = dg.AssetExecutionContext | dg.OpExecutionContext
 
 
@@ -88,6 +92,26 @@ def topic_events(context: Context, table: TopicTable, result: TopicRunResult) ->
     yield from events.check_results(key, table.rules, result.batch.violations, result.outcomes)
     raise_failures(table.name, result.failures, f"offsets {result.ranges} of topic {table.topic.name}")
     yield events.topic_materialization(key, result, datetime.now(UTC))
+
+
+def with_verdicts(
+    context: Context, run: RunContext, name: str, topics: Sequence[str], told: Iterable[Shown]
+) -> Iterator[Shown | dg.AssetCheckEvaluation]:
+    """Yield ``told``, and after each materialization whether the table keeps its objective, where it has one.
+
+    Dagster takes a check that is older than the newest materialization for one that was not evaluated.
+    """
+    within_s = declared_objective(table_key(name))
+    for event in told:
+        yield event
+        if within_s is None or not isinstance(event, dg.MaterializeResult | dg.AssetMaterialization):
+            continue
+        try:
+            lag = measure_lag(run.log, run.lake, topic=topics[0], table=name, also=topics[1:])
+            if lag is not None:
+                yield evaluation(table_key(name), judge(run.log, lag, within_s, int(run.now().timestamp() * 1000)))
+        except (LogServiceError, DeltaError, OSError) as error:  # the commit stands, and the watchdog judges, too
+            context.log.warning("%s: whether it keeps its objective cannot be told: %s", name, error)
 
 
 def raise_failures(name: str, failures: Sequence[str], source: str) -> None:

@@ -1,13 +1,17 @@
 """The assets in Dagster: what a run materializes, what its checks say, and what a failure tells."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.loader import LoadingContextForTest
 
+from orchestration import keeping_up
 from orchestration.marts import mart, mart_key
+from orchestration.sensing import lag_objective
 from orchestration.tables import append_with_offsets
 from orchestration.topics import TopicSpec, topic_specs
 from orchestration.transforms import is_announced, spark_table, table_key, topic_feeds
@@ -59,6 +63,21 @@ def test_from_an_empty_log_to_an_answered_question(world: World) -> None:
     assert world.warehouse.query("SELECT rule, count(*) AS n FROM dead_letters GROUP BY rule").to_pylist() == [
         {"rule": "amount_is_positive", "n": 1}
     ]
+
+
+def test_an_objective_is_judged_after_each_commit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else Dagster shows the check as not evaluated from each commit on."""
+    monkeypatch.setattr(keeping_up, "_declared", {})
+    lag_objective(clean_orders, within_s=60)
+    check = dg.AssetCheckKey(KEY, "keeps_up")
+    world.materialize(orders_topic)
+    for name in ("a", "b"):
+        world.log.topics["orders"].partitions[0].append(order(name))
+        assert world.materialize(clean_orders).success
+        (record,) = world.instance.event_log_storage.get_asset_check_execution_history(check, limit=1)
+        assert record.evaluation is not None
+        assert record.evaluation.passed
+        assert asyncio.run(record.targets_latest_materialization(LoadingContextForTest(world.instance)))
 
 
 def test_nothing_new_materializes_nothing_but_tells_what_a_killed_run_could_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

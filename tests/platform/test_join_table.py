@@ -19,12 +19,12 @@ import pytest
 from orchestration.assembly import assemble
 from orchestration.checkpoints import ProgressError
 from orchestration.dead_letters import DeadLetters
+from orchestration.keeping_up import judge
 from orchestration.maintenance.retention import consumers_of, run_retention
 from orchestration.quality import Suite, expect, fail, quarantine
 from orchestration.replay import replay
 from orchestration.schemas import SchemaConflictError
 from orchestration.sensing.new_records import decide_runs
-from orchestration.sensing.objectives import judge
 from orchestration.sensing.topic_sensor import Clock, Watch, lag_event, watermark_event
 from orchestration.tables import CommitConflictError, Lake
 from orchestration.topics import TopicSpec, topic_asset

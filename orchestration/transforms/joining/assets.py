@@ -23,7 +23,7 @@ from orchestration.transforms.failures import explained
 from orchestration.transforms.following import follow_ranges
 from orchestration.transforms.joining.declarations import JoinedTable, declare_join
 from orchestration.transforms.joining.run import JoinRunResult, run_joined_table
-from orchestration.transforms.telling import Context, Event, mirror_progress, raise_failures, run_context, run_tags
+from orchestration.transforms.telling import Context, Event, mirror_progress, raise_failures, run_context, run_tags, with_verdicts
 
 OFFSETS_SCHEMA = dg.TableSchema(
     columns=[dg.TableColumn("topic", "string"), *(dg.TableColumn(name, "int") for name in events.OFFSET_COLUMNS)],
@@ -97,7 +97,8 @@ def joined_table_asset(table: JoinedTable, shown: Presentation) -> dg.AssetsDefi
                     for side, one in result.sides.items():
                         mirror_progress(context, table.name, run, one.topic, result.next_offsets(side))
                 told = selected(context, join_events(context, table, result))
-                yield from told if number == 0 else map(events.plain, told)
+                shown = told if number == 0 else map(events.plain, told)
+                yield from with_verdicts(context, run, table.name, [table.left.name, table.right.name], shown)
                 yield from rejection_events(table.name, result.letters)
 
     return follow_topics

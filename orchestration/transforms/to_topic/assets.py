@@ -19,7 +19,7 @@ from orchestration.transforms.assets import FEED_METADATA, Presentation, asset_s
 from orchestration.transforms.declarations import pool_of, table_key
 from orchestration.transforms.failures import explained
 from orchestration.transforms.following import follow
-from orchestration.transforms.telling import DagsterReporter, Event, run_context, topic_events
+from orchestration.transforms.telling import DagsterReporter, Event, run_context, topic_events, with_verdicts
 from orchestration.transforms.to_topic.declarations import TopicTransform, declare_transform, group_of
 from orchestration.transforms.to_topic.outgoing import sending
 from orchestration.transforms.to_topic.run import Sending
@@ -78,7 +78,8 @@ def topic_transform_asset(transform: TopicTransform, shown: Presentation) -> dg.
                 if result.version is not None:
                     reporter.committed(result.ranges)
                 told = selected(context, topic_events(context, table, result))
-                yield from told if number == 0 else map(events.plain, told)
+                shown = told if number == 0 else map(events.plain, told)
+                yield from with_verdicts(context, run, transform.name, [transform.source.name], shown)
                 if result.version is not None:
                     yield grown(transform, log)
                 yield from rejection_events(transform.name, result.letters)
