@@ -88,6 +88,14 @@ def test_scheduler_of_other_tests_is_left_alone() -> None:
     assert (trio_run._r.getstate(), trio_run._ALLOW_DETERMINISTIC_SCHEDULING) == before
 
 
+def test_what_was_kept_from_the_collector_before_stays_so() -> None:
+    """As each worker keeps the tests themselves: collections after a world would go through all of them again."""
+    gc.freeze()
+    before = gc.get_freeze_count()
+    sim_run(1, exchange)
+    assert gc.get_freeze_count() == before
+
+
 def test_a_loop_in_another_thread_changes_nothing() -> None:
     """A client of a test before may still live in a thread of its own, with a loop that draws from trio's generator."""
     expected, _ = sim_world(3, exchange)
@@ -118,7 +126,8 @@ def test_a_loop_in_another_thread_changes_nothing() -> None:
     assert digests == {expected.digest}
 
 
-def test_garbage_is_finalized_outside_of_worlds() -> None:
+@pytest.mark.parametrize("is_frozen", [True, False])
+def test_garbage_is_finalized_outside_of_worlds(is_frozen: bool) -> None:
     finalized: list[str] = []
 
     class Cycle:
@@ -128,16 +137,25 @@ def test_garbage_is_finalized_outside_of_worlds() -> None:
         def __del__(self) -> None:
             finalized.append(self.name)
 
-    async def litter(_world: World) -> list[str]:
+    async def litter(_world: World) -> tuple[list[str], list[str]]:
+        at_first = list(finalized)
         Cycle("own")
         [[] for _ in range(100_000)]  # of these a collection would take notice
-        return list(finalized)
+        return at_first, list(finalized)
 
-    Cycle("earlier")
-    assert sim_run(1, litter) == []
-    assert finalized == ["own"]
-    gc.collect()
-    assert finalized == ["own", "earlier"]
+    if is_frozen:
+        gc.freeze()
+    else:
+        gc.unfreeze()
+    try:
+        Cycle("earlier")
+        at_first, at_last = sim_run(1, litter)
+        assert at_first == at_last == (["earlier"] if is_frozen else [])
+        assert finalized == [*at_last, "own"]
+        gc.collect()
+        assert sorted(finalized) == ["earlier", "own"]
+    finally:
+        gc.freeze()
     assert gc.isenabled()
 
 

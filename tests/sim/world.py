@@ -137,7 +137,7 @@ def sim_world(seed: int, main: Callable[[World], Awaitable[T]]) -> tuple[World, 
     """The same, and the world after it, for its trace and digest."""
     world = World(seed)
     try:
-        with _scheduled_by(seed, world.clock), _no_garbage_collected():
+        with _no_garbage_collected(), _scheduled_by(seed, world.clock):
             return world, trio.run(main, world, clock=world.clock, instruments=[world])
     finally:
         world.pauses.forget()
@@ -158,14 +158,18 @@ def _scheduled_by(seed: int, clock: WorldClock) -> Iterator[None]:
 
 @contextmanager
 def _no_garbage_collected() -> Iterator[None]:
-    """What there was before is set aside: it is neither looked through nor finalized here."""
-    was_enabled = gc.isenabled()
+    """What there was before is neither looked through nor finalized here: it is set aside, unless another has done so for good."""
+    was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
     gc.disable()
-    gc.freeze()
+    if was_frozen:
+        gc.collect()  # only what is newer, which is little
+    else:
+        gc.freeze()
     try:
         yield
     finally:
         gc.collect()
-        gc.unfreeze()
+        if not was_frozen:
+            gc.unfreeze()
         if was_enabled:
             gc.enable()
