@@ -56,7 +56,7 @@ def story(module: Path) -> str:
 def reached(module: Path) -> set[Path]:
     """Return a module and all modules of the tests that it imports, itself or through others, but for what runs tidelog's side."""
     found: set[Path] = set()
-    waiting = [module]
+    waiting = [module.absolute()]
     while waiting:
         path = waiting.pop()
         if path not in found and HELPERS not in path.parents:
