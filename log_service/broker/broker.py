@@ -379,6 +379,7 @@ class Broker:
         )
         self._loader.add_publisher(live)
         logs.futures.settle_rivals(foundation.is_known)
+        logs.set_aside_strays(foundation.is_known)
         self._loader.add_publisher(rooms.replicas)
         if len(logs.directories) > 1:
             self._loader.add_publisher(rooms.directory_reports)
@@ -386,7 +387,6 @@ class Broker:
         self._loader.add_publisher(rooms.share_states)
         self._loader.add_publisher(rooms.shares)
         self._loader.add_publisher(rooms.telemetry)
-        logs.set_aside_strays(foundation.is_known)
 
     async def _serve_controller(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Serve the controller's listeners: other controllers have to reach this one before there is a leader."""

@@ -121,9 +121,16 @@ class NodeFoundation:
         return self.image().features.get(TRANSACTION_VERSION, 0)
 
     def is_known(self, log: Log) -> bool:
-        """Whether a log is of a partition that has a replica here. A loss of power may take the file with its topic id: the name counts."""
+        """Whether a log is of a partition that has a replica here.
+
+        A failed sync, or a loss of power, may take the file with the topic's id. The name counts then where the log is blank, and on a
+        node alone, whose topics stay while it is down. In a cluster the topic may have been deleted meanwhile and created anew, and the
+        records would come up in the wrong one: such a log is a stray, as with Apache Kafka.
+        """
         name, index = log.topic_partition
         topics = self.image().topics
+        if log.topic_id is None and log.log_end_offset and not self.config.is_alone:
+            return False
         topic = topics.by_name.get(name) if log.topic_id is None else topics.by_id.get(log.topic_id)
         registration = None if topic is None else topic.partitions.get(index)
         return registration is not None and self.config.node_id in registration.replicas

@@ -1,6 +1,7 @@
 """Brokers with several log directories: the controller knows where each replica is, and a directory that fails costs its replicas alone."""
 
 import errno
+from pathlib import Path
 
 import trio
 
@@ -9,10 +10,11 @@ from log_service.common.types import NodeId
 from log_service.metadata.partition import UNPLACED_DIRECTORIES, PartitionRegistration
 from log_service.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.replication.partition import Partition
 from tests.helpers.cluster import BROKER_PORT, Cluster, host_of, node_properties, tell_cluster
 from tests.sim import MemoryFiles
-from tests.unit.broker.context import RawClient
+from tests.unit.broker.context import RawClient, batch, produce_request
 
 DIRS = ("/data/first", "/data/second")
 FILES = {
@@ -149,3 +151,36 @@ def test_a_broker_that_comes_back_with_a_new_disk_tells_where_its_replicas_are()
 
     brokers = {each: node_properties(each, (1,), "broker", min_insync_replicas="1") for each in (2, 3)}
     tell_cluster(story, {1: node_properties(1, (1,), min_insync_replicas="1"), **brokers})
+
+
+def test_records_of_a_deleted_topic_do_not_come_up_in_a_new_one_of_its_name_though_their_log_lost_its_topic_id() -> None:
+    async def story(cluster: Cluster) -> None:
+        controller = await create(cluster)
+        victim = next(each for each in (1, 2, 3) if each != controller)
+        client = await client_of(cluster, registrations(cluster, controller)[0].leader)
+        await client.ask(produce_request("a", batch(b"old", b"older")), 9)
+        await cluster.until(lambda: end_of(cluster, victim) == 2)
+        await cluster.stop(victim)
+        files = cluster.world.node_env(host_of(victim)).files
+        home = next(Path(path) for path in DIRS if files.exists(Path(path) / "a-0"))
+        files.remove(home / "a-0" / "partition.metadata")
+        ask = (await client_of(cluster, controller)).ask
+        await ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=10_000), 6)
+        assert (
+            await ask(CreateTopicsRequest(topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=3)], timeout_ms=10_000), 7)
+        ).topics[0].error_code == 0
+        await cluster.until(lambda: 0 in registrations(cluster, controller))
+        client = await client_of(cluster, registrations(cluster, controller)[0].leader)
+        await client.ask(produce_request("a", batch(b"new")), 9)
+
+        await cluster.start(victim)
+        await cluster.until(lambda: len(registrations(cluster, controller)[0].isr) == 3)
+        assert end_of(cluster, victim) == 1
+        assert [name for name in files.list_directory(home) if name.startswith("a-0") and name.endswith("-stray")]
+
+    tell_cluster(story, FILES)
+
+
+def end_of(cluster: Cluster, node_id: int) -> int:
+    log = hosted(cluster, node_id)[0].log if 0 in hosted(cluster, node_id) else None
+    return -1 if log is None else log.log_end_offset
