@@ -25,6 +25,8 @@ class ClusterClients(Clients):
         super().__init__(world, plan, history, bootstrap, place=place)
         self.racks = plan.client_racks
         self.plan: ClusterPlan = plan
+        self.is_voter_taken_out = False
+        """Whether an operator has asked to take a voter out, and it is not back yet."""
         self.broker_ids = [node.config.node_id for node in plan.brokers]
 
     def settings(self, env: Env) -> dict[str, Any]:

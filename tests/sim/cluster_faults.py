@@ -27,14 +27,18 @@ LONGEST_PAUSE_SESSIONS = 3.0
 
 
 class Allowance:
-    """What the plan allows on all nodes together. ``is_whole`` says whether every partition has all of its replicas in sync.
+    """What the plan allows on all nodes together.
+
+    ``is_whole`` says whether every partition has all of its replicas in sync, ``is_voter_missed`` whether an operator has asked to take
+    out a voter that is not back yet: the quorum can spare no other one.
 
     Where logs are not synced first, power goes on one machine at a time, or a disk: that machine is ``wounded`` until the cluster is whole
     again. Processes may be killed at any time, all at once too: they have lost nothing, and the controller is told so.
     """
 
-    def __init__(self, plan: ClusterPlan, is_whole: Callable[[], bool]) -> None:
+    def __init__(self, plan: ClusterPlan, is_whole: Callable[[], bool], *, is_voter_missed: Callable[[], bool] = lambda: False) -> None:
         self.plan = plan
+        self._is_voter_missed = is_voter_missed
         self._is_whole = is_whole
         self.wounded: str | None = None
 
@@ -49,7 +53,8 @@ class Allowance:
     def may_lose_disk(self, host: NodeHost) -> bool:
         """Whether a machine may lose a disk: what counts is on others, and the quorum can be told of it."""
         is_voter_of_configuration = host.config.is_controller and not self.plan.are_voters_dynamic
-        return not is_voter_of_configuration and self._is_whole()
+        is_voter_too_many = host.config.is_controller and self._is_voter_missed()
+        return not is_voter_of_configuration and not is_voter_too_many and self._is_whole()
 
     def note_power_lost(self, name: str) -> None:
         """Take note that a machine has lost what it had not synced."""

@@ -131,7 +131,9 @@ class ClusterRun(Run):
         return [ClusterAuditor(host) for host in self.cluster.nodes]
 
     def _adversaries(self) -> Sequence[Adversary]:
-        allowance = Allowance(self.plan, lambda: self.what_is_missing() is None)
+        clients = self.clients
+        assert isinstance(clients, ClusterClients)
+        allowance = Allowance(self.plan, lambda: self.what_is_missing() is None, is_voter_missed=lambda: clients.is_voter_taken_out)
         adversaries = [
             ClusterAdversary(self.plan, host, auditor, history=self.history, victims=self.victims, allowance=allowance)
             for host, auditor in self._audited()

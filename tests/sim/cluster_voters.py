@@ -49,6 +49,8 @@ class Operator:
                 await admin.remove_raft_voter(*key)
                 return
         absent = [key for key in present.items() if key not in voters]
+        if len(voters) == len(self._hosts):
+            self._clients.is_voter_taken_out = False
         if absent:
             node_id, directory_id = rng.choice(absent)
             self._clients.world.log("add voter", node_id, directory_id)
@@ -58,6 +60,7 @@ class Operator:
         elif self._is_restless and not self._clients.is_over and self._may_take_out(voters) and rng.random() < 0.6:
             key = rng.choice(voters)
             self._clients.world.log("remove voter", key)
+            self._clients.is_voter_taken_out = True
             await admin.remove_raft_voter(*key)
 
     def _may_take_out(self, voters: list[tuple[int, UUID]]) -> bool:

@@ -28,8 +28,8 @@ from random import Random
 
 import trio
 
-from log_service.client import Admin, ItemsFailed, Producer
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.client import Admin, Producer
+from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
 from tests.sim.disk import Disk
 from tests.sim.network import Weather
@@ -189,7 +189,7 @@ class Story:
 
     async def _tell(self, host: NodeHost) -> None:
         clients = self.clients
-        await self._create_topics()
+        await clients.create_topics()
         async with self._producer() as producer:
             await self._produce(producer, 0)
             await self._administer()
@@ -202,14 +202,6 @@ class Story:
         await trio.sleep(3)
         await clients.end_trimming()  # power that was lost brings back what retention removed, and it would remove that while it is read
         await clients.read_to_the_end()
-
-    async def _create_topics(self) -> None:
-        try:
-            await self.clients.create_topics()
-        except ItemsFailed as failed:  # the response was lost, and the client asked again
-            self.world.log("create", failed)
-            if {error.code for error in failed.errors.values()} != {ErrorCode.TOPIC_ALREADY_EXISTS}:
-                raise
 
     def _producer(self) -> Producer:
         return Producer(BOOTSTRAP, env=self.clients.env("producer"), delivery_timeout_ms=120_000, **TIMEOUTS)
@@ -277,7 +269,7 @@ class MovingStory(Story):
         return replace(plan, nodes=(replace(node, config=replace(node.config, log_manager=directories)),))
 
     async def _tell(self, host: NodeHost) -> None:
-        await self._create_topics()
+        await self.clients.create_topics()
         async with self._producer() as producer:
             await self._produce(producer, 0)
             for number, path in enumerate(DATA_DIRECTORIES, 1):

@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from log_service.client import Admin, ConfigResource, Consumer, NewTopic, OffsetSpec, Producer, read_range
+from log_service.client import Admin, ConfigResource, Consumer, ItemsFailed, NewTopic, OffsetSpec, Producer, read_range
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError
@@ -362,17 +362,21 @@ class Clients:
         """Create the topics of the plan."""
         env = self.env("admin")
         async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
-            await admin.create_topics(
-                [
-                    NewTopic(
-                        name=topic.name,
-                        partition_count=topic.partition_count,
-                        replication_factor=topic.replication_factor,
-                        configs=topic.configs,
-                    )
-                    for topic in self.plan.topics
-                ]
-            )
+            topics = [
+                NewTopic(
+                    name=topic.name,
+                    partition_count=topic.partition_count,
+                    replication_factor=topic.replication_factor,
+                    configs=topic.configs,
+                )
+                for topic in self.plan.topics
+            ]
+            try:
+                await admin.create_topics(topics)
+            except ItemsFailed as failed:  # a response was lost, and the request was sent again
+                self.world.log("create", failed)
+                if {error.code for error in failed.errors.values()} != {ErrorCode.TOPIC_ALREADY_EXISTS}:
+                    raise
 
     async def end_trimming(self) -> None:
         """Keep what is left, so that the final read is of one log."""
