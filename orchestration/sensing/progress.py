@@ -1,7 +1,8 @@
 """What of watermarks and lag is worth an event: pure decisions, remembered in the sensor's cursor.
 
 Decides that a topic's high watermark is told when it moved, and a table's lag when it changed, both at most once per interval; lag that
-became zero is told at once. The cursor is a memory of what was told, never a checkpoint: losing it costs a repeated event.
+became zero is told at once. Dagster draws a line from one sample to the next, so that a lag that stood still for longer is told once more
+before its change. The cursor is a memory of what was told, never a checkpoint: losing it costs a repeated event.
 """
 
 import json
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from orchestration.lag import TopicLag
 
 TELL_INTERVAL_S = 15.0
+QUIET_S = 60.0
+"""A lag that was not told for so long stood still: every change is told sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +62,15 @@ ALERTS = "alerts"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventDecision:
-    """Topics whose watermark is told, tables whose lag is told, tables whose verdict is told, and what to remember."""
+    """Topics whose watermark is told, tables whose lag is told, tables whose verdict is told, and what to remember.
+
+    ``stood_at`` is the lag at which tables among ``tables`` stood still before.
+    """
 
     topics: tuple[str, ...]
     tables: tuple[str, ...]
     judged: tuple[str, ...]
+    stood_at: Mapping[str, int]
     progress: Progress
 
 
@@ -71,6 +78,7 @@ def decide_events(lags: Mapping[str, TopicLag], told: Progress, now_s: float, ve
     """Return what is to be told of ``lags`` and ``verdicts`` (both by table); a verdict is told when it changes."""
     topics: dict[str, Told] = {}
     tables: dict[str, Told] = {}
+    stood_at: dict[str, int] = {}
     judged = {
         table: Told(value=verdict, at_s=now_s)
         for table, verdict in (verdicts or {}).items()
@@ -83,13 +91,16 @@ def decide_events(lags: Mapping[str, TopicLag], told: Progress, now_s: float, ve
                 topics[one.topic] = Told(value=watermark, at_s=now_s)
         if is_due(told.lags.get(table), str(lag.lag), now_s, is_urgent=lag.lag == 0):
             tables[table] = Told(value=str(lag.lag), at_s=now_s)
+            last = told.lags.get(table)
+            if last is not None and now_s - last.at_s >= QUIET_S and last.value.isdecimal():
+                stood_at[table] = int(last.value)
     progress = replace(
         told,
         watermarks={**told.watermarks, **topics},
         lags={**told.lags, **tables},
         verdicts={**told.verdicts, **judged},
     )
-    return EventDecision(topics=tuple(topics), tables=tuple(tables), judged=tuple(judged), progress=progress)
+    return EventDecision(topics=tuple(topics), tables=tuple(tables), judged=tuple(judged), stood_at=stood_at, progress=progress)
 
 
 def is_due(last: Told | None, value: str, now_s: float, *, is_urgent: bool = False) -> bool:

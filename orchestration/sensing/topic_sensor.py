@@ -295,6 +295,8 @@ def sensor_result(
     events += [watermark_event(watermarks[topic]) for topic in told.topics]
     for table in told.tables:
         lag = findings.lags[table]
+        if table in told.stood_at:
+            events.append(standing_lag_event(by_table[table], told.stood_at[table]))
         events.append(lag_event(by_table[table], lag, seconds_behind(watch.log, lag, now_s)))
     return dg.SensorResult(
         run_requests=list(requests),
@@ -347,6 +349,15 @@ def lag_event(feed: TopicFeed, lag: TopicLag, behind_s: float | None) -> dg.Asse
             **({f"lag of {of.topic}": replace(of, others=()).lag for of in lag.each} if lag.others else {}),
             "offsets": dg.MetadataValue.table(rows) if rows else dg.MetadataValue.text("no partitions"),
         },
+    )
+
+
+def standing_lag_event(feed: TopicFeed, lag: int) -> dg.AssetObservation:
+    """Return the sample of a lag that stood still until now; how long the oldest record waited is known where none did."""
+    return dg.AssetObservation(
+        asset_key=feed.asset_key,
+        description="Lag behind the topic until now",
+        metadata={"lag": lag, **({} if lag else {"seconds_behind": 0.0})},
     )
 
 

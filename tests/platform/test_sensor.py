@@ -76,6 +76,16 @@ def test_what_was_read_starts_nothing_and_lag_is_told_to_be_zero(world: World) -
     assert told(world.tick()) == {}
 
 
+def test_a_lag_that_stood_still_is_told_before_it_grows(world: World) -> None:
+    append(world, 3)
+    world.commit(3)
+    world.tick()
+    world.sleep(600)
+    append(world, 2)
+    lags = [event.metadata["lag"].value for event in world.tick().asset_events if event.asset_key == KEY]
+    assert lags == [0, 2]
+
+
 def test_a_commit_that_was_not_told_starts_a_run(world: World) -> None:
     append(world, 3)
     world.commit(3, is_told=False)

@@ -5,7 +5,7 @@ import pytest
 from orchestration.checkpoints import Checkpoint, PartitionOffsets
 from orchestration.lag import TopicLag, lag_of
 from orchestration.sensing import Progress, decide_events
-from orchestration.sensing.progress import TELL_INTERVAL_S
+from orchestration.sensing.progress import QUIET_S, TELL_INTERVAL_S
 
 
 def lag(high_watermark: int, committed: int, topic_id: str = "id") -> TopicLag:
@@ -36,6 +36,14 @@ def test_what_changed_is_told_once_per_interval() -> None:
 def test_lag_that_became_zero_is_told_at_once() -> None:
     told = decide_events({"clean": lag(10, 4)}, Progress(), 0.0).progress
     assert decide_events({"clean": lag(10, 10)}, told, 1.0).tables == ("clean",)
+
+
+def test_a_lag_that_stood_still_is_told_once_more_before_its_change() -> None:
+    told = decide_events({"clean": lag(10, 10), "raw": lag(10, 4)}, Progress(), 0.0).progress
+    changed = {"clean": lag(20, 10), "raw": lag(20, 4)}
+    assert decide_events(changed, told, QUIET_S).stood_at == {"clean": 0, "raw": 6}
+    assert decide_events(changed, told, QUIET_S - 1).stood_at == {}
+    assert decide_events({"clean": lag(10, 10)}, told, QUIET_S).stood_at == {}
 
 
 def test_a_recreated_topic_is_told_even_with_the_same_watermark() -> None:
