@@ -3,7 +3,7 @@
 import pytest
 
 from orchestration.sensing import decide_drift
-from orchestration.sensing.schema_drift import Shape, read_shapes, written
+from orchestration.sensing.schema_drift import Shape, drift_event, read_shapes, written
 
 BEFORE = Shape(columns={"id": "int64", "amount": "int32"}, misfits=3)
 
@@ -28,6 +28,16 @@ def test_a_table_that_is_seen_for_the_first_time_has_not_drifted() -> None:
 
 def test_dead_letters_that_were_replayed_are_no_drift() -> None:
     assert decide_drift(BEFORE, Shape(columns=BEFORE.columns, misfits=0)).summary == ""
+
+
+def test_columns_are_told_as_a_text_and_plotted_by_nobody() -> None:
+    event = drift_event("orders", decide_drift(Shape(), BEFORE), BEFORE)
+    told = {name: one.value for name, one in event.metadata.items()}
+    assert told == {
+        "columns": "id int64, amount int32",
+        "records_misfit": 3,
+        "drift": "new columns amount, id; 3 more records do not fit the schema",
+    }
 
 
 def test_the_cursor_keeps_shapes() -> None:
