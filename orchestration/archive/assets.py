@@ -127,6 +127,7 @@ def archive_metadata(report: ArchiveReport, now: datetime) -> dict[str, Any]:
     rows = [] if report.ranges is None else table_of_offsets(report.ranges, watermarks)
     return {
         "rows": report.records,
+        "dagster/row_count": report.row_count,
         "records": report.records,
         "bytes": report.size_bytes,
         "files": report.files,

@@ -62,7 +62,10 @@ class ArchiveState:
 
 @dataclass(slots=True, kw_only=True)
 class ArchiveReport:
-    """What a run did. ``version`` is None where nothing was committed; ``backlog`` counts offsets that it left."""
+    """What a run did. ``version`` is None where nothing was committed; ``backlog`` counts offsets that it left.
+
+    ``row_count`` is what the archive holds afterwards.
+    """
 
     state: ArchiveState
     version: int | None = None
@@ -72,6 +75,7 @@ class ArchiveReport:
     files: int = 0
     files_expired: int = 0
     backlog: int = 0
+    row_count: int = 0
     newest: datetime | None = None
     next_offsets: dict[int, int] = field(default_factory=dict)
 
@@ -94,7 +98,11 @@ def run_archive(spec: TopicSpec, context: ArchiveContext) -> ArchiveReport:
     """
     state = read_state(spec, context)
     ends = {one.partition: one.last_stable_offset for one in state.log}
-    report = ArchiveReport(state=state, next_offsets={partition: one.next_offset for partition, one in state.committed.items()})
+    report = ArchiveReport(
+        state=state,
+        row_count=state.snapshot.row_count if state.snapshot is not None else 0,
+        next_offsets={partition: one.next_offset for partition, one in state.committed.items()},
+    )
     losses = 0
     for _ in range(COMMITS_PER_RUN):
         plan = _plan(spec, context, state, ends)
@@ -191,7 +199,8 @@ def _archive(spec: TopicSpec, context: ArchiveContext, state: ArchiveState, plan
         discard(target.folder, actions, context.lake.existing(target.name).files)
         raise
     report.add(chunks, taken, len(expired))
-    report.version = context.lake.existing(target.name).version
+    committed = context.lake.existing(target.name)
+    report.version, report.row_count = committed.version, committed.row_count
 
 
 def _chunks(folder: Path, context: ArchiveContext, plan: BatchPlan) -> list[Chunk]:
