@@ -49,13 +49,16 @@ class FixConfig(dg.Config):
 
 
 class ReplayConfig(dg.Config):
-    """What to replay; what is asked for in several ways is put together."""
+    """What to replay; what is asked for in several ways is put together.
+
+    The times are empty and not absent by default: Dagster's launchpad begins with the fields that have a value.
+    """
 
     fixes: list[FixConfig] = Field(default=[], description="Dead letters and the values they should have had; kept, then replayed")
 
     offsets: list[ReplayRangeConfig] = Field(default=[], description="Ranges of offsets: partition, start, end (exclusive)")
-    from_time: str | None = Field(default=None, description="From this time of records on: ISO 8601, e.g. 2026-01-01T00:00:00Z")
-    to_time: str | None = Field(default=None, description="Up to this time of records (exclusive)")
+    from_time: str | None = Field(default="", description="From this time of records on: ISO 8601, e.g. 2026-01-01T00:00:00Z")
+    to_time: str | None = Field(default="", description="Up to this time of records (exclusive)")
     everything: bool = Field(default=False, description="All that the table has committed and the log still holds")
     dead_letters: bool = Field(default=False, description="The records that the table rejected")
     dry_run: bool = Field(default=False, description="Only say which offsets that are")

@@ -139,11 +139,11 @@ def mirror_progress(context: Context, name: str, run: RunContext, topic: str, of
 
 
 def milliseconds(text: str | None) -> int | None:
-    """Return a time in milliseconds since 1970; one without zone is UTC.
+    """Return a time in milliseconds since 1970, None where none is given; one without zone is UTC.
 
     :raises ValueError: it is not ISO 8601.
     """
-    if text is None:
+    if not text:
         return None
     try:
         moment = datetime.fromisoformat(text)

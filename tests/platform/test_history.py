@@ -6,10 +6,12 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.snap import build_config_schema_snapshot
+from dagster._core.snap.snap_to_yaml import default_values_from_type_snap
 
 from orchestration.resources import default_resources
 from orchestration.transforms import table_key
-from orchestration.transforms.history import NODE, replay_job
+from orchestration.transforms.history import NODE, ReplayConfig, replay_job
 from tests.platform.assets_world import ASSETS, World, clean_orders, failure_of, orders_topic
 from tests.platform.history_jobs import HISTORY, JOB, output_of, run_job
 from tests.platform.pipeline import order, orders_table
@@ -104,6 +106,14 @@ def test_a_piece_that_breaks_a_rule_ends_the_replay_and_changes_nothing(world: W
 def test_both_wait_for_the_pool_of_the_table() -> None:
     assert HISTORY.op.pool == "table_clean_orders"
     assert JOB.get_node_named(NODE).definition.pool == "table_clean_orders"  # type: ignore[attr-defined]
+
+
+def test_the_launchpad_begins_with_every_field_of_the_form() -> None:
+    snapshot = build_config_schema_snapshot(JOB)
+    root = snapshot.get_config_snap(JOB.run_config_schema.run_config_schema_type.key)
+    (form,) = default_values_from_type_snap(root, snapshot)["ops"].values()
+    assert form["config"].keys() == ReplayConfig.model_fields.keys()
+    assert (form["config"]["from_time"], form["config"]["to_time"]) == ("", "")
 
 
 def test_a_repository_takes_the_jobs_of_several_tables_beside_their_assets() -> None:
