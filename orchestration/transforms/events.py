@@ -5,10 +5,12 @@ Decides labels, which never change: the UI plots int and float values under cons
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
+from pyspark.sql import types
 
 from orchestration.checkpoints import Checkpoint, PartitionOffsets
 from orchestration.offsets import table_of_offsets
@@ -19,6 +21,21 @@ from orchestration.transforms.topic_run import TopicRunResult, TopicState
 
 CHECKPOINT_METADATA = "tidelog/checkpoint"
 VERSION_METADATA = "table_version"
+RECORD_COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "_topic_id": "The id of the topic that the record came from: a topic that is created anew has another one",
+        "_partition": "The partition that the record came from",
+        "_offset": "The record's offset in its partition",
+        "_timestamp": "The record's time",
+        "_leader_epoch": "The leader epoch in which the record was appended",
+        "_key": "The record's key",
+        "_value": "The record's value as it came",
+        "_headers": "The record's headers",
+        "_left": "The place of the left topic's record",
+        "_right": "The place of the right topic's record",
+    }
+)
+"""What the columns hold that say of rows where they came from."""
 
 
 def check_specs(key: dg.AssetKey, rules: Sequence[Rule], suite: Suite) -> list[dg.AssetCheckSpec]:
@@ -65,8 +82,10 @@ def check_results(
         )
 
 
-def topic_materialization(key: dg.AssetKey, result: TopicRunResult, now: datetime) -> dg.MaterializeResult[None]:
-    """Return the event of a committed batch or replay."""
+def topic_materialization(
+    key: dg.AssetKey, result: TopicRunResult, now: datetime, fields: types.StructType | None = None
+) -> dg.MaterializeResult[None]:
+    """Return the event of a committed batch or replay; ``fields`` are those of the topic."""
     assert result.batch is not None
     assert result.statistics is not None
     watermarks = result.state.high_watermarks
@@ -77,7 +96,7 @@ def topic_materialization(key: dg.AssetKey, result: TopicRunResult, now: datetim
         **_changed(result),
         **(result.sent or {}),
         **({} if result.row_count is None else {"dagster/row_count": result.row_count}),
-        "dagster/column_schema": column_schema(_stored(result).schema),
+        "dagster/column_schema": column_schema(_stored(result).schema, fields),
         "records": result.statistics.records,
         "bytes": result.statistics.bytes,
         "dead_letters": len(result.batch.rejections),
@@ -157,9 +176,11 @@ def derived_materialization(key: dg.AssetKey, result: DerivedRunResult) -> dg.Ma
     )
 
 
-def column_schema(schema: pa.Schema) -> dg.TableSchema:
-    """Return columns as Dagster shows them."""
-    return dg.TableSchema(columns=[dg.TableColumn(field.name, str(field.type)) for field in schema])
+def column_schema(schema: pa.Schema, fields: types.StructType | None = None) -> dg.TableSchema:
+    """Return columns as Dagster shows them. Columns named as one of the topic's ``fields`` have that field's comment."""
+    comments = {field.name: field.metadata["comment"] for field in fields or () if "comment" in field.metadata}
+    described = {**comments, **RECORD_COLUMNS}
+    return dg.TableSchema(columns=[dg.TableColumn(field.name, str(field.type), described.get(field.name)) for field in schema])
 
 
 def total_lag(result: TopicRunResult) -> int:

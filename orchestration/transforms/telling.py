@@ -91,7 +91,7 @@ def topic_events(context: Context, table: TopicTable, result: TopicRunResult) ->
         return
     yield from events.check_results(key, table.rules, result.batch.violations, result.outcomes)
     raise_failures(table.name, result.failures, f"offsets {result.ranges} of topic {table.topic.name}")
-    yield events.topic_materialization(key, result, datetime.now(UTC))
+    yield events.topic_materialization(key, result, datetime.now(UTC), table.topic.fields)
 
 
 def with_verdicts(

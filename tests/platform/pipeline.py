@@ -14,7 +14,7 @@ from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.topic_run import RunContext
 from tests.unit.orchestration.memory_log import MemoryLog
 
-ORDERS = TopicSpec(name="orders", partitions=2, schema="id STRING NOT NULL, amount INT NOT NULL, note STRING")
+ORDERS = TopicSpec(name="orders", partitions=2, schema="id STRING NOT NULL, amount INT NOT NULL COMMENT 'in cents', note STRING")
 RULES = (
     quarantine("amount_is_positive", "amount > 0"),
     warn("amount_is_small", "amount < 1000"),

@@ -159,6 +159,8 @@ def test_columns_and_rows_are_told_under_the_names_that_dagster_knows(world: Wor
     assert [values["dagster/row_count"] for values in told] == [2, 1, 1]
     columns = [[column.name for column in values["dagster/column_schema"].columns] for values in told]
     assert columns == [["_topic_id", "_partition", "_offset", "_timestamp", "id", "amount"], ["kind", "total"], ["kind", "total"]]
+    described = {column.name: column.description for column in told[0]["dagster/column_schema"].columns}
+    assert (described["_offset"], described["amount"]) == ("The record's offset in its partition", "in cents")
     declared = orders_topic.metadata_by_key[ORDERS.asset_key]["dagster/column_schema"]
     assert [(one.name, one.type, one.constraints.nullable) for one in declared.columns] == [
         ("id", "string", False),
