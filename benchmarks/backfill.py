@@ -1,8 +1,8 @@
 """A backfill of ten million rows by day, beside what a person writes by hand: read the topic once more and replace each day's rows.
 
 Both sides have a table of the whole topic, whose records are spread over ten days, and make all of its rows again: ours as a backfill of
-``history/TABLE`` does, commit by commit of so many offsets; the loop by hand with an overwrite of each day. The copies before it are not
-measured.
+``history/TABLE_by_day`` does, commit by commit of so many offsets; the loop by hand with an overwrite of each day. The copies before it
+are not measured.
 """
 
 import contextlib

@@ -4,6 +4,7 @@
 time; materializing it sums up the whole table. Decides what is shown. Knows no Spark.
 """
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,14 +26,23 @@ COLUMNS = dg.TableSchema(
 
 
 def dead_letters_asset(tables: Iterable[str]) -> dg.AssetsDefinition:
-    """Return the asset of the dead letters of ``tables``."""
+    """Return the asset of the dead letters of ``tables``.
 
+    It is a view of what their runs commit, and never stale: Dagster would call it unsynced after each commit of any of them.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        return _dead_letters_asset(tables)
+
+
+def _dead_letters_asset(tables: Iterable[str]) -> dg.AssetsDefinition:
     @dg.asset(
         key=DEAD_LETTERS_KEY,
         deps=[dg.AssetKey([LAKE_PREFIX, name]) for name in tables],
         description="The records that tables rejected, with the reason. `tidelog dead-letters` lists, shows, fixes and replays them.",
         kinds={"deltalake"},
         group_name="lake",
+        is_virtual=True,
     )
     def sum_up(lake: LakeResource) -> dg.MaterializeResult[None]:
         letters = DeadLetters(lake.open())

@@ -1,10 +1,10 @@
 """Replays of a table as Dagster shows them: an asset with a partition per day of record time, and a job with a form.
 
-``history/TABLE`` is for the backfill page of Dagster's UI: a partition is a day, and materializing days replays the records of that time
-into ``lake/TABLE``. Days that follow one another are one run. The job ``replay_TABLE`` takes offsets, times, everything, what was rejected,
-or dead letters with what they should have been, and can show what it would do. Both wait for the table's pool, as its own runs do, and tell
-on ``lake/TABLE`` what they replaced, so that what is built from the table is built anew. Neither moves a checkpoint. The work itself is in
-``replay_run``.
+``history/TABLE_by_day`` is for the backfill page of Dagster's UI: a partition is a day, and materializing days replays the records of that
+time into ``lake/TABLE``. Days that follow one another are one run. The job ``replay_TABLE`` takes offsets, times, everything, what was
+rejected, or dead letters with what they should have been, and can show what it would do. Both wait for the table's pool, as its own runs
+do, and tell on ``lake/TABLE`` what they replaced, so that what is built from the table is built anew. Neither moves a checkpoint. The work
+itself is in ``replay_run``.
 """
 
 import warnings
@@ -98,7 +98,7 @@ def history_asset(table: TopicTable) -> dg.AssetsDefinition:
 
 def _history_asset(table: TopicTable) -> dg.AssetsDefinition:
     @dg.asset(
-        key=dg.AssetKey([HISTORY_PREFIX, table.name]),
+        key=dg.AssetKey([HISTORY_PREFIX, f"{table.name}_by_day"]),
         deps=[table_key(table.name)],
         description=f"The records of the table {table.name} by day (UTC). Materializing days, or a backfill, replays them into the table: "
         "the same records through today's transform, rules and fixes. The checkpoint stays where it is.",

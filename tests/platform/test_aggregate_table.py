@@ -91,7 +91,7 @@ def test_dagster_shows_groups_and_offers_no_replay(tmp_path: Path, spark: Any) -
     module = ModuleType("assets.orders")
     vars(module).update(orders_topic=topic_asset(ORDERS), by_kind=orders_by_kind)
     graph = assemble([module]).resolve_asset_graph()
-    assert not graph.has(dg.AssetKey(["history", "by_kind"]))
+    assert not graph.has(dg.AssetKey(["history", "by_kind_by_day"]))
     with pytest.raises(ValueError, match="there is no replay"):
         replay("by_kind", everything=True)
     with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:

@@ -6,6 +6,8 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
+from dagster._core.loader import LoadingContextForTest
 
 from orchestration.dead_letter_asset import DEAD_LETTERS_KEY, dead_letters_asset
 from orchestration.dead_letters import DeadLetters
@@ -51,6 +53,14 @@ def test_a_run_tells_what_it_rejected_and_whose_repetition_that_is(world: World)
     sample = [(row.data["place"], row.data["rule"], row.data["duplicate of"], row.data["value"]) for row in told["sample"].records]
     assert ("0:2", "unique_by", "0:0", order("a", 7).decode()) in sample
     assert len(sample) == 3
+
+
+def test_the_asset_is_not_stale_after_a_commit_that_rejected_nothing(world: World) -> None:
+    world.log.topics["orders"].partitions[0].append(order("e", 1))
+    assert world.materialize(clean_orders).success
+    graph = dg.Definitions(assets=[orders_topic, clean_orders, LETTERS], resources=world.resources).resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(world.instance, graph, LoadingContextForTest(world.instance))
+    assert resolver.get_status(DEAD_LETTERS_KEY) is StaleStatus.FRESH
 
 
 def test_the_asset_sums_up_the_table_by_reason_and_by_day(world: World) -> None:

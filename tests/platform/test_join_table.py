@@ -300,7 +300,7 @@ def test_dagster_shows_both_topics_and_the_sensor_starts_for_either(tmp_path: Pa
     definitions = assemble([module])
     graph = definitions.resolve_asset_graph()
     assert graph.get(KEY).parent_keys == {ORDERS.asset_key, PAYMENTS.asset_key}
-    assert not graph.has(dg.AssetKey(["history", "paid_orders"]))
+    assert not graph.has(dg.AssetKey(["history", "paid_orders_by_day"]))
     with pytest.raises(ValueError, match=r"joins two topics, .* there is no replay"):
         replay("paid_orders", dead_letters=True)
     assert "replay_paid_orders" in {job.name for job in definitions.resolve_all_job_defs()}

@@ -136,7 +136,7 @@ def test_the_sensor_starts_runs_and_there_is_nothing_that_replays(world: World) 
     graph = definitions.resolve_asset_graph()
     assert graph.get(KEY).parent_keys == {ACCOUNTS.asset_key}
     assert graph.get(dg.AssetKey(["lake", "dead_letters"])).parent_keys == {KEY, table_key("account_changes")}
-    assert not graph.has(dg.AssetKey(["history", "accounts_sql"]))
+    assert not graph.has(dg.AssetKey(["history", "accounts_sql_by_day"]))
     with pytest.raises(ValueError, match="drop the table accounts_now and delete its rows of tidelog_offsets"):
         replay("accounts_sql", everything=True)
     with pytest.raises(ValueError, match="delete the DuckDB file of account_changes"):

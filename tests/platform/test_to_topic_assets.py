@@ -123,7 +123,7 @@ def test_the_target_is_downstream_and_there_is_nothing_that_replays() -> None:
     assert graph.get(TARGET_KEY).parent_keys == {KEY}
     assert graph.get(KEY).parent_keys == {ORDERS.asset_key}
     assert graph.get(dg.AssetKey(["lake", "dead_letters"])).parent_keys == {KEY}
-    assert not graph.has(dg.AssetKey(["history", "good_orders"]))
+    assert not graph.has(dg.AssetKey(["history", "good_orders_by_day"]))
     assert "replay_good_orders" not in {job.name for job in definitions.resolve_all_job_defs()}
     with pytest.raises(ValueError, match="good_orders sends to the topic good_orders, and a topic takes nothing back"):
         replay("good_orders", everything=True)

@@ -128,7 +128,7 @@ def test_yaml_makes_what_python_makes(project: Project) -> None:
     assert built.asset_deps[key] == expected.asset_deps[key] == {dg.AssetKey(["lake", "clean_payments"])}
     assert built.descriptions_by_key[key] == expected.descriptions_by_key[key]
     assert built.automation_conditions_by_key[key] == expected.automation_conditions_by_key[key]
-    assert {"history/clean_payments", "lake/dead_letters"} <= {one.to_user_string() for one in assets}
+    assert {"history/clean_payments_by_day", "lake/dead_letters"} <= {one.to_user_string() for one in assets}
     assert repository.has_job("replay_clean_payments")
 
 
