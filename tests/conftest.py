@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.helpers import collector
 from tests.helpers.cpu_account import CpuAccount
 from tests.helpers.java_archives import quicken_spark
 from tests.helpers.long_first import long_first
@@ -42,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_finish() -> None:
     """Collect garbage again, but not among the tests themselves."""
-    gc.freeze()
+    collector.set_aside()
     gc.enable()
 
 

@@ -19,6 +19,7 @@ import trio
 import trio._core._run as trio_run
 
 from log_service.common.env import Env, NodeEnv
+from tests.helpers import collector
 from tests.sim.clock import VirtualClock, WorldClock
 from tests.sim.disk import Disk
 from tests.sim.draws import Draws, Order
@@ -159,7 +160,7 @@ def _scheduled_by(seed: int, clock: WorldClock) -> Iterator[None]:
 @contextmanager
 def _no_garbage_collected() -> Iterator[None]:
     """What there was before is neither looked through nor finalized here: it is set aside, unless another has done so for good."""
-    was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
+    was_enabled, was_frozen = gc.isenabled(), collector.is_set_aside()
     gc.disable()
     if was_frozen:
         gc.collect()  # only what is newer, which is little

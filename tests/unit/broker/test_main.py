@@ -16,6 +16,7 @@ from log_service.broker.env import real_env
 from log_service.broker.main import ExitCode, read_configuration, serve
 from log_service.broker.storage_format import FormatOptions, format_node
 from log_service.storage.files import RealFiles
+from tests.helpers import collector
 
 
 def properties(directory: Path, port: int = 0) -> list[str]:
@@ -41,7 +42,7 @@ class SignalWhenReady(logging.Handler):
 def thawed() -> Iterator[None]:
     """A node freezes what its process holds; a test run lives on, and tools of it look for what holds what."""
     yield
-    gc.unfreeze()
+    collector.give_back()
 
 
 @pytest.fixture
