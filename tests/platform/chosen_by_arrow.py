@@ -42,9 +42,10 @@ def filled_log() -> MemoryLog:
 
 def computed(session: Any, scratch: Path, *, is_arrow_asked: bool) -> ComputedBatch:
     """Compute the batch; ``is_arrow_asked`` False leaves it all to Spark."""
-    ranges = OffsetRanges(topic="things", topic_id="t", ranges=(OffsetRange(partition=0, start=0, end=505),))
+    log = filled_log()
+    ranges = OffsetRanges(topic="things", topic_id=log.topics["things"].topic_id, ranges=(OffsetRange(partition=0, start=0, end=505),))
     table = TopicTable(name="things", topic=TopicSpec(name="things", schema=DDL), function=chosen)
-    taken = read_batch(session, filled_log().range_reader(), ranges, parse_ddl(DDL), arrow_records=10_000, scratch=scratch)
+    taken = read_batch(session, log.range_reader(), ranges, parse_ddl(DDL), arrow_records=10_000, scratch=scratch)
     asked = projection.chosen_columns if is_arrow_asked else lambda *_: None
     with patch.object(batch, "chosen_columns", asked):
         try:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from orchestration import keeping_up
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
 from tests.platform.spark_server import warm_server
@@ -30,6 +31,12 @@ def _own_garbage() -> Iterator[None]:
     """Warnings are errors, and a finalizer's fails the test that runs at that moment: no module leaves such garbage to others."""
     yield
     gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def _own_objectives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objectives are declared for a whole process: a table of one test has none that another test declared."""
+    monkeypatch.setattr(keeping_up, "_declared", {})
 
 
 @pytest.fixture(scope="session")
