@@ -390,7 +390,8 @@ class Segment:
 
     def finish_indexes(self) -> None:
         """Give the time index its last entry and write both; for a segment that rolls or closes."""
-        self._indexes.finish()
+        indexes = self.indexes if self._indexes.owes_last_time else self._indexes
+        indexes.finish()
 
     def sync_indexes(self) -> None:
         """Make the index files durable; blocks."""

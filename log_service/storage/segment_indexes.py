@@ -82,6 +82,7 @@ class SegmentIndexes:
         "max_timestamp",
         "max_timestamp_offset",
         "offset_index",
+        "owes_last_time",
         "tail",
         "time_index",
     )
@@ -98,6 +99,8 @@ class SegmentIndexes:
         self.is_loaded = False
         self.max_timestamp: int | None = None
         self.max_timestamp_offset = base_offset
+        self.owes_last_time = False
+        """Whether they were unloaded before the time index had an entry of the largest timestamp: only ``finish`` gives it one."""
         self.offset_index: OffsetIndex
         self.time_index: TimeIndex
 
@@ -124,7 +127,7 @@ class SegmentIndexes:
             raise IndexInDoubt(f"the file has no entry for {size_bytes} bytes of batches")
         max_timestamp, max_timestamp_offset = time_index.last_entry
         self.offset_index, self.time_index = offset_index, time_index
-        self.is_loaded = True
+        self.is_loaded, self.owes_last_time = True, False
         self.is_full = offset_index.is_full or time_index.is_full
         self._last_position = position
         if self.max_timestamp is None:
@@ -143,7 +146,7 @@ class SegmentIndexes:
         self.offset_index, self.time_index = self._make()
         self.offset_index.reset()
         self.time_index.reset()
-        self.is_loaded = True
+        self.is_loaded, self.owes_last_time = True, False
         self.is_full = False
         self._last_position = 0
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
@@ -212,5 +215,6 @@ class SegmentIndexes:
         """Give the memory back where the files say the same."""
         if self.is_loaded and not self.offset_index.is_dirty and not self.time_index.is_dirty:
             self.is_loaded = False
+            self.owes_last_time = self.max_timestamp is not None and self.max_timestamp > self.time_index.last_entry[0]
             self.offset_index.unload()
             self.time_index.unload()

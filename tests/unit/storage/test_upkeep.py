@@ -1,9 +1,11 @@
 """Periodic work on virtual time: when it is due, and that an idle node does nothing."""
 
+import pytest
 import trio
 
 from log_service.config.views import FOREVER_MS, LogConfig
 from log_service.storage.checkpoints import read_offsets
+from log_service.storage.segment_indexes import SegmentIndexes
 from tests.unit.storage.context import idempotent
 from tests.unit.storage.upkeep_story import ROOT, SIZE, A, Story, play
 
@@ -70,6 +72,29 @@ def test_idle_files_are_closed() -> None:
         assert node.files.open_count == 1
         await trio.sleep(700)
         assert node.files.open_count == 0
+
+    play(story)
+
+
+@pytest.mark.parametrize("end", ["roll", "close"])
+def test_a_segment_that_ends_after_a_rest_leaves_its_largest_timestamp(end: str) -> None:
+    """Retention and questions for a time go by it, after the next start too."""
+
+    async def story(node: Story) -> None:
+        node.append()
+        node.log.segments.active.finish_indexes()  # as before a stop in order; the segment goes on after the next start
+        await trio.sleep(10)
+        node.append()
+        last = node.log.segments.active.max_timestamp
+        await trio.sleep(700)
+        assert node.files.open_count == 0
+        if end == "roll":
+            assert node.log.roll()
+        else:
+            await node.log.close()
+        read_anew = SegmentIndexes(node.files, ROOT / "a-0", 0, LogConfig())
+        read_anew.load(2 * SIZE)
+        assert (read_anew.max_timestamp, read_anew.max_timestamp_offset) == (last, 1)
 
     play(story)
 
