@@ -27,6 +27,7 @@ from log_service.config.tls import tls_config
 from log_service.config.views import NodeConfig
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage, ResourceType
+from log_service.security.file_marks import FileMark, file_mark
 from log_service.security.tls.contexts import Contexts, client_context, server_context
 from log_service.security.tls.listener import TlsListener
 from log_service.security.tls.material import MAX_STORE_BYTES, files_of
@@ -34,8 +35,6 @@ from log_service.security.tls.outgoing import OutgoingTls
 from log_service.security.tls.replacement import validate_both_ways, validate_replacement
 
 FILE_CHECK_INTERVAL_MS = 30_000
-Stamp = tuple[tuple[int, int], ...]
-"""When each file of a listener was written, and how long it is."""
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +44,7 @@ class Loaded:
     """What a listener has by now: its configuration, and its files as they were when they were read."""
 
     tls: TlsConfig
-    stamp: Stamp
+    marks: tuple[FileMark, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +86,7 @@ class Certificates:
         for name in {**listeners, **outgoing}:
             tls = self._protections[name].tls
             assert tls is not None, "it has TLS"
-            self._loaded[name] = Loaded(tls=tls, stamp=self._stamp(tls))
+            self._loaded[name] = Loaded(tls=tls, marks=self._marks(tls))
             if name in outgoing and name in listeners:
                 self._nodes[name] = self._node(tls)
 
@@ -148,7 +147,7 @@ class Certificates:
             principal_mapping_rules=security.tls.principal_mapping_rules,
             endpoint_identification_algorithm=security.tls.endpoint_identification_algorithm,
         )
-        loaded = Loaded(tls=tls, stamp=self._stamp(tls))
+        loaded = Loaded(tls=tls, marks=self._marks(tls))
         if loaded == known:
             return None
         client = client_context(tls, self._read) if name in self._outgoing else None
@@ -185,14 +184,8 @@ class Certificates:
             raise OSError(errno.EFBIG, f"it has more than {MAX_STORE_BYTES} bytes")
         return self._env.files.read_bytes(path)
 
-    def _stamp(self, tls: TlsConfig) -> Stamp:
-        files, stamps = self._env.files, []
-        for path in files_of(tls):
-            try:
-                stamps.append((files.modified_ms(path), files.size_bytes(path)))
-            except OSError:
-                stamps.append((0, -1))  # reading it says what is wrong
-        return tuple(stamps)
+    def _marks(self, tls: TlsConfig) -> tuple[FileMark, ...]:
+        return tuple(file_mark(path, self._read) for path in files_of(tls))
 
 
 def _is_true(text: str | None) -> bool:

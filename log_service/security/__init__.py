@@ -7,5 +7,5 @@ tokens are handed in as values. What a room needs of the world (a clock, randomn
   may do what.
 - ``login``: the client's side of logins, over a connection. ``outgoing``: what is done with each fresh connection: TLS, then a login.
 - ``delegation``: delegation tokens (KIP-48). ``jwks``: the keys that OAUTHBEARER's tokens are checked with, fetched and kept.
-- ``audit``: the lines of the audit log.
+- ``file_marks``: whether a file holds what it held before. ``audit``: the lines of the audit log.
 """

@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 import trio
 
 from log_service.common.env import Clock
+from log_service.security.file_marks import FileMark, file_mark
 from log_service.security.sasl.oauthbearer import ValidToken
 from log_service.security.sasl.web_tokens import KeySet, UnknownKeyError, WebTokenRules, parse_key_set, validate_token
 
@@ -35,7 +36,6 @@ logger = logging.getLogger(__name__)
 
 Fetch = Callable[[str], bytes]
 """Returns the document at a URL. Blocks; raises OSError."""
-FileMark = tuple[int, int, int] | None
 RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
@@ -90,7 +90,7 @@ class Jwks:
 
     def _read(self) -> tuple[FileMark, KeySet]:
         """Return the keys, and which file they are of: looked at before it is read, so that a change meanwhile is noticed."""
-        mark = None if self._file is None else _mark_of(self._file)
+        mark = None if self._file is None else file_mark(self._file, _read_file)
         return mark, parse_key_set(self._fetch(self._config.url))
 
     async def run(self) -> None:
@@ -120,7 +120,7 @@ class Jwks:
         while not self._wanted.is_set():
             with trio.move_on_after(FILE_CHECK_INTERVAL_S):
                 await self._wanted.wait()
-            if await self._run_in_thread(lambda: _mark_of(path)) != self._read_as:
+            if await self._run_in_thread(lambda: file_mark(path, _read_file)) != self._read_as:
                 return
 
     def _backoff_ms(self, failed_count: int) -> int:
@@ -156,8 +156,7 @@ def fetch_document(url: str) -> bytes:
         OSError: it cannot be read, is too large, or is elsewhere by now.
     """
     if urlsplit(url).scheme == "file":
-        with _path_of(url).open("rb") as file:
-            content = file.read(MAX_DOCUMENT_BYTES + 1)
+        content = _read_file(_path_of(url))
     else:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
         try:
@@ -187,10 +186,7 @@ def _path_of(url: str) -> Path:
     return Path(unquote(urlsplit(url).path))
 
 
-def _mark_of(path: Path) -> FileMark:
-    """Return what tells a file from the one that was there before: a file that is put in its place may be as old."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
+def _read_file(path: Path) -> bytes:
+    """Return the content of a file, and at most one byte more than a document may have."""
+    with path.open("rb") as file:
+        return file.read(MAX_DOCUMENT_BYTES + 1)

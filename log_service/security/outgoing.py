@@ -84,12 +84,7 @@ def outgoing_security(security: ClientSecurity, rng: Random) -> Security:
 def _stream_security(config: TlsConfig) -> StreamSecurity:
     from log_service.security.tls.outgoing import RenewedTls  # noqa: PLC0415 - plaintext clients have no use for it
 
-    return RenewedTls(config, Path.read_bytes, _stamp)
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_mtime_ns, status.st_size
+    return RenewedTls(config, Path.read_bytes)
 
 
 def _distrust(destination: Destination, error: OSError) -> KafkaError:

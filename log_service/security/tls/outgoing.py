@@ -5,20 +5,16 @@ a reference that ``replace`` changes: connections that are open keep theirs.
 """
 
 import logging
-from collections.abc import Callable
-from pathlib import Path
 
 from log_service.common.env import Connection
 from log_service.common.errors import ConfigError
 from log_service.config.security import TlsConfig
 from log_service.rpc.connection import Destination, RpcConnection
+from log_service.security.file_marks import FileMark, file_mark
 from log_service.security.tls.connection import TlsConnection
 from log_service.security.tls.contexts import Contexts, client_context
 from log_service.security.tls.failures import TlsError
 from log_service.security.tls.material import Read, files_of
-
-Stamp = Callable[[Path], tuple[int, int]]
-"""When a file was written, and how long it is. Raises OSError."""
 
 logger = logging.getLogger(__name__)
 
@@ -67,27 +63,21 @@ class RenewedTls(OutgoingTls):
         ConfigError: the configuration cannot be honoured.
     """
 
-    def __init__(self, config: TlsConfig, read: Read, stamp: Stamp) -> None:
-        self._config, self._read, self._stamp = config, read, stamp
-        self._stamps = self._stamps_now()
+    def __init__(self, config: TlsConfig, read: Read) -> None:
+        self._config, self._read = config, read
+        self._marks = self._marks_now()
         super().__init__(config, read)
 
     async def secure(self, destination: Destination, stream: Connection) -> Connection:
         """Read files that have changed, and shake hands. Raises as ``OutgoingTls.secure``."""
-        found = self._stamps_now()
-        if found != self._stamps:
-            self._stamps = found
+        found = self._marks_now()
+        if found != self._marks:
+            self._marks = found
             try:
                 self.replace(client_context(self._config, self._read))
             except ConfigError as error:
                 logger.warning("The certificates of this client stay as they are, though their files have changed: %s", error)
         return await super().secure(destination, stream)
 
-    def _stamps_now(self) -> list[tuple[int, int] | None]:
-        return [self._stamp_of(path) for path in files_of(self._config)]
-
-    def _stamp_of(self, path: Path) -> tuple[int, int] | None:
-        try:
-            return self._stamp(path)
-        except OSError:
-            return None  # reading it says what is wrong
+    def _marks_now(self) -> list[FileMark]:
+        return [file_mark(path, self._read) for path in files_of(self._config)]

@@ -23,7 +23,7 @@ from log_service.protocol.stored.metadata_records import ConfigRecord
 from log_service.security.tls.distinguished_names import subject_text
 from log_service.security.tls.material import MAX_STORE_BYTES
 from log_service.storage.files import RealFiles
-from tests.helpers.authority import Authority, Issued
+from tests.helpers.authority import Authority, Issued, fill
 from tests.sim import MemoryNetwork
 
 OWN = "listener.name.ssl."
@@ -161,6 +161,16 @@ def test_files_that_change_are_read_again(authority: Authority) -> None:
     issued.keystore.write_text("half of a file")
     stage.publish({"background.threads": "7"})
     assert stage.shown == renewed
+
+
+def test_a_file_that_is_as_old_and_as_long_as_the_one_before_is_read_again(authority: Authority, tmp_path: Path) -> None:
+    keystore = tmp_path / "node.pem"
+    fill(keystore, authority.issue("node").keystore)
+    stage = Stage(ALONE | authority.issue("node").properties() | {"ssl.keystore.location": str(keystore)})
+    before = stage.shown
+    fill(keystore, authority.issue("node").keystore)
+    stage.publish({"background.threads": "9"})
+    assert stage.shown != before
 
 
 def test_stores_are_read_beside_the_event_loop(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:

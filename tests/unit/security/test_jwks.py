@@ -13,7 +13,7 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
-from log_service.security.jwks import MAX_DOCUMENT_BYTES, MAX_MISSING_KEYS, Jwks, JwksConfig, fetch_document
+from log_service.security.jwks import FILE_CHECK_INTERVAL_S, MAX_DOCUMENT_BYTES, MAX_MISSING_KEYS, Fetch, Jwks, JwksConfig, fetch_document
 from log_service.security.sasl.oauthbearer import TokenRefusedError
 from log_service.security.sasl.web_tokens import WebTokenRules
 from tests.unit.security.sasl.issuer import NOW_S, jwk, key_set, token
@@ -161,35 +161,62 @@ def test_document_that_is_too_large() -> None:
         fetch_document(url)
 
 
-def test_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
-    path = tmp_path / "keys.json"
-    path.write_bytes(key_set(jwk("rsa")))
+# Files
+
+
+def keep_reading(path: Path, fetch: Fetch, story: Callable[[Jwks], Any]) -> None:
+    """Play a story while the keys in a file are kept."""
 
     async def main() -> None:
-        config = JwksConfig(url=f"file://{path}")
-        jwks = Jwks(config, WebTokenRules(), TrioTime(), fetch=fetch_document, run_in_thread=at_once)
+        jwks = Jwks(JwksConfig(url=f"file://{path}"), WebTokenRules(), TrioTime(), fetch=fetch, run_in_thread=at_once)
         await jwks.refresh()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(jwks.run)
-            await trio.sleep(1)
-            path.write_bytes(key_set(jwk("ec")))
-            os.utime(path, ns=(1, 1))
-            await trio.sleep(6)
-            assert jwks.validate(token("ec")).subject == "alice"
-            with pytest.raises(TokenRefusedError):
-                jwks.validate(token("rsa"))
+            await story(jwks)
             nursery.cancel_scope.cancel()
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
 
 
+async def only_the_later_key_is_known(jwks: Jwks) -> None:
+    """Look a little later than the file is looked at."""
+    await trio.sleep(FILE_CHECK_INTERVAL_S + 1)
+    assert jwks.validate(token("ec")).subject == "alice"
+    with pytest.raises(TokenRefusedError):
+        jwks.validate(token("rsa"))
+
+
+def test_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_bytes(key_set(jwk("rsa")))
+
+    async def story(jwks: Jwks) -> None:
+        await trio.sleep(1)
+        path.write_bytes(key_set(jwk("ec")))
+        await only_the_later_key_is_known(jwks)
+
+    keep_reading(path, fetch_document, story)
+
+
+def test_file_that_is_written_in_place_as_old_and_as_long_as_before_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+
+    def write(content: bytes) -> None:
+        path.write_bytes(content.ljust(4096))
+        os.utime(path, ns=(1, 1))
+
+    async def story(jwks: Jwks) -> None:
+        write(key_set(jwk("ec")))
+        await only_the_later_key_is_known(jwks)
+
+    write(key_set(jwk("rsa")))
+    keep_reading(path, fetch_document, story)
+
+
 def test_file_that_is_replaced_just_after_it_was_read_is_read_again(tmp_path: Path) -> None:
-    """Also by one that is as old: a copy may keep the time of its origin."""
     path, following = tmp_path / "keys.json", tmp_path / "following.json"
     path.write_bytes(key_set(jwk("rsa")))
     following.write_bytes(key_set(jwk("ec")))
-    for each in (path, following):
-        os.utime(each, ns=(1, 1))
 
     def fetch_and_replace(url: str) -> bytes:
         content = fetch_document(url)
@@ -197,16 +224,4 @@ def test_file_that_is_replaced_just_after_it_was_read_is_read_again(tmp_path: Pa
             following.replace(path)
         return content
 
-    async def main() -> None:
-        config = JwksConfig(url=f"file://{path}")
-        jwks = Jwks(config, WebTokenRules(), TrioTime(), fetch=fetch_and_replace, run_in_thread=at_once)
-        await jwks.refresh()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(jwks.run)
-            await trio.sleep(6)
-            with pytest.raises(TokenRefusedError):
-                jwks.validate(token("rsa"))
-            assert jwks.validate(token("ec")).subject == "alice"
-            nursery.cancel_scope.cancel()
-
-    trio.run(main, clock=MockClock(autojump_threshold=0))
+    keep_reading(path, fetch_and_replace, only_the_later_key_is_known)

@@ -21,7 +21,7 @@ from log_service.security.tls.contexts import is_for_host
 from log_service.security.tls.failures import TlsError
 from log_service.security.tls.listener import TlsListener
 from log_service.security.tls.outgoing import OutgoingTls, RenewedTls
-from tests.helpers.authority import Authority, Issued
+from tests.helpers.authority import Authority, Issued, fill
 from tests.helpers.tls_network import tls_config_of
 from tests.sim import MemoryNetwork
 
@@ -166,17 +166,12 @@ def test_who_only_looks_whether_the_port_is_open_is_no_failed_handshake(authorit
 def test_a_client_shows_the_certificate_that_its_files_hold_by_then(authority: Authority, tmp_path: Path) -> None:
     first, second = authority.issue("alice", ()), Authority(tmp_path / "other").issue("alice", ())
     keystore, listener = tmp_path / "client.pem", listener_of(authority.issue("node"), client_auth="required")
-    stamps = {"keystore": 1}
-    keystore.write_bytes(Path(second.properties()["ssl.keystore.location"]).read_bytes())
-    texts = {**first.properties(), "ssl.keystore.location": str(keystore)}
-    client = RenewedTls(tls_config_of(texts), Path.read_bytes, lambda path: (stamps["keystore"] if path == keystore else 0, 0))
+    fill(keystore, second.keystore)
+    client = RenewedTls(tls_config_of({**first.properties(), "ssl.keystore.location": str(keystore)}), Path.read_bytes)
     assert Meeting(listener, client).principal is None, "of a stranger"
-    keystore.write_bytes(Path(first.properties()["ssl.keystore.location"]).read_bytes())
-    assert Meeting(listener, client).principal is None, "it has not seen the change"
-    stamps["keystore"] = 2
-    assert Meeting(listener, client).principal == ALICE
+    fill(keystore, first.keystore)
+    assert Meeting(listener, client).principal == ALICE, "of a file as old and as long as the one before"
     keystore.write_bytes(b"damaged")
-    stamps["keystore"] = 3
     assert Meeting(listener, client).principal == ALICE, "what was there before stays"
 
 
