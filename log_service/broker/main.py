@@ -63,7 +63,7 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
     try:
         config, settings = read_configuration(properties_path, overrides)
         set_audit_level(config)
-        for warning in (settings.warning, settings.idle_warning, settings.jaas_warning):
+        for warning in (settings.warning, settings.idle_warning, settings.jaas_warning, settings.super_users_warning):
             if warning is not None:
                 logger.warning("%s", warning)
         return trio.run(_run, config, settings)

@@ -5,6 +5,7 @@ names Apache Kafka's StandardAuthorizer, whose rules this node follows; without 
 Java and is refused: a node that passed it over would protect nothing.
 """
 
+import re
 from typing import Final
 
 from log_service.common.topic_names import INTERNAL_TOPICS, topic_name_fault
@@ -12,6 +13,8 @@ from log_service.config.definition import ConfigKey, ConfigType, Importance, Val
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 OF_ZOOKEEPER: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
+ANOTHER_PRINCIPAL: Final = re.compile(r",\s*(?=[A-Za-z]+:)")
+"""What stands before a principal that a comma has made part of the one before it."""
 
 
 def _authorizer_class(value: Value) -> str | None:
@@ -41,6 +44,18 @@ def _audit_topic(value: Value) -> str | None:
 def split_principals(text: str) -> list[str]:
     """Return the principals of ``super.users``."""
     return [user.strip() for user in text.split(";") if user.strip()]
+
+
+def comma_warning(text: str) -> str | None:
+    """Return one sentence where ``super.users`` names what looks like several principals and is one; None where it does not.
+
+    A comma alone is no sign: the name in a certificate has some, as in User:CN=node,OU=log.
+    """
+    read = next((user for user in split_principals(text) if ANOTHER_PRINCIPAL.search(user)), None)
+    if read is None:
+        return None
+    meant = ANOTHER_PRINCIPAL.sub(";", read)
+    return f"super.users names {read!r} as one principal, because a comma is part of a name; where several are meant write {meant}"
 
 
 AUTHORIZER_KEYS = (

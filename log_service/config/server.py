@@ -17,6 +17,7 @@ from typing import Final
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
 from log_service.config.authorizer import authorizer_config
+from log_service.config.authorizer_keys import comma_warning
 from log_service.config.client_security import LoginConfig
 from log_service.config.definition import closest_name
 from log_service.config.describe import broker_key
@@ -105,6 +106,11 @@ class ServerSettings:
     def jaas_warning(self) -> str | None:
         """One sentence where a JAAS text was set that does not count on a node, without the text; or None."""
         return general_jaas_warning(self.texts)
+
+    @property
+    def super_users_warning(self) -> str | None:
+        """One sentence where ``super.users`` seems to separate principals by commas; or None."""
+        return comma_warning(self.texts.get("super.users", ""))
 
 
 REPLICA_SELECTORS = ("RackAwareReplicaSelector", "LeaderSelector")

@@ -51,6 +51,11 @@ def said(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
+def test_super_users_with_commas_between_them_are_told(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+    serve(None, [*properties(tmp_path), "super.users=User:a,User:b", "process.roles=broker", "controller.quorum.voters=2@127.0.0.1:1"])
+    assert "super.users names 'User:a,User:b' as one principal" in said.text
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_the_node_gracefully(tmp_path: Path, said: pytest.LogCaptureFixture, number: int) -> None:
     handler = SignalWhenReady(number)

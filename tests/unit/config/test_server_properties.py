@@ -206,6 +206,22 @@ def test_keys_without_meaning_are_named_in_one_warning_when_they_are_set_to_some
 
 
 @pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("User:a,User:b", "User:a;User:b"),
+        ("User:admin; User:a, User:b,Group:c", "User:a;User:b;Group:c"),
+        ("User:a;User:b", None),
+        ("User:CN=node,OU=log;User:CN=other,OU=urn:log", None),
+    ],
+)
+def test_super_users_that_commas_made_one_are_told(text: str, meant: str | None) -> None:
+    _, settings = parse_server_properties({"node.id": "1", "super.users": text})
+    warning = settings.super_users_warning
+    assert (warning is not None) == (meant is not None)
+    assert warning is None or warning.endswith(f"write {meant}")
+
+
+@pytest.mark.parametrize(
     "text",
     ["authorizer.class.name=X", "create.topic.policy.class.name=X", "alter.config.policy.class.name=X", "client.quota.callback.class=X",
      "config.providers=file", "remote.log.storage.system.enable=true", "listener.name.plaintext.max.connections=many",
