@@ -13,7 +13,8 @@
   ``login``: the logins in front of the pipeline; ``logins``, ``oauth_logins``, ``token_logins``: what listeners offer.
   ``certificates``: those of TLS, which change while the node runs.
 - ``directory_reports``, ``controller_registration``: what this node tells the active controller of itself, beside ``lifecycle``.
-- ``live``, ``loggers``: what changes while the node runs. ``storage_format``: directories before the first start.
+- ``live``, ``loggers``: what changes while the node runs. ``storage_format``: directories before the first start. ``first_logins``: who can
+  log in to a cluster that begins.
 - ``time_slice``: how soon the event loop's thread runs once bytes have woken it.
 - ``fetch_session``, ``cluster_view``, ``auto_creation``, ``internal_topics``, ``producer_ids``, ``end_offsets``: what several handlers
   share.

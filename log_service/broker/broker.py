@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from log_service.broker.call import Side
+from log_service.broker.first_logins import lockout_warning
 from log_service.broker.lifecycle import NOT_REGISTERED, BrokerLifecycle
 from log_service.broker.listeners import ListenerGroup
 from log_service.broker.live import LiveSettings
@@ -217,6 +218,8 @@ class Broker:
     async def _start(self, nursery: trio.Nursery) -> None:
         env, config = self.env, self._config
         identity = await identify(env, config, first_feature_records())
+        if identity.is_new and config.is_alone and (warning := lockout_warning(config)) is not None:
+            logger.warning("%s", warning)
         # A controller alone has no logs to open, and still holds the directories: their lock is that of the metadata log in them.
         logs = self._logs = LogManager(env, config.log_manager, config.log, node_id=config.node_id, cluster_id=identity.cluster_id)
         self._watch_directories(logs)

@@ -68,6 +68,7 @@ def format_(
       tidelog storage format -t $id -c node1.properties      (and so on each node)
     """
     from log_service.broker.env import real_env  # noqa: PLC0415 - the other commands need no node
+    from log_service.broker.first_logins import lockout_warning  # noqa: PLC0415 - as above
     from log_service.broker.storage_format import FormatOptions, format_node  # noqa: PLC0415 - as above
     from log_service.storage.partition_metadata import format_uuid  # noqa: PLC0415 - as above
 
@@ -83,6 +84,10 @@ def format_(
         scram_users=tuple(map(_scram_user, scram_users)),
     )
     identity = format_node(real_env(config), config, options)
+    if identity.is_new and config.is_broker and config.is_controller and not no_initial_controllers:
+        warning = lockout_warning(config, [user.name for user in options.scram_users])
+        if warning is not None:
+            click.echo(f"warning: {warning}", err=True)
     rows = [
         {"directory": str(directory), "directory_id": format_uuid(directory_id), "node": identity.node_id, "cluster": identity.cluster_id}
         for directory, directory_id in identity.directory_ids.items()
