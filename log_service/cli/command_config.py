@@ -2,7 +2,8 @@
 
 Decides which of them holds. The file of ``--command-config`` stands alone. Without it a file named by TIDELOG_CLIENT_CONFIG holds, and
 variables such as TIDELOG_SASL_PASSWORD hold over it. Where neither says anything, and no other servers are named, the commands use what
-``tidelog up --secure`` wrote for the operator. A file with a password that others may read is told.
+``tidelog up --secure`` wrote for the operator. Keys that no client has are told, and a file with a password that
+others may read.
 """
 
 import os
@@ -36,12 +37,14 @@ def told_settings(bootstrap_servers: str) -> dict[str, Any]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Return the settings of a properties file; one with a secret that others may read is told on standard error.
+    """Return the settings of a properties file. Keys that no client has, and a secret that others may read, are told on standard error.
 
     Raises:
         ConfigError: it cannot be read, or is no properties file.
     """
-    settings, is_open = read_settings_file(path)
+    settings, is_open, warning = read_settings_file(path)
+    if warning is not None:
+        click.echo(f"warning: {path}: {warning}", err=True)
     if is_open and SECRETS & settings.keys():
         click.echo(f"warning: {path} holds a password, and others may read it; see: chmod 600 {path}", err=True)
     return settings

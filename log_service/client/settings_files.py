@@ -7,10 +7,10 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from log_service.common.errors import ConfigError
-from log_service.config.client_properties import FILE_VARIABLE, servers_of_file, settings_of_environment, settings_of_file
+from log_service.config.client_properties import FILE_VARIABLE, servers_of_file, settings_of_environment, settings_of_file, unknown_warning
 
 MAX_FILE_BYTES = 1 << 20
 READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
@@ -24,7 +24,7 @@ def settings_from_file(path: Path | str) -> dict[str, Any]:
     Raises:
         ConfigError: it cannot be read, is no properties file, or a value is none of its key.
     """
-    return read_settings_file(path)[0]
+    return read_settings_file(path).settings
 
 
 def settings_from_environment(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -40,10 +40,18 @@ def settings_from_environment(environ: Mapping[str, str] | None = None) -> dict[
     return (settings_from_file(named) if named else {}) | settings_of_environment(given)
 
 
-def read_settings_file(path: Path | str) -> tuple[dict[str, Any], bool]:
-    """Return the settings of a file, and whether others than its owner may read it. Raises as ``settings_from_file``."""
+class SettingsFile(NamedTuple):
+    """What a file says, whether others than its owner may read it, and what is to be told of keys that no client has."""
+
+    settings: dict[str, Any]
+    is_open: bool
+    warning: str | None
+
+
+def read_settings_file(path: Path | str) -> SettingsFile:
+    """Return what a file says. Raises as ``settings_from_file``."""
     text, is_open = _read(path)
-    return settings_of_file(text, str(path)), is_open
+    return SettingsFile(settings_of_file(text, str(path)), is_open, unknown_warning(text))
 
 
 def servers_from_file(path: Path | str) -> str | None:

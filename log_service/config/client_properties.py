@@ -1,7 +1,8 @@
 """A client's settings as Kafka's tools take them: a properties file (``--command-config``), or variables of the environment.
 
 Decides which setting a key of the file means, and which variable: ``TIDELOG_`` and the setting in capitals. The keys are Apache Kafka's; a
-few of librdkafka's mean the same. Keys of other clients are left aside, as Kafka's tools do. Opens no file: its text is handed in.
+few of librdkafka's mean the same. Keys of other clients are left aside, as Kafka's tools do; those that no client has are told. Opens no
+file: its text is handed in.
 
 Invariant: errors name keys, never values.
 """
@@ -11,8 +12,9 @@ from dataclasses import MISSING, fields
 from typing import Any, Final
 
 from log_service.common.errors import ConfigError
-from log_service.config.client import ClientConfig
+from log_service.config.client import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, ShareConsumerConfig
 from log_service.config.client_security import SECURITY_SETTINGS
+from log_service.config.definition import unknown_keys_warning
 from log_service.config.properties import parse_properties
 
 PREFIX: Final = "TIDELOG_"
@@ -27,6 +29,8 @@ ALIASES: Final = {
 }
 """librdkafka's keys that mean one of ours."""
 TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the name of a key
+CODE_KEYS: Final = frozenset({f"{part}.{kind}" for part in ("key", "value") for kind in ("serializer", "deserializer")})
+"""Keys of Apache Kafka's clients that name Java code for records, which the commands have no use for."""
 FILE_SCHEME: Final = "file://"
 BOOLEANS: Final = {"true": True, "false": False}
 
@@ -55,6 +59,17 @@ def settings_of_properties(properties: Mapping[str, str], name: str) -> dict[str
         elif setting in kinds and not (value == "" and setting != "ssl_endpoint_identification_algorithm"):
             found[setting] = _converted(key, value.strip() if isinstance(kinds[setting], int) else value, kinds[setting], name)
     return found
+
+
+def unknown_warning(text: str) -> str | None:
+    """Return one sentence that names the keys of a properties file that no client has; None where there are none.
+
+    Keys of producers and consumers, as a client's own file has them, are known, and mean nothing to the others.
+    """
+    kinds = (AdminConfig, ProducerConfig, ConsumerConfig, ShareConsumerConfig)
+    known = {declared.name.replace("_", ".") for kind in kinds for declared in fields(kind)} | ALIASES.keys() | {TOKEN_URL}
+    unknown = [key for key in parse_properties(text) if key.replace("_", ".") not in known and key not in CODE_KEYS]
+    return unknown_keys_warning(unknown, known)
 
 
 def settings_of_environment(environ: Mapping[str, str]) -> dict[str, Any]:

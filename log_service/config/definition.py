@@ -7,7 +7,7 @@ Invariants: a default is a text like any other and passes its own key's check; `
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum, IntEnum
@@ -194,6 +194,17 @@ def closest_name(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that ``name`` may be a slip of."""
     found = get_close_matches(name, list(known), n=1, cutoff=0.8)
     return found[0] if found else None
+
+
+def unknown_keys_warning(unknown: Sequence[str], known: Collection[str]) -> str | None:
+    """Return one sentence that names the unknown keys and what may have been meant; None where there are none."""
+    if not unknown:
+        return None
+    named = []
+    for name in unknown:
+        meant = closest_name(name, known)
+        named.append(f"{name} (did you mean {meant}?)" if meant else name)
+    return f"these keys are not known and have no effect: {', '.join(named)}"
 
 
 def at_least(lowest: float) -> Validator:

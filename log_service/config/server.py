@@ -19,7 +19,7 @@ from log_service.common.secrets import SecretText
 from log_service.config.authorizer import authorizer_config
 from log_service.config.authorizer_keys import comma_warning
 from log_service.config.client_security import LoginConfig
-from log_service.config.definition import closest_name
+from log_service.config.definition import unknown_keys_warning
 from log_service.config.describe import broker_key
 from log_service.config.dynamic_broker_config import dynamic_broker_config
 from log_service.config.dynamic_keys import PER_LISTENER_ACTING, base_name
@@ -87,13 +87,7 @@ class ServerSettings:
     @property
     def warning(self) -> str | None:
         """One sentence that names the unknown keys and what may have been meant, or None."""
-        if not self.unknown_keys:
-            return None
-        named = []
-        for name in self.unknown_keys:
-            meant = closest_name(name, SERVER_KEYS)
-            named.append(f"{name} (did you mean {meant}?)" if meant else name)
-        return f"these keys are not known and have no effect: {', '.join(named)}"
+        return unknown_keys_warning(self.unknown_keys, SERVER_KEYS)
 
     @property
     def idle_warning(self) -> str | None:

@@ -9,7 +9,7 @@ import pytest
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
 from log_service.config.client import AdminConfig
-from log_service.config.client_properties import servers_of_file, settings_of_environment, settings_of_file
+from log_service.config.client_properties import servers_of_file, settings_of_environment, settings_of_file, unknown_warning
 
 PLANTED = "planted-secret"
 LOGIN = {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", "sasl_username": "alice", "sasl_password": PLANTED}
@@ -113,6 +113,15 @@ def test_file_of_kafkas_tools_is_taken() -> None:
 def test_keys_of_librdkafka_and_files_of_tokens_are_taken() -> None:
     text = "sasl.mechanisms=OAUTHBEARER\nsasl.oauthbearer.token.endpoint.url=file:///run/token\nssl.ca.location=/ca.pem\n"
     assert settings_of_file(text, "f") == {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": "/run/token", "ssl_ca": "/ca.pem"}
+
+
+def test_keys_that_no_client_has_are_told_with_what_may_have_been_meant() -> None:
+    known = "bootstrap.servers=a:1\nsecurity_protocol=SSL\nssl.ca.location=/ca.pem\nacks=all\ngroup.id=g\nvalue.deserializer=x\n"
+    assert unknown_warning(known) is None
+    told = unknown_warning(f"{known}ssl.trustore.location=planted\nreceive.buffer.bytes=7\n")
+    assert told == (
+        "these keys are not known and have no effect: ssl.trustore.location (did you mean ssl.truststore.location?), receive.buffer.bytes"
+    )
 
 
 @pytest.mark.parametrize(
