@@ -5,16 +5,19 @@ A client of a service tries for a minute, because its broker may come back. A pe
 
 import socket
 import struct
-from collections.abc import Callable, Sequence
-from functools import update_wrapper
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial, update_wrapper
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
+import trio
 
 from log_service.cli.command_config import told_settings
+from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import QuorumDescription
 from log_service.client.blocking.admin import BlockingAdmin
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.client.blocking.calls import Blocking, blocking
+from log_service.common.errors import ErrorCode, KafkaError, TidelogError
 from log_service.config.client import AdminConfig
 
 CONNECT_SECONDS = 3.0
@@ -27,10 +30,13 @@ GREETING_RESPONSE = struct.pack(">ii", 0, 0x71DE)
 API_TIMEOUT_MS = 20_000
 QUORUM_TIMEOUT_MS = 5_000
 """How long the quorum may take to tell of itself; without a leader brokers wait for one much longer."""
+PATIENCE_SECONDS = 2.0
+"""How long a change may take before the quorum is asked: longer than an election."""
 NO_LEADER_TEXT = (
     "the metadata quorum has no leader, so nothing can be changed: a majority of the controllers has to run and to reach each other; "
     "see: tidelog cluster status"
 )
+PENDING_TEXT = "What was asked may still be done once there is one"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,37 +55,59 @@ def client_settings(bootstrap_servers: str) -> dict[str, Any]:
     return settings
 
 
-def _led(method: Callable[Concatenate["CommandAdmin", P], T]) -> Callable[Concatenate["CommandAdmin", P], T]:
-    """Return a method that looks first whether the metadata quorum has a leader: without one brokers wait for it in silence."""
+async def unless_leaderless(change: Callable[[], Awaitable[T]], has_leader: Callable[[], Awaitable[bool]]) -> T:
+    """Return what a change gives back. Where it takes long, look whether the metadata quorum has a leader: brokers wait for one in silence.
 
-    def call(admin: "CommandAdmin", /, *arguments: P.args, **named: P.kwargs) -> T:
-        admin.require_leader()
-        return method(admin, *arguments, **named)
+    No question is asked before: most users must not describe the cluster, and each question of theirs would be a line of the audit log.
 
-    return update_wrapper(call, method)
+    Raises:
+        KafkaError: LEADER_NOT_AVAILABLE, the quorum has none; or what the change raises.
+    """
+    outcome: list[T] = []
+    failure: TidelogError | None = None
+    async with trio.open_nursery() as nursery:
+
+        async def watch() -> None:
+            nonlocal failure
+            await trio.sleep(PATIENCE_SECONDS)
+            if not await has_leader():
+                failure = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{NO_LEADER_TEXT}. {PENDING_TEXT}")
+                nursery.cancel_scope.cancel()
+
+        nursery.start_soon(watch)
+        try:
+            outcome.append(await change())
+        except TidelogError as error:
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return outcome[0]
+
+
+async def _has_leader(admin: Admin) -> bool:
+    """Whether the metadata quorum has a leader. Clusters that do not tell, or not this user, are left to respond themselves."""
+    try:
+        return (await admin.describe_metadata_quorum(timeout_ms=QUORUM_TIMEOUT_MS)).leader_id >= 0
+    except KafkaError as error:
+        return not error.is_retriable
+
+
+def _led(method: Callable[Concatenate[Admin, P], Awaitable[T]]) -> Callable[Concatenate[Blocking[Any], P], T]:
+    """Return a change for commands: without a leader of the metadata quorum it is given up within seconds."""
+
+    async def watched(admin: Admin, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return await unless_leaderless(partial(method, admin, *arguments, **named), partial(_has_leader, admin))
+
+    return blocking(update_wrapper(watched, method))
 
 
 class CommandAdmin(BlockingAdmin):
-    """The admin of commands. What only the active controller does is refused within seconds where there is none."""
+    """The admin of commands. What only the active controller does is given up within seconds where there is none."""
 
     def __init__(self, bootstrap_servers: str, **settings: Any) -> None:
         super().__init__(bootstrap_servers, **settings)
         self.settings = settings
-        self._is_led = False
-
-    def require_leader(self) -> None:
-        """Look once whether the metadata quorum has a leader. Clusters that do not tell, or not this user, are left to respond themselves.
-
-        Raises:
-            KafkaError: LEADER_NOT_AVAILABLE.
-        """
-        if not self._is_led:
-            try:
-                self.describe_metadata_quorum()
-            except KafkaError as error:
-                if error.is_retriable:
-                    raise
-            self._is_led = True
 
     def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
         """Describe the metadata quorum as ``Admin`` does, within seconds.
@@ -96,28 +124,27 @@ class CommandAdmin(BlockingAdmin):
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER_TEXT) from error
         if found.leader_id < 0:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER_TEXT)
-        self._is_led = True
         return found
 
-    create_topics = _led(BlockingAdmin.create_topics)
-    delete_topics = _led(BlockingAdmin.delete_topics)
-    create_partitions = _led(BlockingAdmin.create_partitions)
-    alter_configs = _led(BlockingAdmin.alter_configs)
-    alter_client_quotas = _led(BlockingAdmin.alter_client_quotas)
-    elect_leaders = _led(BlockingAdmin.elect_leaders)
-    alter_partition_reassignments = _led(BlockingAdmin.alter_partition_reassignments)
-    list_partition_reassignments = _led(BlockingAdmin.list_partition_reassignments)
-    update_features = _led(BlockingAdmin.update_features)
-    unregister_broker = _led(BlockingAdmin.unregister_broker)
-    add_raft_voter = _led(BlockingAdmin.add_raft_voter)
-    remove_raft_voter = _led(BlockingAdmin.remove_raft_voter)
-    set_scram_users = _led(BlockingAdmin.set_scram_users)
-    remove_scram_users = _led(BlockingAdmin.remove_scram_users)
-    create_acls = _led(BlockingAdmin.create_acls)
-    delete_acls = _led(BlockingAdmin.delete_acls)
-    create_delegation_token = _led(BlockingAdmin.create_delegation_token)
-    renew_delegation_token = _led(BlockingAdmin.renew_delegation_token)
-    expire_delegation_token = _led(BlockingAdmin.expire_delegation_token)
+    create_topics = _led(Admin.create_topics)
+    delete_topics = _led(Admin.delete_topics)
+    create_partitions = _led(Admin.create_partitions)
+    alter_configs = _led(Admin.alter_configs)
+    alter_client_quotas = _led(Admin.alter_client_quotas)
+    elect_leaders = _led(Admin.elect_leaders)
+    alter_partition_reassignments = _led(Admin.alter_partition_reassignments)
+    list_partition_reassignments = _led(Admin.list_partition_reassignments)
+    update_features = _led(Admin.update_features)
+    unregister_broker = _led(Admin.unregister_broker)
+    add_raft_voter = _led(Admin.add_raft_voter)
+    remove_raft_voter = _led(Admin.remove_raft_voter)
+    set_scram_users = _led(Admin.set_scram_users)
+    remove_scram_users = _led(Admin.remove_scram_users)
+    create_acls = _led(Admin.create_acls)
+    delete_acls = _led(Admin.delete_acls)
+    create_delegation_token = _led(Admin.create_delegation_token)
+    renew_delegation_token = _led(Admin.renew_delegation_token)
+    expire_delegation_token = _led(Admin.expire_delegation_token)
 
 
 def open_admin(bootstrap_servers: str) -> CommandAdmin:

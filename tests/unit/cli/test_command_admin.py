@@ -1,63 +1,105 @@
-"""What the commands' admin refuses within seconds: changes while the metadata quorum has no leader."""
+"""What the commands' admin gives up within seconds, changes while the metadata quorum has no leader; and what it does not ask for that."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
-from log_service.cli.connection import QUORUM_TIMEOUT_MS, CommandAdmin
+from log_service.cli.connection import PATIENCE_SECONDS, QUORUM_TIMEOUT_MS, CommandAdmin
+from log_service.client.admin import cluster, topics
+from log_service.client.admin.admin import Admin
 from log_service.client.admin.values import QuorumDescription
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.client.portal import Portal
+from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 
 
 def described(leader_id: int) -> QuorumDescription:
     return QuorumDescription(leader_id=leader_id, leader_epoch=1, high_watermark=1, voters=(), observers=(), endpoints={})
 
 
+class Cluster:
+    """What brokers are asked, and what they say: ``quorum`` of itself, ``failure`` of a change, which takes ``seconds``."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.quorum: QuorumDescription | KafkaError = described(1)
+        self.seconds = 0.0
+        self.failure: Exception | None = None
+
+    async def create_topics(self, *_: Any, **__: Any) -> None:
+        self.asked.append("create_topics")
+        await trio.sleep(self.seconds)
+        if self.failure is not None:
+            raise self.failure
+
+    async def describe_metadata_quorum(self, _: Any, timeout_ms: int) -> QuorumDescription:
+        self.asked.append("describe_metadata_quorum")
+        assert timeout_ms <= QUORUM_TIMEOUT_MS
+        if isinstance(self.quorum, KafkaError):
+            raise self.quorum
+        return self.quorum
+
+
 @pytest.fixture
-def admin(monkeypatch: pytest.MonkeyPatch) -> Callable[[QuorumDescription | KafkaError], tuple[CommandAdmin, list[str]]]:
-    """Return an admin of a quorum that says this of itself, and what is asked of the cluster."""
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    found = Cluster()
+    monkeypatch.setattr(topics, "create_topics", found.create_topics)
+    monkeypatch.setattr(cluster, "describe_metadata_quorum", found.describe_metadata_quorum)
+    monkeypatch.setattr(Portal, "call", run)
+    monkeypatch.setattr(Admin, "cluster", None)
+    return found
 
-    def made(quorum: QuorumDescription | KafkaError) -> tuple[CommandAdmin, list[str]]:
-        asked: list[str] = []
 
-        def call(opened: CommandAdmin, function: Any) -> Any:
-            asked.append(function.func.__name__)
-            if asked[-1] != "describe_metadata_quorum":
-                return None
-            assert function.keywords["timeout_ms"] <= QUORUM_TIMEOUT_MS
-            if isinstance(quorum, KafkaError):
-                raise quorum
-            return quorum
+def run(_: Any, function: Callable[[], Any]) -> Any:
+    return trio.run(function, clock=trio.testing.MockClock(autojump_threshold=0))
 
-        opened = CommandAdmin("127.0.0.1:1")
-        monkeypatch.setattr(type(opened._portal), "call", call)
-        return opened, asked
 
-    return made
+@contextmanager
+def refused() -> Iterator[None]:
+    with pytest.raises(KafkaError, match="the metadata quorum has no leader, so nothing can be changed") as error:
+        yield
+    assert error.value.code is ErrorCode.LEADER_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("quorum", [KafkaError(ErrorCode.REQUEST_TIMED_OUT), described(-1)], ids=str)
-def test_a_change_is_refused_where_the_quorum_has_no_leader(admin: Any, quorum: QuorumDescription | KafkaError) -> None:
+def test_a_change_is_given_up_where_the_quorum_has_no_leader(brokers: Cluster, quorum: QuorumDescription | KafkaError) -> None:
     """Brokers wait for a leader, and would let a person wait for twenty seconds and say that there was no response."""
-    opened, asked = admin(quorum)
-    for change in (lambda: opened.create_topics([]), lambda: opened.alter_configs({}), opened.describe_metadata_quorum):
-        with pytest.raises(KafkaError, match="the metadata quorum has no leader, so nothing can be changed") as refused:
-            change()
-        assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
-    assert asked == ["describe_metadata_quorum"] * 3
+    brokers.quorum, brokers.seconds, admin = quorum, 20, CommandAdmin("127.0.0.1:1")
+    with refused():
+        admin.create_topics([])
+    assert brokers.asked == ["create_topics", "describe_metadata_quorum"]
+    with refused():
+        admin.describe_metadata_quorum()
 
 
-def test_the_quorum_is_looked_at_once(admin: Any) -> None:
-    opened, asked = admin(described(1))
-    opened.create_topics([])
-    opened.alter_configs({})
-    assert asked == ["describe_metadata_quorum", "create_topics", "alter_configs"]
+def test_a_change_that_is_made_asks_nothing_of_the_quorum(brokers: Cluster) -> None:
+    """A user who must not describe the cluster would be in the audit log with each command."""
+    brokers.quorum = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    CommandAdmin("127.0.0.1:1").create_topics([])
+    assert brokers.asked == ["create_topics"]
 
 
-def test_a_quorum_that_is_not_told_to_this_user_keeps_nobody_from_changes(admin: Any) -> None:
-    opened, asked = admin(KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-    opened.create_topics([])
-    assert asked == ["describe_metadata_quorum", "create_topics"]
+@pytest.mark.parametrize("quorum", [KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), described(1)], ids=str)
+def test_a_slow_change_goes_on_where_the_quorum_has_a_leader_or_does_not_tell(
+    brokers: Cluster, quorum: QuorumDescription | KafkaError
+) -> None:
+    brokers.quorum, brokers.seconds = quorum, PATIENCE_SECONDS * 3
+    CommandAdmin("127.0.0.1:1").create_topics([])
+    assert brokers.asked == ["create_topics", "describe_metadata_quorum"]
+
+
+@pytest.mark.parametrize("failure", [KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS), ConfigError("no")], ids=str)
+def test_a_change_that_fails_says_why(brokers: Cluster, failure: Exception) -> None:
+    brokers.failure = failure
+    with pytest.raises(type(failure)) as error:
+        CommandAdmin("127.0.0.1:1").create_topics([])
+    assert error.value is failure
+
+
+def test_who_asks_for_the_quorum_hears_that_it_is_not_told(brokers: Cluster) -> None:
+    brokers.quorum = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     with pytest.raises(KafkaError, match="CLUSTER_AUTHORIZATION_FAILED"):
-        opened.describe_metadata_quorum()
+        CommandAdmin("127.0.0.1:1").describe_metadata_quorum()
