@@ -9,8 +9,8 @@ refusals wait at once, of one address and of all, and those beyond are closed wi
 """
 
 import logging
-from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from log_service.broker.call import StartTask
 from log_service.common.env import Clock
 from log_service.common.errors import ProtocolError
 from log_service.common.quiet_log import QuietLogger
+from log_service.metrics.failure_counts import FailureCounts
 from log_service.network.connection import SIZE_BYTES
 from log_service.network.responses import Chunk, ConnectionContext, FrameHandler, PendingResponse, Response
 from log_service.security.sasl.session import Close, Login, LoginPolicy, LoginSession, Now, Pass, Phase, Refuse, Respond, Step, Wait
@@ -27,9 +28,6 @@ from log_service.security.sasl.session import Close, Login, LoginPolicy, LoginSe
 MAX_DELAYED_COUNT = 1_000
 MAX_DELAYED_COUNT_OF_HOST = 100
 """Refused logins that are kept waiting, of all addresses and of one; those beyond are closed at once."""
-MAX_COUNTED_ADDRESSES = 500
-"""Pairs of mechanism and address whose failures a listener counts apart."""
-OTHER_ADDRESSES = "other"
 LOOKUP_TIMEOUT_S = 10.0
 """How long a login may be looked up."""
 NS_PER_MS = 1_000_000
@@ -50,35 +48,6 @@ class LoginMeter:
     repeated_failure_total: int = 0
     expired_total: int = 0
     """Connections that were closed because their login had ended."""
-
-
-class FailureCounts:
-    """Failed logins by mechanism and address: of so many addresses, and of the others together.
-
-    The address whose last failure is longest ago joins the others first.
-    """
-
-    def __init__(self) -> None:
-        self._counts: OrderedDict[tuple[str, str], int] = OrderedDict()
-        self._others: Counter[str] = Counter()
-
-    def __repr__(self) -> str:
-        return f"<FailureCounts addresses={len(self._counts)}>"
-
-    def add(self, mechanism: str, host: str) -> None:
-        """Count a failure."""
-        key = mechanism, host
-        self._counts[key] = self._counts.pop(key, 0) + 1
-        if len(self._counts) > MAX_COUNTED_ADDRESSES:
-            (of, _), count = self._counts.popitem(last=False)
-            self._others[of] += count
-
-    def items(self) -> Iterator[tuple[str, str, int]]:
-        """Yield mechanism, address and count; the address of the others is ``other``."""
-        for (mechanism, host), count in self._counts.items():
-            yield mechanism, host, count
-        for mechanism, count in self._others.items():
-            yield mechanism, OTHER_ADDRESSES, count
 
 
 class RefusalQueue:

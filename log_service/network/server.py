@@ -16,6 +16,7 @@ from log_service.common.env import Connection, Env, Listener
 from log_service.common.errors import ProtocolError
 from log_service.common.quiet_log import QuietLogger
 from log_service.config.views import ListenerConfig, NetworkLimits
+from log_service.metrics.failure_counts import TLS, FailureCounts
 from log_service.network.budget import MAX_HELD_COUNT, ServerBudget
 from log_service.network.connection import ServerConnection
 from log_service.network.deadlines import ConnectionWatch, sweep_interval_ms
@@ -61,6 +62,8 @@ class Server:
         self.refused_count = 0
         self.failed_handshake_count = 0
         """Connections that could not be secured, without those whose peer left."""
+        self.handshake_failures = FailureCounts()
+        """The same by address."""
         self._env = env
         self._config = listener
         self._limits = limits
@@ -236,6 +239,7 @@ class Server:
                 logger.debug("%r was closed while it was secured: %s", connection, error)
             else:
                 self.failed_handshake_count += 1
+                self.handshake_failures.add(TLS, connection.context.peer_host)
                 reason = error.strerror or error
                 self._log.warning("unsecured", "Listener %s refused %s: %s", self._config.name, connection.context.peer_host, reason)
         else:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from log_service.broker.metrics.sources import MetricsSources
 from log_service.metrics.exposition import Family, Sample, labels
+from log_service.metrics.failure_counts import TLS, FailureCounts
 
 if TYPE_CHECKING:
     from log_service.broker.login import LoginMeter
 
 PREFIX = "kafka_server_socket_server_metrics"
-TLS = "TLS"
-"""The mechanism of a handshake."""
 FAILED = "failed_authentication"
 COUNTS: Sequence[tuple[str, str, Callable[["LoginMeter"], int]]] = (
     ("successful_authentication", "Logins that succeeded", lambda meter: meter.success_total),
@@ -45,12 +44,20 @@ def login_families(sources: MetricsSources) -> Iterator[Family]:
     yield Family(name=f"{PREFIX}_expired_connections_killed_count", type="counter", help=text, samples=_rows(expired))
     by_address: list[Sample] = [
         ("", labels({"listener": name, "mechanism": mechanism, "address": address}), count)
-        for name, login in sources.logins.items()
-        for mechanism, address, count in login.failures.items()
+        for name, failures in _failures(sources)
+        for mechanism, address, count in failures.items()
     ]
     if by_address:
-        text = "Logins that failed, repeated ones too, by the client's address."
+        text = "Logins and handshakes that failed, repeated logins too, by the client's address."
         yield Family(name="tidelog_failed_logins_total", type="counter", help=text, samples=by_address)
+
+
+def _failures(sources: MetricsSources) -> Iterator[tuple[str, FailureCounts]]:
+    """Yield the names of listeners with those who failed there."""
+    for name, login in sources.logins.items():
+        yield name, login.failures
+    for name, server in sources.servers.items():
+        yield name, server.handshake_failures
 
 
 def _rows(values: "dict[tuple[str, str], int] | dict[tuple[str, str], float]") -> list[Sample]:

@@ -1,13 +1,18 @@
 """Logins on the metrics page: by listener and mechanism, of which clients can make no new ones."""
 
+from pathlib import Path
+
 import trio
 
-from log_service.broker.login import MAX_COUNTED_ADDRESSES, FailureCounts
+from log_service.metrics.failure_counts import MAX_COUNTED_ADDRESSES, FailureCounts
 from log_service.protocol.messages.api_versions import ApiVersionsRequest
+from tests.helpers.authority import Authority
 from tests.helpers.metrics_page import Page, fetch
-from tests.unit.broker.context import HOST, PORT, Story
+from tests.unit.broker.configured_brokers import configured
+from tests.unit.broker.context import HOST, PORT, RawClient, Story
 from tests.unit.broker.login_story import LISTENER, Guest, guest, plain, tell_of_logins
 
+TLS_PORT = 9095
 PREFIX = "kafka_server_socket_server_metrics_"
 
 
@@ -82,3 +87,29 @@ def test_repeated_logins_and_connections_that_outlive_theirs_are_counted() -> No
         assert of(page, "expired_connections_killed_count") == 1
 
     tell_of_logins(story, **{"metrics_listener": f"{HOST}:9404", f"{LISTENER}.plain.connections.max.reauth.ms": "5000"})
+
+
+def test_handshakes_that_fail_are_counted_with_the_logins_and_by_address(tmp_path: Path) -> None:
+    issued = Authority(tmp_path).issue("node")
+
+    async def story(node: Story) -> None:
+        for host in ("stranger", "stranger", "other-stranger"):
+            client = RawClient(await node.world.client_env(host).network.connect(HOST, TLS_PORT))
+            await client.send(ApiVersionsRequest(client_software_name="story", client_software_version="1"), 4)
+            assert await client.is_closed()
+        response = await fetch(node.world.client_env().network, HOST, 9404)
+        lines = [line for line in response.splitlines() if 'mechanism="TLS"' in line and "_total" in line]
+        assert lines == [
+            f'{PREFIX}failed_authentication_total{{listener="SSL",networkProcessor="0",mechanism="TLS"}} 3',
+            'tidelog_failed_logins_total{listener="SSL",mechanism="TLS",address="stranger"} 2',
+            'tidelog_failed_logins_total{listener="SSL",mechanism="TLS",address="other-stranger"} 1',
+        ]
+
+    properties = {
+        "listeners": f"PLAINTEXT://{HOST}:{PORT},SSL://{HOST}:{TLS_PORT}",
+        "metrics.listener": f"{HOST}:9404",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": issued.key_text,
+        "ssl.keystore.certificate.chain": issued.chain_text,
+    }
+    configured(story, properties)

@@ -1,0 +1,43 @@
+"""Who failed to log in, or to shake hands, and how often: by address, of which there may be any number.
+
+Invariant: no failure is lost, and no client makes more than ``MAX_COUNTED_ADDRESSES`` series.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from typing import Final
+
+MAX_COUNTED_ADDRESSES: Final = 500
+"""Pairs of mechanism and address that a listener counts apart."""
+OTHER_ADDRESSES: Final = "other"
+TLS: Final = "TLS"
+"""The mechanism of a handshake."""
+
+
+class FailureCounts:
+    """Failed logins, or handshakes, by mechanism and address: of so many pairs apart, and of the others together.
+
+    The address whose last failure is longest ago joins the others first.
+    """
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._others: Counter[str] = Counter()
+
+    def __repr__(self) -> str:
+        return f"<FailureCounts addresses={len(self._counts)}>"
+
+    def add(self, mechanism: str, host: str) -> None:
+        """Count a failure."""
+        key = mechanism, host
+        self._counts[key] = self._counts.pop(key, 0) + 1
+        if len(self._counts) > MAX_COUNTED_ADDRESSES:
+            (of, _), count = self._counts.popitem(last=False)
+            self._others[of] += count
+
+    def items(self) -> Iterator[tuple[str, str, int]]:
+        """Yield mechanism, address and count; the address of the others is ``other``."""
+        for (mechanism, host), count in self._counts.items():
+            yield mechanism, host, count
+        for mechanism, count in self._others.items():
+            yield mechanism, OTHER_ADDRESSES, count
