@@ -125,7 +125,7 @@ async def _probe_one(env: NodeEnv, endpoint: Endpoint) -> Finding:
 def _question(endpoint: Endpoint) -> bytes:
     """Return bytes that a process which listens there responds to."""
     if endpoint.security_protocol in TLS_NUMBERS:
-        from log_service.security.tls.hello import client_hello  # noqa: PLC0415 - few clusters probe, and fewer with TLS
+        from log_service.rpc.hello import client_hello  # noqa: PLC0415 - few clusters probe, and fewer with TLS
 
         return client_hello(endpoint.host)
     header = RequestHeader(ApiKey.API_VERSIONS, 0, 0, CLIENT_ID)

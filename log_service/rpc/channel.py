@@ -31,6 +31,10 @@ TLS_BEGINNINGS = (b"\x15\x03", b"\x16\x03")
 _INT32 = struct.Struct(">i")
 
 
+class SpeaksTlsError(ProtocolError):
+    """The peer speaks TLS, and we do not."""
+
+
 class _InFlight:
     """A request whose response has not come. ``error`` is raised in the task that waits for it, if there still is one."""
 
@@ -66,7 +70,7 @@ class Channel:
         self._error: Exception | None = None
         self._is_closed_by_us = False
         self._closed = trio.Event()
-        self._has_heard = False
+        self.response_count = 0
         self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._end = 0
@@ -89,7 +93,7 @@ class Channel:
     @property
     def is_closed_unheard(self) -> bool:
         """Whether the peer closed the connection before it sent a single response."""
-        return isinstance(self.failure, ConnectionResetError | BrokenPipeError) and not self._has_heard
+        return isinstance(self.failure, ConnectionResetError | BrokenPipeError) and not self.response_count
 
     @property
     def bytes_sent(self) -> int:
@@ -218,8 +222,8 @@ class Channel:
         while end - start >= SIZE_BYTES:
             (size,) = _INT32.unpack_from(buffer, start)
             if not SIZE_BYTES <= size <= self._max_frame_bytes:
-                if not self._has_heard and buffer[start : start + 2] in TLS_BEGINNINGS:
-                    raise ProtocolError(f"{self.name} speaks TLS: set security_protocol to SSL or SASL_SSL")
+                if not self.response_count and buffer[start : start + 2] in TLS_BEGINNINGS:
+                    raise SpeaksTlsError(f"{self.name} speaks TLS: set security_protocol to SSL or SASL_SSL")
                 raise ProtocolError(
                     f"{self.name} announced a response of {size} bytes; the bounds are {SIZE_BYTES} and {self._max_frame_bytes}"
                 )
@@ -253,7 +257,7 @@ class Channel:
         if correlation_id != sent.correlation_id:
             raise ProtocolError(f"{self.name} responded to request {correlation_id} before request {sent.correlation_id}")
         self._in_flight.popleft()
-        self._has_heard = True
+        self.response_count += 1
         sent.frame = frame
         sent.settled.set()
         self._used_at = trio.current_time()
@@ -367,6 +371,6 @@ async def _connect(env: Env, host: str, port: int, secure: Secure | None) -> Con
 def _lost(name: str, cause: Exception) -> Exception:
     """Return an exception of its own for one of many waiting tasks."""
     if isinstance(cause, ProtocolError):
-        return ProtocolError(str(cause))
+        return type(cause)(str(cause))
     reason = cause.strerror if isinstance(cause, OSError) else None
     return ConnectionAbortedError(errno.ECONNABORTED, f"the connection to {name} is gone: {reason or cause}")

@@ -8,7 +8,6 @@ throttles (KIP-219). Knows nothing of clusters: it is never opened again once it
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from typing import Any, Protocol, TypeVar
 
@@ -22,7 +21,7 @@ from log_service.protocol.codec import decode
 from log_service.protocol.frames import RequestHeader, encode_request, parse_response_header
 from log_service.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from log_service.protocol.schema import Message
-from log_service.rpc.channel import Channel, open_channel
+from log_service.rpc.channel import Channel, SpeaksTlsError, open_channel
 from log_service.rpc.retry import Backoff
 from log_service.rpc.versions import BEFORE_NEGOTIATION, SpokenVersions
 
@@ -50,7 +49,10 @@ class Destination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcSettings:
-    """The bounds of connections and requests; ``client_id`` names the sender to the node."""
+    """The bounds of connections and requests; ``client_id`` names the sender to the node.
+
+    ``is_asking``: a listener that ends connections without a word is asked what it speaks; for clients, whose security a person has set.
+    """
 
     client_id: str
     request_timeout_ms: int = 30_000
@@ -59,10 +61,19 @@ class RpcSettings:
     max_response_bytes: int = 100 << 20
     max_requests_in_flight: int = 64
     reconnect_backoff: Backoff = RECONNECT_BACKOFF
+    is_asking: bool = False
 
 
 CLOSED_EARLY = "; a port that wants TLS closes connections without it: see security_protocol"
 """What a first request that is not responded to may mean."""
+
+
+class EndedWhileSecuredError(ConnectionAbortedError):
+    """The peer ended a connection while it was secured, and did not say why."""
+
+
+class EndedUnheardError(KafkaError):
+    """The peer ended a connection in the clear, and had not responded to anything."""
 
 
 class Security(Protocol):
@@ -92,13 +103,15 @@ LogIn = Callable[["RpcConnection"], Awaitable[None]]
 class RpcConnection:
     """An open connection that knows what its peer speaks. Made by ``open_connection``."""
 
-    def __init__(self, channel: Channel, destination: Destination, settings: RpcSettings) -> None:
+    def __init__(self, channel: Channel, destination: Destination, settings: RpcSettings, *, is_in_clear: bool = True) -> None:
         self._channel = channel
         self._settings = settings
         self._muted_until = -inf
         self._login_due = inf
         self._log_in: LogIn | None = None
         self._login_lock = trio.Lock()
+        self._negotiated_count = 0  # responses that had come when the versions were known
+        self._is_in_clear = is_in_clear
         self.destination = destination
         self.versions = BEFORE_NEGOTIATION
 
@@ -114,6 +127,12 @@ class RpcConnection:
     def failure(self) -> Exception | None:
         """Why the connection is closed, where neither idleness nor our own side closed it."""
         return self._channel.failure
+
+    @property
+    def is_ended_unused(self) -> bool:
+        """Whether the peer ended the connection, without a login, before it responded to anything but the question what it speaks."""
+        is_unused = 0 < self._negotiated_count == self._channel.response_count
+        return is_unused and isinstance(self.failure, ConnectionResetError | BrokenPipeError)
 
     @property
     def in_flight_count(self) -> int:
@@ -163,6 +182,7 @@ class RpcConnection:
                 break
         raise_for(response.error_code, "", f"ApiVersions of {self.destination}")
         self.versions = SpokenVersions.of(response)
+        self._negotiated_count = self._channel.response_count
 
     async def request(self, request: Message, response_type: type[R], *, max_version: int | None = None, waits_ms: int = 0) -> R:
         """Send a request and return its response.
@@ -233,6 +253,8 @@ class RpcConnection:
         except TimeoutError as error:
             text = f"{self.destination} did not respond within {timeout_ms} ms"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from error
+        except SpeaksTlsError as error:
+            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from error
         except (OSError, ProtocolError) as error:
             raise self._lost(error) from error
 
@@ -252,8 +274,9 @@ class RpcConnection:
 
     def _lost(self, error: Exception) -> KafkaError:
         text = error.strerror if isinstance(error, OSError) else f"the connection to {self.destination} is gone: {error}"
-        hint = CLOSED_EARLY if self._channel.is_closed_unheard and self.versions is BEFORE_NEGOTIATION else ""
-        return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{text or error}{hint}")
+        if self._is_in_clear and self._channel.is_closed_unheard and self.versions is BEFORE_NEGOTIATION:
+            return EndedUnheardError(ErrorCode.NETWORK_EXCEPTION, f"{text or error}{CLOSED_EARLY}")
+        return KafkaError(ErrorCode.NETWORK_EXCEPTION, str(text or error))
 
 
 @asynccontextmanager
@@ -264,25 +287,39 @@ async def open_connection(
 
     Raises:
         TimeoutError: the peer did not accept the connection in time.
-        OSError: refused, unreachable, unknown host.
+        OSError: refused, unreachable, unknown host; EndedWhileSecuredError, the peer ended the connection while it was secured.
         KafkaError: the peer does not speak the protocol, or refuses us.
     """
-    security = security or Plaintext()
+    security, is_in_clear = security or Plaintext(), True
+
+    async def secure(stream: Connection) -> Connection:
+        nonlocal is_in_clear
+        secured = await _secured(security, destination, stream)
+        is_in_clear = secured is stream
+        return secured
+
     async with open_channel(
         env,
         destination.host,
         destination.port,
-        secure=partial(security.secure, destination),
+        secure=secure,
         connect_timeout_ms=settings.connect_timeout_ms,
         max_frame_bytes=settings.max_response_bytes,
         idle_timeout_ms=settings.idle_timeout_ms,
         max_requests_in_flight=settings.max_requests_in_flight,
     ) as channel:
-        connection = RpcConnection(channel, destination, settings)
+        connection = RpcConnection(channel, destination, settings, is_in_clear=is_in_clear)
         await security.authenticate(connection)
         if connection.versions is BEFORE_NEGOTIATION:  # a login asks what the node speaks before it begins
             await connection.negotiate()
         yield connection
+
+
+async def _secured(security: Security, destination: Destination, stream: Connection) -> Connection:
+    try:
+        return await security.secure(destination, stream)
+    except (ConnectionAbortedError, ConnectionResetError, BrokenPipeError) as error:
+        raise EndedWhileSecuredError(error.errno, error.strerror or str(error)) from error
 
 
 def raise_for(code: int, text: str | None, where: str) -> None:

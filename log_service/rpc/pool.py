@@ -23,6 +23,7 @@ from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.common.quiet_log import QuietLogger
 from log_service.protocol.schema import Message
 from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, Security, open_connection
+from log_service.rpc.misfits import QUESTION_INTERVAL_MS, Question, question_after, question_to
 
 R = TypeVar("R", bound=Message)
 
@@ -58,6 +59,8 @@ class NodeChannel:
         self._opening: _Opening | None = None
         self._failed_count = 0  # since a connection was opened the last time
         self._not_before_ms = 0.0
+        self._question: Question | None = None
+        self._asked_again_at_ms = 0
         self._closed_bytes_received = 0
         self._closed_bytes_sent = 0
         self._quiet = QuietLogger(logger, env.clock.monotonic_ms)
@@ -123,6 +126,7 @@ class NodeChannel:
         try:
             with opening.scope:
                 await self._pause()
+                await self._ask_what_it_speaks()
                 async with open_connection(self._env, self.destination, self._settings, self._security) as connection:
                     self._opened(opening, connection)
                     await connection.wait_closed()
@@ -131,6 +135,14 @@ class NodeChannel:
                 self._failed(opening, error)
         finally:
             self._closed(opening)
+
+    async def _ask_what_it_speaks(self) -> None:
+        """Ask, where the last connection ended as those end that do not fit. Raises KafkaError: it speaks something else."""
+        question, self._question = self._question, None
+        now_ms = self._env.clock.monotonic_ms()
+        if question is not None and self._settings.is_asking and now_ms >= self._asked_again_at_ms:
+            self._asked_again_at_ms = now_ms + QUESTION_INTERVAL_MS
+            await question(self._env, self.destination, self._settings, self._security)
 
     def _opened(self, opening: _Opening, connection: RpcConnection) -> None:
         self.opened_total += 1
@@ -145,6 +157,7 @@ class NodeChannel:
         self.is_refused = isinstance(error, OSError) and error.errno == errno.ECONNREFUSED
         self._delay(self._failed_count)
         self._failed_count += 1
+        self._question = question_after(error)
         text = f"cannot reach a broker at {self.destination}: {_reason(error)}"
         opening.error = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.NETWORK_EXCEPTION, text)
         self._quiet.warning(self.destination, "%s", text)
@@ -159,6 +172,7 @@ class NodeChannel:
         self._closed_bytes_sent += connection.bytes_sent
         if self._connection is connection:
             self._connection = None
+            self._question = question_to(connection)
         if connection.failure is not None:
             self._quiet.info((self.destination, "gone"), "the connection to %s is gone: %s", self.destination, connection.failure)
 

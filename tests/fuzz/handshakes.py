@@ -18,8 +18,8 @@ from log_service.common.secrets import SecretText
 from log_service.common.types import Buffer
 from log_service.config.tls import tls_config
 from log_service.network.responses import ConnectionContext
+from log_service.rpc.hello import client_hello
 from log_service.security.tls.distinguished_names import subject_text
-from log_service.security.tls.hello import client_hello
 from log_service.security.tls.java_key_store import read_java_key_store
 from log_service.security.tls.listener import TlsListener
 from tests.fuzz.mutations import mutate

@@ -447,4 +447,5 @@ def _rpc_settings(config: ClientConfig) -> RpcSettings:
         idle_timeout_ms=config.connections_max_idle_ms,
         max_response_bytes=config.max_response_bytes,
         reconnect_backoff=Backoff(first_ms=config.reconnect_backoff_ms, max_ms=config.reconnect_backoff_max_ms),
+        is_asking=True,
     )

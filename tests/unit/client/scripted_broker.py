@@ -1,8 +1,8 @@
 """A broker that does what a test tells it: over the memory network, with our codec, one log per partition.
 
-It knows ApiVersions, Metadata, InitProducerId, Produce and ListOffsets, and keeps the sequences of idempotent producers as a broker does. A
-test may respond to a produce with an error (before or after the append), hold responses back, or drop the connection. ``clustered`` makes
-several into one cluster: they have the same logs, and each takes produces only for what it leads.
+It has no logins. It knows ApiVersions, Metadata, InitProducerId, Produce and ListOffsets, and keeps the sequences of idempotent producers
+as a broker does. A test may respond to a produce with an error (before or after the append), hold responses back, or drop the connection.
+``clustered`` makes several into one cluster: they have the same logs, and each takes produces only for what it leads.
 """
 
 import contextlib
@@ -34,6 +34,7 @@ from log_service.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from log_service.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from log_service.records.batch import BatchHeader, iterate_records, parse_header
 from tests.sim.world import World
 
@@ -172,6 +173,7 @@ class ScriptedBroker:
             ApiKey.METADATA: self._metadata,
             ApiKey.INIT_PRODUCER_ID: self._init_producer_id,
             ApiKey.PRODUCE: self._produce,
+            ApiKey.SASL_HANDSHAKE: self._sasl_handshake,
         }
         if header.api_key in self.other:
             response = await self.other[header.api_key](request, header.api_version)
@@ -195,6 +197,9 @@ class ScriptedBroker:
         return ApiVersionsResponse(
             api_keys=keys, supported_features=supported, finalized_features=finalized, finalized_features_epoch=1 if finalized else -1
         )
+
+    async def _sasl_handshake(self, request: Any) -> SaslHandshakeResponse:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
     async def _metadata(self, request: Any) -> MetadataResponse:
         names = sorted(self.topics) if request.topics is None else [topic.name for topic in request.topics]

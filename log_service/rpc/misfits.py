@@ -1,0 +1,107 @@
+"""What a listener speaks that ends fresh connections without a word: it wants a login, or TLS, or knows no TLS.
+
+A node that stops, or has too many connections, ends them in the same way. So nothing is concluded from the end: the listener is asked, on a
+connection of its own, before the next attempt. Only a response that proves the misfit makes the failure final; whatever else comes leaves
+things as they are.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+import trio
+
+from log_service.common.env import Env
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from log_service.rpc.channel import TLS_BEGINNINGS
+from log_service.rpc.connection import (
+    Destination,
+    EndedUnheardError,
+    EndedWhileSecuredError,
+    RpcConnection,
+    RpcSettings,
+    Security,
+    open_connection,
+)
+from log_service.rpc.hello import client_hello
+
+QUESTION_TIMEOUT_MS: Final = 3_000
+QUESTION_INTERVAL_MS: Final = 10_000
+"""How long one question to a destination is enough: nodes that are in trouble get few of them."""
+NO_MECHANISM: Final = ""
+"""Stands for no mechanism: a listener with logins refuses it and says which it offers, without having begun one."""
+
+Question = Callable[[Env, Destination, RpcSettings, Security | None], Awaitable[None]]
+"""Raises KafkaError, which is no retriable one: the listener speaks something else."""
+
+
+def question_after(ended: Exception) -> Question | None:
+    """Return what is asked after an attempt to connect that failed, None where its error says all."""
+    if isinstance(ended, EndedWhileSecuredError):
+        return require_tls
+    return require_no_tls if isinstance(ended, EndedUnheardError) else None
+
+
+def question_to(connection: RpcConnection) -> Question | None:
+    """Return what is asked after a connection ended, None where it had been of use."""
+    return require_no_login if connection.is_ended_unused else None
+
+
+async def require_tls(env: Env, destination: Destination, settings: RpcSettings, _: Security | None) -> None:
+    """Raise where a listener that ends handshakes responds to requests in the clear.
+
+    Raises:
+        KafkaError: SASL_AUTHENTICATION_FAILED, it does.
+    """
+    try:
+        async with open_connection(env, destination, _short(settings)):
+            pass
+    except (OSError, ProtocolError, KafkaError):
+        return
+    text = f"{destination} speaks Kafka's protocol without TLS: set security_protocol to PLAINTEXT or SASL_PLAINTEXT, or take another port"
+    raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+
+
+async def require_no_tls(env: Env, destination: Destination, _: RpcSettings, __: Security | None) -> None:
+    """Raise where a listener that ends connections in the clear responds to the beginning of a TLS handshake.
+
+    Raises:
+        KafkaError: SASL_AUTHENTICATION_FAILED, it does.
+    """
+    received = bytearray(len(TLS_BEGINNINGS[0]))
+    try:
+        with trio.fail_after(QUESTION_TIMEOUT_MS / 1_000):
+            stream = await env.network.connect(destination.host, destination.port)
+            try:
+                await stream.send_gathered([client_hello(destination.host)])
+                await stream.receive_into(received)
+            finally:
+                stream.close()
+    except (OSError, trio.TooSlowError):
+        return
+    if bytes(received) in TLS_BEGINNINGS:
+        text = f"{destination} speaks TLS: set security_protocol to SSL or SASL_SSL, or take another port"
+        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+
+
+async def require_no_login(env: Env, destination: Destination, settings: RpcSettings, security: Security | None) -> None:
+    """Raise where a listener that ends connections at their first request offers logins.
+
+    Raises:
+        KafkaError: SASL_AUTHENTICATION_FAILED, it does.
+    """
+    try:
+        async with open_connection(env, destination, _short(settings), security) as connection:
+            response = await connection.request_of_login(SaslHandshakeRequest(mechanism=NO_MECHANISM), SaslHandshakeResponse)
+    except (OSError, ProtocolError, KafkaError):
+        return
+    if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        offered = ", ".join(sorted(response.mechanisms))
+        advice = "set security_protocol to SASL_SSL, or to SASL_PLAINTEXT where it has no TLS"
+        text = f"{destination} takes no request without a login: {advice}, and sasl_mechanism to one of {offered}"
+        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+
+
+def _short(settings: RpcSettings) -> RpcSettings:
+    return replace(settings, request_timeout_ms=QUESTION_TIMEOUT_MS, connect_timeout_ms=QUESTION_TIMEOUT_MS)
