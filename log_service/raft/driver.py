@@ -55,6 +55,7 @@ from log_service.raft.messages import (
     UpgradeRequest,
     VoterChangeResponse,
     WireMessage,
+    sender_of,
 )
 from log_service.raft.metadata_log import MetadataLog, read_history, snapshot_voters
 from log_service.raft.peer_requests import PeerRequests, Transport
@@ -187,7 +188,7 @@ class RaftDriver:
 
     @property
     def is_majority_gone(self) -> bool:
-        """Whether so many voters refused connections when they were last asked that the others are no majority."""
+        """Whether so many voters refused connections when they were last asked, and have asked nothing since, that no majority is left."""
         gone, voters = self._requests.refusing_ids, self._core.voters if self._core else ()
         return bool(gone) and 2 * sum(voter.node_id not in gone for voter in voters) <= len(voters)
 
@@ -367,6 +368,9 @@ class RaftDriver:
             request = wire.read_request(message, context)
         except wire.RefusedError as refused:
             return wire.write_refusal(message, refused)
+        sender_id = sender_of(request)
+        if sender_id is not None:
+            self._requests.heard_of(sender_id)
         reply = _Reply()
         self._post(RequestArrived(reply_to=reply, request=request))
         await reply.arrived.wait()

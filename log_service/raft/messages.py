@@ -125,6 +125,20 @@ class KRaftVersionRequest:
     """The leader asks a voter to be which kraft.version it supports; ApiVersions on the wire."""
 
 
+def sender_of(request: object) -> NodeId | None:
+    """Return which node sent a request; None where the request does not say."""
+    match request:
+        case VoteRequest():
+            return request.candidate.node_id
+        case FetchRequest() | FetchSnapshotRequest():
+            return request.replica.node_id
+        case BeginQuorumEpochRequest() | EndQuorumEpochRequest():
+            return request.leader_id
+        case UpdateVoterRequest():
+            return request.voter.node_id
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
     """What every response says. ``leader_id`` is -1 while the sender knows no leader of ``epoch``."""

@@ -26,7 +26,10 @@ class Transport(Protocol):
 
     @property
     def refusing_ids(self) -> Collection[NodeId]:
-        """The nodes at whose addresses no process listened when they were last asked."""
+        """The nodes at whose addresses no process listened when they were last asked, and that have asked nothing since."""
+
+    def heard_of(self, node_id: NodeId) -> None:
+        """Take note of a node's request: its process is there."""
 
     async def send(self, peer: Peer, request: WireMessage) -> WireMessage:
         """Send a message, in the highest version that the peer knows, and return its response.
@@ -54,8 +57,13 @@ class PeerRequests:
 
     @property
     def refusing_ids(self) -> Collection[NodeId]:
-        """The nodes at whose addresses no process listened when they were last asked."""
+        """The nodes at whose addresses no process listened when they were last asked, and that have asked nothing since."""
         return self._transport.refusing_ids if self._transport is not None else ()
+
+    def heard_of(self, node_id: NodeId) -> None:
+        """Take note of a node's request: its process is there."""
+        if self._transport is not None:
+            self._transport.heard_of(node_id)
 
     def start(self, send: Send, cluster_id: str | None, nursery: trio.Nursery | None) -> None:
         """Send a request in ``nursery``; without one, before the replica runs, it fails at once, and the rules try it again."""

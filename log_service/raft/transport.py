@@ -38,8 +38,12 @@ class RpcTransport:
 
     @property
     def refusing_ids(self) -> Collection[NodeId]:
-        """The nodes at whose addresses no process listened when they were last asked."""
+        """The nodes at whose addresses no process listened when they were last asked, and that have asked nothing since."""
         return self._refusing_ids
+
+    def heard_of(self, node_id: NodeId) -> None:
+        """Take note of a node's request: its process is there."""
+        self._refusing_ids.discard(node_id)
 
     async def send(self, peer: Peer, request: WireMessage) -> WireMessage:
         """Send a message in the highest version that the peer knows, and return its response.

@@ -68,6 +68,22 @@ def test_a_node_without_a_quorum_stops_soon(*, leads: bool) -> None:
     tell_cluster(story)
 
 
+def test_the_leader_of_the_quorum_knows_that_the_others_came_back() -> None:
+    """It had found them gone, and has had nothing to ask of them since: they fetch from it. A stop in order would not be waited for."""
+
+    async def story(cluster: Cluster) -> None:
+        leader = await settled(cluster)
+        others = sorted({1, 2, 3} - {leader})
+        for node_id in others:
+            cluster.kill(node_id)
+            await trio.sleep(3)
+            await cluster.start(node_id)
+            assert await settled(cluster) == leader
+        assert not cluster.brokers[leader].raft.is_majority_gone
+
+    tell_cluster(story)
+
+
 def test_a_controller_that_does_not_respond_is_waited_for_a_while() -> None:
     class Silent:
         def spoken_versions(self) -> None:

@@ -81,6 +81,9 @@ class Line:
         self.network, self.name = network, name
         self.refusing_ids: tuple[NodeId, ...] = ()
 
+    def heard_of(self, node_id: NodeId) -> None:
+        """Every node that is there is asked again."""
+
     async def send(self, peer: Peer, request: WireMessage) -> WireMessage:
         self.network.sent.append((trio.current_time(), self.name, peer.host))
         await self.network.come_through(self.name, peer.host)
