@@ -21,6 +21,8 @@ from uuid import UUID
 
 import trio
 
+from log_service.broker.protection import own_name
+from log_service.common.access import NODE_ADVICE
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.config.views import NodeConfig
@@ -127,7 +129,7 @@ class BrokerLifecycle:
         self.broker_epoch = BrokerEpoch(response.broker_epoch)
 
     async def _ask_in(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-        """Send the registration; where it is refused say for which feature level, or who has this id, as far as the metadata knows it.
+        """Send the registration; where it is refused say as whom this node came, for which feature level, or who has this id.
 
         Raises:
             KafkaError: the controller refuses.
@@ -137,6 +139,8 @@ class BrokerLifecycle:
         except KafkaError as error:
             if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 raise KafkaError(error.code, self._namesake_text()) from error
+            if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                raise KafkaError(error.code, f"this node comes as {own_name(self._config)}; {NODE_ADVICE}") from error
             faults = unserved_levels(self._image().features) if error.code is ErrorCode.UNSUPPORTED_VERSION else ()
             if not faults:
                 raise

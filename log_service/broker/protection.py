@@ -9,6 +9,7 @@ node without TLS does not import.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from log_service.common.access import ANONYMOUS
 from log_service.common.env import NodeEnv
 from log_service.common.errors import ConfigError
 from log_service.config.client_security import LoginConfig
@@ -82,6 +83,19 @@ class Protection:
             except ConfigError as error:
                 raise ConfigError(f"connections to listener {listener_name} of other nodes: {error}") from error
         return self.outgoing_tls[listener_name]
+
+
+def own_name(config: NodeConfig) -> str:
+    """Return as whom a node comes to controllers, as its configuration says."""
+    login = config.controller_login
+    if login is not None and login.jaas is not None:
+        from log_service.security.sasl.jaas import parse_jaas  # noqa: PLC0415 - see the module's opening
+
+        user = parse_jaas(login.jaas.reveal()).options.get("username")
+        return f"User:{user.reveal()}" if user is not None else "the user of its login"
+    if login is not None:
+        return "the user that its token names"
+    return str(ANONYMOUS) if config.controller_security.tls is None else "the user that its certificate names"
 
 
 def _tls_listener(env: NodeEnv, listener: ListenerConfig) -> "TlsListener":

@@ -23,6 +23,7 @@ from log_service.broker.marker_sender import MarkerSender
 from log_service.broker.node import Node, QuorumNode
 from log_service.broker.peers import Peers
 from log_service.broker.producer_ids import ProducerIds
+from log_service.broker.protection import own_name
 from log_service.broker.share.dead_letters import DeadLetterWriter
 from log_service.broker.share.group_settings import ShareGroupSettings
 from log_service.broker.share.persister import SharePersister
@@ -238,7 +239,7 @@ def new_raft(env: NodeEnv, config: NodeConfig, peers: Peers, own_addresses: Mapp
         node_id=NodeId(config.node_id),
         config=config.metadata_log,
         quorum=config.quorum,
-        transport=RpcTransport(peers.quorum_pool) if own_addresses or not config.is_alone else None,
+        transport=RpcTransport(peers.quorum_pool, lambda: own_name(config)) if own_addresses or not config.is_alone else None,
         static_voters=None if config.is_alone else VoterSet(tuple(voters)),
         bootstrap_servers=tuple(Peer(NodeId(each.node_id), each.host, each.port) for each in config.quorum.bootstrap_servers),
         endpoints=tuple(VoterEndpoint(own_name, host, port) for own_name, (host, port) in own_addresses.items()),

@@ -24,6 +24,10 @@ ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 """The principal of every connection that has not logged in."""
 
 
+NODE_ADVICE: Final = "what nodes ask of each other needs CLUSTER_ACTION on the cluster: name the principal in super.users of every node"
+"""What helps where a node comes to another one as a user that is none of the cluster's nodes."""
+
+
 class AclOperation(IntEnum):
     """What a principal may be allowed to do."""
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from log_service.common.access import NODE_ADVICE
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.common.types import NodeId
 from log_service.protocol.api_versions import response_class
@@ -25,10 +26,14 @@ logger = logging.getLogger(__name__)
 
 
 class RpcTransport:
-    """The ``Transport`` of a node. ``pool`` makes the connections when the first request is sent: a quorum of one sends none."""
+    """The ``Transport`` of a node. ``pool`` makes the connections when the first request is sent: a quorum of one sends none.
 
-    def __init__(self, pool: "Callable[[], ConnectionPool]") -> None:
+    ``own_name`` returns as whom this node comes to controllers.
+    """
+
+    def __init__(self, pool: "Callable[[], ConnectionPool]", own_name: Callable[[], str]) -> None:
         self._pool = pool
+        self._own_name = own_name
         self._refusing_ids: set[NodeId] = set()
         self._destinations: dict[NodeId, Destination] = {}
         self._told: dict[Destination, None] = {}
@@ -58,8 +63,7 @@ class RpcTransport:
             response = await channel.request(request, response_class(request.SCHEMA.key))
             is_done = True
             self._refusing_ids.discard(peer.node_id)
-            if getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.INCONSISTENT_CLUSTER_ID:
-                self._tell_of_cluster(destination, request)
+            self._tell_of_refusal(destination, request, getattr(response, "error_code", ErrorCode.NONE))
         except ProtocolError as error:
             is_done = True  # nothing was sent
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{destination}: {error}") from error
@@ -73,10 +77,15 @@ class RpcTransport:
                 channel.close()
         return response
 
-    def _tell_of_cluster(self, destination: "Destination", request: WireMessage) -> None:
-        """Tell, once for each address, that it is of another cluster: the quorum asks again for ever, and gets nowhere."""
-        if destination not in self._told:
-            self._told[destination] = None
+    def _tell_of_refusal(self, destination: "Destination", request: WireMessage, code: int) -> None:
+        """Tell, once for each address, what no later attempt mends: the quorum asks again for ever, and gets nowhere."""
+        if code not in {ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.CLUSTER_AUTHORIZATION_FAILED} or destination in self._told:
+            return
+        self._told[destination] = None
+        if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            text = "The controller at %s:%d refuses this node, which comes as %s: %s"
+            logger.error(text, destination.host, destination.port, self._own_name(), NODE_ADVICE)
+        else:
             text = (
                 "The controller at %s:%d is of another cluster than this node, whose cluster id is %s: "
                 "correct the address in this node's file, or give the node a directory that was formatted with that cluster's id"

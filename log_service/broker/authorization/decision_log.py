@@ -9,7 +9,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from log_service.common.access import AclOperation, AclResource, Principal
+from log_service.common.access import NODE_ADVICE, AclOperation, AclResource, Principal
+from log_service.common.log_lines import escaped
+from log_service.common.quiet_log import QuietLogger
 from log_service.security.acls.decision import Decision
 from log_service.security.audit import LOGGER_NAME, AuditEntry
 
@@ -18,7 +20,12 @@ if TYPE_CHECKING:
 
 TRACE: Final = 5
 LINE: Final = "%s"
+STRANGER_INTERVAL_MS: Final = 600_000
+"""How often one who is refused what nodes ask is named in the node's log."""
 LEVEL_NAMES: Final = {TRACE: "TRACE", logging.DEBUG: "DEBUG", logging.INFO: "INFO"}
+
+
+logger = logging.getLogger(__name__)
 
 
 class Asker(Protocol):
@@ -40,12 +47,13 @@ class Asker(Protocol):
 class DecisionLog:
     """What a node has decided, in numbers and in lines. ``wall_ms`` is the time of a line."""
 
-    __slots__ = ("_logger", "_trail", "_wall_ms", "allowed_count", "denied_count", "has_level")
+    __slots__ = ("_logger", "_quiet", "_trail", "_wall_ms", "allowed_count", "denied_count", "has_level")
 
     def __init__(self, wall_ms: Callable[[], int], trail: "AuditTrail | None" = None) -> None:
         self._logger = logging.getLogger(LOGGER_NAME)
         self._wall_ms = wall_ms
         self._trail = trail
+        self._quiet = QuietLogger(logger, wall_ms, STRANGER_INTERVAL_MS)
         self.has_level = self._logger.isEnabledFor
         """Whether decisions of a level are written: at DEBUG, each that allows what a request wants."""
         self.allowed_count = 0
@@ -59,6 +67,8 @@ class DecisionLog:
     ) -> None:
         """Take note of a decision on what a request wants."""
         level = logging.DEBUG if decision.is_allowed else logging.INFO
+        if operation is AclOperation.CLUSTER_ACTION and not decision.is_allowed:
+            self._name_stranger(asker)
         self._note(level, asker, decision, operation, resource, name, count)
 
     def note_optional(self, asker: Asker, decision: Decision, operation: AclOperation, resource: AclResource, name: str) -> None:
@@ -100,6 +110,12 @@ class DecisionLog:
                     count=count,
                 ),
             )
+
+    def _name_stranger(self, asker: Asker) -> None:
+        """Say in the node's own log who was refused what nodes ask: a node with the wrong user cannot tell, and gets no further."""
+        who = escaped(str(asker.principal)), escaped(asker.written_host)
+        text = "%s from %s was refused %s. If it is a node of this cluster: %s"
+        self._quiet.warning(who, text, *who, asker.api_name, NODE_ADVICE)
 
     def _write(self, level: int, entry: AuditEntry) -> None:
         if self._trail is not None:

@@ -5,7 +5,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from log_service.common.errors import ConfigError
+from log_service.broker.broker import Broker
+from log_service.broker.one_error import one_error
+from log_service.common.access import NODE_ADVICE
+from log_service.common.errors import ConfigError, KafkaError
+from log_service.config.authorizer_keys import STANDARD_AUTHORIZER
 from log_service.config.server import parse_server_properties
 from log_service.metadata.access import ScramUser
 from log_service.metadata.access_records import credential_record
@@ -78,6 +82,30 @@ def test_nodes_log_in_to_controllers_by_their_mechanism() -> None:
         assert logins_of(cluster, leader, "CONTROLLER") >= 2
 
     tell_cluster(story, files(), is_started=False)
+
+
+def test_a_node_that_comes_as_the_wrong_user_is_named_by_both_sides(caplog: pytest.LogCaptureFixture) -> None:
+    wrong = 'username="alice" password="alice-secret" user_node="node-secret" user_alice="alice-secret"'
+    nodes = files(authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:node")
+    nodes[3]["listener.name.controller.plain.sasl.jaas.config"] = f"{PACKAGE}.plain.PlainLoginModule required {wrong};"
+
+    async def story(cluster: Cluster) -> None:
+        for node_id in IDS:
+            cluster.format(node_id, more_records=USERS)
+        await cluster.start(1, 2)
+        await cluster.leader()
+        config, texts = cluster.config(3)
+        broker = Broker(cluster.world.node_env(host_of(3)), config, static_texts=texts)
+        with pytest.raises(KafkaError, match=f"this node comes as User:alice; {NODE_ADVICE}"), one_error():
+            async with trio.open_nursery() as nursery:
+                await nursery.start(broker.run)
+
+    tell_cluster(story, nodes, is_started=False)
+    refusing = [line for line in caplog.messages if line.startswith("User:alice from ")]
+    assert 0 < len(refusing) <= 2, "each of the others says it once"
+    assert all(line.endswith(f". If it is a node of this cluster: {NODE_ADVICE}") for line in refusing)
+    refused = [line for line in caplog.messages if "refuses this node, which comes as User:alice" in line]
+    assert 0 < len(refused) <= 2, "once for each of the others"
 
 
 def test_logins_between_nodes_that_end_are_repeated() -> None:
