@@ -5,7 +5,7 @@ appended or cut is decided by ``raft.core``. Appending and cutting run on the ev
 the disk and belongs into the pool.
 
 Invariants: a snapshot has its name only once it is whole and durable; a log that ends before its newest snapshot begins anew behind it; a
-batch is appended whole or not at all.
+batch is appended whole or not at all; what is written down as durable is lowered before the log is cut.
 """
 
 from collections.abc import Iterable, Sequence
@@ -79,7 +79,7 @@ class MetadataLog:
         return snapshot
 
     def _open_log(self, *, recovery_point: int, start_offset: int) -> Log:
-        return open_log(
+        log = open_log(
             self._files,
             self._clock,
             self.path,
@@ -88,6 +88,8 @@ class MetadataLog:
             topic_id=METADATA_TOPIC_ID,
             known=OpenedFrom(recovery_point=recovery_point, log_start_offset=start_offset),
         )
+        log.home.save_recovery_points = self.note_synced
+        return log
 
     def _is_behind(self, newest: SnapshotId) -> bool:
         """Whether the log holds less than a snapshot: a crash came between the snapshot and the log's new beginning."""

@@ -51,6 +51,31 @@ def test_a_leader_without_a_majority_commits_nothing_and_leads_no_more() -> None
     sim_run(5, main)
 
 
+def test_a_node_whose_end_was_cut_starts_again_after_a_crash() -> None:
+    """It stopped in order with records that no majority had, and took note of them as durable; the next leader has them cut."""
+
+    async def main(world: World) -> None:
+        async with three_nodes(world) as quorum:
+            first = await quorum.leader()
+            await append(quorum, first, ["committed"])
+            driver = quorum.driver(first)
+            quorum.network.silent.add(f"node{first}")
+            driver.append([config(f"lost {number}") for number in range(20)])
+            await trio.sleep(0.1)
+            await quorum.stop(first)
+            quorum.network.silent.clear()
+            second = await quorum.leader()
+            await quorum.start(first)
+            await until(lambda: quorum.driver(first).high_watermark == quorum.driver(second).high_watermark)
+            quorum.kill(first)
+            await quorum.start(first)
+            await append(quorum, second, ["afterwards"])
+            await until(lambda: quorum.driver(first).high_watermark == quorum.driver(second).high_watermark)
+            assert quorum.records(first) == [config("committed"), config("afterwards")]
+
+    sim_run(1, main)
+
+
 def test_a_leader_that_stops_hands_over_at_once() -> None:
     async def main(world: World) -> None:
         async with three_nodes(world) as quorum:

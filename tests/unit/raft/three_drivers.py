@@ -149,6 +149,12 @@ class Quorum:
         del self.network.drivers[f"node{node_id}"]
         self.scopes[node_id].cancel()
 
+    async def stop(self, node_id: int) -> None:
+        """End a node in order: what it wrote is durable, and it has taken note of that."""
+        driver = self.network.drivers.pop(f"node{node_id}")
+        self.scopes[node_id].cancel()
+        await driver.close()
+
     async def leader(self) -> int:
         """Wait until a node leads, and return its id."""
         while True:
