@@ -95,6 +95,11 @@ def broker_addresses(image: MetadataImage, listener_name: str, *, with_fenced: b
     return [address for address in addresses if address is not NO_BROKER and (with_fenced or not address.is_fenced)]
 
 
+def reachable_brokers(image: MetadataImage, listener_name: str) -> list[BrokerAddress]:
+    """Return the brokers of a listener that are not fenced; where all of them are, all: a client is left with an address to ask again."""
+    return broker_addresses(image, listener_name) or broker_addresses(image, listener_name, with_fenced=True)
+
+
 def address_of(broker: BrokerRegistration, listener_name: str) -> BrokerAddress:
     """Return where clients of a listener reach a broker; ``NO_BROKER`` where it has no such listener."""
     endpoint = broker.endpoints.get(listener_name)

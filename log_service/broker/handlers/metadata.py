@@ -5,6 +5,9 @@ topics are asked for with null (version 0: with an empty list); an empty list as
 creates it where both the request and ``auto.create.topics.enable`` allow that, and answers when it is there. Each broker passes on what the
 controller decides, so that any broker is told as the controller.
 
+Fenced brokers are left out, unless all are fenced: librdkafka 2.10 to 2.16 drops every broker that a response leaves out, and one that
+tells topics and no broker may cut it off for good (librdkafka's issue 5301).
+
 Who may not describe a topic does not hear of it: where all topics are asked for it is left out, and where it is named it is
 TOPIC_AUTHORIZATION_FAILED whether it exists or not. One that exists is named by the id that it was asked for, or by its name alone. A
 missing topic that the client may describe and not create is TOPIC_AUTHORIZATION_FAILED, too. A client that asks for authorized operations
@@ -26,11 +29,11 @@ from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import (
     OPERATIONS_NOT_ASKED_FOR,
     alive_replicas,
-    broker_addresses,
     cluster_operations,
     is_internal,
     offline_replicas,
     partition_error,
+    reachable_brokers,
     told_controller,
     topic_operations,
 )
@@ -129,7 +132,7 @@ def _describe(node: Node, call: Call, request: MetadataRequest, errors: dict[str
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in broker_addresses(image, listener_name)
+            for broker in reachable_brokers(image, listener_name)
         ],
         cluster_id=node.cluster_id,
         controller_id=told_controller(image, node.rng),

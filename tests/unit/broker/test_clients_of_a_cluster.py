@@ -19,7 +19,13 @@ from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, Fe
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from log_service.protocol.stored.metadata_records import BrokerEndpoint, PartitionChangeRecord, PartitionRecord, TopicRecord
+from log_service.protocol.stored.metadata_records import (
+    BrokerEndpoint,
+    FenceBrokerRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
 from tests.helpers.handler_node import LISTENER, HandlerNode, tell_handlers
 from tests.unit.metadata.records import broker, topic_id
 from tests.unit.replication.context import sent
@@ -77,6 +83,22 @@ def test_clients_are_told_the_brokers_of_their_listener_that_are_not_fenced() ->
         node.connection.listener_name = "INSIDE"
         told = await node.ask(MetadataRequest(topics=[]), 13)
         assert [(each.node_id, each.host) for each in told.brokers] == [(2, "inside-2"), (4, "inside-4")]
+
+    tell_handlers(story)
+
+
+def test_where_all_brokers_are_fenced_clients_are_told_all_of_them() -> None:
+    """A response that tells topics and no broker may cut librdkafka off for good (its issue 5301)."""
+
+    async def story(node: HandlerNode) -> None:
+        publish_orders(node, partition(0, [3, 2], leader=-1, isr=[3]))
+        node.publish(FenceBrokerRecord(id=1, epoch=10), FenceBrokerRecord(id=2, epoch=20), FenceBrokerRecord(id=4, epoch=40))
+        told = await node.ask(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 13)
+        assert [(each.node_id, each.host) for each in told.brokers] == [(1, "broker"), (2, "plaintext-2"), (3, "plaintext-3")]
+        assert told.controller_id == -1
+        (described,) = told.topics[0].partitions
+        assert (described.error_code, described.leader_id, described.offline_replicas) == (ErrorCode.LEADER_NOT_AVAILABLE, -1, [3, 2])
+        assert (await node.ask(DescribeClusterRequest(), 1)).brokers == []
 
     tell_handlers(story)
 
