@@ -15,7 +15,7 @@ import confluent_kafka
 
 from log_service.client import BlockingProducer
 from log_service.common.errors import KafkaError
-from tests.integration.confluent import consumer, settings
+from tests.integration.confluent import consumer, serve_callbacks, settings
 
 TOPIC = "loaded"
 PARTITION_COUNT = 3
@@ -150,6 +150,9 @@ class Reader(Client):
 
     Within one assignment offsets must follow each other: a gap there is a record that nobody would ever see. A member commits only what
     it read in the assignment it has: a coordinator takes positions in partitions of other members, too, and a group would go back.
+
+    One commit is on its way at a time, and reading goes on meanwhile: a commit that librdkafka 2.16 could not send it tries again for
+    ever, and its caller waits as long.
     """
 
     membership: Mapping[str, Any] = MappingProxyType({"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500})
@@ -163,18 +166,21 @@ class Reader(Client):
         self.got: Acknowledged = {}
         self.committed: dict[tuple[str, int], int] = {}
         self.next_offsets: dict[tuple[str, int], int] = {}
+        self._asked: dict[tuple[str, int], int] = {}
+        """What the last commit was asked to cover."""
+        self._is_committing = False
 
     def work(self) -> None:
-        source = consumer(self.bootstrap, self.group, **{**self.membership, **QUICK, **self.settings})
+        source = consumer(self.bootstrap, self.group, on_commit=self._note_commit, **{**self.membership, **QUICK, **self.settings})
         source.subscribe(list(self.topics), on_assign=self.forget_positions, on_revoke=self.forget_positions)
         try:
             while not self.stopping.is_set():
                 records = [record for record in source.consume(200, 0.2) if record.error() is None]
                 for record in records:
                     self.take_one(record.topic(), record.partition(), record.offset(), record.value().decode())
-                if records:
-                    self._commit(source)
+                self._commit(source)
         finally:
+            serve_callbacks(source)
             source.close()
 
     def forget_positions(self, _source: Any, _partitions: list[Any]) -> None:
@@ -196,12 +202,18 @@ class Reader(Client):
             self.committed[where] = max(self.committed.get(where, 0), offset)
 
     def _commit(self, source: Any) -> None:
-        wanted = [confluent_kafka.TopicPartition(*where, offset) for where, offset in self.next_offsets.items()]
-        try:
-            done = source.commit(offsets=wanted, asynchronous=False)
-        except confluent_kafka.KafkaException:
-            return  # the node died, or the group moved on: nothing was promised
-        self.note_commits({(each.topic, each.partition): each.offset for each in done if each.error is None})
+        if not self._is_committing and self.next_offsets and self.next_offsets != self._asked:
+            self._asked = dict(self.next_offsets)
+            wanted = [confluent_kafka.TopicPartition(*where, offset) for where, offset in self._asked.items()]
+            source.commit(offsets=wanted, asynchronous=True)
+            self._is_committing = True
+
+    def _note_commit(self, error: Any, done: list[Any]) -> None:
+        self._is_committing = False
+        if error is not None:  # the node died, or the group moved on: nothing was promised
+            self._asked.clear()
+        else:
+            self.note_commits({(each.topic, each.partition): each.offset for each in done if each.error is None})
 
 
 class ConsumerProtocolReader(Reader):

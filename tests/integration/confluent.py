@@ -28,8 +28,8 @@ def _silent(*_arguments: object) -> None:
 
 
 def settings(bootstrap: str, **more: Any) -> dict[str, Any]:
-    """Settings with dots for underscores."""
-    named = {name.replace("_", "."): value for name, value in more.items()}
+    """Settings with dots for underscores; callbacks keep theirs."""
+    named = {name if callable(value) else name.replace("_", "."): value for name, value in more.items()}
     return {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": _silent, **named}
 
 
@@ -102,6 +102,18 @@ def take(source: Any, count: int) -> list[Any]:
         for record in source.consume(count - len(records), 0.5):
             assert record.error() is None, record.error()
             records.append(record)
+    return records
+
+
+def serve_callbacks(source: Any) -> list[Any]:
+    """Serve the callbacks that wait for a member of a group, and return the records that came with them: to be called before its close.
+
+    A close during a rebalance may else hang for ever, with the interpreter's lock held, so that no thread and no signal ends it: librdkafka
+    2.16 gives the group up, and the callback that waits then asks it a question that nothing answers (librdkafka's issue 4041).
+    """
+    records: list[Any] = []
+    while found := source.consume(1_000, 0):
+        records += found
     return records
 
 

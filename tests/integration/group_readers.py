@@ -6,7 +6,7 @@ from typing import Any
 
 import confluent_kafka
 
-from tests.integration.confluent import WAIT_SECONDS, Sent, settings
+from tests.integration.confluent import WAIT_SECONDS, Sent, serve_callbacks, settings
 
 
 class Reader:
@@ -26,6 +26,11 @@ class Reader:
         if record is not None:
             assert record.error() is None, record.error()
             self.values.append(record.value())
+
+    def close(self) -> None:
+        """Leave the group."""
+        serve_callbacks(self.consumer)
+        self.consumer.close()
 
     @property
     def partitions(self) -> set[int]:

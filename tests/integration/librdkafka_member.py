@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import confluent_kafka
 from confluent_kafka import TopicPartition
 
-from tests.integration.confluent import WAIT_SECONDS, consumer
+from tests.integration.confluent import WAIT_SECONDS, consumer, serve_callbacks
 
 
 class Member:
@@ -33,15 +34,19 @@ class Member:
 
     def _run(self) -> None:
         while self._is_running:
-            for record in self._consumer.consume(100, 0.05):
-                if record.error():
-                    self.errors.append(record.error())
-                else:
-                    self.received.append((record.partition(), record.offset()))
+            self._take(self._consumer.consume(100, 0.05))
+
+    def _take(self, records: list[Any]) -> None:
+        for record in records:
+            if record.error():
+                self.errors.append(record.error())
+            else:
+                self.received.append((record.partition(), record.offset()))
 
     def stop(self) -> None:
         """Stop polling and leave the group."""
         if self._is_running:
             self._is_running = False
             self._thread.join(WAIT_SECONDS)
+            self._take(serve_callbacks(self._consumer))
             self._consumer.close()

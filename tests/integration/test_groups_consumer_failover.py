@@ -56,11 +56,11 @@ def test_members_keep_their_partitions_when_their_coordinator_is_killed(nodes: C
     for reader in readers:
         reader.consumer.commit(asynchronous=False)
     nodes.start(coordinator)
-    readers.pop().consumer.close()
+    readers.pop().close()
     (reader,) = readers
     poll_until(lambda: len(reader.partitions) == 4, "the one that stays takes everything over", reader)
     assert sorted(reader.values) == sorted(set(reader.values)), "what the other one committed is not read again"
-    reader.consumer.close()
+    reader.close()
 
 
 class OurReader(Reader):

@@ -23,12 +23,12 @@ def test_two_consumers_share_a_topic_and_the_one_that_stays_takes_over(bootstrap
     second = Reader(bootstrap, topic, group)
     poll_until(lambda: len(first.partitions) == len(second.partitions) == 2, "each has two partitions", first, second)
     assert first.partitions | second.partitions == {0, 1, 2, 3}
-    first.consumer.close()
+    first.close()
     poll_until(lambda: len(second.partitions) == 4, "the second has all", second)
     send(bootstrap, topic, [b"new"], 3)
     poll_until(lambda: b"new" in second.values, "the second reads on", second)
     assert second.values == [b"new"], "what the first one committed is not read again"
-    second.consumer.close()
+    second.close()
 
 
 def test_tools_see_the_group_and_its_positions(bootstrap: str, new_topic: NewTopic) -> None:
@@ -43,7 +43,7 @@ def test_tools_see_the_group_and_its_positions(bootstrap: str, new_topic: NewTop
     assert str(described.type).endswith("CONSUMER")
     (member,) = described.members
     assert (member.group_instance_id, [each.partition for each in member.assignment.topic_partitions]) == ("one", [0])
-    reader.consumer.close()
+    reader.close()
     (position,) = reader_positions(bootstrap, group, topic)
     assert position.offset == 2
 

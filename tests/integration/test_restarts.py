@@ -23,6 +23,7 @@ from tests.integration.confluent import (
     create_topic,
     produce,
     read_records,
+    serve_callbacks,
     settings,
     take,
     wait_until,
@@ -181,6 +182,7 @@ def test_a_member_that_died_with_the_broker_leaves_after_its_session(broker: Bro
     survivor.subscribe(["lost"])
     assert [record.value() for record in take(survivor, 1)] == [b"0"]
     survivor.close()
+    serve_callbacks(dying)
     dying.close()
 
 
