@@ -21,7 +21,6 @@ from log_service.broker.authorization.gate_shapes import (
     on_cluster,
     on_group,
 )
-from log_service.broker.call import Side
 from log_service.metadata.features import has_consumer_groups, has_share_groups, has_streams_groups
 from log_service.protocol.api_versions import ApiKey
 
@@ -31,10 +30,6 @@ class Gates(NamedTuple):
 
     broker: Gate = no_gate
     controller: Gate = no_gate
-
-    def on(self, side: Side) -> Gate:
-        """Return the gate of a side."""
-        return self.broker if side is Side.BROKER else self.controller
 
 
 BETWEEN_NODES = on_cluster(CLUSTER_ACTION)

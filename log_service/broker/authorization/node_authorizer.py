@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from log_service.broker.authorization.access import TOPIC, Access
 from log_service.broker.authorization.decision_log import DecisionLog
-from log_service.broker.authorization.gate_shapes import WRITE, Question, no_gate
+from log_service.broker.authorization.gate_shapes import WRITE, Gate, Question, no_gate
 from log_service.broker.authorization.gates import GATES
 from log_service.broker.call import Api, Call, Side
 from log_service.broker.handlers.repeated_produce import RepeatedCall
@@ -104,19 +104,19 @@ class NodeAuthorizer:
         api = call.route.api
         if api.key is PRODUCE and self._may_produce(call):
             return None
-        access = call.access = Access(self.acls, self.log, connection.principal, connection.peer_host, api.spec.name)
-        return self._ask(api, call.route.side, call.version, call.request, call.route.response_type, access)
+        access = call.access = Access(self.acls, self.log, connection.principal, connection.peer_host, api)
+        gates = GATES[api.key]
+        gate = gates.broker if call.route.side is Side.BROKER else gates.controller
+        return None if gate is no_gate else self._ask(gate, api, call.version, call.request, call.route.response_type, access)
 
     def admit(self, request: Message, response_type: type[Message], caller: Caller) -> Admission | None:
         """Look at a request that the controller of this process decides on for a client; raises as ``authorize``."""
         api = REGISTRY[ApiKey(request.SCHEMA.key)]  # type: ignore[arg-type]  # a whole message has a key
-        access = Access(self.acls, self.log, caller.principal, caller.host, api.spec.name)
-        return self._ask(api, Side.CONTROLLER, caller.version, request, response_type, access)
+        access = Access(self.acls, self.log, caller.principal, caller.host, api)
+        gate = GATES[api.key].controller
+        return None if gate is no_gate else self._ask(gate, api, caller.version, request, response_type, access)
 
-    def _ask(self, api: Api, side: Side, version: int, request: Any, response_type: type[Message], access: Access) -> Admission | None:  # noqa: PLR0917 - the parts of a question
-        gate = GATES[api.key].on(side)
-        if gate is no_gate:
-            return None
+    def _ask(self, gate: Gate, api: Api, version: int, request: Any, response_type: type[Message], access: Access) -> Admission | None:  # noqa: PLR0917 - the parts of a question
         question = Question(
             api=api,
             version=version,
@@ -146,7 +146,7 @@ class NodeAuthorizer:
             return False
         log = self.log
         if log.has_level(DEBUG):
-            access = Access(self.acls, log, connection.principal, connection.peer_host, call.route.api.spec.name)
+            access = Access(self.acls, log, connection.principal, connection.peer_host, call.route.api)
             log.note_wanted(access, decision, WRITE, TOPIC, name)
         else:
             log.allowed_count += 1

@@ -296,8 +296,12 @@ def read_all(node: Node, call: Call, request: FetchRequest, context: FetchContex
     isolation = Isolation.of(request.isolation_level)
     may_read = _reader(call, is_follower=replica is not None)
     absent: list[tuple[FetchTarget, PartitionData]] = []
+    asked: FetchTarget | None = None
+    is_readable = True
     for target in context.targets:
-        if may_read is not None and not _is_read(node, target, may_read):
+        if may_read is not None and (asked is None or target.topic_id is not asked.topic_id or target.topic is not asked.topic):
+            asked, is_readable = target, _is_read(node, target, may_read)  # once for neighbours, which share both
+        if not is_readable:
             reading.add(target, _failed(target, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None), 0)
             continue
         try:
@@ -336,14 +340,7 @@ def _reader(call: Call, *, is_follower: bool) -> Callable[[str], bool] | None:
     if is_follower:
         is_broker = access.may_cluster(AclOperation.CLUSTER_ACTION)
         return lambda _: is_broker
-    known: dict[str, bool] = {}
-
-    def may_read(topic: str) -> bool:
-        if topic not in known:
-            known[topic] = access.may(AclOperation.READ, AclResource.TOPIC, topic)
-        return known[topic]
-
-    return may_read
+    return access.may_each(AclOperation.READ, AclResource.TOPIC)
 
 
 def _is_read(node: Node, target: FetchTarget, may_read: Callable[[str], bool]) -> bool:

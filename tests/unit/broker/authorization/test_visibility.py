@@ -16,6 +16,7 @@ from log_service.protocol.messages.describe_groups import DescribeGroupsRequest
 from log_service.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from log_service.protocol.messages.describe_topic_partitions import TopicRequest as DescribedTopic
 from log_service.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
 from log_service.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -251,6 +252,35 @@ def test_a_fetch_session_ends_where_a_right_ends() -> None:
         later.topics, later.session_id, later.session_epoch = [], told.session_id, 1
         told = await node.ask(later, 12)
         assert [(partition.error_code, bytes(partition.records or b"")) for partition in told.responses[0].partitions] == [(29, b"")]
+
+    tell_with_acls(story)
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_each_topic_of_a_fetch_session_needs_its_own_right_at_each_request(version: int) -> None:
+    async def story(node: AclStory) -> None:
+        ids = {name: await node.make_topic(name, 2) for name in ("a", "b")}
+        names = {topic_id: name for name, topic_id in ids.items()}
+
+        def request(*topics: str, session_id: int = 0, session_epoch: int = 0) -> FetchRequest:
+            wanted = [FetchTopic(topic=name) if version < 13 else FetchTopic(topic_id=ids[name]) for name in topics]
+            for topic in wanted:
+                topic.partitions = [FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=100) for number in (0, 1)]
+            return FetchRequest(max_bytes=1000, topics=wanted, session_id=session_id, session_epoch=session_epoch)
+
+        def denied(told: FetchResponse) -> list[str]:
+            topics = [(topic.topic or names[topic.topic_id], topic.partitions) for topic in told.responses]
+            return sorted(name for name, partitions in topics for each in partitions if each.error_code == 29)
+
+        await node.have_only((READ, TOPIC, "a"))
+        told = await node.ask(request("a", "b"), version)
+        assert denied(told) == ["b", "b"]
+        for epoch, (readable, expected) in enumerate([("a", "b"), ("b", "a"), ("b", "a"), ("a", "b")], 1):
+            await node.have_only((READ, TOPIC, readable))
+            later = await node.ask(request(session_id=told.session_id, session_epoch=epoch), version)
+            assert denied(later) == [expected, expected]
+        await node.forget_acls()
+        assert denied(await node.ask(request(session_id=told.session_id, session_epoch=5), version)) == ["a", "a", "b", "b"]
 
     tell_with_acls(story)
 
