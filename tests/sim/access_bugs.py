@@ -24,6 +24,7 @@ from log_service.controller.caller import Caller
 from log_service.protocol.api_versions import ApiKey
 from log_service.security.acls.authorizer import AclAuthorizer
 from log_service.security.acls.index import AclIndex
+from log_service.security.sasl.session import HANDSHAKE_KEY, LoginSession, Pass
 from tests.sim import cluster_aims as aims
 from tests.sim.access_users import NODE
 from tests.sim.bug_hunts import ClusterBug, hunt
@@ -32,7 +33,7 @@ from tests.sim.bug_hunts import ClusterBug, hunt
 
 _authorize, _caller, _described = NodeAuthorizer.authorize, Call.caller, group_gates._described
 _is_read, _find_user = fetch._is_read, ScramUsers.find
-_add_partitions = transaction_gates.add_partitions_to_txn
+_add_partitions, _after_login = transaction_gates.add_partitions_to_txn, LoginSession._after_login
 
 
 def _decide_on_what_was_decoded(self: NodeAuthorizer, call: Call) -> Admission | None:
@@ -82,6 +83,12 @@ def _remember_users(self: ScramUsers, mechanism: Any, name: str) -> Any:
     if (mechanism, name) not in known:
         known[mechanism, name] = _find_user(self, mechanism, name)
     return known[mechanism, name]
+
+
+def _go_on(self: LoginSession, frame: Any, now: Any) -> Any:
+    """Who has logged in has logged in: only the next login is looked at."""
+    is_login = self.expires_ns is not None and int.from_bytes(frame[:2], "big") == HANDSHAKE_KEY
+    return _after_login(self, frame, now) if is_login else Pass()
 
 
 def _gates_with(key: ApiKey, gates: Gates) -> Any:
@@ -134,6 +141,12 @@ BUGS: Sequence[ClusterBug] = (
     ClusterBug(
         name="credentials outlive their users",
         replacements=((ScramUsers, "find", _remember_users),),
+        aim=aims.SECURE_CLUSTERS,
+        shown_by=(0,),
+    ),
+    ClusterBug(
+        name="session goes on after the end of its login",
+        replacements=((LoginSession, "_after_login", _go_on),),
         aim=aims.SECURE_CLUSTERS,
         shown_by=(0,),
     ),

@@ -6,7 +6,8 @@ A node may have known several states of the ACLs in that time, and the response 
 * what every state allows is not refused;
 * names are shown that some state lets the user see, and all that each state does;
 * the operations that a response calls authorized are those of some state;
-* a login succeeds where every state has its password, and fails where none has.
+* a login succeeds where every state has its password, and fails where none has;
+* what is asked after the login of a connection has ended gets no response, and has no effect (KIP-368).
 
 Decides nothing of when a node has to know a change: that a change reaches every node is judged once all is calm (``check_known``).
 """
@@ -33,11 +34,13 @@ UNDECIDED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
 """What may be told before anything is decided: the node does not know the ACLs yet, or reaches no controller."""
 EFFECT, REFUSED, CODE = "no effect without a permission", "what is allowed is not refused", "refused with Kafka's code"
 HIDDEN, SHOWN, BITS = "hidden names", "names that may be seen", "authorized operations"
-LOGIN, KNOWN = "logins", "acknowledged changes of access"
+LOGIN, ENDED, KNOWN = "logins", "logins that have ended", "acknowledged changes of access"
 
 
 def check_attempt(attempt: Attempt, states: Sequence[AccessState]) -> Iterator[Violation]:
     """Judge what an attempt was told."""
+    if attempt.is_ok and attempt.time > attempt.login_ends:
+        yield Violation(ENDED, f"{attempt}: got a response {attempt.time - attempt.login_ends:.3f} s after its login had ended")
     for part in attempt.parts:
         if part.told is not None:
             yield from _check_told(attempt, part, states)
@@ -90,6 +93,8 @@ def _bits(state: AccessState, asker: Asker, bits: Bits) -> int:
 def check_effects(attempt: Attempt, states: Sequence[AccessState], left: Collection[str]) -> Iterator[Violation]:
     """Judge what is left of an attempt at the end; ``left`` has the marks that were found."""
     for part in attempt.parts:
+        if part.mark in left and attempt.time > attempt.login_ends:
+            yield Violation(ENDED, f"{attempt}: {part.what} took effect after its login had ended: {part.mark}")
         if part.mark in left and ErrorCode.NONE not in verdicts(attempt, part, states):
             yield Violation(EFFECT, f"{attempt}: {part.what} took effect: {part.mark}")
 

@@ -1,9 +1,9 @@
 """Users of a simulated cluster who try what they may, and the administrator who changes what that is.
 
 A ``Prober`` is a user on one machine. It logs in to the nodes, each time with the password that counts, one that no longer does, or one
-that does not yet, and sends requests without a client library, so that each response is seen as it comes. It knows no rules: what it tried
-and what it was told is in ``access_history``. It asks the world where leaders and coordinators are, since a user without rights cannot ask
-the cluster.
+that does not yet. Where a login ends it logs in again on the same connection, or goes on as if nothing had happened. It sends requests
+without a client library, so that each response is seen as it comes. It knows no rules: what it tried and what it was told is in
+``access_history``. It asks the world where leaders and coordinators are, since a user without rights cannot ask the cluster.
 
 The ``Administrator`` grants and removes, changes passwords, and removes users. It knows of each change whether it was acknowledged. Nothing
 is known for certain after a change that was asked for more than once: a request that was given up may still be under way, and take effect
@@ -13,6 +13,7 @@ after the changes that follow, as with Apache Kafka.
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 from typing import Any
 from unittest import mock
@@ -51,6 +52,8 @@ CREWS = ("crew", "crew-night")
 MACHINES = {"10.0.0.1": "ann", "10.0.0.2": "ann", "10.0.0.3": "bob", "10.0.0.4": "eve"}
 """The addresses of the probers, and who they are."""
 PATIENCE_SECONDS = 6.0
+RELOGIN_SECONDS = 1.1
+"""A connection logs in again no sooner: nodes refuse what comes within a second."""
 CHANGES = (CreateAclsRequest, DeleteAclsRequest, AlterUserScramCredentialsRequest)
 OPENING, CLOSED = 0, -1
 """Epochs of a fetch session: the first request, and a fetch without a session."""
@@ -62,9 +65,11 @@ Judge = Callable[[Attempt | LogIn], None]
 
 @dataclass(slots=True, kw_only=True)
 class Wire:
-    """A connection on which a user has logged in, and the fetch session that lives on it."""
+    """A connection on which a user has logged in at a time, until another, and the fetch session that lives on it."""
 
     line: Line
+    began: float
+    ends: float
     session_id: int = 0
     session_epoch: int = OPENING
 
@@ -199,7 +204,15 @@ class Prober:
         if wire is None or host is None:
             return None
         deciders = self._controllers if asked.is_passed_on else (host.name,)
-        attempt = Attempt(api=asked.api, asker=self._asker, deciders=deciders, parts=asked.parts, shown=asked.shown, bits=asked.bits)
+        attempt = Attempt(
+            api=asked.api,
+            asker=self._asker,
+            deciders=deciders,
+            parts=asked.parts,
+            shown=asked.shown,
+            bits=asked.bits,
+            login_ends=wire.ends,
+        )
         self._history.add(attempt)
         response = None
         try:
@@ -215,30 +228,54 @@ class Prober:
         return response
 
     async def _wire(self, host: NodeHost | None) -> Wire | None:
-        """Return the connection to a node, logged in; None where there is none to be had."""
+        """Return the connection to a node, logged in; None where there is none to be had.
+
+        One whose login has ended, or soon will, may log in again, or be used as if nothing had happened.
+        """
+        wire = None if host is None else self._wires.get(host.name)
         if host is None:
             return None
-        return self._wires.get(host.name) or await self._connect(host, self._administrator.latest[self.user])
+        if wire is None:
+            return await self._connect(host, self._administrator.latest[self.user])
+        is_old = trio.current_time() - wire.began > RELOGIN_SECONDS
+        return await self._log_in_on(host, wire) if is_old and self._rng.random() < 0.3 else wire
 
     async def _connect(self, host: NodeHost, password: int) -> Wire | None:
-        login = LogIn(user=self.user, password=password, node=host.name)
         line: Line | None = None
         try:
             with trio.fail_after(PATIENCE_SECONDS):
                 line = Line(await self._env.network.connect(host.name, host.port))
-                self._history.add(login)
-                login.told = await log_in(line, self.user, password_of(self.user, password), self._rng)
+        except (OSError, trio.TooSlowError):
+            return None
+        return await self._log_in(LogIn(user=self.user, password=password, node=host.name), line)
+
+    async def _log_in_on(self, host: NodeHost, wire: Wire) -> Wire | None:
+        """Log in once more on a connection that has a login; a fetch session lives on with it."""
+        login = LogIn(user=self.user, password=self._administrator.latest[self.user], node=host.name, is_repeated=True)
+        renewed = await self._log_in(login, wire.line)
+        if renewed is not None:
+            renewed.session_id, renewed.session_epoch = wire.session_id, wire.session_epoch
+        return renewed
+
+    async def _log_in(self, login: LogIn, line: Line) -> Wire | None:
+        """Log in on a connection, have that judged, and keep the connection where it succeeded."""
+        began, told = trio.current_time(), None
+        self._history.add(login)
+        try:
+            with trio.fail_after(PATIENCE_SECONDS):
+                told = await log_in(line, self.user, password_of(self.user, login.password), self._rng)
+                login.told = told.code
         except (OSError, trio.TooSlowError, LoginError) as error:
-            if login.at >= 0:
-                self._history.end(login, error)
+            self._history.end(login, error)
         else:
             self._history.end(login)
             self._judge(login)
-        if line is None or login.told is not ErrorCode.NONE:
-            if line is not None:
-                line.close()
+        if told is None or told.code is not ErrorCode.NONE:
+            self._wires.pop(login.node, None)
+            line.close()
             return None
-        wire = self._wires[host.name] = Wire(line=line)
+        ends = trio.current_time() + told.lifetime_ms / 1_000 if told.lifetime_ms else inf
+        wire = self._wires[login.node] = Wire(line=line, began=began, ends=ends)
         return wire
 
     def _drop(self, name: str) -> None:

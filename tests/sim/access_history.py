@@ -64,6 +64,8 @@ class Attempt(Operation):
     parts: list[Part] = field(default_factory=list)
     shown: list[Shown] = field(default_factory=list)
     bits: list[Bits] = field(default_factory=list)
+    login_ends: float = float("inf")
+    """When the login of its connection ended, or will."""
 
     def __str__(self) -> str:
         return f"{self.api} of {self.asker.principal} on {self.asker.host}, decided on {' or '.join(self.deciders)}"
@@ -71,12 +73,13 @@ class Attempt(Operation):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LogIn(Operation):
-    """A login with a password; ``told`` is None where the connection broke."""
+    """A login with a password, ``is_repeated`` on a connection that had one; ``told`` is None where the connection broke."""
 
     user: str
     password: int
     node: str
     told: ErrorCode | None = None
+    is_repeated: bool = False
 
     def __str__(self) -> str:
-        return f"the login of {self.user} with password {self.password} at {self.node}"
+        return f"the {'repeated ' if self.is_repeated else ''}login of {self.user} with password {self.password} at {self.node}"

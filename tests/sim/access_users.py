@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from unittest import mock
 
 import trio
@@ -44,6 +44,15 @@ CHANGING_USERS = ("ann", "bob", "eve")
 ADMINISTERING = frozenset({"admin", "describer", "ends", "final", "range", "watcher", "copy-watcher", "drainer", "operator", "left"})
 """Machines whose clients are the administrator's."""
 HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 2
+SESSION_MS = 3_000
+"""How long a login with a password holds."""
+
+
+class Told(NamedTuple):
+    """What came of a login: the code of the last response, and for how many milliseconds it holds."""
+
+    code: ErrorCode
+    lifetime_ms: int = 0
 
 
 def password_of(user: str, number: int = 0) -> str:
@@ -74,6 +83,7 @@ PROPERTIES: Mapping[str, str] = {
     "listener.name.controller.plain.sasl.jaas.config": (
         f'{_MODULES}.plain.PlainLoginModule required {_NODE_LOGIN} user_{NODE}="{password_of(NODE)}";'
     ),
+    "listener.name.clients.scram-sha-256.connections.max.reauth.ms": str(SESSION_MS),
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": ";".join(sorted(SUPER_USERS)),
     "allow.everyone.if.no.acl.found": "false",
@@ -133,8 +143,8 @@ def login_of(machine: str) -> dict[str, Any]:
     }
 
 
-async def log_in(line: Line, user: str, password: str, rng: Random) -> ErrorCode:
-    """Log in on a fresh connection, and return the code of the last response.
+async def log_in(line: Line, user: str, password: str, rng: Random) -> Told:
+    """Log in on a connection, be it the first time or again, and return what came of it.
 
     Raises:
         OSError: the connection broke.
@@ -142,16 +152,16 @@ async def log_in(line: Line, user: str, password: str, rng: Random) -> ErrorCode
     """
     begun = await line.ask(SaslHandshakeRequest(mechanism=MECHANISM.mechanism_name), HANDSHAKE_VERSION)
     if begun.error_code:
-        return ErrorCode.of(begun.error_code)
+        return Told(ErrorCode.of(begun.error_code))
     client = ScramClient(MECHANISM, user, random_text(rng.getrandbits))
     token = client.first()
     while True:
         told = await line.ask(SaslAuthenticateRequest(auth_bytes=token), AUTHENTICATE_VERSION)
         if told.error_code:
-            return ErrorCode.of(told.error_code)
+            return Told(ErrorCode.of(told.error_code))
         wanted = client.evaluate(told.auth_bytes)
         if client.is_complete:
-            return ErrorCode.NONE
+            return Told(ErrorCode.NONE, told.session_lifetime_ms)
         if not isinstance(wanted, SaltingWanted):
             raise LoginError("the node asks for no password")
         token = client.resume(salted_once(MECHANISM, SecretText(password), wanted.salt, wanted.iterations))

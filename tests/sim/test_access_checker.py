@@ -10,6 +10,7 @@ from tests.sim.access_checker import (
     BITS,
     CODE,
     EFFECT,
+    ENDED,
     HIDDEN,
     KNOWN,
     LOGIN,
@@ -216,3 +217,20 @@ def test_acknowledged_changes_are_known_once_all_is_calm() -> None:
     assert rules(state(rule(), rule(READ))) == [KNOWN]
     assert rules(state(rule(), ann=1), ann=2) == [KNOWN]
     assert rules(state(rule(), ann=1), ann=None) == [KNOWN]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_ok", "is_left", "rules"),
+    [
+        (-0.1, True, True, []),
+        (0.0, True, True, []),
+        (0.1, True, False, [ENDED]),
+        (0.1, False, False, []),
+        (0.1, False, True, [ENDED]),
+    ],
+)
+def test_nothing_comes_of_what_is_asked_after_a_login_has_ended(seconds: float, *, is_ok: bool, is_left: bool, rules: list[str]) -> None:
+    late = attempt(Part(what="to gold", steps=ON_GOLD, told=NONE if is_ok else None, mark="1"))
+    late.login_ends, late.time, late.is_ok = 5.0, 5.0 + seconds, is_ok
+    found = [*check_attempt(late, [WRITES]), *check_effects(late, [WRITES], {"1"} if is_left else ())]
+    assert [each.rule for each in found] == rules
