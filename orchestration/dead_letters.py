@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from orchestration.checkpoints import Checkpoint
+from orchestration.log_client import HEADERS
 from orchestration.offsets import OffsetRange, OffsetRanges, ranges_of_offsets
 from orchestration.sql_quoting import quoted_text
 from orchestration.tables import (
@@ -55,9 +56,10 @@ ENVELOPE = pa.schema(
         pa.field("duplicate_of", pa.string()),
         pa.field("attempt", pa.int64()),
         pa.field("ended_by", pa.int64()),
+        pa.field("headers", HEADERS),
     ]
 )
-ADDED_LATER = ("duplicate_of", "attempt", "ended_by")
+ADDED_LATER = ("duplicate_of", "attempt", "ended_by", "headers")
 """Columns that the tables of earlier releases lack; they are added when such a table is first opened."""
 PARTITION_COLUMN = "target"
 NOT_ENDED = -1
@@ -89,7 +91,7 @@ class Origin:
 
 
 def envelopes(origin: Origin, rejections: Sequence[Rejection], records: pa.Table, now: datetime) -> pa.Table:
-    """Join ``rejections`` with their ``records`` (columns ``_partition, _offset, _timestamp, key, value``) into rows of the table.
+    """Join ``rejections`` with their ``records`` (columns ``_partition, _offset, _timestamp, key, value, headers``) into rows of the table.
 
     :raises LookupError: a rejected record is not among the records.
     """
@@ -116,6 +118,7 @@ def envelopes(origin: Origin, rejections: Sequence[Rejection], records: pa.Table
             [one.duplicate_of for one in reasons],
             pa.nulls(size, pa.int64()),
             pa.nulls(size, pa.int64()),
+            kept["headers"],
         ],
         schema=ENVELOPE,
     )

@@ -14,6 +14,8 @@ import pyarrow as pa
 from orchestration.checkpoints import PartitionOffsets
 from orchestration.offsets import OffsetRange
 
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+"""The headers of a record, in their order; a key may come more than once."""
 RECORD_SCHEMA = pa.schema(
     [
         pa.field("offset", pa.int64()),
@@ -23,7 +25,7 @@ RECORD_SCHEMA = pa.schema(
         pa.field("value", pa.binary()),
     ]
 )
-"""One row per record; a record without timestamp has null. Readers may yield further columns."""
+"""One row per record; a record without timestamp has null. Readers may yield further columns, ``headers`` among them."""
 
 
 class LogServiceError(RuntimeError):

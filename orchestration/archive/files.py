@@ -24,10 +24,10 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from orchestration.durable import sync
+from orchestration.log_client import HEADERS
 from orchestration.offsets import OffsetRange
 from orchestration.values.times import FIRST_US, LAST_US, in_microseconds, moment
 
-HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ARCHIVE_SCHEMA = pa.schema(
     [
         pa.field("_topic_id", pa.string()),

@@ -85,7 +85,7 @@ def nothing_found(table: str, rule: str | None, letters: "DeadLetters") -> str:
 @click.argument("place", type=PlaceParameter(), metavar=WHERE)
 @json_option
 def show(*, table: str, place: "Place", as_json: bool) -> None:
-    """Show a dead letter whole: why it was rejected, when, whose repetition it is, its key and its value.
+    """Show a dead letter whole: why it was rejected, when, whose repetition it is, its key, its headers and its value.
 
     The topic is needed where a table rejected records of several, as a join does.
     """
@@ -96,7 +96,8 @@ def show(*, table: str, place: "Place", as_json: bool) -> None:
     if as_json:
         print_json(row)
         return
-    for label, value in row.items():
+    headers = "; ".join(one["key"] + ("" if one["value"] is None else f"={one['value']}") for one in row["headers"])
+    for label, value in {**row, "headers": headers}.items():
         click.echo(f"{label:<14} {'' if value is None else value}".rstrip())
 
 
@@ -211,6 +212,7 @@ def told(row: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]
         "rejected_at": row["rejected_at"].isoformat() if row["rejected_at"] else None,
         "run": row["run_id"],
         "key": text_of(row["key"]),
+        "headers": [{"key": one["key"], "value": text_of(one["value"])} for one in row["headers"] or ()],
         "value": text_of(row["value"]),
     }
 

@@ -1,8 +1,8 @@
 """The component of a transform in SQL: the YAML face of ``spark_table``, for a table from a topic or from tables.
 
 The statement is Spark's SQL. Over a topic it reads the topic by its name, as a relation of the record's fields and of ``_topic_id``,
-``_partition``, ``_offset``, ``_timestamp`` and ``_key``; over tables it reads those by their names. Rules, repetitions and dead letters are
-those of every table.
+``_partition``, ``_offset``, ``_timestamp`` and ``_key``, and with ``has_headers`` of ``_headers``; over tables it reads those by their
+names. Rules, repetitions and dead letters are those of every table.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -66,6 +66,7 @@ class SqlTransformComponent(Declaration, dg.Resolvable, dg.Model):
     minimum_interval_s: int | None = Field(default=None, description="Seconds between the starts of two runs")
     records_per_run: int | None = Field(default=None, description="The most records of one commit")
     history_from: str | None = Field(default=None, description="The first day of the table's backfill, e.g. 2026-01-31")
+    has_headers: bool = Field(default=False, description="Whether the statement reads the records' headers, as _headers")
     is_automated: bool = Field(default=True, description="Whether a table from tables is computed by itself")
     group_name: str = Field(default="lake", description="Dagster's group")
     tags: dict[str, str] = Field(default={}, description="Dagster's tags")
@@ -84,7 +85,7 @@ class SqlTransformComponent(Declaration, dg.Resolvable, dg.Model):
             self.tables if topic is None else [topic.name],
             place=place_of(context, "sql" if self.sql is not None else "sql_file"),
             description=self.description,
-            columns=() if topic is None else known_columns(topic),
+            columns=() if topic is None else known_columns(topic, has_headers=self.has_headers),
         )
         return spark_table(
             topic=topic,
@@ -99,6 +100,7 @@ class SqlTransformComponent(Declaration, dg.Resolvable, dg.Model):
             minimum_interval_s=self.minimum_interval_s,
             records_per_run=self.records_per_run,
             history_from=None if self.history_from is None else day(self.history_from),
+            has_headers=self.has_headers,
             is_automated=self.is_automated,
             group_name=self.group_name,
             tags=self.tags or None,
@@ -120,10 +122,10 @@ def named_topic(name: str) -> TopicSpec:
         ) from None
 
 
-def known_columns(topic: TopicSpec) -> Collection[str]:
+def known_columns(topic: TopicSpec, *, has_headers: bool = False) -> Collection[str]:
     """Return the columns that a topic's records surely have."""
     own = ["_value"] if topic.fields is None else topic.fields.names
-    return {*PROVENANCE, "_timestamp", "_key", *own}
+    return {*PROVENANCE, "_timestamp", "_key", *(["_headers"] if has_headers else []), *own}
 
 
 def day(text: str) -> date:

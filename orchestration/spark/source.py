@@ -1,7 +1,8 @@
 """Offset ranges of a topic as columns ``_topic_id, _partition, _offset, _timestamp, _leader_epoch, key, value``, in Arrow or in Spark.
 
 Decides how Spark's Python workers share what is beyond one process: they read pieces of the ranges themselves, and the result is persisted
-so that the log is read once. A judge that is handed in looks at the values where they are read. Knows no table and no schema of values.
+so that the log is read once. A judge that is handed in looks at the values where they are read. In Arrow ``headers`` are there, too, for
+nothing more is copied for them; Spark gets them where they are asked for. Knows no table and no schema of values.
 Invariants: each record of the ranges appears exactly once; the counts are those of the records read, not of the offsets spanned.
 """
 
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from orchestration.log_client import RangeReader
+from orchestration.log_client import HEADERS, RangeReader
 from orchestration.offsets import OffsetRange, OffsetRanges, split_range
 from orchestration.values.times import in_microseconds
 
@@ -30,11 +31,12 @@ SOURCE_SCHEMA = pa.schema(
         pa.field("_leader_epoch", pa.int32()),
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
+        pa.field("headers", HEADERS),
     ]
 )
 SOURCE_DDL = "_topic_id STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, _leader_epoch INT, key BINARY, value BINARY"
+HEADERS_DDL = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 FAULT = "_fault"
-JUDGED_DDL = f"{SOURCE_DDL}, {FAULT} STRING"
 SOURCE_NAME = "tidelog_range"
 MINIMUM_PIECE_RECORDS = 25_000
 PIECES_PER_PARTITION = 8
@@ -119,10 +121,17 @@ class RecordBatchFrame:
         self.frame.unpersist()
 
 
-def read_by_workers(session: Any, reader: RangeReader, ranges: OffsetRanges, judge: Judge | None) -> RecordBatchFrame:
+def source_ddl(*, has_headers: bool) -> str:
+    """Return the columns that Spark gets, with or without ``headers``."""
+    return f"{SOURCE_DDL}, {HEADERS_DDL}" if has_headers else SOURCE_DDL
+
+
+def read_by_workers(
+    session: Any, reader: RangeReader, ranges: OffsetRanges, judge: Judge | None, *, has_headers: bool = False
+) -> RecordBatchFrame:
     """Let Spark's workers read ``ranges`` and judge the values, and keep the result, so that the log is read once."""
     session.dataSource.register(OffsetRangeSource)
-    work = base64.b64encode(pickle.dumps((reader, ranges, judge))).decode()
+    work = base64.b64encode(pickle.dumps(RangeWork(reader=reader, ranges=ranges, judge=judge, has_headers=has_headers))).decode()
     frame = session.read.format(SOURCE_NAME).option("work", work).load().persist()
     return RecordBatchFrame(frame=frame, statistics=_frame_statistics(frame), reader=reader, ranges=ranges)
 
@@ -176,6 +185,7 @@ def source_batches(reader: RangeReader, ranges: OffsetRanges, one: OffsetRange) 
                 batch["leader_epoch"],
                 batch["key"].cast(pa.binary()),
                 batch["value"].cast(pa.binary()),
+                batch["headers"].cast(HEADERS) if "headers" in batch.schema.names else pa.nulls(batch.num_rows, HEADERS),
             ],
             schema=SOURCE_SCHEMA,
         )
@@ -188,8 +198,18 @@ class RangePiece(InputPartition):
     value: OffsetRange
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeWork:
+    """What Spark's workers are handed: who reads which ranges, who judges the values, and whether headers are asked for."""
+
+    reader: RangeReader
+    ranges: OffsetRanges
+    judge: Judge | None
+    has_headers: bool = False
+
+
 class OffsetRangeSource(DataSource):
-    """Spark's Python data source over offset ranges. Its option ``work`` carries the pickled reader, ranges and judge of this run."""
+    """Spark's Python data source over offset ranges. Its option ``work`` carries the pickled ``RangeWork`` of this run."""
 
     @classmethod
     def name(cls) -> str:
@@ -198,32 +218,37 @@ class OffsetRangeSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns."""
-        return JUDGED_DDL
+        return f"{source_ddl(has_headers=self._work.has_headers)}, {FAULT} STRING"
 
     def reader(self, schema: Any) -> "OffsetRangeReader":  # noqa: ARG002 - Spark's signature
         """Return the reader of this run's ranges."""
-        reader, ranges, judge = pickle.loads(base64.b64decode(self.options["work"]))  # noqa: S301 - written by this run, for its workers
-        return OffsetRangeReader(reader, ranges, judge)
+        return OffsetRangeReader(self._work)
+
+    @property
+    def _work(self) -> RangeWork:
+        found: RangeWork = pickle.loads(base64.b64decode(self.options["work"]))  # noqa: S301 - written by this run, for its workers
+        return found
 
 
 class OffsetRangeReader(DataSourceReader):
     """Cuts ranges into pieces and reads one piece per task."""
 
-    def __init__(self, reader: RangeReader, ranges: OffsetRanges, judge: Judge | None) -> None:
-        self._reader = reader
-        self._ranges = ranges
-        self._judge = judge
+    def __init__(self, work: RangeWork) -> None:
+        self._work = work
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the pieces: at most eight per partition, none tiny."""
         pieces = (
-            split_range(one, max(MINIMUM_PIECE_RECORDS, -(-one.count // PIECES_PER_PARTITION))) for one in self._ranges if not one.is_empty
+            split_range(one, max(MINIMUM_PIECE_RECORDS, -(-one.count // PIECES_PER_PARTITION)))
+            for one in self._work.ranges
+            if not one.is_empty
         )
         return [RangePiece(piece) for piece in chain.from_iterable(pieces)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the Arrow batches of one piece."""
         assert isinstance(partition, RangePiece)
-        for batch in source_batches(self._reader, self._ranges, partition.value):
-            faults = pa.nulls(batch.num_rows, pa.string()) if self._judge is None else self._judge(batch["value"])
-            yield batch.append_column(FAULT, faults)
+        judge = self._work.judge
+        for batch in source_batches(self._work.reader, self._work.ranges, partition.value):
+            faults = pa.nulls(batch.num_rows, pa.string()) if judge is None else judge(batch["value"])
+            yield (batch if self._work.has_headers else batch.drop_columns(["headers"])).append_column(FAULT, faults)

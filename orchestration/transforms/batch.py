@@ -195,7 +195,7 @@ def _transformed(session: Any, table: TopicTable, batch: Batch) -> tuple[pa.Tabl
         chosen = None if is_sparks else chosen_columns(frame, given, batch.plain_names)
         result = _computed(table, frame) if chosen is None else batch.rows(chosen, decided)
     else:
-        parsed = parse(batch.frame, table.topic.fields)
+        parsed = parse(batch.frame, table.topic.fields, has_headers=table.has_headers)
         given, nameless = _with_values(table, parsed.fitting())
         misfits = (*_worker_misfits(table.name, parsed, batch), *nameless)
         result = _computed(table, call_transform(table.name, table.function, given))
@@ -234,7 +234,7 @@ def decide_doubtful(session: Any, name: str, batch: Intake) -> tuple[pa.Table | 
     if not records.num_rows:
         return None, tuple(faults)
     assert batch.fields is not None
-    found = collect(name, parse(batch.doubtful_frame(session), batch.fields).decided())
+    found = collect(name, parse(batch.doubtful_frame(session), batch.fields, has_headers=batch.has_headers).decided())
     rows = found.filter(pc.invert(found[MISFIT])).drop_columns([MISFIT])
     unread = found.filter(found[MISFIT]).to_pylist()
     nulls = {(row["_partition"], row["_offset"]): [name for name in batch.fields.names if row[name] is None] for row in unread}

@@ -32,7 +32,8 @@ Transform = Callable[..., Any]
 class TopicTable:
     """A table that follows one topic. None limits are those of the settings; ``history_from`` is the first day of its backfill.
 
-    With ``latest_by`` it keeps the newest row per value of these columns; with ``aggregates`` a row per value of ``aggregate_by``.
+    With ``latest_by`` it keeps the newest row per value of these columns; with ``aggregates`` a row per value of ``aggregate_by``. With
+    ``has_headers`` the function gets the headers of the records as ``_headers``.
     """
 
     name: str
@@ -49,6 +50,7 @@ class TopicTable:
     history_from: date = DEFAULT_HISTORY_FROM
     aggregate_by: tuple[str, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
+    has_headers: bool = False
 
     def __post_init__(self) -> None:
         validate_table_name(self.name)

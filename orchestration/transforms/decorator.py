@@ -15,6 +15,17 @@ from orchestration.transforms.assets import Presentation, derived_table_asset, t
 from orchestration.transforms.declarations import DEFAULT_HISTORY_FROM, NO_SUITE, DerivedTable, TopicTable, Transform
 
 FAILED_AGAIN_CRON = "*/5 * * * *"
+OF_TOPICS = (
+    "unique_by",
+    "latest_by",
+    "deleted_when",
+    "is_evolving",
+    "minimum_interval_s",
+    "records_per_run",
+    "history_from",
+    "has_headers",
+)
+"""What only tables from topics may be declared with."""
 
 
 def spark_table(
@@ -31,6 +42,7 @@ def spark_table(
     minimum_interval_s: int | None = None,
     records_per_run: int | None = None,
     history_from: date | None = None,
+    has_headers: bool = False,
     is_automated: bool = True,
     group_name: str = "lake",
     tags: Mapping[str, str] | None = None,
@@ -39,11 +51,12 @@ def spark_table(
 ) -> Callable[[Transform], dg.AssetsDefinition]:
     """Make a lake table of a DataFrame function: from a ``topic``, batch by batch, or from ``tables``, computed anew when one changes.
 
-    From a topic the function gets the fields of the topic's schema with ``_topic_id, _partition, _offset, _timestamp, _key`` and has to
-    return the first three. ``unique_by``, ``latest_by``, ``deleted_when``, quarantine rules, ``is_evolving`` (columns may come and go),
-    ``minimum_interval_s`` and ``records_per_run`` are for tables from topics; ``is_automated`` is for tables from tables. With
-    ``minimum_interval_s=0`` a run follows its topic for minutes, a commit at a time: rows are visible within about a second, and there are
-    many small files to merge. ``history_from`` is the first day of record time that the table's backfill offers
+    From a topic the function gets the fields of the topic's schema with ``_topic_id, _partition, _offset, _timestamp, _key``, with
+    ``has_headers`` also ``_headers`` (``ARRAY<STRUCT<key: STRING, value: BINARY>>``, empty where a record has none), and has to return
+    the first three. ``unique_by``, ``latest_by``, ``deleted_when``, quarantine rules, ``is_evolving`` (columns may come and go),
+    ``has_headers``, ``minimum_interval_s`` and ``records_per_run`` are for tables from topics; ``is_automated`` is for tables from
+    tables. With ``minimum_interval_s=0`` a run follows its topic for minutes, a commit at a time: rows are visible within about a second,
+    and there are many small files to merge. ``history_from`` is the first day of record time that the table's backfill offers
     (``orchestration.transforms.history``).
 
     A table keeps every row, unless ``latest_by`` names columns: then it keeps the newest row per value of these, and the function has to
@@ -72,14 +85,12 @@ def spark_table(
                 minimum_interval_s=minimum_interval_s,
                 records_per_run=records_per_run,
                 history_from=history_from or DEFAULT_HISTORY_FROM,
+                has_headers=has_headers,
             )
             return topic_table_asset(declared, shown)
         limits = (deleted_when, minimum_interval_s, records_per_run, history_from)
-        if unique_by or latest_by or is_evolving or any(one is not None for one in limits):
-            raise ValueError(
-                "unique_by, latest_by, deleted_when, is_evolving, minimum_interval_s, records_per_run and history_from need a topic; "
-                f"{table_name} comes from tables"
-            )
+        if unique_by or latest_by or is_evolving or has_headers or any(one is not None for one in limits):
+            raise ValueError(f"{', '.join(OF_TOPICS)} need a topic; {table_name} comes from tables")
         names = tuple(_table_name(one) for one in tables)
         derived = DerivedTable(name=table_name, inputs=names, function=function, rules=tuple(rules), suite=suite)
         return derived_table_asset(derived, shown, automation_condition=on_fresh_inputs() if is_automated else None)
@@ -97,6 +108,7 @@ def spark_aggregate(
     suite: Suite = NO_SUITE,
     minimum_interval_s: int | None = None,
     records_per_run: int | None = None,
+    has_headers: bool = False,
     group_name: str = "lake",
     tags: Mapping[str, str] | None = None,
     owners: Sequence[str] | None = None,
@@ -124,6 +136,7 @@ def spark_aggregate(
             suite=suite,
             minimum_interval_s=minimum_interval_s,
             records_per_run=records_per_run,
+            has_headers=has_headers,
         )
         return topic_table_asset(declared, shown)
 

@@ -3,6 +3,8 @@
 import re
 
 MAX_TEXT = 1_500
+UNKNOWN_HEADERS = "name `_headers` cannot be resolved"
+HEADERS_ADVICE = ". A transform is given the headers of records where it is declared with has_headers=True"
 _JAVA_TRACE = re.compile(r"\n+(?:JVM stacktrace:|\s+at |Caused by:|\*\*|Driver stacktrace:).*", re.DOTALL)
 
 
@@ -15,8 +17,9 @@ class NotReadyError(Exception):
 
 
 def described(error: BaseException) -> str:
-    """Return an error's class and its text without Java's stack trace."""
+    """Return an error's class and its text without Java's stack trace, and what to do where headers were not asked for."""
     text = _JAVA_TRACE.sub("", str(error)).strip()
     if len(text) > MAX_TEXT:
         text = f"{text[:MAX_TEXT]}..."
-    return f"{type(error).__name__}: {text}"
+    advice = HEADERS_ADVICE if UNKNOWN_HEADERS in text else ""
+    return f"{type(error).__name__}: {text}{advice}"

@@ -22,7 +22,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRanges, ranges_of_offsets
-from orchestration.spark.source import FAULT, SOURCE_DDL, SOURCE_SCHEMA, BatchStatistics, StatisticsCount, chosen_records, source_batches
+from orchestration.spark.source import (
+    FAULT,
+    SOURCE_SCHEMA,
+    BatchStatistics,
+    StatisticsCount,
+    chosen_records,
+    source_batches,
+    source_ddl,
+)
 from orchestration.transforms.parsing import nullable_fields, text_key
 from orchestration.values.plain_json import Flags, plain_schema, read_plain
 from orchestration.values.strict_json import StrictSchema
@@ -46,17 +54,29 @@ META_COLUMNS = ("_partition", "_offset", "_timestamp", "_key")
 META_TYPES = (types.IntegerType(), types.LongType(), types.TimestampType(), types.BinaryType())
 META = types.StructType([types.StructField(name, kind) for name, kind in zip(META_COLUMNS, META_TYPES, strict=True)])
 VALUE = types.StructType([types.StructField("_value", types.BinaryType())])
+HEADER = types.StructType([types.StructField("key", types.StringType()), types.StructField("value", types.BinaryType())])
+HEADERS = types.StructType([types.StructField("_headers", types.ArrayType(HEADER))])
+ARROW_HEADERS = to_arrow_schema(HEADERS, timezone="UTC").field("_headers").type
 
 
 class Intake:
     """Some records: ``doubtful`` ones (``SOURCE_SCHEMA``) are Spark's to parse, the rows of the others are here or in a file.
 
-    ``faults`` are partition, offset and reason of those that do not fit.
+    ``faults`` are partition, offset and reason of those that do not fit. ``has_headers``: the rows have the column ``_headers``.
     """
 
-    def __init__(self, reader: RangeReader, ranges: OffsetRanges, fields: types.StructType | None, scratch: Path | None) -> None:
+    def __init__(
+        self,
+        reader: RangeReader,
+        ranges: OffsetRanges,
+        fields: types.StructType | None,
+        scratch: Path | None,
+        *,
+        has_headers: bool = False,
+    ) -> None:
         self.ranges = ranges
         self.fields = fields
+        self.has_headers = has_headers
         self._reader = reader
         self._scratch = scratch
         self.faults: list[tuple[int, int, str]] = []
@@ -67,6 +87,7 @@ class Intake:
         self._rows_bytes = 0
         self._doubtful: list[pa.RecordBatch] = []
         self._records: list[pa.RecordBatch] | None = []
+        self._headers_bytes = 0
         self._files: list[Path] = []
         self._doubtful_file: Path | None = None
 
@@ -102,7 +123,7 @@ class Intake:
     def frame(self, session: Any, decided: pa.Table | None) -> Any:
         """Return what a transform is given; ``decided`` are the rows of records that were in doubt."""
         own = VALUE if self.fields is None else self.fields
-        schema = types.StructType([*META, *nullable_fields(own)])
+        schema = self._schema
         rows = [*self._rows, *([decided] if decided is not None and decided.num_rows else [])]
         if self._files:
             for table in rows:
@@ -116,16 +137,24 @@ class Intake:
             stored = session.createDataFrame([], schema)
         key = sql.col("_key") if self.fields is None else text_key("_key")
         columns = [sql.col(f"`{one.name}`") for one in own]
+        headers = HEADERS.names if self.has_headers else ()
         return stored.select(
-            sql.lit(self.ranges.topic_id).alias("_topic_id"), "_partition", "_offset", "_timestamp", key.alias("_key"), *columns
+            sql.lit(self.ranges.topic_id).alias("_topic_id"), "_partition", "_offset", "_timestamp", key.alias("_key"), *headers, *columns
         )
+
+    @property
+    def _schema(self) -> types.StructType:
+        """The columns of the rows."""
+        own = VALUE if self.fields is None else self.fields
+        return types.StructType([*META, *(HEADERS if self.has_headers else ()), *nullable_fields(own)])
 
     @property
     def plain_names(self) -> tuple[str, ...]:
         """The columns of ``frame``; ``_key`` as text is Spark's to make, and is not among them."""
         own = VALUE if self.fields is None else self.fields
         key = ("_key",) if self.fields is None else ()
-        return ("_topic_id", "_partition", "_offset", "_timestamp", *key, *own.names)
+        headers = HEADERS.names if self.has_headers else ()
+        return ("_topic_id", "_partition", "_offset", "_timestamp", *key, *headers, *own.names)
 
     def rows(self, chosen: Mapping[str, str], decided: pa.Table | None) -> pa.Table:
         """Return columns of ``frame`` without Spark: ``chosen`` says of each name which of ``plain_names`` it is."""
@@ -139,18 +168,19 @@ class Intake:
         return pa.table(columns, names=list(chosen))
 
     def _no_rows(self) -> pa.Table:
-        own = VALUE if self.fields is None else self.fields
-        return pa.schema(to_arrow_schema(types.StructType([*META, *nullable_fields(own)]), timezone="UTC")).empty_table()
+        return pa.schema(to_arrow_schema(self._schema, timezone="UTC")).empty_table()
 
     def doubtful_frame(self, session: Any) -> Any:
         """Return the records in doubt, with the columns of Spark's source; none of them is at fault."""
-        table = self.doubtful
+        table, ddl = self.doubtful, source_ddl(has_headers=self.has_headers)
+        if not self.has_headers:
+            table = table.drop_columns(["headers"])
         if self._scratch is None or table.nbytes <= INLINE_BYTES:
-            frame = session.createDataFrame(table.combine_chunks(), schema=SOURCE_DDL)
+            frame = session.createDataFrame(table.combine_chunks(), schema=ddl)
         else:
             self._doubtful_file = new_scratch_file(self._scratch)
             pq.write_table(table, self._doubtful_file, row_group_size=ROW_GROUP_RECORDS, **FASTEST)
-            frame = session.read.schema(SOURCE_DDL).parquet(str(self._doubtful_file))
+            frame = session.read.schema(ddl).parquet(str(self._doubtful_file))
         return frame.withColumn(FAULT, sql.lit(None).cast("string"))
 
     def records_at(self, wanted: Mapping[int, Sequence[int]]) -> pa.Table:
@@ -179,10 +209,11 @@ class Intake:
         self._count.add(batch)
         if self._records is not None:
             self._records.append(batch)
-            if self._count.size_bytes > KEPT_BYTES:
+            self._headers_bytes += batch["headers"].nbytes
+            if self._count.size_bytes + self._headers_bytes > KEPT_BYTES:
                 self._records = None
         if self.fields is None:
-            self._add_rows(_rows(batch, [batch["value"]], VALUE.names))
+            self._add_rows(self._rows_of(batch, [batch["value"]], VALUE.names))
         elif parsed is None:
             self._add_doubtful(batch)
         else:
@@ -195,7 +226,7 @@ class Intake:
                 self._plain = None
             batch = batch.filter(pa.array(is_plain))
         if batch.num_rows:
-            self._add_rows(_rows(batch, table.columns, table.column_names))
+            self._add_rows(self._rows_of(batch, table.columns, table.column_names))
 
     def _add_doubtful(self, batch: pa.RecordBatch) -> None:
         """Keep what fits for Spark, and note why the others do not."""
@@ -208,6 +239,12 @@ class Intake:
             batch = batch.filter(is_fit)
         if batch.num_rows:
             self._doubtful.append(batch)
+
+    def _rows_of(self, batch: pa.RecordBatch, columns: Sequence[Any], names: Sequence[str]) -> pa.Table:
+        meta = dict(zip(META_COLUMNS, (batch[name] for name in ("_partition", "_offset", "_timestamp", "key")), strict=True))
+        if self.has_headers:
+            meta["_headers"] = batch["headers"].cast(ARROW_HEADERS)
+        return pa.table([*meta.values(), *columns], names=[*meta, *names])
 
     def _add_rows(self, rows: pa.Table) -> None:
         self._rows.append(rows)
@@ -232,9 +269,11 @@ class Intake:
                 yield from source_batches(self._reader, self.ranges, one)
 
 
-def take_in(reader: RangeReader, ranges: OffsetRanges, fields: types.StructType | None, scratch: Path | None) -> Intake:
+def take_in(
+    reader: RangeReader, ranges: OffsetRanges, fields: types.StructType | None, scratch: Path | None, *, has_headers: bool = False
+) -> Intake:
     """Read ``ranges``; ``scratch`` is a directory that Spark can read, too, and None where Spark runs on another machine."""
-    intake = Intake(reader, ranges, fields, scratch)
+    intake = Intake(reader, ranges, fields, scratch, has_headers=has_headers)
     try:
         intake.take_in()
     except BaseException:
@@ -245,11 +284,6 @@ def take_in(reader: RangeReader, ranges: OffsetRanges, fields: types.StructType 
 
 def _settled(batch: pa.RecordBatch, parsed: Future[Parsed] | None) -> tuple[pa.RecordBatch, Parsed | None]:
     return batch, None if parsed is None else parsed.result()
-
-
-def _rows(batch: pa.RecordBatch, columns: Sequence[Any], names: Sequence[str]) -> pa.Table:
-    meta = [batch[name] for name in ("_partition", "_offset", "_timestamp", "key")]
-    return pa.table([*meta, *columns], names=[*META_COLUMNS, *names])
 
 
 def _writer(file: Path, schema: pa.Schema) -> pq.ParquetWriter:

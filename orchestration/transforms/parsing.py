@@ -28,23 +28,32 @@ NESTED = (types.StructType, types.ArrayType, types.MapType)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedFrame:
-    """The records of a batch with their parsed value and whether they misfit; ``fields`` is None where the topic has no schema."""
+    """The records of a batch with their parsed value and whether they misfit; ``fields`` is None where the topic has no schema.
+
+    ``has_headers``: the frame has the column ``headers``, and a transform is given it.
+    """
 
     frame: Any
     fields: types.StructType | None
+    has_headers: bool = False
 
     def fitting(self) -> Any:
-        """Return what a transform is given: provenance, ``_key``, and the fields (``_value`` without a schema)."""
+        """Return what a transform is given: provenance, ``_key``, ``_headers``, and the fields (``_value`` without a schema)."""
         if self.fields is None:
-            return self.frame.select(*PROVENANCE_COLUMNS, sql.col("key").alias("_key"), sql.col("value").alias("_value"))
+            own = (sql.col("key").alias("_key"), *self._headers(), sql.col("value").alias("_value"))
+            return self.frame.select(*PROVENANCE_COLUMNS, *own)
         columns = [sql.col(PARSED)[field.name].alias(field.name) for field in self.fields]
-        return self.frame.where(~sql.col(MISFIT)).select(*PROVENANCE_COLUMNS, text_key("key").alias("_key"), *columns)
+        return self.frame.where(~sql.col(MISFIT)).select(*PROVENANCE_COLUMNS, text_key("key").alias("_key"), *self._headers(), *columns)
 
     def decided(self) -> Any:
         """Return every record with whether it misfits, the key as it came as ``_key``, and the fields."""
         assert self.fields is not None
         columns = [sql.col(PARSED)[field.name].alias(field.name) for field in self.fields]
-        return self.frame.select("_partition", "_offset", "_timestamp", sql.col("key").alias("_key"), MISFIT, *columns)
+        own = (sql.col("key").alias("_key"), *self._headers())
+        return self.frame.select("_partition", "_offset", "_timestamp", *own, MISFIT, *columns)
+
+    def _headers(self) -> tuple[Any, ...]:
+        return (sql.col("headers").alias("_headers"),) if self.has_headers else ()
 
     def misfits(self) -> Any:
         """Return partition and offset of the records that do not fit, why they were refused (null: Spark could not read them), and which
@@ -76,10 +85,10 @@ def _nullable(kind: types.DataType) -> types.DataType:
     return kind
 
 
-def parse(frame: Any, fields: types.StructType | None) -> ParsedFrame:
+def parse(frame: Any, fields: types.StructType | None, *, has_headers: bool = False) -> ParsedFrame:
     """Return ``frame`` (the columns of the source, and ``_fault`` of what was refused before, else null) parsed as ``fields``."""
     if fields is None:
-        return ParsedFrame(frame=frame.withColumn(MISFIT, sql.lit(False)), fields=None)
+        return ParsedFrame(frame=frame.withColumn(MISFIT, sql.lit(False)), fields=None, has_headers=has_headers)
     with_corrupt = types.StructType([*nullable_fields(fields), types.StructField(CORRUPT, types.StringType())])
     text = sql.when(sql.col(FAULT).isNull(), sql.col("value").cast("string"))
     parsed = frame.withColumn(PARSED, sql.from_json(text, with_corrupt, {**JSON_OPTIONS, "columnNameOfCorruptRecord": CORRUPT}))
@@ -87,7 +96,7 @@ def parse(frame: Any, fields: types.StructType | None) -> ParsedFrame:
     for one in fields:
         if not one.nullable:
             is_misfit |= sql.col(PARSED)[one.name].isNull()
-    return ParsedFrame(frame=parsed.withColumn(MISFIT, is_misfit), fields=fields)
+    return ParsedFrame(frame=parsed.withColumn(MISFIT, is_misfit), fields=fields, has_headers=has_headers)
 
 
 def explain_unread(value: bytes | None, fields: types.StructType, nulls: Collection[str]) -> str:

@@ -70,16 +70,17 @@ def read_batch(
     scratch: Path | None = None,
     ahead: ReadAhead | None = None,
     following: OffsetRanges | None = None,
+    has_headers: bool = False,
 ) -> Intake | RecordBatchFrame:
     """Return the records of ``ranges``, whose values have ``fields`` (None: any bytes).
 
     Up to ``arrow_records`` offsets go through the run process, more through Spark's workers. ``scratch`` is a directory that Spark can
     read, too; None where Spark runs on another machine. ``following`` are the ranges that are going to be asked for next, as far as that
-    can be known.
+    can be known. With ``has_headers`` the transform is given the records' headers.
     """
     if ranges.count > arrow_records:
-        return read_by_workers(session, reader, ranges, None if fields is None else ValueJudge(fields))
-    intake = (ahead.take(ranges) if ahead is not None else None) or take_in(reader, ranges, fields, scratch)
+        return read_by_workers(session, reader, ranges, None if fields is None else ValueJudge(fields), has_headers=has_headers)
+    intake = (ahead.take(ranges) if ahead is not None else None) or take_in(reader, ranges, fields, scratch, has_headers=has_headers)
     if ahead is not None and following is not None and 0 < following.count <= arrow_records:
-        ahead.start(following, lambda: take_in(reader, following, fields, scratch))
+        ahead.start(following, lambda: take_in(reader, following, fields, scratch, has_headers=has_headers))
     return intake

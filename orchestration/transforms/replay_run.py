@@ -179,6 +179,7 @@ def _attempt(table: TopicTable, context: RunContext, wanted: OffsetRanges) -> To
         table.topic.fields,
         arrow_records=context.arrow_records,
         scratch=context.scratch,
+        has_headers=table.has_headers,
     )
     try:
         existing = TableKeys(snapshot=state.snapshot, without=ranges_predicate(ranges))

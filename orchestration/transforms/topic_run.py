@@ -244,6 +244,7 @@ def read_planned(table: TopicTable, context: RunContext, state: TopicState, plan
         scratch=context.scratch,
         ahead=context.ahead,
         following=_following(table, context, state, plan) if context.ahead is not None and plan.backlog else None,
+        has_headers=table.has_headers,
     )
 
 

@@ -25,8 +25,9 @@ VALUE = b'{"id":%d,"ratio":%d.5,"name":"n","is_valid":true,"seen":"2013-01-01T05
 
 
 def chosen(records: Any) -> Any:
-    """Fields and provenance, one of them under another name."""
-    return records.select("_topic_id", "_partition", "_offset", "_timestamp", "id", records["name"].alias("label"), "ratio", "seen", "day")
+    """Fields, provenance and headers, one of them under another name."""
+    label = records["name"].alias("label")
+    return records.select("_topic_id", "_partition", "_offset", "_timestamp", "id", label, "ratio", "seen", "day", "_headers")
 
 
 def filled_log() -> MemoryLog:
@@ -34,7 +35,7 @@ def filled_log() -> MemoryLog:
     log = MemoryLog()
     partition = log.add_topic("things").partitions[0]
     for number in range(500):
-        partition.append(VALUE % (number, number), key=b"k")
+        partition.append(VALUE % (number, number), key=b"k", headers=[("trace", b"%d" % number), ("trace", None)][: number % 3])
     for value in (b'{"id":7}', b'{"id":8,"ratio":-0}', b"nonsense", b'{"id":9,"seen":"2013-1-1"}', b"{}"):
         partition.append(value)
     return log
@@ -44,8 +45,8 @@ def computed(session: Any, scratch: Path, *, is_arrow_asked: bool) -> ComputedBa
     """Compute the batch; ``is_arrow_asked`` False leaves it all to Spark."""
     log = filled_log()
     ranges = OffsetRanges(topic="things", topic_id=log.topics["things"].topic_id, ranges=(OffsetRange(partition=0, start=0, end=505),))
-    table = TopicTable(name="things", topic=TopicSpec(name="things", schema=DDL), function=chosen)
-    taken = read_batch(session, log.range_reader(), ranges, parse_ddl(DDL), arrow_records=10_000, scratch=scratch)
+    table = TopicTable(name="things", topic=TopicSpec(name="things", schema=DDL), function=chosen, has_headers=True)
+    taken = read_batch(session, log.range_reader(), ranges, parse_ddl(DDL), arrow_records=10_000, scratch=scratch, has_headers=True)
     asked = projection.chosen_columns if is_arrow_asked else lambda *_: None
     with patch.object(batch, "chosen_columns", asked):
         try:

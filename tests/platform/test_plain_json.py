@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from orchestration.spark.source import FAULT, JUDGED_DDL, SOURCE_SCHEMA
+from orchestration.spark.source import FAULT, SOURCE_SCHEMA, source_ddl
 from orchestration.transforms.parsing import MISFIT, parse
 from orchestration.values.ddl import parse_ddl
 from orchestration.values.plain_json import FEW_RECORDS, plain_schema, read_plain
@@ -90,10 +90,10 @@ def by_spark(session: Any, values: list[bytes | None], ddl: str) -> tuple[pa.Tab
     """Return the fields as Spark parses them, and which records misfit."""
     count, fields = len(values), parse_ddl(ddl)
     faults = StrictSchema(fields).faults_of(pa.array(values, pa.binary()))
-    columns = [["t"] * count, [0] * count, range(count), [0] * count, [0] * count, [None] * count, values, faults]
+    columns = [["t"] * count, [0] * count, range(count), [0] * count, [0] * count, [None] * count, values, [[]] * count, faults]
     schema = SOURCE_SCHEMA.append(pa.field(FAULT, pa.string()))
     arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
-    records = session.createDataFrame(pa.table(arrays, schema=schema), schema=JUDGED_DDL)
+    records = session.createDataFrame(pa.table(arrays, schema=schema), schema=f"{source_ddl(has_headers=True)}, {FAULT} STRING")
     found = parse(records, fields).decided().toArrow().sort_by("_offset")
     return found, found[MISFIT].to_pylist()
 

@@ -8,6 +8,8 @@ from unittest import mock
 import pytest
 
 from orchestration.checkpoints import ProgressError
+from orchestration.dead_letters import DeadLetters
+from orchestration.fixes import Fix, Fixes
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.quality import Suite, expect, quarantine
 from orchestration.schemas import SchemaConflictError
@@ -19,6 +21,7 @@ from orchestration.transforms.following import follow
 from orchestration.transforms.intake import Intake
 from orchestration.transforms.parsing import parse
 from orchestration.transforms.reading import read_batch
+from orchestration.transforms.replay_run import ReplayRequest, run_replay
 from orchestration.transforms.results import chosen_rows
 from orchestration.transforms.topic_run import run_topic_table
 from tests.platform.pipeline import SUITE, Notes, append_order, letters_of, order, orders_table, rows_of, run_context
@@ -328,28 +331,65 @@ def test_all_ways_of_reading_give_the_same_records_and_leave_nothing(
     log: MemoryLog, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition = log.topics["orders"].partitions[0]
-    partition.append(order("a"), key=b"k")
+    partition.append(order("a"), key=b"k", headers=[("trace", b"1"), ("trace", None)])
     partition.append(None)
     ranges = OffsetRanges(topic="orders", topic_id="id-of-orders", ranges=(OffsetRange(partition=0, start=0, end=2),))
     leftover = tmp_path / "batch-of-a-killed-run.parquet"
     leftover.touch()
     os.utime(leftover, (0, 0))
-    inline = read_batch(spark, log.range_reader(), ranges, None, arrow_records=10, scratch=tmp_path)
+    inline = read_batch(spark, log.range_reader(), ranges, None, arrow_records=10, scratch=tmp_path, has_headers=True)
     assert isinstance(inline, Intake)
     monkeypatch.setattr(intake, "INLINE_BYTES", 0)
-    by_file = read_batch(spark, log.range_reader(), ranges, None, arrow_records=10, scratch=tmp_path)
+    by_file = read_batch(spark, log.range_reader(), ranges, None, arrow_records=10, scratch=tmp_path, has_headers=True)
     assert isinstance(by_file, Intake)
-    by_workers = read_batch(spark, log.range_reader(), ranges, None, arrow_records=0, scratch=tmp_path)
+    by_workers = read_batch(spark, log.range_reader(), ranges, None, arrow_records=0, scratch=tmp_path, has_headers=True)
     assert isinstance(by_workers, RecordBatchFrame)
     assert len(list(tmp_path.glob("*.parquet"))) == 1
     assert inline.statistics == by_file.statistics == by_workers.statistics
-    frames = inline.frame(spark, None), by_file.frame(spark, None), parse(by_workers.frame, None).fitting()
+    frames = inline.frame(spark, None), by_file.frame(spark, None), parse(by_workers.frame, None, has_headers=True).fitting()
     rows = [frame.orderBy("_offset").toArrow().to_pylist() for frame in frames]
     assert rows[0] == rows[1] == rows[2]
+    assert [row["_headers"] for row in rows[0]] == [[{"key": "trace", "value": b"1"}, {"key": "trace", "value": None}], []]
     assert [one.records_at({0: [1]})["_offset"].to_pylist() for one in (inline, by_file, by_workers)] == [[1], [1], [1]]
     for one in (inline, by_file, by_workers):
         one.release()
     assert list(tmp_path.glob("*.parquet")) == []
+
+
+@pytest.mark.parametrize("arrow_records", [10_000, 0])
+def test_a_transform_reads_the_headers_and_a_replay_keeps_those_of_a_fixed_record(
+    log: MemoryLog, lake_root: Path, spark: Any, arrow_records: int
+) -> None:
+    partition = log.topics["orders"].partitions[0]
+    partition.append(order("a"), headers=[("trace", b"1"), ("trace", b"2")])
+    partition.append(b'{"id": "b",\n "amount": 1.0e0}', headers=[("trace", b"3")])
+    partition.append(b'{"id": "c",\n "amount": 1}', headers=[("other", b"4")])
+    partition.append(b"nonsense", headers=[("trace", b"5"), ("none", None)])
+
+    def traced(records: Any) -> Any:
+        traces = "transform(filter(_headers, h -> h.key = 'trace'), h -> CAST(h.value AS STRING)) AS traces"
+        return records.selectExpr("_topic_id", "_partition", "_offset", "id", "amount", traces)
+
+    table = orders_table(function=traced, has_headers=True)
+    context = run_context(log, lake_root, spark, arrow_records=arrow_records)
+    run_topic_table(table, context)
+    assert rows_of(lake_root, columns=("_offset", "traces")) == [(0, ["1", "2"]), (2, [])]
+    letters = DeadLetters(Lake(lake_root)).of_target("clean_orders")
+    assert [[tuple(one.values()) for one in letter["headers"]] for letter in letters] == [
+        [("trace", b"3")],
+        [("trace", b"5"), ("none", None)],
+    ]
+
+    Fixes(Lake(lake_root)).put("clean_orders", [Fix(topic_id="id-of-orders", partition=0, offset=3, value=order("d"))])
+    list(run_replay(table, context, ReplayRequest(is_of_dead_letters=True)))
+    assert rows_of(lake_root, columns=("_offset", "traces")) == [(0, ["1", "2"]), (2, []), (3, ["5"])]
+
+
+def test_who_reads_headers_that_were_not_asked_for_is_told_how_to(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    append_order(log, "a")
+    table = orders_table(function=lambda records: records.select("_topic_id", "_partition", "_offset", "id", "amount", "_headers"))
+    with pytest.raises(TransformError, match=r"declared with has_headers=True"):
+        run_topic_table(table, run_context(log, lake_root, spark))
 
 
 @pytest.mark.parametrize("is_blocking", [True, False])

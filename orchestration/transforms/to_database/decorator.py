@@ -26,6 +26,7 @@ def spark_sql_table(
     suite: Suite = NO_SUITE,
     minimum_interval_s: int | None = None,
     records_per_run: int | None = None,
+    has_headers: bool = False,
     group_name: str = "sql",
     tags: Mapping[str, str] | None = None,
     owners: Sequence[str] | None = None,
@@ -56,6 +57,7 @@ def spark_sql_table(
         suite=suite,
         minimum_interval_s=minimum_interval_s,
         records_per_run=records_per_run,
+        has_headers=has_headers,
     )
 
 
@@ -70,6 +72,7 @@ def spark_duckdb_table(
     suite: Suite = NO_SUITE,
     minimum_interval_s: int | None = None,
     records_per_run: int | None = None,
+    has_headers: bool = False,
     group_name: str = "warehouse",
     tags: Mapping[str, str] | None = None,
     owners: Sequence[str] | None = None,
@@ -95,6 +98,7 @@ def spark_duckdb_table(
         suite=suite,
         minimum_interval_s=minimum_interval_s,
         records_per_run=records_per_run,
+        has_headers=has_headers,
     )
 
 

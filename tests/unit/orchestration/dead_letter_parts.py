@@ -5,10 +5,12 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from orchestration.dead_letters import Origin, Rejection, envelopes, naming
+from orchestration.log_client import HEADERS
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.tables import Lake, append_with_offsets
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
+HEADERS_OF_ONE = [{"key": "trace", "value": b"1"}, {"key": "trace", "value": None}]
 RECORDS = pa.schema(
     [
         ("_partition", pa.int32()),
@@ -16,6 +18,7 @@ RECORDS = pa.schema(
         ("_timestamp", pa.timestamp("us", tz="UTC")),
         ("key", pa.binary()),
         ("value", pa.binary()),
+        ("headers", HEADERS),
     ]
 )
 TARGET_SCHEMA = pa.schema([("_topic_id", pa.string()), ("_partition", pa.int32()), ("_offset", pa.int64())])
@@ -27,7 +30,15 @@ def origin(target: str = "clean") -> Origin:
 
 def letters_for(*places: tuple[int, int], target: str = "clean", reason: str = "bad") -> pa.Table:
     rejections = [Rejection(partition=partition, offset=offset, reason=reason, rule="rule") for partition, offset in places]
-    values = [[one[0] for one in places], [one[1] for one in places], [NOW] * len(places), [b"k"] * len(places), [None] * len(places)]
+    count = len(places)
+    values = [
+        [one[0] for one in places],
+        [one[1] for one in places],
+        [NOW] * count,
+        [b"k"] * count,
+        [None] * count,
+        [HEADERS_OF_ONE] * count,
+    ]
     return envelopes(origin(target), rejections, pa.table(values, schema=RECORDS), NOW)
 
 

@@ -1,6 +1,6 @@
 """A log service in memory that keeps ``LogClient``'s promises: for tests of what the platform does with a log, not of the log."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from orchestration.checkpoints import PartitionOffsets
 from orchestration.log_client import (
+    HEADERS,
     RECORD_SCHEMA,
     CommittedOffset,
     CompactionPass,
@@ -23,19 +24,24 @@ from orchestration.log_client import (
 )
 from orchestration.offsets import OffsetRange
 
+Headers = Sequence[tuple[str, bytes | None]]
+READ_SCHEMA = RECORD_SCHEMA.append(pa.field("headers", HEADERS))
+
 
 @dataclass(slots=True, kw_only=True)
 class MemoryPartition:
     records: dict[int, tuple[int, int, bytes | None, bytes | None]] = field(default_factory=dict)
+    headers: dict[int, Headers] = field(default_factory=dict)
     log_start_offset: int = 0
     log_end_offset: int = 0
     last_stable_offset: int | None = None
     leader_epoch: int = 0
     epoch_ends: dict[int, int] = field(default_factory=dict)
 
-    def append(self, value: bytes | None, key: bytes | None = None, timestamp_ms: int = 1_700_000_000_000) -> int:
+    def append(self, value: bytes | None, key: bytes | None = None, timestamp_ms: int = 1_700_000_000_000, headers: Headers = ()) -> int:
         offset = self.log_end_offset
         self.records[offset] = (timestamp_ms, self.leader_epoch, key, value)
+        self.headers[offset] = headers
         self.log_end_offset += 1
         return offset
 
@@ -67,11 +73,13 @@ class MemoryReader:
             raise LogServiceError("OFFSET_OUT_OF_RANGE")
         if wanted.end > partition.log_end_offset:
             raise LogServiceError(f"REQUEST_TIMED_OUT: the partition stood still at {partition.log_end_offset}")
-        chosen = [(offset, *partition.records[offset]) for offset in sorted(partition.records) if offset in wanted]
+        offsets = [offset for offset in sorted(partition.records) if offset in wanted]
+        chosen = [(offset, *partition.records[offset], partition.headers.get(offset, ())) for offset in offsets]
         for at in range(0, len(chosen), 1_000):
             columns = list(zip(*chosen[at : at + 1_000], strict=True))
             stamps = [datetime.fromtimestamp(ms / 1000, UTC) for ms in columns[1]]
-            yield pa.record_batch([columns[0], stamps, columns[2], columns[3], columns[4]], schema=RECORD_SCHEMA)
+            headers = [[{"key": name, "value": value} for name, value in one] for one in columns[5]]
+            yield pa.record_batch([columns[0], stamps, columns[2], columns[3], columns[4], headers], schema=READ_SCHEMA)
 
 
 class MemorySender:
@@ -98,7 +106,7 @@ class MemorySender:
             raise SenderFencedError(f"{self._transactional_id} is fenced")
         for topic, one in records:
             partitions = self._log.topics[topic].partitions
-            partitions[sum(one.key or b"") % len(partitions)].append(one.value, one.key, one.timestamp_ms or 0)
+            partitions[sum(one.key or b"") % len(partitions)].append(one.value, one.key, one.timestamp_ms or 0, one.headers)
 
 
 class MemoryLog:

@@ -49,9 +49,10 @@ def test_an_envelope_says_what_was_rejected_where_and_why() -> None:
         "duplicate_of": None,
         "attempt": None,
         "ended_by": None,
+        "headers": [{"key": "trace", "value": b"1"}, {"key": "trace", "value": None}],
     }
     with pytest.raises(LookupError, match="1 rejected records of topic t are not in the batch"):
-        envelopes(origin(), [Rejection(partition=0, offset=9, reason="", rule="")], pa.table([[], [], [], [], []], schema=RECORDS), NOW)
+        envelopes(origin(), [Rejection(partition=0, offset=9, reason="", rule="")], RECORDS.empty_table(), NOW)
 
 
 def test_dead_letters_are_pending_until_their_target_commits(lake: Lake, letters: DeadLetters) -> None:

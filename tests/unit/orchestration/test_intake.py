@@ -48,6 +48,22 @@ def test_a_large_batch_waits_in_a_file_and_not_in_memory(log: MemoryLog, tmp_pat
     assert scratch_files(tmp_path) == []
 
 
+def test_headers_are_in_the_rows_where_they_are_asked_for_and_always_at_hand_for_dead_letters(log: MemoryLog) -> None:
+    partition = log.topics["orders"].partitions[0]
+    partition.append(b'{"id":1000}', headers=[("a", b"1"), ("b", None), ("a", b"2")])
+    partition.append(b"nonsense", headers=[("c", b"3")])
+    asked = take_in(log.range_reader(), ranges(99, 100), FIELDS, None, has_headers=True)
+    unasked = take_in(log.range_reader(), ranges(99, 100), FIELDS, None)
+    assert asked.plain_names == ("_topic_id", "_partition", "_offset", "_timestamp", "_headers", "id", "note")
+    assert "_headers" not in unasked.plain_names
+    wanted = OffsetRanges(topic="orders", topic_id="id-of-orders", ranges=(OffsetRange(partition=0, start=99, end=102),))
+    taken = take_in(log.range_reader(), wanted, FIELDS, None, has_headers=True)
+    pairs = [{"key": "a", "value": b"1"}, {"key": "b", "value": None}, {"key": "a", "value": b"2"}]
+    assert taken.rows({"id": "id", "told": "_headers"}, None).to_pylist() == [{"id": 198, "told": []}, {"id": 1000, "told": pairs}]
+    letters = take_in(log.range_reader(), wanted, FIELDS, None).records_at({0: [101]})
+    assert letters["headers"].to_pylist() == [[{"key": "c", "value": b"3"}]]
+
+
 def test_a_small_batch_touches_no_disk(log: MemoryLog, tmp_path: Path) -> None:
     take_in(log.range_reader(), ranges(), FIELDS, tmp_path)
     assert scratch_files(tmp_path) == []

@@ -1,5 +1,6 @@
 """Places of dead letters as they are written: a table that rejected records of several topics has several at one offset."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def reject(lake: Lake, topic: str, topic_id: str, offset: int) -> None:
     origin = Origin(target="clean", topic=topic, topic_id=topic_id, run_id="r")
     ranges = OffsetRanges(topic=topic, topic_id=topic_id, ranges=(OffsetRange(partition=0, start=0, end=9),))
     one = Rejection(partition=0, offset=offset, reason=f"of {topic_id}", rule="rule")
-    records = letters_for((0, offset)).select(["_partition", "_offset", "_timestamp", "key", "value"])
+    records = letters_for((0, offset)).select(["_partition", "_offset", "_timestamp", "key", "value", "headers"])
     attempt = letters.replace_pending(letters.snapshot(), origin, ranges, {}, envelopes(origin, [one], records, NOW))
     target = lake.snapshot("clean") or lake.create("clean", TARGET_SCHEMA)
     append_with_offsets(target, TARGET_SCHEMA.empty_table(), ranges, {}, expected={}, transactions=naming(topic_id, attempt))
@@ -47,6 +48,13 @@ def test_one_topic_needs_no_name(lake: Lake, tell: Told) -> None:
     assert "\n0:3 " in tell("list", "clean").output
     assert "of A" in tell("show", "clean", "0:3").output
     assert "of A" in tell("show", "clean", "orders/0:3").output
+
+
+def test_headers_are_shown_with_the_whole_record(lake: Lake, tell: Told) -> None:
+    reject(lake, "orders", "A", 3)
+    assert "\nheaders        trace=1; trace\n" in tell("show", "clean", "0:3").output
+    told = json.loads(tell("show", "clean", "0:3", "--json").output)
+    assert told["headers"] == [{"key": "trace", "value": "1"}, {"key": "trace", "value": None}]
 
 
 def test_a_place_that_two_topics_have_is_refused_with_the_choices(lake: Lake, tell: Told) -> None:

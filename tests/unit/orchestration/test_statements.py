@@ -2,6 +2,8 @@
 
 import pytest
 
+from orchestration.components.sql_transform import known_columns
+from orchestration.topics import TopicSpec
 from orchestration.transforms.declarations import DerivedTable
 from orchestration.transforms.statements import asked, plain_choice, sql_transform, validate_provenance
 
@@ -28,6 +30,13 @@ COLUMNS = ("id", "amount", "_offset")
 )
 def test_only_a_choice_of_known_columns_needs_no_sql(statement: str, chosen: dict[str, str] | None) -> None:
     assert plain_choice(statement, "orders", COLUMNS) == chosen
+
+
+def test_headers_are_a_known_column_where_they_are_asked_for() -> None:
+    topic = TopicSpec(name="orders", schema="id BIGINT")
+    statement = "SELECT id, _headers, _topic_id, _partition, _offset FROM orders"
+    assert plain_choice(statement, "orders", known_columns(topic)) is None
+    assert plain_choice(statement, "orders", known_columns(topic, has_headers=True)) is not None
 
 
 def test_spark_is_asked_with_relations_by_name_and_braces_as_they_are() -> None:

@@ -107,7 +107,7 @@ def test_topics_and_tables_are_joined_and_a_topic_may_be_named_twice(warehouse: 
 
 def test_any_topic_can_be_asked_by_its_name_in_quotes(warehouse: Warehouse, log: MemoryLog) -> None:
     sql = 'SELECT _value, _bytes, _key, _headers FROM topics."we.ird-name"'
-    assert answer(warehouse, log, sql) == [("\ufffd not text", b"\xff not text", None, None)]
+    assert answer(warehouse, log, sql) == [("\ufffd not text", b"\xff not text", None, [])]
     with pytest.raises(WarehouseError, match="nowhere"):
         answer(warehouse, log, "SELECT * FROM topics.nowhere")
 
