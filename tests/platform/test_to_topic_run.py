@@ -8,8 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as sql
 
 from orchestration.checkpoints import ProgressError
+from orchestration.dead_letters import DeadLetters
 from orchestration.log_client import CommittedOffset, SenderFencedError
 from orchestration.quality import Suite, expect
 from orchestration.schemas import SchemaConflictError
@@ -253,6 +255,35 @@ def test_rows_that_are_deleted_and_tombstones_that_are_forwarded_have_no_value(r
     assert [(offset, rule) for _, offset, rule, _ in letters_of(lake_root)] == [(3, "tombstone")]
 
 
+def test_headers_go_on_as_they_came_also_those_of_tombstones(runner: Runner, log: MemoryLog, lake_root: Path) -> None:
+    trace = (("trace", b"1"), ("span", None), ("trace", b"\xff2"))
+    partition = log.topics["orders"].partitions[0]
+    partition.append(order("a", 1), key=b"a", headers=trace)
+    partition.append(None, key=b"b", headers=trace)
+    partition.append(order("c", 1), key=b"c")
+    partition.append(order("d", 0), key=b"d", headers=trace)
+
+    def passed_on(records: Any) -> Any:
+        return records.select("_topic_id", "_partition", "_offset", "_headers", "id", "amount", sql.lit(0).alias("copy"))
+
+    runner.run(orders_transform(function=passed_on, has_headers=True, is_forwarding_tombstones=True))
+    assert [(one.key, one.headers) for one in log.sent[0][1]] == [(b"a", trace), (b"b", trace), (b"c", ())]
+    (letter,) = DeadLetters(Lake(lake_root)).of_target("good_orders")
+    assert [tuple(one.values()) for one in letter["headers"]] == list(trace)
+
+
+def test_a_record_with_a_header_without_name_is_a_dead_letter(runner: Runner, log: MemoryLog, lake_root: Path) -> None:
+    log.topics["orders"].partitions[0].append(order("a", 1))
+
+    def nameless(records: Any) -> Any:
+        named = "array(named_struct('key', CAST(NULL AS STRING), 'value', 'x')) AS _headers"
+        return records.selectExpr("_topic_id", "_partition", "_offset", "id", named)
+
+    runner.run(free_transform(nameless))
+    assert log.sent[0][1] == []
+    assert [one[:3] for one in letters_of(lake_root)] == [(0, 0, "header_name")]
+
+
 def test_a_result_with_values_of_its_own_sends_just_these(runner: Runner, log: MemoryLog) -> None:
     log.topics["orders"].partitions[0].append(order("a", 1), key=b"k")
     own = free_transform(lambda records: records.selectExpr("_topic_id", "_partition", "_offset", "_key", "id", "upper(id) AS _value"))
@@ -305,7 +336,9 @@ def test_a_result_that_does_not_fit_the_schema_of_the_target_is_refused(runner: 
     [
         ("id", {"key": "customer"}, "key names the column customer"),
         ("id, array(id) AS parts", {"key": "parts"}, "make it a text, a number or BINARY"),
-        ("id, id AS _headers", {}, "_headers of good_orders is string"),
+        ("id, id AS _headers", {}, "_headers of good_orders is string: it has to be ARRAY<STRUCT<key: STRING, value: BINARY>>"),
+        ("id, map(1, id) AS _headers", {}, "_headers of good_orders is map<int,string>"),
+        ("id, array(struct(id)) AS _headers", {}, "_headers of good_orders is array<struct<id:string>>"),
         ("id, id AS _timestamp", {}, "_timestamp of good_orders is string"),
         ("amount AS _value", {}, "_value of good_orders is int"),
         ("_key", {}, "has no column to send"),
@@ -317,7 +350,7 @@ def test_a_column_that_cannot_be_what_it_is_named_is_refused(
     append(log)
 
     def other(records: Any) -> Any:
-        return records.selectExpr("_topic_id", "_partition", "_offset", *columns.split(", "))
+        return records.selectExpr("_topic_id", "_partition", "_offset", *columns.split(", ", 1 if "(1" in columns else -1))
 
     with pytest.raises(TransformError, match=text):
         runner.run(free_transform(other, **changes))

@@ -24,6 +24,7 @@ def spark_topic(
     suite: Suite = NO_SUITE,
     minimum_interval_s: int | None = None,
     records_per_run: int | None = None,
+    has_headers: bool = False,
     group_name: str = "topics",
     tags: Mapping[str, str] | None = None,
     owners: Sequence[str] | None = None,
@@ -33,9 +34,10 @@ def spark_topic(
 
     The function gets what that of a table from a topic gets (``spark_table``) and has to return ``_topic_id, _partition, _offset``, too.
     Each row of the result becomes a record of ``target``: a JSON object of its columns, or just ``_value`` where it has such a column.
-    ``key`` names the column of the record's key (``_key``, where there is one, by default); ``_headers``, a map, and ``_timestamp`` become
-    the record's headers and time. A row for which ``deleted_when`` holds, a condition in Spark SQL over the result, becomes a tombstone;
-    with ``forward_tombstones`` a record without value is sent on without value, under its own key, instead of becoming a dead letter.
+    ``key`` names the column of the record's key (``_key``, where there is one, by default); ``_headers`` (as the function is given it with
+    ``has_headers``, or a map) and ``_timestamp`` become the record's headers and time. A row for which ``deleted_when`` holds, a condition
+    in Spark SQL over the result, becomes a tombstone; with ``forward_tombstones`` a record without value is sent on without value, under
+    its own key and with its headers, instead of becoming a dead letter.
 
     A run sends its rows and commits the offsets of what it read in one transaction: readers with ``isolation_level=read_committed`` see
     each record's rows once, whenever a run was killed. The progress is in the group ``tidelog-topic.NAME``; ``lake/NAME`` is an account of
@@ -54,6 +56,7 @@ def spark_topic(
             suite=suite,
             minimum_interval_s=minimum_interval_s,
             records_per_run=records_per_run,
+            has_headers=has_headers,
         )
         transform = TopicTransform(
             table=table, target=target, key=key, deleted_when=deleted_when, is_forwarding_tombstones=forward_tombstones

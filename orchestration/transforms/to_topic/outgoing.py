@@ -20,7 +20,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql import types
 
 from orchestration.dead_letters import Rejection
-from orchestration.log_client import OutgoingRecord
+from orchestration.log_client import HEADERS, OutgoingRecord
 from orchestration.offsets import OffsetRanges
 from orchestration.tables import PROVENANCE
 from orchestration.transforms.batch import call_transform, running
@@ -28,8 +28,8 @@ from orchestration.transforms.declarations import Transform
 from orchestration.transforms.errors import TransformError
 from orchestration.transforms.to_topic.declarations import TopicTransform
 
-KEY, VALUE, HEADERS, TIMESTAMP = "_out_key", "_out_value", "_out_headers", "_out_timestamp"
-OUT = (KEY, VALUE, HEADERS, TIMESTAMP)
+KEY, VALUE, OUT_HEADERS, TIMESTAMP = "_out_key", "_out_value", "_out_headers", "_out_timestamp"
+OUT = (KEY, VALUE, OUT_HEADERS, TIMESTAMP)
 GIVEN_KEY, GIVEN_VALUE, GIVEN_HEADERS, GIVEN_TIMESTAMP = "_key", "_value", "_headers", "_timestamp"
 NOT_IN_JSON = frozenset({*PROVENANCE, GIVEN_KEY, GIVEN_HEADERS, GIVEN_TIMESTAMP})
 JSON_OPTIONS: Mapping[str, str] = {
@@ -43,16 +43,18 @@ OUTGOING = pa.schema(
         pa.field("_offset", pa.int64()),
         pa.field("key", pa.large_binary()),
         pa.field("value", pa.large_binary()),
-        pa.field("headers", pa.map_(pa.string(), pa.binary())),
+        pa.field("headers", HEADERS),
         pa.field("timestamp_ms", pa.int64()),
     ]
 )
 MAX_RECORD_BYTES = 1_000_000
-"""Of key and value: a little less than brokers and producers take by default, which is 1 MiB with all that is around them."""
+"""Of key, value and headers: a little less than brokers and producers take by default, which is 1 MiB with all that is around them."""
 SIZE_RULE = "record_size"
+HEADER_RULE = "header_name"
 SENT_ROWS = 5_000
 """How many records are Python objects at once."""
 RECORD_OVERHEAD_BYTES = 32
+HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 TEXTS_AND_BYTES = (types.StringType, types.BinaryType)
 KEY_TYPES = (*TEXTS_AND_BYTES, types.IntegralType, types.DecimalType, types.BooleanType, types.DateType, types.TimestampType)
 
@@ -79,7 +81,7 @@ def with_outgoing(transform: TopicTransform, frame: Any) -> Any:
     value = _value(transform, fields)
     if transform.deleted_when is not None:
         value = sql.when(~sql.expr(f"coalesce({transform.deleted_when}, FALSE)"), value)
-    columns = {KEY: _key(transform, fields), VALUE: value, HEADERS: _headers(name, fields), TIMESTAMP: _timestamp(name, fields)}
+    columns = {KEY: _key(transform, fields), VALUE: value, OUT_HEADERS: _headers(name, fields), TIMESTAMP: _timestamp(name, fields)}
     with running(name):
         return frame.withColumns(columns)
 
@@ -136,11 +138,23 @@ def _key(transform: TopicTransform, fields: Mapping[str, types.DataType]) -> Any
 
 def _headers(name: str, fields: Mapping[str, types.DataType]) -> Any:
     kind = fields.get(GIVEN_HEADERS)
-    if kind is None:
-        return sql.lit(None).cast("map<string,binary>")
-    if not (isinstance(kind, types.MapType) and isinstance(kind.keyType, types.StringType) and isinstance(kind.valueType, TEXTS_AND_BYTES)):
-        raise TransformError(f"_headers of {name} is {kind.simpleString()}: it has to be MAP<STRING, STRING> or MAP<STRING, BINARY>")
-    return sql.col(GIVEN_HEADERS).cast("map<string,binary>")
+    given = sql.col(GIVEN_HEADERS) if kind is not None else sql.lit(None)
+    if isinstance(kind, types.MapType):
+        given, kind = sql.map_entries(given), types.ArrayType(types.StructType().add("key", kind.keyType).add("value", kind.valueType))
+    if kind is not None and not _is_headers(kind):
+        raise TransformError(
+            f"_headers of {name} is {fields[GIVEN_HEADERS].simpleString()}: it has to be ARRAY<STRUCT<key: STRING, value: BINARY>>, as the "
+            "records of a topic have it, or MAP<STRING, BINARY>; STRING does for BINARY"
+        )
+    return given.cast(HEADERS_TYPE)
+
+
+def _is_headers(kind: types.DataType) -> bool:
+    if not (isinstance(kind, types.ArrayType) and isinstance(kind.elementType, types.StructType)):
+        return False
+    fields = {field.name: field.dataType for field in kind.elementType}
+    is_named = list(fields) == ["key", "value"] and isinstance(fields["key"], types.StringType)
+    return is_named and isinstance(fields["value"], TEXTS_AND_BYTES)
 
 
 def _timestamp(name: str, fields: Mapping[str, types.DataType]) -> Any:
@@ -158,8 +172,23 @@ def split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     return rows.drop_columns(list(OUT)), pa.table(columns, schema=OUTGOING)
 
 
-def too_large(rows: pa.Table) -> tuple[Rejection, ...]:
+def not_sendable(rows: pa.Table) -> tuple[Rejection, ...]:
     """Return the rejections of records of which something is made that no broker takes by default: else they would stop all behind them."""
+    return (*nameless_headers(rows), *too_large(rows))
+
+
+def nameless_headers(rows: pa.Table) -> tuple[Rejection, ...]:
+    """Return the rejections of records of which something with a header without name is made."""
+    headers = rows["headers"].combine_chunks()
+    is_nameless = pc.is_null(pc.struct_field(headers.flatten(), "key"))
+    chosen = rows.take(pc.unique(pc.list_parent_indices(headers).filter(is_nameless)))
+    places = dict.fromkeys(zip(*(chosen[name].to_pylist() for name in ("_partition", "_offset")), strict=True))
+    reason = "a header of a record that is made of it has no name"
+    return tuple(Rejection(partition=place[0], offset=place[1], reason=reason, rule=HEADER_RULE) for place in places)
+
+
+def too_large(rows: pa.Table) -> tuple[Rejection, ...]:
+    """Return the rejections of records of which something too large is made."""
     sizes = _sizes(rows)
     found = rows.select(["_partition", "_offset"]).append_column("size", pa.array(sizes)).filter(pa.array(sizes > MAX_RECORD_BYTES))
     reasons = {
@@ -170,11 +199,11 @@ def too_large(rows: pa.Table) -> tuple[Rejection, ...]:
 
 
 def tombstones(records: pa.Table) -> pa.Table:
-    """Return ``records`` (of the source) as records without value, as ``OUTGOING``."""
+    """Return ``records`` (of the source) as records without value, as ``OUTGOING``; their headers go with them."""
     count = records.num_rows
     timestamps = pc.cast(records["_timestamp"], pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
     columns = [records["_partition"], records["_offset"], records["key"].cast(pa.large_binary()), pa.nulls(count, pa.large_binary())]
-    return pa.table([*columns, pa.nulls(count, OUTGOING.field("headers").type), timestamps], schema=OUTGOING)
+    return pa.table([*columns, records["headers"], timestamps], schema=OUTGOING)
 
 
 def in_order(rows: pa.Table, others: pa.Table) -> pa.Table:
@@ -210,9 +239,12 @@ def cut(rows: pa.Table, ranges: OffsetRanges, max_bytes: int) -> list[Part]:
 
 
 def _sizes(rows: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the bytes of key and value of each row."""
+    """Return the bytes of key, value and headers of each row."""
     key, value = (pc.fill_null(pc.binary_length(rows[name]), 0).to_numpy() for name in ("key", "value"))
-    sizes: npt.NDArray[np.int64] = key + value
+    headers = rows["headers"].combine_chunks()
+    named = (pc.fill_null(pc.binary_length(pc.struct_field(headers.flatten(), name)), 0).to_numpy() for name in ("key", "value"))
+    of_headers = np.bincount(pc.list_parent_indices(headers).to_numpy(), weights=sum(named), minlength=rows.num_rows)
+    sizes: npt.NDArray[np.int64] = key + value + of_headers.astype(np.int64)
     return sizes
 
 
@@ -221,4 +253,5 @@ def outgoing_records(rows: pa.Table) -> Iterator[OutgoingRecord]:
     for batch in rows.select(["key", "value", "headers", "timestamp_ms"]).to_batches(max_chunksize=SENT_ROWS):
         columns: Sequence[list[Any]] = [column.to_pylist() for column in batch.columns]
         for key, value, headers, timestamp_ms in zip(*columns, strict=True):
-            yield OutgoingRecord(key, value, tuple(headers) if headers else (), timestamp_ms)
+            pairs = tuple((one["key"], one["value"]) for one in headers or ())
+            yield OutgoingRecord(key, value, pairs, timestamp_ms)

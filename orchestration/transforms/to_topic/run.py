@@ -114,10 +114,10 @@ def _computed(work: Sending, table: TopicTable, context: RunContext, source: Bat
     """Return what the function makes of the records, and the rows to be sent, in order: its own, and tombstones that are forwarded."""
     computed = compute_batch(context.session(), table, source, None)
     rows, own = outgoing.split(computed.rows)
-    large = outgoing.too_large(own)
-    forwarded, rejections = _forwarded(work.transform, source, (*computed.rejections, *large))
-    sent = outgoing.in_order(without_rejected(own, large), forwarded)
-    return replace(computed, rows=without_rejected(rows, large), rejections=rejections), sent
+    refused = outgoing.not_sendable(own)
+    forwarded, rejections = _forwarded(work.transform, source, (*computed.rejections, *refused))
+    sent = outgoing.in_order(without_rejected(own, refused), forwarded)
+    return replace(computed, rows=without_rejected(rows, refused), rejections=rejections), sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

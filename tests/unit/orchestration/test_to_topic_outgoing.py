@@ -1,5 +1,6 @@
 """Rows as records, cut into transactions; what is declared of a transform to a topic, and what is refused."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestration.log_client import HEADERS
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.quality import quarantine
 from orchestration.topics import TopicSpec
@@ -19,6 +21,7 @@ from orchestration.transforms.to_topic.outgoing import (
     Part,
     cut,
     in_order,
+    not_sendable,
     outgoing_records,
     tombstones,
     too_large,
@@ -95,20 +98,35 @@ def test_tombstones_go_between_the_rows_by_place() -> None:
             "_timestamp": pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
             "key": pa.array([b"k"]),
             "value": pa.array([None], pa.binary()),
+            "headers": pa.array([[{"key": "trace", "value": b"1"}]], HEADERS),
         }
     )
     both = in_order(rows((0, 5), (0, 7), size=1), tombstones(source))
-    assert [(one.key, one.value, one.timestamp_ms) for one in outgoing_records(both)] == [
-        (None, b"x", 0),
-        (b"k", None, 1_767_225_600_000),
-        (None, b"x", 0),
+    assert [(one.key, one.value, one.headers, one.timestamp_ms) for one in outgoing_records(both)] == [
+        (None, b"x", (), 0),
+        (b"k", None, (("trace", b"1"),), 1_767_225_600_000),
+        (None, b"x", (), 0),
     ]
 
 
-def test_headers_are_pairs() -> None:
-    headers = pa.array([[("a", b"1"), ("b", None)], []], OUTGOING.field("headers").type)
-    table = rows((0, 1), (0, 2)).set_column(4, OUTGOING.field("headers"), headers)
-    assert [one.headers for one in outgoing_records(table)] == [(("a", b"1"), ("b", None)), ()]
+def with_headers(table: pa.Table, *headers: Sequence[tuple[str | None, bytes | None]] | None) -> pa.Table:
+    made = [None if one is None else [{"key": key, "value": value} for key, value in one] for one in headers]
+    return table.set_column(4, OUTGOING.field("headers"), pa.array(made, HEADERS))
+
+
+def test_headers_are_pairs_in_their_order_and_a_key_may_come_again() -> None:
+    table = with_headers(rows((0, 1), (0, 2), (0, 3)), [("a", b"1"), ("b", None), ("a", b"2")], [], None)
+    assert [one.headers for one in outgoing_records(table)] == [(("a", b"1"), ("b", None), ("a", b"2")), (), ()]
+
+
+def test_a_header_without_name_and_headers_that_are_too_large_are_told() -> None:
+    places = ((0, 1), (0, 2), (0, 2), (0, 3), (0, 4))
+    large = [("a", b"x" * 600_000), ("b", b"x" * 400_000)]
+    table = with_headers(rows(*places), None, [("a", b"1")], [("a", b"1"), (None, b"2"), (None, None)], [], large)
+    assert [(one.partition, one.offset, one.rule, one.reason) for one in not_sendable(table)] == [
+        (0, 2, "header_name", "a header of a record that is made of it has no name"),
+        (0, 4, "record_size", "a record that is made of it takes 1000070 bytes, more than 1000000"),
+    ]
 
 
 def test_key_and_schema_imply_rules_unless_they_are_declared() -> None:
