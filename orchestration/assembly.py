@@ -30,6 +30,7 @@ from orchestration.topics import TOPIC_PREFIX, topic_specs
 from orchestration.transforms import TopicFeed, topic_feeds
 from orchestration.transforms.history import history_definitions
 from orchestration.transforms.joining.history import join_replay_jobs
+from orchestration.transforms.to_topic.history import letters_replay_jobs
 
 ASSET_TYPES = (dg.AssetsDefinition, dg.AssetSpec)
 JOB_TYPES = (dg.JobDefinition, UnresolvedAssetJobDefinition)
@@ -68,7 +69,7 @@ def assemble(
         asset_checks=[one for one in found if isinstance(one, dg.AssetChecksDefinition)],
         sensors=[*(one for one in found if isinstance(one, dg.SensorDefinition)), *([] if has_sensors else standard_sensors())],
         schedules=[*(one for one in found if isinstance(one, dg.ScheduleDefinition)), *upkeep_schedules],
-        jobs=[*(one for one in found if isinstance(one, JOB_TYPES)), *replays, *join_replay_jobs(defined)],
+        jobs=[*(one for one in found if isinstance(one, JOB_TYPES)), *replays, *join_replay_jobs(defined), *letters_replay_jobs(defined)],
         resources=default_resources(),
         executor=dg.in_process_executor,
     )

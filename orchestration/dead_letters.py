@@ -257,16 +257,31 @@ class DeadLetters:
 
     def replay_ranges(self, target: str, topic_id: str) -> list[OffsetRange]:
         """Return ranges that cover the committed dead letters of ``target``, at most fifty per partition (gaps are bridged)."""
-        chosen = (pads.field("target") == target) & (pads.field("_topic_id") == topic_id)
-        found = self.committed().to_table(columns=["_partition", "_offset"], filter=chosen)
-        offsets: dict[int, list[int]] = {}
-        for partition, offset in zip(found["_partition"].to_pylist(), found["_offset"].to_pylist(), strict=True):
-            offsets.setdefault(partition, []).append(offset)
+        offsets = self.places(target, topic_id)
         return [
             one
             for partition in sorted(offsets)
             for one in ranges_of_offsets(partition, offsets[partition], MAX_REPLAY_RANGES_PER_PARTITION)
         ]
+
+    def places(self, target: str, topic_id: str) -> dict[int, list[int]]:
+        """Return the offsets of the committed dead letters of ``target``, by partition."""
+        chosen = (pads.field("target") == target) & (pads.field("_topic_id") == topic_id)
+        found = self.committed().to_table(columns=["_partition", "_offset"], filter=chosen)
+        offsets: dict[int, list[int]] = {}
+        for partition, offset in zip(found["_partition"].to_pylist(), found["_offset"].to_pylist(), strict=True):
+            offsets.setdefault(partition, []).append(offset)
+        return {partition: sorted(found) for partition, found in sorted(offsets.items())}
+
+    def rows_at(self, target: str, topic_id: str, places: Mapping[int, Sequence[int]]) -> pa.Table:
+        """Return the committed dead letters of ``target`` at the given offsets by partition, as rows for another attempt."""
+        chosen = pc.scalar(False)
+        for partition, offsets in places.items():
+            chosen |= (pads.field("_partition") == partition) & pads.field("_offset").isin(list(offsets))
+        own = (pads.field("target") == target) & (pads.field("_topic_id") == topic_id)
+        found = self.committed().to_table(columns=ENVELOPE.names, filter=own & chosen).cast(ENVELOPE)
+        not_ended = pa.nulls(found.num_rows, pa.int64())
+        return found.set_column(ENVELOPE.get_field_index("ended_by"), ENVELOPE.field("ended_by"), not_ended)
 
     def _committed_expression(self, snapshot: TableSnapshot) -> pads.Expression:
         keys = snapshot.dataset().to_table(columns=["target", "_topic_id", "_partition"]).group_by(["target", "_topic_id", "_partition"])

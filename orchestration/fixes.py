@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from orchestration.dead_letters import DeadLetters
@@ -72,6 +73,23 @@ class FixedReader:
             values[row] = self.values[partition, offset]
         position = batch.schema.get_field_index("value")
         return batch.set_column(position, batch.schema.field(position), pa.array(values, batch.schema.field(position).type))
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenReader:
+    """Reads as ``reader`` does, and leaves out what is at other places than these. Plain values only, as for ``FixedReader``."""
+
+    reader: RangeReader
+    places: Mapping[int, Sequence[int]]
+    """Offsets by partition."""
+
+    def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the chosen records of the range."""
+        chosen = pa.array(self.places.get(wanted.partition, ()), pa.int64())
+        for batch in self.reader(topic, wanted, topic_id=topic_id):
+            kept = batch.filter(pc.is_in(batch["offset"], value_set=chosen))
+            if kept.num_rows:
+                yield kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ For scripts and notebooks in a project's folder. It uses the broker, lake and Sp
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from uuid import uuid4
 
 import dagster as dg
 
 from orchestration.connection import connect
+from orchestration.log_client import LogClient
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.settings import load_settings
 from orchestration.spark.session import close_session, open_session, shared_scratch
@@ -21,7 +22,11 @@ from orchestration.transforms.joining.declarations import declared_join, declare
 from orchestration.transforms.joining.replay import run_join_replay, summed
 from orchestration.transforms.replay_run import Replayed, ReplayRequest, run_replay
 from orchestration.transforms.telling import milliseconds
-from orchestration.transforms.topic_run import RunContext
+from orchestration.transforms.to_topic.declarations import declared_transform, declared_transforms, group_of
+from orchestration.transforms.to_topic.outgoing import sending
+from orchestration.transforms.to_topic.replay import run_letters_replay
+from orchestration.transforms.to_topic.run import Sending
+from orchestration.transforms.topic_run import RunContext, TopicRunResult
 from orchestration.transforms.without_replay import why_no_replay
 
 
@@ -48,9 +53,10 @@ def replay(
 ) -> Replayed:
     """Read committed records once more into ``table``, an asset of the project or its name once the project is imported.
 
-    ``offsets`` are (partition, start, end), end exclusive; times are of records, ``to_time`` exclusive, UTC where they name no zone.
+    ``offsets`` are (partition, start, end), end exclusive; times are of records, ``to_time`` exclusive, UTC where they name no zone. A
+    transform to a topic takes ``dead_letters=True`` alone, a join ``everything=True``.
 
-    :raises ValueError: nothing is asked for, or ``table`` is a transform to a topic. :raises ReplayRefusedError: a check forbids the commit
+    :raises ValueError: nothing is asked for, or what ``table`` cannot take. :raises ReplayRefusedError: a check forbids the commit
         of a piece. :raises ProgressError: a range was never committed, or is no longer in the log. :raises LogServiceError: the log service
         cannot be reached.
     """
@@ -64,7 +70,8 @@ def replay(
     if request.is_empty:
         raise ValueError("say what to replay: offsets, from_time and to_time, everything=True or dead_letters=True")
     name = table if isinstance(table, str) else table.key.path[-1]
-    why = why_no_replay(name, is_everything=everything)
+    is_of_dead_letters = request == ReplayRequest(is_of_dead_letters=True)
+    why = why_no_replay(name, is_everything=everything, is_of_dead_letters=is_of_dead_letters)
     if why is not None:
         raise ValueError(why)
     settings = load_settings()
@@ -88,13 +95,24 @@ def replay(
                 if whole.failures:
                     raise ReplayRefusedError(f"{name}: {'; '.join(whole.failures)}")
                 return summed(whole)
-            for result in run_replay(declared_table(name), context, request):
+            for result in _pieces(name, context, request, log, settings.deployment):
                 if result.failures:
                     raise ReplayRefusedError(f"{name}, offsets {result.ranges}: {'; '.join(result.failures)}")
                 replayed.add(result)
     finally:
         close_session(session, settings)
     return replayed
+
+
+def _pieces(name: str, context: RunContext, request: ReplayRequest, log: LogClient, deployment: str | None) -> Iterator[TopicRunResult]:
+    """Yield what becomes of each piece of a table, or of the dead letters of a transform to a topic."""
+    if name not in declared_transforms():
+        yield from run_replay(declared_table(name), context, request)
+        return
+    transform, group_id = declared_transform(name), group_of(name, deployment)
+    with log.open_sender(group_id) as sender:
+        work = Sending(transform=transform, group_id=group_id, sender=sender)
+        yield from run_letters_replay(work, transform.checked_by(sending(transform)), context, request)
 
 
 def _text(moment: datetime | str | None) -> str | None:

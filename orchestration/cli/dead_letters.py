@@ -144,7 +144,7 @@ def fix(
         from orchestration.letter_places import letter_at  # noqa: PLC0415
 
         loaded_project()
-        refuse_transforms(table)
+        refuse_transforms(table, is_of_dead_letters=True)
         if function is not None:
             fixes = repaired(letters, table, repair_named(function), rule=rule)
         else:
@@ -269,7 +269,7 @@ def replayed(settings: "Settings", table: str, ranges: Sequence["OffsetRange"] |
     from orchestration.cli.surroundings import loaded_project, run_job  # noqa: PLC0415
 
     definitions = loaded_project()
-    refuse_transforms(table)
+    refuse_transforms(table, is_of_dead_letters=True)
     job = f"replay_{table}"
     if ranges is None:
         return run_job(definitions, job, "replay", {"dead_letters": True}, settings)

@@ -70,7 +70,8 @@ def replay(
     settings = found_settings()
     project_folder()
     definitions = loaded_project()
-    refuse_transforms(table, is_everything=everything)
+    is_of_dead_letters = dead_letters and not offsets and from_ms is None and to_ms is None
+    refuse_transforms(table, is_everything=everything, is_of_dead_letters=is_of_dead_letters)
     known = known_tables()
     if table not in known:
         raise click.ClickException(f"the project has no table {table} that follows a topic; it has {', '.join(known) or 'none'}")
@@ -96,24 +97,25 @@ def replay(
         )
 
 
-def refuse_transforms(name: str, *, is_everything: bool = False) -> None:
-    """Say why there is no replay into what sends to a topic, once the project is loaded.
+def refuse_transforms(name: str, *, is_everything: bool = False, is_of_dead_letters: bool = False) -> None:
+    """Say why there is no such replay, once the project is loaded.
 
-    :raises ClickException: ``name`` is such a transform.
+    :raises ClickException: nothing, or only everything or only dead letters, can be replayed into ``name``.
     """
     from orchestration.transforms.without_replay import why_no_replay  # noqa: PLC0415 - with the command, not with its help
 
-    why = why_no_replay(name, is_everything=is_everything)
+    why = why_no_replay(name, is_everything=is_everything, is_of_dead_letters=is_of_dead_letters)
     if why is not None:
         raise click.ClickException(why)
 
 
 def known_tables() -> list[str]:
-    """Return the names of the project's tables that follow topics, once it is loaded."""
+    """Return the names of what the project makes of topics and can replay, once it is loaded."""
     from orchestration.transforms.declarations import declared_names  # noqa: PLC0415 - with the command, not with its help
     from orchestration.transforms.joining.declarations import declared_joins  # noqa: PLC0415
+    from orchestration.transforms.to_topic.declarations import declared_transforms  # noqa: PLC0415
 
-    return sorted([*declared_names(), *declared_joins()])
+    return sorted([*declared_names(), *declared_joins(), *declared_transforms()])
 
 
 def iso(moment_ms: int | None) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pyarrow as pa
 from orchestration.aggregates import merged
 from orchestration.checkpoints import BatchPlan, Checkpoint, PartitionOffsets, plan_batch
 from orchestration.dead_letters import DeadLetters, Origin, Rejection, envelopes, naming
+from orchestration.fixes import At, FixedReader
 from orchestration.latest import Changes, Held, Replaced, newest
 from orchestration.log_client import LogClient, OtherTopicError
 from orchestration.offsets import OffsetRanges
@@ -34,6 +36,7 @@ from orchestration.uniqueness import TableKeys
 from orchestration.upserts import remembered_deletions, upsert
 
 Result = TypeVar("Result")
+NO_FIXES: Mapping[At, bytes | None] = MappingProxyType({})
 
 
 class Reporter(Protocol):
@@ -233,11 +236,14 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     )
 
 
-def read_planned(table: TopicTable, context: RunContext, state: TopicState, plan: BatchPlan) -> Batch:
-    """Read what was planned, and where several ranges are to come begin with the next one."""
+def read_planned(
+    table: TopicTable, context: RunContext, state: TopicState, plan: BatchPlan, *, fixes: Mapping[At, bytes | None] = NO_FIXES
+) -> Batch:
+    """Read what was planned, fixed records as they should have been, and where several ranges are to come begin with the next one."""
+    reader = context.log.range_reader()
     return read_batch(
         context.session(),
-        context.log.range_reader(),
+        FixedReader(reader, fixes) if fixes else reader,
         plan.ranges,
         table.topic.fields,
         arrow_records=context.arrow_records,

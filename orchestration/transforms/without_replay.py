@@ -1,4 +1,4 @@
-"""What cannot be replayed: transforms to topics, tables in databases, aggregates, parts of joins, and what there is instead."""
+"""What cannot be replayed: what was sent to topics, tables in databases, aggregates, parts of joins, and what there is instead."""
 
 from orchestration.transforms.declarations import declared_names, declared_table
 from orchestration.transforms.joining import declarations as of_joins
@@ -7,11 +7,14 @@ from orchestration.transforms.to_database import declarations as of_databases
 from orchestration.transforms.to_topic import declarations as of_topics
 
 
-def why_no_replay(name: str, *, is_everything: bool = False) -> str | None:
+def why_no_replay(name: str, *, is_everything: bool = False, is_of_dead_letters: bool = False) -> str | None:
     """Return why nothing can be replayed into what ``name`` was declared as, None where it can, or is not declared.
 
-    ``is_everything``: all that was committed is asked for, which a join can be given.
+    ``is_everything``: all that was committed is asked for, which a join can be given. ``is_of_dead_letters``: nothing but what was rejected
+    is asked for, which a transform to a topic can be given.
     """
+    if is_of_dead_letters and name in of_topics.declared_transforms():
+        return None
     told = of_topics.why_no_replay(name) or of_databases.why_no_replay(name) or of_joins.why_no_replay(name, is_everything=is_everything)
     if told is None and name in declared_names() and (table := declared_table(name)).aggregates:
         return why_no_replay_of_groups(name, table.topic.name)

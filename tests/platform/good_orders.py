@@ -37,15 +37,18 @@ def sending_of(transform: TopicTransform, sender: Sender, **changes: Any) -> tup
     return transform.checked_by(sending(transform)), Sending(transform=transform, group_id=GROUP, sender=sender, **changes)
 
 
-def expected_records(values: Iterable[bytes]) -> Counter[tuple[bytes, bytes]]:
-    """Return keys and values that readers of committed records have to find, however the runs were cut and killed."""
+def expected_records(values: Iterable[bytes], least: int = 1) -> Counter[tuple[bytes, bytes]]:
+    """Return keys and values that readers of committed records have to find, however the runs were cut and killed.
+
+    ``least`` is the smallest amount that is not rejected.
+    """
     found: Counter[tuple[bytes, bytes]] = Counter()
     for value in values:
         try:
             order = json.loads(value)
         except ValueError:
             continue
-        if order["amount"] <= 0 or order["id"] == "skipped":
+        if order["amount"] < least or order["id"] == "skipped":
             continue
         for copy in range(1 if order["amount"] % 2 else 2):
             sent = {"id": order["id"], "amount": order["amount"], "copy": copy}

@@ -18,6 +18,8 @@ from orchestration.sensing.topic_sensor import Clock, Watch
 from orchestration.topics import topic_asset
 from orchestration.transforms import spark_topic, table_key, topic_feeds
 from orchestration.transforms.to_topic import ledger
+from orchestration.transforms.to_topic.declarations import declared_transform
+from orchestration.transforms.to_topic.history import letters_replay_job
 from tests.platform.assets_world import World, failure_of
 from tests.platform.good_orders import GOOD_ORDERS, GROUP, RULES
 from tests.platform.good_orders import good_orders as function
@@ -115,7 +117,44 @@ def test_a_missing_source_says_what_to_do(world: World) -> None:
     assert "materialize topics/orders, which creates it" in failure_of(materialize(world, good_orders))
 
 
-def test_the_target_is_downstream_and_there_is_nothing_that_replays() -> None:
+def run_replay_job(world: World, **config: Any) -> dg.ExecuteInProcessResult:
+    job = letters_replay_job(declared_transform("good_orders"))
+    run_config = {"ops": {"replay": {"config": config}}}
+    return job.execute_in_process(run_config, instance=world.instance, resources=world.resources, raise_on_error=False)
+
+
+def output_of(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    assert result.success, failure_of(result)
+    (output,) = (event.step_output_data.metadata for event in result.all_events if event.event_type_value == "STEP_OUTPUT")
+    return {label: one.value for label, one in output.items()}
+
+
+def test_the_job_sends_what_was_fixed_once_and_tells_it_on_the_transform_and_the_target(world: World) -> None:
+    materialize(world, orders_topic)
+    partition = world.log.topics["orders"].partitions[0]
+    for value in (order("a", 1), b"nonsense", order("c", -1)):
+        partition.append(value)
+    assert materialize(world, good_orders).success
+    shown = output_of(run_replay_job(world, dead_letters=True, dry_run=True))
+    assert (shown["offset_count"], shown["offsets"]) == (2, "0:[1,3)")
+    fixes = [{"partition": 0, "offset": 1, "value": order("b", 3).decode()}]
+    told = output_of(run_replay_job(world, fixes=fixes))
+    assert {name: told[name] for name in ("records", "rows", "dead_letters", "commits")} == {
+        "records": 1,
+        "rows": 1,
+        "dead_letters": 0,
+        "commits": 1,
+    }
+    assert [[one.key for one in records] for _, records in world.log.sent] == [[b"a"], [b"b"]]
+    values = world.values(KEY)
+    assert (values["kind"], values["records_sent"], values["lag"]) == ("replay", 1, 0)
+    assert world.values(TARGET_KEY)["records_retained"] == 2
+    assert output_of(run_replay_job(world, dead_letters=True))["dead_letters"] == 1
+    assert [len(records) for _, records in world.log.sent] == [1, 1, 0]
+    assert "only what was rejected can be replayed" in failure_of(run_replay_job(world, everything=True))
+
+
+def test_the_target_is_downstream_and_only_dead_letters_are_replayed() -> None:
     module = ModuleType("assets.orders")
     vars(module).update(orders_topic=orders_topic, good_orders_topic=good_orders_topic, good_orders=good_orders)
     definitions = assemble([module])
@@ -124,11 +163,14 @@ def test_the_target_is_downstream_and_there_is_nothing_that_replays() -> None:
     assert graph.get(KEY).parent_keys == {ORDERS.asset_key}
     assert graph.get(dg.AssetKey(["lake", "dead_letters"])).parent_keys == {KEY}
     assert not graph.has(dg.AssetKey(["history", "good_orders_by_day"]))
-    assert "replay_good_orders" not in {job.name for job in definitions.resolve_all_job_defs()}
+    assert "replay_good_orders" in {job.name for job in definitions.resolve_all_job_defs()}
     with pytest.raises(ValueError, match="good_orders sends to the topic good_orders, and a topic takes nothing back"):
         replay("good_orders", everything=True)
     with pytest.raises(click.ClickException, match=r"tidelog groups reset tidelog-topic\.good_orders --topic orders"):
         refuse_transforms("good_orders")
+    with pytest.raises(ValueError, match="only what was rejected can be replayed"):
+        replay("good_orders", dead_letters=True, offsets=[(0, 0, 1)])
+    refuse_transforms("good_orders", is_of_dead_letters=True)
 
 
 def test_the_sensor_starts_a_run_for_new_records_and_to_remind_the_cluster(world: World) -> None:

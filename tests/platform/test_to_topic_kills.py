@@ -18,7 +18,7 @@ from orchestration.tables import Lake
 from orchestration.topics import reconcile
 from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, cluster
-from tests.platform import dying, killed_sending
+from tests.platform import dying, killed_replaying, killed_sending
 from tests.platform.dying import KILLED
 from tests.platform.good_orders import GOOD_ORDERS, GROUP, expected_records
 from tests.platform.installation import wait_until
@@ -66,6 +66,11 @@ class Story:
         code, output = running.finish()
         assert code == (0 if step == "none" else KILLED), output
 
+    def replay(self, step: str) -> None:
+        running = dying.start(killed_replaying.main, self.lake.parent, self.remote, self.bootstrap, str(self.lake), step)
+        code, output = running.finish()
+        assert code == (0 if step == "none" else KILLED), output
+
     def found(self) -> Counter[tuple[bytes, bytes]]:
         """Return what readers of committed records find, now that no transaction is open any more."""
         found: Counter[tuple[bytes, bytes]] = Counter()
@@ -107,6 +112,25 @@ def test_readers_find_each_record_once_whenever_runs_are_killed(servers: tuple[s
         assert story.found() == expected_records(story.values), f"recovered from {step}"
         assert story.letters() == sum(map(is_rejected, story.values)), f"recovered from {step}"
         assert DeadLetters(Lake(story.lake)).pending().count_rows() == 0
+
+
+@pytest.mark.slow
+def test_readers_find_each_dead_letter_once_whenever_its_replay_is_killed(servers: tuple[str, str], remote: str, tmp_path: Path) -> None:
+    name, bootstrap = servers
+    with connect(bootstrap) as log:
+        for topic in (ORDERS, GOOD_ORDERS):
+            reconcile(log, topic)
+    story = Story(bootstrap, remote, tmp_path / "lake")
+    for number, step in enumerate(APACHE_STEPS if name == APACHE_KAFKA else killed_replaying.STEPS):
+        story.send(number)
+        story.run("none")
+        story.replay(step)
+        story.replay("none")
+        story.replay("none")
+        wait_until(lambda: open_records(bootstrap) == 0, MARKED_WITHIN_S, lambda: "a transaction is open for ever")
+        assert story.found() == expected_records(story.values, least=-10), f"recovered from {step}"
+        assert story.letters() == sum(value == b"nonsense" for value in story.values), f"recovered from {step}"
+        assert story.lag() == 0
 
 
 def is_rejected(value: bytes) -> bool:

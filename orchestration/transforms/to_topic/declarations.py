@@ -94,14 +94,31 @@ def declare_transform(transform: TopicTransform) -> None:
     _declared[transform.name] = transform
 
 
+def declared_transform(name: str) -> TopicTransform:
+    """Return the transform that was declared last under ``name``.
+
+    :raises KeyError: there is none.
+    """
+    return _declared[name]
+
+
+def declared_transforms() -> list[str]:
+    """Return the names of all transforms to topics that were declared."""
+    return sorted(_declared)
+
+
 def why_no_replay(name: str) -> str | None:
-    """Return why nothing can be replayed into what ``name`` was declared as, None where it is no transform to a topic."""
+    """Return why only dead letters can be replayed into what ``name`` was declared as, None where it is no transform to a topic."""
     found = _declared.get(name)
-    if found is None:
-        return None
-    source, target = found.source.name, found.target.name
+    return None if found is None else why_only_dead_letters(found)
+
+
+def why_only_dead_letters(transform: TopicTransform) -> str:
+    """Return why only dead letters can be replayed into ``transform``, and what there is instead."""
+    name, source, target = transform.name, transform.source.name, transform.target.name
     return (
-        f"{name} sends to the topic {target}, and a topic takes nothing back: there is no replay. To have records sent once more, behind "
-        f"what is there, set the offsets of its group: tidelog groups reset {group_of(name, None)} --topic {source}. To have the topic "
-        f"built anew, delete {target}: the next run begins at the start of {source}"
+        f"{name} sends to the topic {target}, and a topic takes nothing back: only what was rejected can be replayed (tidelog dead-letters "
+        f"replay {name}). To have records sent once more, behind what is there, set the offsets of its group: tidelog groups reset "
+        f"{group_of(name, None)} --topic {source}. To have the topic built anew, delete {target}: the next run begins at the start of "
+        f"{source}"
     )

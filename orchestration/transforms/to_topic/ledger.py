@@ -9,7 +9,7 @@ Invariant: a ledger is written from a snapshot that was loaded before the group'
 instead of setting it back.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,6 +18,7 @@ from deltalake import write_deltalake
 
 from orchestration.checkpoints import Checkpoint
 from orchestration.dead_letters import named_attempt, naming
+from orchestration.offsets import OffsetRange
 from orchestration.schemas import SchemaConflictError
 from orchestration.tables import CommitConflictError, Lake, TableSnapshot, after_commit, commit_properties, conflicts_translated
 from orchestration.transforms.to_topic.progress import Progress, Route
@@ -46,12 +47,16 @@ ATTEMPTS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One transaction: what was sent of each partition by whom. ``records`` are by partition, None where they are not known."""
+    """One transaction: what was sent of each partition by whom. ``records`` are by partition, None where they are not known.
+
+    ``replayed`` are the ranges of a replay, which moves no checkpoint.
+    """
 
     before: Mapping[int, Checkpoint]
     records: Mapping[int, int] | None
     run_id: str
     at: datetime
+    replayed: Sequence[OffsetRange] = ()
 
 
 def open_ledger(lake: Lake, name: str, description: str) -> TableSnapshot:
@@ -121,14 +126,19 @@ def _says(snapshot: TableSnapshot, route: Route, before: Mapping[int, Checkpoint
     return is_named and offsets == {partition: one.next_offset for partition, one in progress.checkpoints.items()}
 
 
-def _rows(route: Route, progress: Progress, entry: Entry) -> pa.Table:
-    rows = []
+def _moved(progress: Progress, entry: Entry) -> Iterator[tuple[int, int | None, int]]:
+    """Yield partition, start and end of what was read; the start is None where nothing was committed before."""
     for partition, one in sorted(progress.checkpoints.items()):
         start = entry.before[partition].next_offset if partition in entry.before else None
-        if start == one.next_offset:
-            continue
+        if start != one.next_offset:
+            yield partition, start, one.next_offset
+
+
+def _rows(route: Route, progress: Progress, entry: Entry) -> pa.Table:
+    rows = []
+    names = (route.source.topic, route.target.topic, route.target.topic_id)
+    for partition, start, end in (*_moved(progress, entry), *((one.partition, one.start, one.end) for one in entry.replayed)):
         sent = None if entry.records is None else entry.records.get(partition, 0)
-        names = (route.source.topic, route.target.topic, route.target.topic_id)
-        rows.append((route.source.topic_id, partition, start, one.next_offset, sent, *names, entry.run_id, entry.at))
+        rows.append((route.source.topic_id, partition, start, end, sent, *names, entry.run_id, entry.at))
     columns = zip(*rows, strict=True) if rows else [[] for _ in LEDGER]
     return pa.table([pa.array(column, field.type) for column, field in zip(columns, LEDGER, strict=True)], schema=LEDGER)

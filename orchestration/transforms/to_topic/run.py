@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from orchestration.checkpoints import BatchPlan
 from orchestration.dead_letters import DeadLetters, Origin, Rejection
+from orchestration.fixes import Fixes
 from orchestration.log_client import LogServiceError, Sender
 from orchestration.offsets import OffsetRanges
 from orchestration.tables import CommitConflictError, TableSnapshot
@@ -67,10 +68,10 @@ class Sending:
 def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunResult:
     letters = DeadLetters(context.lake)
     letters_snapshot = letters.snapshot()
-    route = _route(work, context)
+    route = described_route(work, context)
     log = context.log.partition_offsets(route.source.topic)
     partitions = [one.partition for one in log]
-    account, progress = _follow(work, context, route, partitions)
+    account, progress = followed_ledger(work, context, route, partitions)
     for note in progress.notes:
         context.reporter.note(note)
     state = TopicState(topic_id=route.source.topic_id, log=log, snapshot=account, committed=progress.checkpoints)
@@ -81,9 +82,9 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunR
         _remind(work, context, route, account, progress)
         return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
     context.reporter.pin("batch", plan.ranges)
-    source = read_planned(table, context, state, plan)
+    source = read_planned(table, context, state, plan, fixes=Fixes(context.lake).of(table.name, state.topic_id))
     try:
-        computed, rows = _computed(work, table, context, source)
+        computed, rows = computed_batch(work, table, context, source)
         result = judged_batch(table, context, source, state, computed)
         if result.failures:
             return result
@@ -91,26 +92,26 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunR
         rejected = dead_letter_rows(origin, source, computed.rejections, context.now())
     finally:
         source.release()
-    _validate_unmoved(work, context, route, partitions, progress)
+    validate_unmoved(work, context, route, partitions, progress)
     letters_snapshot = letters.cleaned(letters_snapshot, origin, account)
     attempt = letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
     batch = _Batch(plan=plan, rows=rows, leader_epochs=source.statistics.epochs_at(plan.ranges.ends()))
     account, transactions = _send(work, context, route, progress if attempt is None else replace(progress, letters=attempt), batch)
-    return replace(
-        result,
-        version=account.version,
-        backlog=plan.backlog,
-        letters=rejected,
-        sent={
-            "records_sent": batch.rows.num_rows,
-            "tombstones": batch.rows["value"].null_count,
-            "transactions": transactions,
-            "target": route.target.topic,
-        },
-    )
+    sent = told_of_sent(route, batch.rows, transactions)
+    return replace(result, version=account.version, backlog=plan.backlog, letters=rejected, sent=sent)
 
 
-def _computed(work: Sending, table: TopicTable, context: RunContext, source: Batch) -> tuple[ComputedBatch, pa.Table]:
+def told_of_sent(route: Route, rows: pa.Table, transactions: int) -> dict[str, int | str]:
+    """Return by label what was sent: ``rows`` are ``outgoing.OUTGOING``."""
+    return {
+        "records_sent": rows.num_rows,
+        "tombstones": rows["value"].null_count,
+        "transactions": transactions,
+        "target": route.target.topic,
+    }
+
+
+def computed_batch(work: Sending, table: TopicTable, context: RunContext, source: Batch) -> tuple[ComputedBatch, pa.Table]:
     """Return what the function makes of the records, and the rows to be sent, in order: its own, and tombstones that are forwarded."""
     computed = compute_batch(context.session(), table, source, None)
     rows, own = outgoing.split(computed.rows)
@@ -133,7 +134,7 @@ class _Batch:
         return self.plan.ranges
 
 
-def _route(work: Sending, context: RunContext) -> Route:
+def described_route(work: Sending, context: RunContext) -> Route:
     """Describe both topics; the target is created where there is none, because a producer would create another than was declared."""
     transform = work.transform
     source = context.log.describe_topic(transform.source.name)
@@ -148,25 +149,26 @@ def _route(work: Sending, context: RunContext) -> Route:
     return Route(source=source, target=target, group_id=work.group_id)
 
 
-def _follow(work: Sending, context: RunContext, route: Route, partitions: Sequence[int]) -> tuple[TableSnapshot, Progress]:
+def followed_ledger(work: Sending, context: RunContext, route: Route, partitions: Sequence[int]) -> tuple[TableSnapshot, Progress]:
     """Return the ledger and the group's progress, the ledger brought up to it."""
 
     def load() -> TableSnapshot:
         text = f"What {work.transform.name} sent to the topic {route.target.topic}: a row per partition and transaction"
         return ledger.open_ledger(context.lake, work.transform.name, text)
 
-    return ledger.follow_group(load, route, partitions, partial(_read_progress, work, context, route, partitions), context.now())
+    return ledger.follow_group(load, route, partitions, partial(read_progress, work, context, route, partitions), context.now())
 
 
-def _read_progress(work: Sending, context: RunContext, route: Route, partitions: Sequence[int], account: TableSnapshot) -> Progress:
+def read_progress(work: Sending, context: RunContext, route: Route, partitions: Sequence[int], account: TableSnapshot) -> Progress:
+    """Return the group's progress, judged by what ``account``, the ledger, remembers."""
     committed = context.log.committed_offsets(route.group_id, route.source.topic, partitions)
     remembered = account.checkpoints(route.source.topic_id, partitions)
     return decide_progress(route, committed, remembered, is_memory_trusted=work.is_memory_trusted)
 
 
-def _validate_unmoved(work: Sending, context: RunContext, route: Route, partitions: Sequence[int], progress: Progress) -> None:
+def validate_unmoved(work: Sending, context: RunContext, route: Route, partitions: Sequence[int], progress: Progress) -> None:
     """Look once more before anything is written: a person may have set the group's offsets meanwhile."""
-    now = _read_progress(work, context, route, partitions, ledger.open_ledger(context.lake, work.transform.name, ""))
+    now = read_progress(work, context, route, partitions, ledger.open_ledger(context.lake, work.transform.name, ""))
     if now.checkpoints != progress.checkpoints:
         raise CommitConflictError(f"somebody moved the offsets of the group {route.group_id}")
 
@@ -192,7 +194,7 @@ def _send(work: Sending, context: RunContext, route: Route, progress: Progress, 
         try:
             account = ledger.write(account, route, after, entry)
         except CommitConflictError:  # a maintenance's commit, or that of an older run which is about to hear that it is fenced
-            account, _ = _follow(work, context, route, list(after.checkpoints))
+            account, _ = followed_ledger(work, context, route, list(after.checkpoints))
         progress = after
     return account, len(parts)
 

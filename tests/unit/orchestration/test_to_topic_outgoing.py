@@ -26,6 +26,7 @@ from orchestration.transforms.to_topic.outgoing import (
     tombstones,
     too_large,
 )
+from orchestration.transforms.without_replay import why_no_replay as why_of_any
 
 SOURCE = TopicSpec(name="orders", schema="id BIGINT NOT NULL")
 TARGET = TopicSpec(name="good_orders", schema="id BIGINT NOT NULL, amount INT, `odd name` STRING NOT NULL")
@@ -163,3 +164,5 @@ def test_why_there_is_no_replay_is_said_of_transforms_to_topics_alone() -> None:
     declare_transform(transform())
     assert "a topic takes nothing back" in str(why_no_replay("good"))
     assert why_no_replay("clean_orders") is None
+    assert why_of_any("good", is_of_dead_letters=True) is None
+    assert "only what was rejected" in str(why_of_any("good", is_everything=True))

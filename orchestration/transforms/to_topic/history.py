@@ -1,0 +1,69 @@
+"""The replay of a transform to a topic as Dagster shows it: the job ``replay_NAME``, which sends what was rejected and fits now.
+
+It waits for the transform's pool, as the transform's own runs do, and tells on ``lake/NAME`` what it sent and that the target grew. The
+form is that of all replays; ranges of offsets mean the dead letters in them.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import dagster as dg
+
+from orchestration.dead_letter_asset import rejection_events
+from orchestration.resources.lake import LakeResource
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.resources.spark import SparkResource
+from orchestration.settings import load_settings
+from orchestration.transforms.assets import topic_feeds
+from orchestration.transforms.declarations import pool_of
+from orchestration.transforms.events import plain
+from orchestration.transforms.failures import explained
+from orchestration.transforms.history import JOB_PREFIX, NODE, ReplayConfig, Told, keep_fixes
+from orchestration.transforms.replay_run import Replayed
+from orchestration.transforms.telling import DagsterReporter, run_context, topic_events
+from orchestration.transforms.to_topic.assets import AFTER_FAILURE, grown
+from orchestration.transforms.to_topic.declarations import TopicTransform, declared_transform, group_of
+from orchestration.transforms.to_topic.outgoing import sending
+from orchestration.transforms.to_topic.replay import planned_letters, run_letters_replay
+from orchestration.transforms.to_topic.run import Sending
+
+
+def letters_replay_jobs(assets: Iterable[dg.AssetsDefinition]) -> list[dg.JobDefinition]:
+    """Return the jobs of those among ``assets`` that send to topics."""
+    return [letters_replay_job(declared_transform(feed.table)) for feed in topic_feeds(assets) if feed.target is not None]
+
+
+def letters_replay_job(transform: TopicTransform) -> dg.JobDefinition:
+    """Return the job that replays the dead letters that its config asks for."""
+    name = JOB_PREFIX + transform.name
+    table = transform.checked_by(sending(transform))
+    description = f"Send to {transform.target.name} what {transform.name} rejected and what fits now, each record once"
+
+    @dg.op(name=f"{name}_records", description=description, pool=pool_of(transform.name))
+    def replay(
+        context: dg.OpExecutionContext, config: ReplayConfig, log_service: LogServiceResource, spark: SparkResource, lake: LakeResource
+    ) -> Iterator[Told | dg.Output[None]]:
+        group_id = group_of(transform.name, load_settings().deployment)
+        replayed = Replayed()
+        with explained(transform.name, spark, AFTER_FAILURE), log_service.open() as log:
+            request = config.request()
+            run = run_context(context, log, lake, spark, DagsterReporter(context, table))
+            ranges, count = planned_letters(transform, run, request)
+            if config.dry_run:
+                yield dg.Output(None, metadata={"offsets": str(ranges) or "none", "offset_count": count, "dry_run": True})
+                return
+            keep_fixes(run.lake, transform.name, config.fixes, note=f"run {context.run.run_id}")
+            with log.open_sender(group_id) as sender:
+                work = Sending(transform=transform, group_id=group_id, sender=sender)
+                for result in run_letters_replay(work, table, run, request):
+                    for event in topic_events(context, table, result):
+                        yield plain(event)
+                    yield grown(transform, log)
+                    yield from rejection_events(transform.name, result.letters)
+                    replayed.add(result)
+        yield dg.Output(None, metadata=replayed.metadata())
+
+    @dg.job(name=name, description=description)
+    def made() -> None:
+        replay.alias(NODE)()
+
+    return made

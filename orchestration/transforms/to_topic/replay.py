@@ -1,0 +1,273 @@
+"""A replay of the dead letters of a transform to a topic: what fits now is sent, once, and is no dead letter any more.
+
+A topic takes nothing back, so records that were sent are not sent again: only those that were rejected are read once more, at their
+places in the source, as their fixes say where there are some. What becomes of them is one transaction with the group's offsets, which stay
+where they are; the note of the offsets names the attempt by which the dead letters end (``orchestration.dead_letters``). So in the moment
+in which readers of committed records find the rows, and not before, the records are no dead letters: a replay that is killed has sent
+nothing, or finds nothing left to send. What does not fit yet is a dead letter again, with its new reason. What takes more than one
+transaction is replayed in parts, each exact by itself. Knows no Dagster.
+
+Invariant: a dead letter leaves the table of dead letters in the transaction that sends its rows. One whose record is no longer in the log
+stays.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from orchestration.checkpoints import Checkpoint, PartitionOffsets, ProgressError
+from orchestration.dead_letters import DeadLetters, Origin
+from orchestration.fixes import ChosenReader, FixedReader, Fixes
+from orchestration.offsets import OffsetRange, OffsetRanges, ranges_of_offsets
+from orchestration.tables import CommitConflictError, TableSnapshot
+from orchestration.transforms.batch import Batch, ComputedBatch
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.errors import NotReadyError
+from orchestration.transforms.reading import read_batch
+from orchestration.transforms.replay_run import ReplayRequest, pieces
+from orchestration.transforms.to_topic import ledger, outgoing
+from orchestration.transforms.to_topic.declarations import TopicTransform, why_only_dead_letters
+from orchestration.transforms.to_topic.progress import Progress, Route, note_of, offsets_to_commit
+from orchestration.transforms.to_topic.run import (
+    Sending,
+    computed_batch,
+    described_route,
+    followed_ledger,
+    told_of_sent,
+    validate_unmoved,
+)
+from orchestration.transforms.topic_run import RunContext, TopicRunResult, TopicState, attempted, dead_letter_rows, judged_batch
+
+MAX_RANGES = 50
+"""Per partition; what lies in the gaps between dead letters is read, too, and left out."""
+Places = Mapping[int, Sequence[int]]
+"""Offsets by partition."""
+
+
+def planned_letters(transform: TopicTransform, context: RunContext, request: ReplayRequest) -> tuple[OffsetRanges, int]:
+    """Return which dead letters ``request`` means, as ranges that cover them, and how many they are; writes nothing.
+
+    :raises ProgressError: other records than dead letters are asked for. :raises NotReadyError: there is no such topic.
+    """
+    if request.is_everything or request.from_ms is not None or request.to_ms is not None:
+        raise ProgressError(why_only_dead_letters(transform))
+    topic = context.log.describe_topic(transform.source.name)
+    if topic is None:
+        raise NotReadyError(f"there is no topic {transform.source.name}: there is nothing to replay")
+    found = DeadLetters(context.lake).places(transform.name, topic.topic_id)
+    if not request.is_of_dead_letters:
+        found = _within(found, request.ranges)
+    log = context.log.partition_offsets(transform.source.name)
+    kept = _in_log(found, log)
+    gone = _count(found) - _count(kept)
+    if gone:
+        context.reporter.note(f"the records of {gone} dead letters of {transform.name} are no longer in the log; they stay as they are")
+    return _covering(topic.topic, topic.topic_id, kept), _count(kept)
+
+
+def run_letters_replay(work: Sending, table: TopicTable, context: RunContext, request: ReplayRequest) -> Iterator[TopicRunResult]:
+    """Replay the dead letters that ``request`` means and yield what became of each part; the first that may not be sent is the last.
+
+    A range of the request means the dead letters in it. ``table`` is the transform's own.
+
+    :raises SenderFencedError: a run took over, and what was not sent yet stays as it was. :raises ProgressError: as ``planned_letters``,
+        or the group's offsets have gone. :raises CommitConflictError: somebody moved the offsets in every attempt.
+    """
+    ranges, count = planned_letters(work.transform, context, request)
+    if not count:
+        context.reporter.note(f"{table.name} has no dead letters there: there is nothing to replay")
+        return
+    context.reporter.pin("replay", ranges)
+    for piece in pieces(ranges, table.records_per_run or context.records_per_run):
+        yield from _replayed(work, table, context, piece)
+
+
+def _replayed(work: Sending, table: TopicTable, context: RunContext, piece: OffsetRanges) -> Iterator[TopicRunResult]:
+    """Replay the dead letters in ``piece``, a transaction at a time."""
+    left = piece
+    while not left.is_empty:
+        wanted = left
+        result = attempted(context, lambda: _attempt(work, table, context, wanted))  # noqa: B023 - called before the next turn
+        if result is None:
+            return
+        yield result
+        if result.failures:
+            return
+        left = _after(left, result.ranges.ends())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """What an attempt begins with: the dead letters as they were before the group was read, and which are replayed."""
+
+    letters: TableSnapshot
+    route: Route
+    account: TableSnapshot
+    progress: Progress
+    state: TopicState
+    places: Places
+
+    @property
+    def ranges(self) -> OffsetRanges:
+        return _covering(self.route.source.topic, self.route.source.topic_id, self.places)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """What one transaction sends: rows (``outgoing.OUTGOING``), which dead letters that settles, and what stays of them."""
+
+    rows: pa.Table
+    ranges: OffsetRanges
+    rejected: pa.Table
+
+
+def _attempt(work: Sending, table: TopicTable, context: RunContext, within: OffsetRanges) -> TopicRunResult | None:
+    start = _started(work, table, context, within)
+    if not start.places:
+        return None
+    fixes = Fixes(context.lake).of(table.name, start.state.topic_id)
+    source = read_batch(
+        context.session(),
+        ChosenReader(FixedReader(context.log.range_reader(), fixes), start.places),
+        start.ranges,
+        table.topic.fields,
+        arrow_records=context.arrow_records,
+        scratch=context.scratch,
+        has_headers=table.has_headers,
+    )
+    try:
+        computed, rows = computed_batch(work, table, context, source)
+        result = judged_batch(table, context, source, start.state, computed)
+        if result.failures:
+            return replace(result, kind="replay")
+        rejected = _rejected(table, context, start, source, computed)
+    finally:
+        source.release()
+    ends = outgoing.cut(rows, start.ranges, work.transaction_bytes)[0].ends
+    part = _Part(rows=_until(rows, ends), ranges=_before(start.ranges, ends), rejected=_until(rejected, ends))
+    account = _settle(work, context, start, part)
+    return replace(
+        result,
+        kind="replay",
+        ranges=part.ranges,
+        version=account.version,
+        statistics=replace(source.statistics, records=_count(_within(start.places, part.ranges))),
+        batch=_batch_until(computed, ends),
+        letters=part.rejected,
+        sent=told_of_sent(start.route, part.rows, 1),
+    )
+
+
+def _started(work: Sending, table: TopicTable, context: RunContext, within: OffsetRanges) -> _Start:
+    letters = DeadLetters(context.lake)
+    snapshot = letters.snapshot()
+    route = described_route(work, context)
+    if route.source.topic_id != within.topic_id:
+        raise NotReadyError(f"the topic {route.source.topic} was made anew while dead letters of {table.name} were replayed")
+    log = context.log.partition_offsets(route.source.topic)
+    account, progress = followed_ledger(work, context, route, [one.partition for one in log])
+    state = TopicState(topic_id=route.source.topic_id, log=log, snapshot=account, committed=progress.checkpoints)
+    found = _within(letters.places(table.name, state.topic_id), within)
+    places = _in_log(_committed(found, progress.checkpoints), log)
+    return _Start(letters=snapshot, route=route, account=account, progress=progress, state=state, places=places)
+
+
+def _rejected(table: TopicTable, context: RunContext, start: _Start, source: Batch, computed: ComputedBatch) -> pa.Table:
+    """Return the rows of the dead letters from now on: those that were rejected again, and those whose records were compacted away."""
+    origin = _origin(table.name, context, start)
+    found = source.records_at(start.places)
+    read = set(zip(found["_partition"].to_pylist(), found["_offset"].to_pylist(), strict=True))
+    gone = {partition: [one for one in offsets if (partition, one) not in read] for partition, offsets in start.places.items()}
+    if _count(gone):
+        context.reporter.note(f"the records of {_count(gone)} dead letters of {table.name} are no longer in the log; they stay as they are")
+    again = dead_letter_rows(origin, source, computed.rejections, context.now())
+    return pa.concat_tables([again, DeadLetters(context.lake).rows_at(table.name, start.state.topic_id, gone)])
+
+
+def _settle(work: Sending, context: RunContext, start: _Start, part: _Part) -> TableSnapshot:
+    """Send the rows and end the dead letters that they were, in one transaction; returns the ledger afterwards."""
+    route, progress, letters = start.route, start.progress, DeadLetters(context.lake)
+    origin = _origin(work.transform.name, context, start)
+    validate_unmoved(work, context, route, [one.partition for one in start.state.log], progress)
+    attempt = letters.begin_replay(letters.cleaned(start.letters, origin, start.account), origin, part.ranges, part.rejected)
+    after = replace(progress, letters=progress.letters if attempt is None else attempt)
+    account = ledger.open_ledger(context.lake, work.transform.name, "")
+    work.sender.send(
+        route.target.topic,
+        outgoing.outgoing_records(part.rows),
+        group_id=route.group_id,
+        source=route.source.topic,
+        offsets=offsets_to_commit(after.checkpoints, note_of(route, after.letters, context.run_id)),
+    )
+    counts = Counter(part.rows["_partition"].to_pylist())
+    entry = ledger.Entry(before=after.checkpoints, records=counts, run_id=context.run_id, at=context.now(), replayed=_spans(part.ranges))
+    try:
+        account = ledger.write(account, route, after, entry)
+    except CommitConflictError:  # a maintenance's commit, or that of an older run which is about to hear that it is fenced
+        account, _ = followed_ledger(work, context, route, list(after.checkpoints))
+    if attempt is not None:
+        letters.settle_replay(origin, part.ranges, attempt)
+    return account
+
+
+def _origin(name: str, context: RunContext, start: _Start) -> Origin:
+    return Origin(target=name, topic=start.route.source.topic, topic_id=start.state.topic_id, run_id=context.run_id)
+
+
+def _within(places: Places, ranges: Iterable[OffsetRange]) -> dict[int, list[int]]:
+    held = list(ranges)
+    found = {
+        partition: [one for one in offsets if any(span.partition == partition and one in span for span in held)]
+        for partition, offsets in places.items()
+    }
+    return {partition: offsets for partition, offsets in found.items() if offsets}
+
+
+def _in_log(places: Places, log: Iterable[PartitionOffsets]) -> dict[int, list[int]]:
+    return _within(places, [OffsetRange(partition=one.partition, start=one.log_start_offset, end=one.high_watermark) for one in log])
+
+
+def _committed(places: Places, checkpoints: Mapping[int, Checkpoint]) -> dict[int, list[int]]:
+    """Leave out what the group is going to read anyway."""
+    return _within(places, [OffsetRange(partition=number, start=0, end=one.next_offset) for number, one in checkpoints.items()])
+
+
+def _count(places: Places) -> int:
+    return sum(map(len, places.values()))
+
+
+def _covering(topic: str, topic_id: str, places: Places) -> OffsetRanges:
+    ranges = [one for partition in sorted(places) for one in ranges_of_offsets(partition, places[partition], MAX_RANGES)]
+    return OffsetRanges(topic=topic, topic_id=topic_id, ranges=tuple(ranges))
+
+
+def _spans(ranges: OffsetRanges) -> list[OffsetRange]:
+    """Return one range per partition that reaches over all of its own."""
+    return list(ranges.spanning(ranges))
+
+
+def _after(ranges: OffsetRanges, ends: Mapping[int, int]) -> OffsetRanges:
+    cut = (replace(one, start=min(one.end, max(one.start, ends.get(one.partition, 0)))) for one in ranges)
+    return replace(ranges, ranges=tuple(cut)).without_empty()
+
+
+def _before(ranges: OffsetRanges, ends: Mapping[int, int]) -> OffsetRanges:
+    cut = (replace(one, end=max(one.start, min(one.end, ends.get(one.partition, 0)))) for one in ranges)
+    return replace(ranges, ranges=tuple(cut)).without_empty()
+
+
+def _until(rows: pa.Table, ends: Mapping[int, int]) -> pa.Table:
+    """Return those of ``rows`` that came from offsets before ``ends``."""
+    partitions, offsets = rows["_partition"].to_numpy(), rows["_offset"].to_numpy()
+    is_done = np.zeros(rows.num_rows, np.bool_)
+    for partition, end in ends.items():
+        is_done |= (partitions == partition) & (offsets < end)
+    return rows.filter(pa.array(is_done))
+
+
+def _batch_until(batch: ComputedBatch, ends: Mapping[int, int]) -> ComputedBatch:
+    rejections = tuple(one for one in batch.rejections if one.offset < ends.get(one.partition, 0))
+    return replace(batch, rows=_until(batch.rows, ends), rejections=rejections)
