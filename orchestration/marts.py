@@ -30,7 +30,7 @@ def mart(
     *,
     sql: str,
     tables: Sequence[str | dg.AssetsDefinition],
-    marts: Sequence[str] = (),
+    marts: Sequence[str | dg.AssetsDefinition] = (),
     description: str = "",
     is_automated: bool = True,
     group_name: str = "marts",
@@ -40,17 +40,20 @@ def mart(
 ) -> dg.AssetsDefinition:
     """Return the asset of a mart: the answer of ``sql``, one SELECT over the lake ``tables`` and ``marts`` that it names.
 
-    :raises ValueError: the name cannot be a mart's, or ``sql`` is not one SELECT.
+    Both are named by their assets or by their names.
+
+    :raises ValueError: the name cannot be a mart's, ``sql`` is not one SELECT, or an asset of ``tables`` or ``marts`` is of another kind.
     """
     if not TABLE_NAME.fullmatch(name):
         raise ValueError(f"{name!r} cannot be a mart's name: letters, digits and underscores, not starting with a digit")
     validate_question(name, sql)
-    inputs = [one if isinstance(one, str) else one.key.path[-1] for one in tables]
+    inputs = [_input_name(name, one, LAKE_PREFIX) for one in tables]
+    others = [_input_name(name, one, MART_PREFIX) for one in marts]
 
     @dg.asset(
         key=mart_key(name),
-        deps=[*(table_key(one) for one in inputs), *(mart_key(one) for one in marts)],
-        description=described(description or f"Built anew whenever {' or '.join([*inputs, *marts])} changes.", sql),
+        deps=[*(table_key(one) for one in inputs), *(mart_key(one) for one in others)],
+        description=described(description or f"Built anew whenever {' or '.join([*inputs, *others])} changes.", sql),
         kinds={"duckdb", "sql"},
         pool=f"mart_{name}",
         output_required=False,
@@ -63,13 +66,28 @@ def mart(
     )
     def build_mart(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> Iterator[dg.MaterializeResult[None]]:
         opened = warehouse.open()
-        missing = [one for one in inputs if one not in opened.lake.names()] + [one for one in marts if one not in opened.names()]
+        missing = [one for one in inputs if one not in opened.lake.names()] + [one for one in others if one not in opened.names()]
         if missing:
             context.log.info("%s: waiting for %s, which do not exist yet", name, ", ".join(missing))
             return
         yield _built(opened, name, sql)
 
     return build_mart
+
+
+def _input_name(name: str, given: str | dg.AssetsDefinition, prefix: str) -> str:
+    """Return the name of what the mart ``name`` reads, which is a table or a mart by its ``prefix``.
+
+    :raises ValueError: the asset is of the other kind.
+    """
+    if isinstance(given, str):
+        return given
+    if given.key.path[0] != prefix:
+        kinds = {LAKE_PREFIX: "tables", MART_PREFIX: "marts"}
+        right = kinds.get(given.key.path[0])
+        advice = f": name it among the {right}" if right else ""
+        raise ValueError(f"the mart {name} names {given.key.to_user_string()} among its {kinds[prefix]}, where it does not belong{advice}")
+    return given.key.path[-1]
 
 
 def validate_question(name: str, sql: str) -> None:

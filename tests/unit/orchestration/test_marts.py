@@ -31,6 +31,30 @@ def test_whatever_answers_is_a_question(sql: str) -> None:
     assert mart("m", sql=sql, tables=["t"]).key.path == ["marts", "m"]
 
 
+def table(name: str) -> dg.AssetsDefinition:
+    @dg.asset(key=["lake", name])
+    def made() -> None:
+        pass
+
+    return made
+
+
+def test_tables_and_marts_are_named_by_their_assets_or_by_their_names() -> None:
+    first = mart("first", sql="FROM t", tables=[table("t")])
+    for marts in ([first], ["first"]):
+        second = mart("second", sql="FROM first", tables=["t"], marts=marts)
+        assert second.asset_deps[second.key] == {dg.AssetKey(["lake", "t"]), first.key}
+        assert "Built anew whenever t or first changes" in str(second.descriptions_by_key[second.key])
+
+
+def test_an_asset_of_the_other_kind_is_refused() -> None:
+    first = mart("first", sql="FROM t", tables=["t"])
+    with pytest.raises(ValueError, match=r"the mart m names marts/first among its tables, .*: name it among the marts"):
+        mart("m", sql="FROM first", tables=[first])
+    with pytest.raises(ValueError, match=r"the mart m names lake/t among its marts, .*: name it among the tables"):
+        mart("m", sql="FROM t", tables=[], marts=[table("t")])
+
+
 def module(**declared: Any) -> ModuleType:
     made = ModuleType("declared")
     vars(made).update(declared)
