@@ -4,10 +4,12 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from log_service.client import BlockingAdmin
 from log_service.mirror.settings import FLOW_DEFAULTS, MirrorSettings
 from tests.documentation.running import ADDRESS, environment, run_python, words
 from tests.helpers.documents import ROOT, Block, blocks
@@ -19,12 +21,13 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 PAGE = ROOT / "docs" / "mirror.md"
 AWAY = "127.0.0.1:9192"
 FILE = "mirror.properties"
+WITH_ACLS = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users": "User:ANONYMOUS"}
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Where the clusters are that the page calls by these addresses."""
-    with tidelog(tmp_path_factory.mktemp("home")) as home, tidelog(tmp_path_factory.mktemp("away")) as away:
+    with tidelog(tmp_path_factory.mktemp("home"), WITH_ACLS) as home, tidelog(tmp_path_factory.mktemp("away"), WITH_ACLS) as away:
         yield {ADDRESS: home, AWAY: away}
 
 
@@ -44,7 +47,7 @@ def test_the_page_runs_as_it_is_printed(servers: dict[str, str], tmp_path: Path)
     (tmp_path / FILE).write_text(moved(on_the_page("properties")[0].text, servers))
     for block in on_the_page("console", "python"):
         if block.language == "python":
-            run_python(block, servers[ADDRESS], tmp_path)
+            run_python(replace(block, text=moved(block.text, servers)), servers[ADDRESS], tmp_path)
             continue
         for command in block.commands:
             if command.startswith("tidelog mirror run"):
@@ -52,8 +55,14 @@ def test_the_page_runs_as_it_is_printed(servers: dict[str, str], tmp_path: Path)
                     until(lambda: sum(len(values(servers[AWAY], "home.orders", each)) for each in (0, 1)) == 3, "the records are there")
                 continue
             printed = shell(moved(command, servers), servers, tmp_path)
-            assert "consume" not in command or sorted(printed.split()) == ["1", "2", "3"]
+            assert "tidelog consume" not in command or sorted(printed.split()) == ["1", "2", "3"]
             assert "status" not in command or "home.orders" in printed
+    with BlockingAdmin(servers[AWAY]) as away:
+        assert sorted(map(str, away.describe_acls())) == [
+            "User:alice may read group billing",
+            "User:alice may read topic home.orders",
+            "User:bob may read topic home.invoices. and what begins so",
+        ]
 
 
 def shell(command: str, servers: dict[str, str], directory: Path) -> str:

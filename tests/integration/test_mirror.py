@@ -1,4 +1,4 @@
-"""The mirror between two clusters: exactly once however it is killed, in both directions without a circle, from Apache Kafka, too."""
+"""The mirror between two clusters: exactly once however it is killed, in both directions without a circle, also with Apache Kafka."""
 
 import os
 import signal
@@ -48,10 +48,21 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield servers
 
 
+Route = tuple[str, str]
+"""Where is mirrored from, and where to."""
+
+
+@pytest.fixture(params=[(TIDELOG, TIDELOG), (APACHE_KAFKA, TIDELOG), (TIDELOG, APACHE_KAFKA)], ids=" to ".join)
+def route(request: pytest.FixtureRequest, here: str, there: str, pool: ClusterPool) -> Route:
+    """From tidelog, from Apache Kafka, and to it."""
+    source, target = request.param
+    return (here if source == TIDELOG else pool.servers(source), there if target == TIDELOG else pool.servers(target))
+
+
 @pytest.fixture(params=[TIDELOG, APACHE_KAFKA])
-def source(request: pytest.FixtureRequest, here: str, pool: ClusterPool) -> str:
-    """A cluster to mirror from."""
-    return here if request.param == TIDELOG else pool.servers(APACHE_KAFKA)
+def target(request: pytest.FixtureRequest, there: str, pool: ClusterPool) -> str:
+    """A cluster to mirror to."""
+    return there if request.param == TIDELOG else pool.servers(APACHE_KAFKA)
 
 
 def create(servers: str, name: str, partitions: int = 1, **configs: str) -> None:
@@ -70,8 +81,9 @@ def numbered(count: int, start: int = 0) -> list[bytes]:
     return [b"%d" % number for number in range(start, start + count)]
 
 
-def test_records_configs_and_groups_come_over_as_they_are(source: str, there: str, name: str, tmp_path: Path) -> None:
-    """From tidelog and from Apache Kafka; records of aborted transactions stay where they are."""
+def test_records_configs_and_groups_come_over_as_they_are(route: Route, name: str, tmp_path: Path) -> None:
+    """From tidelog and from Apache Kafka, and to both; records of aborted transactions stay where they are."""
+    source, target = route
     create(source, name, PARTITIONS, retention_ms="-1", min_insync_replicas="1")
     with BlockingProducer(source, transactional_id=name) as producer:
         producer.init_transactions()
@@ -83,26 +95,26 @@ def test_records_configs_and_groups_come_over_as_they_are(source: str, there: st
         producer.abort_transaction()
         with producer.transaction():
             producer.send(name, value=b"two", partition=2)
-    file = write_file(tmp_path / "m.properties", {"S": source, "T": there}, "S->T.enabled = true", f"S->T.topics = {name}")
+    file = write_file(tmp_path / "m.properties", {"S": source, "T": target}, "S->T.enabled = true", f"S->T.topics = {name}")
     remote = f"S.{name}"
     with BlockingConsumer(source, group_id=name, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
         consumer.assign([TopicPartition(name, 2)])
         assert consumer.poll(max_records=1)[0].value == b"one"
         consumer.commit()
     with mirroring(file):
-        until(lambda: is_there(there, [remote]) and len(values(there, remote, 2)) == 3, "the records are there")
-        first, tombstone, last = read_committed(there, remote, 2)
+        until(lambda: is_there(target, [remote]) and len(values(target, remote, 2)) == 3, "the records are there")
+        first, tombstone, last = read_committed(target, remote, 2)
         assert (first.key, first.value, first.headers, first.timestamp_ms) == (b"k", b"one", (("h", b"1"), ("h", None)), 1_700_000_000_123)
         assert (tombstone.key, tombstone.value) == (b"gone", None)
         assert last.value == b"two"
-        until(lambda: TopicPartition(remote, 2) in committed(there, name), "the group's offset is there")
-        with BlockingAdmin(there) as admin:
+        until(lambda: TopicPartition(remote, 2) in committed(target, name), "the group's offset is there")
+        with BlockingAdmin(target) as admin:
             found = admin.describe_configs([ConfigResource.topic(remote)])[ConfigResource.topic(remote)]
             assert found["retention.ms"].value == "-1"
             assert found["min.insync.replicas"].source != "DYNAMIC_TOPIC_CONFIG"
             assert admin.describe_topics([remote])[remote].partition_count == PARTITIONS
         until(lambda: as_json(run(["mirror", "status", str(file), "--json"]))[0]["records"] == 0, "markers are no lag for ever")
-    with BlockingConsumer(there, group_id=name, auto_offset_reset="none", isolation_level="read_committed") as consumer:
+    with BlockingConsumer(target, group_id=name, auto_offset_reset="none", isolation_level="read_committed") as consumer:
         consumer.assign([TopicPartition(remote, 2)])
         moved = consumer.poll()
         while len(moved) < 2:
@@ -110,26 +122,26 @@ def test_records_configs_and_groups_come_over_as_they_are(source: str, there: st
         assert [record.key for record in moved] == [b"gone", None], "it goes on exactly where it was"
 
 
-def test_a_mirror_that_is_killed_again_and_again_mirrors_each_record_once(here: str, there: str, name: str, tmp_path: Path) -> None:
+def test_a_mirror_that_is_killed_again_and_again_mirrors_each_record_once(here: str, target: str, name: str, tmp_path: Path) -> None:
     """kill -9 while records come without a pause; readers of committed records find each once, in order, whenever they look."""
     create(here, name, PARTITIONS)
-    file = write_file(tmp_path / "m.properties", {"S": here, "T": there}, "S->T.enabled = true", f"S->T.topics = {name}")
+    file = write_file(tmp_path / "m.properties", {"S": here, "T": target}, "S->T.enabled = true", f"S->T.topics = {name}")
     rng, remote = Random(7), f"S.{name}"
     with MirrorProcess(file) as mirror, sending(here, name, PARTITIONS) as sender:
-        until(lambda: is_there(there, [remote]), "the topic is there")
+        until(lambda: is_there(target, [remote]), "the topic is there")
         for _ in range(KILLS):
-            goal = end_of(there, remote) + rng.randrange(1, 200)
-            until(partial(is_at, there, remote, goal), "it gets on")
+            goal = end_of(target, remote) + rng.randrange(1, 200)
+            until(partial(is_at, target, remote, goal), "it gets on")
             mirror.end(signal.SIGKILL)
             mirror.start()
         sent = sender.stop()
         for partition in range(PARTITIONS):
-            until(partial(ends_with, there, remote, partition, b"%d" % (sent - 1)), "everything is there")
+            until(partial(ends_with, target, remote, partition, b"%d" % (sent - 1)), "everything is there")
         until(lambda: as_json(run(["mirror", "status", str(file), "--json"]))[0]["records"] == 0, "nothing is behind")
         until(lambda: mirror.is_mirroring, "the last of them has come that far")
         assert mirror.end(signal.SIGTERM) == 0
     for partition in range(PARTITIONS):
-        assert values(there, remote, partition) == numbered(sent)
+        assert values(target, remote, partition) == numbered(sent)
     status = run(["mirror", "status", str(file)])
     assert status.lines[0].split() == ["FLOW", "TOPIC", "TARGET", "PARTITIONS", "RECORDS", "SECONDS", "LOST"]
 
