@@ -126,7 +126,7 @@ def fix(
     """Say what rejected records should have been, and put them where they belong.
 
     One record by --value or --edit, all of a table (or of a --rule) by a function of the project with --with. Every later replay reads the
-    fix, too, so that replaying all of history gives the same rows again.
+    fix, too, so that replaying all of history gives the same rows again. A join is replayed whole.
 
     \b
       tidelog dead-letters fix clean_orders 0:17 --value '{"id": 17}' --execute
@@ -144,7 +144,7 @@ def fix(
         from orchestration.letter_places import letter_at  # noqa: PLC0415
 
         loaded_project()
-        refuse_transforms(table, is_of_dead_letters=True)
+        refuse_transforms(table, is_everything=True, is_of_dead_letters=True)
         if function is not None:
             fixes = repaired(letters, table, repair_named(function), rule=rule)
         else:
@@ -264,13 +264,16 @@ def show_fixes(letters: "DeadLetters", table: str, fixes: Sequence["Fix"], *, as
 
 
 def replayed(settings: "Settings", table: str, ranges: Sequence["OffsetRange"] | None) -> dict[str, Any]:
-    """Replay ranges of a table, or with None what it rejected, by the project's job."""
+    """Replay ranges of a table, or with None what it rejected, by the project's job; a join, of which there is no part, whole."""
     from orchestration.cli.replay import refuse_transforms  # noqa: PLC0415 - with the command, not with its help
     from orchestration.cli.surroundings import loaded_project, run_job  # noqa: PLC0415
+    from orchestration.transforms.joining.declarations import declared_joins  # noqa: PLC0415
 
     definitions = loaded_project()
-    refuse_transforms(table, is_of_dead_letters=True)
+    refuse_transforms(table, is_everything=ranges is not None, is_of_dead_letters=True)
     job = f"replay_{table}"
+    if table in declared_joins():
+        return run_job(definitions, job, "replay", {"everything": True}, settings)
     if ranges is None:
         return run_job(definitions, job, "replay", {"dead_letters": True}, settings)
     offsets = [{"partition": one.partition, "start": one.start, "end": one.end} for one in ranges]

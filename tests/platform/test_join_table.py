@@ -19,6 +19,7 @@ import pytest
 from orchestration.assembly import assemble
 from orchestration.checkpoints import ProgressError
 from orchestration.dead_letters import DeadLetters
+from orchestration.fixes import Fixes
 from orchestration.keeping_up import judge
 from orchestration.maintenance.retention import consumers_of, run_retention
 from orchestration.quality import Suite, expect, fail, quarantine
@@ -33,6 +34,7 @@ from orchestration.transforms.errors import NotReadyError, TransformError
 from orchestration.transforms.joining import pairs
 from orchestration.transforms.joining import run as join_run
 from orchestration.transforms.joining.declarations import JoinedTable, declare_join, declared_join
+from orchestration.transforms.joining.history import join_replay_job
 from orchestration.transforms.joining.replay import planned_replay, run_join_replay, summed
 from orchestration.transforms.joining.run import JoinRunResult, run_joined_table
 from orchestration.transforms.replay_run import ReplayRequest
@@ -200,6 +202,34 @@ def test_a_replay_of_everything_gives_late_records_their_partners(spark: Any, la
     append_payment(log, "b", 201)
     run_all(context, table)
     assert held(lake_root)[0]["b", (0, 1), (0, 3)] == 1, "what was kept is kept"
+
+
+def test_the_job_reads_what_was_fixed_with_everything_else(tmp_path: Path, spark: Any) -> None:
+    with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
+        world = World(tmp_path, spark, instance)
+        world.log.topics = two_topics().topics
+        append_round(world.log, 0)
+        bad = world.log.topics["payments"].partitions[0].append(b'{"id": "x"}')
+        result = dg.materialize([asset], resources=world.resources, instance=instance, raise_on_error=False)
+        assert result.success, failure_of(result)
+        letters = DeadLetters(world.lake)
+        before = {(row["topic"], row["_partition"], row["_offset"]) for row in letters.of_target("paid_orders")}
+        assert ("payments", 0, bad) in before
+        value = world.log.topics["payments"].partitions[0].records[0][3] or b""
+        fixes = [{"topic": "payments", "partition": 0, "offset": bad, "value": value.decode()}]
+        job = join_replay_job(declared_join("paid_orders"))
+
+        def run(**config: Any) -> dg.ExecuteInProcessResult:
+            asked = {"ops": {"replay": {"config": config}}}
+            return job.execute_in_process(asked, instance=instance, resources=world.resources, raise_on_error=False)
+
+        refused = run(fixes=fixes)
+        assert "there is no replay of a part" in failure_of(refused)
+        assert Fixes(world.lake).of("paid_orders", "id-of-payments") == {}, "what is refused changes nothing"
+        result = run(fixes=fixes, everything=True)
+        assert result.success, failure_of(result)
+        after = {(row["topic"], row["_partition"], row["_offset"]) for row in letters.of_target("paid_orders")}
+        assert before - after == {("payments", 0, bad)}
 
 
 def test_a_replay_leaves_what_is_no_longer_in_the_logs(log: MemoryLog, spark: Any, lake_root: Path) -> None:

@@ -1,6 +1,7 @@
 """The replay of a join as Dagster shows it: the job ``replay_TABLE``, which joins everything once more.
 
-It waits for the table's pool, as the table's own runs do, and tells on ``lake/TABLE`` what it replaced. The form is that of all replays.
+It waits for the table's pool, as the table's own runs do, and tells on ``lake/TABLE`` what it replaced. The form is that of all replays;
+fixes are kept where everything is asked for, and read.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,7 @@ from orchestration.transforms.assets import topic_feeds
 from orchestration.transforms.declarations import pool_of
 from orchestration.transforms.events import plain
 from orchestration.transforms.failures import explained
-from orchestration.transforms.history import JOB_PREFIX, NODE, ReplayConfig, Told
+from orchestration.transforms.history import JOB_PREFIX, NODE, ReplayConfig, Told, keep_fixes
 from orchestration.transforms.joining.assets import JoinReporter, join_events
 from orchestration.transforms.joining.declarations import JoinedTable, declared_join
 from orchestration.transforms.joining.replay import planned_replay, run_join_replay, summed
@@ -44,6 +45,8 @@ def join_replay_job(table: JoinedTable) -> dg.JobDefinition:
                 told = " ".join(f"{one.topic} {one}" for one in ranges)
                 yield dg.Output(None, metadata={"offsets": told, "offset_count": sum(one.count for one in ranges), "dry_run": True})
                 return
+            if request.is_everything:
+                keep_fixes(run.lake, table.name, config.fixes, note=f"run {context.run.run_id}")
             result = run_join_replay(table, run, request)
             for event in join_events(context, table, result):
                 yield plain(event)
