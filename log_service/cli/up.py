@@ -135,6 +135,7 @@ def up(
             bootstrap_servers=bootstrap_servers,
             spark_remote=spark_remote,
             is_watching=watch,
+            has_platform=not only_broker,
         )
         if cluster is not None:
             check_node_ports(cluster, host, broker_port)
@@ -146,9 +147,7 @@ def up(
         if cluster is not None:
             factory.format(cluster, cluster.nodes if read_cluster(data) is None else ())
             write_cluster(context.data_directory, cluster)
-        components = broker_components(factory, cluster, protection)
-        if not only_broker:
-            components += platform_components(context)
+        components = broker_components(factory, cluster, protection) + ([] if only_broker else platform_components(context))
     supervisor = Supervisor(InstallationSpec(context=context, components=tuple(components)), click.echo)
     fleet = None if cluster is None else Fleet(supervisor, cluster, factory)
     trio.run(run_until_interrupted, supervisor, fleet, upkeep_of(data, host, protection))

@@ -214,10 +214,12 @@ def service_context(
     bootstrap_servers: str | None = None,
     spark_remote: str | None = None,
     is_watching: bool = False,
+    has_platform: bool = True,
 ) -> ServiceContext:
     """Return what all components are told, after making sure that their ports are free. ``metrics_port``: see ``metrics_port_of``.
 
-    ``bootstrap_servers`` and ``spark_remote`` name a cluster and a Spark Connect server of the user's own: none is started then.
+    ``bootstrap_servers`` and ``spark_remote`` name a cluster and a Spark Connect server of the user's own: none is started then. Without
+    the platform nothing listens on ``ui_port`` and ``spark_port``.
 
     Raises:
         ConfigError: ports are occupied (the text names them all), ``host`` is not an address of this machine, or ``bootstrap_servers``
@@ -230,8 +232,8 @@ def service_context(
         [
             *([(host, broker_port, "the broker", "--broker-port")] if bootstrap_servers is None else []),
             *([(host, metrics_port, "the metrics page", "--metrics-port")] if bootstrap_servers is None and metrics_port else []),
-            (host, ui_port, "the Dagster UI", "--ui-port"),
-            *([(LOOPBACK, spark_port, "the Spark server", "--spark-port")] if spark_remote is None else []),
+            *([(host, ui_port, "the Dagster UI", "--ui-port")] if has_platform else []),
+            *([(LOOPBACK, spark_port, "the Spark server", "--spark-port")] if has_platform and spark_remote is None else []),
         ]
     )
     return ServiceContext(

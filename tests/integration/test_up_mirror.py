@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,17 +24,27 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 @contextmanager
 def installation(project: Path, port: int) -> Iterator[Path]:
-    """Run ``tidelog up --only-broker`` for a project; yields the file of what it says."""
+    """Run ``tidelog up --only-broker`` for a project; yields the file of what it says.
+
+    Another process listens on the ports of the Dagster UI and of Spark, as that of a whole installation on this machine does.
+    """
     output = project / "said.txt"
     places = ["--data", str(project / "data"), "--project", str(project), "--broker-port", str(port), "--metrics-port", "0"]
-    others = [text for option, free in zip(("--ui-port", "--spark-port"), free_ports(2), strict=True) for text in (option, str(free))]
-    command = [sys.executable, "-m", "log_service.cli.main", "up", "--only-broker", *places, *others]
-    with output.open("wb") as said:
+    with socket.create_server(("127.0.0.1", 0)) as page, socket.create_server(("127.0.0.1", 0)) as spark, output.open("wb") as said:
+        others = ["--ui-port", str(page.getsockname()[1]), "--spark-port", str(spark.getsockname()[1])]
+        command = [sys.executable, "-m", "log_service.cli.main", "up", "--only-broker", *places, *others]
         process = subprocess.Popen(command, stdout=said, stderr=said)
+        with stopped_in_the_end(process, output):
+            yield output
+
+
+@contextmanager
+def stopped_in_the_end(process: subprocess.Popen[bytes], output: Path) -> Iterator[None]:
+    """Wait until an installation is ready, and stop it in order behind the block."""
     try:
         until(lambda: "everything is ready" in output.read_text() or process.poll() is not None, "it is ready")
         assert process.poll() is None, output.read_text()
-        yield output
+        yield
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_SECONDS) == 0, output.read_text()
     finally:

@@ -92,3 +92,13 @@ def test_all_occupied_ports_are_named_at_once(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as refused:
             service_context(data=tmp_path, project=tmp_path, host="127.0.0.1", broker_port=broker, ui_port=page, spark_port=spark)
     assert [line.rpartition(" ")[2] for line in str(refused.value).splitlines()] == ["--broker-port", "--ui-port"]
+
+
+def test_without_the_platform_its_ports_may_be_another_installation_s(tmp_path: Path) -> None:
+    broker = free_ports(1)[0]
+    with socket.create_server(("127.0.0.1", 0)) as page, socket.create_server(("127.0.0.1", 0)) as spark:
+        taken = {"ui_port": page.getsockname()[1], "spark_port": spark.getsockname()[1]}
+        with pytest.raises(ConfigError, match=r"the Dagster UI cannot listen on .*\n.*the Spark server cannot listen on"):
+            service_context(data=tmp_path, project=tmp_path, host="127.0.0.1", broker_port=broker, **taken)
+        made = service_context(data=tmp_path, project=tmp_path, host="127.0.0.1", broker_port=broker, has_platform=False, **taken)
+    assert made.bootstrap_servers == f"127.0.0.1:{broker}"
