@@ -8,9 +8,10 @@ longer. Relations in SQL are the names of lake tables, of marts, and ``dead_lett
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import time
@@ -28,6 +29,10 @@ SUFFIX = ".duckdb"
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PATTERN = re.compile(r"[*?\[]")
 """What DuckDB takes for a pattern in the name of a file."""
+UNKNOWN = re.compile(r'Table with name (?P<name>.+) does not exist!(?:\nDid you mean "(?P<guess>.+)"\?)?')
+"""How DuckDB says that a relation is not there."""
+NEAR = 0.7
+"""How alike two names are, of 1, where one may be a slip of the other."""
 LEFTOVER_AGE_S = 3_600
 ACCOUNT_COLUMNS = {"records_sent", "start_offset", "end_offset", "target_id"}
 """What tells the lake's account of a transform (``transforms.to_topic.ledger``) from other tables."""
@@ -39,6 +44,14 @@ CONNECTION_SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
 
 class WarehouseError(RuntimeError):
     """SQL that cannot be answered; the text is DuckDB's, with the relations that exist."""
+
+
+class UnknownRelationError(WarehouseError):
+    """SQL over a relation that is neither in the lake nor a mart; ``name`` is the relation's."""
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text)
+        self.name = name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +90,10 @@ class Warehouse:
 
         What does not fit into memory while it is computed spills into a temporary folder; the answer itself has to fit.
 
-        :raises WarehouseError: DuckDB cannot answer it. :raises LogServiceError: the log service does not respond.
+        :raises WarehouseError: it is not one question, or DuckDB cannot answer it. :raises UnknownRelationError: a relation is not there.
+        :raises LogServiceError: the log service does not respond.
         """
+        _validate_is_one(sql)
         with (
             TemporaryDirectory(prefix="tidelog-sql-") as spills,
             self._connection(sql, ":memory:") as (connection, _),
@@ -92,14 +107,14 @@ class Warehouse:
     def build(self, name: str, sql: str) -> MartBuild:
         """Build the mart ``name`` from ``sql`` and put it into its place in one step.
 
-        :raises WarehouseError: DuckDB cannot answer it; the old mart stays.
+        :raises WarehouseError: DuckDB cannot answer it, or a relation is not there; the old mart stays.
         """
         place = self.path(name)
         self.directory.mkdir(parents=True, exist_ok=True)
         self._remove_leftovers(name)
         draft = self.directory / f".{name}.{uuid4().hex}{SUFFIX}"
         try:
-            with self._connection(sql, str(draft)) as (connection, inputs), self._explained():
+            with self._connection(sql, str(draft)) as (connection, inputs), self._explained(sql):
                 connection.execute(f'CREATE TABLE "{name}" AS {sql}')
                 counted = connection.sql(f'SELECT count(*) FROM "{name}"').fetchall()  # noqa: S608 - a validated name
                 columns = connection.sql(f'DESCRIBE "{name}"').fetchall()
@@ -150,16 +165,47 @@ class Warehouse:
                 file.unlink(missing_ok=True)
 
     @contextmanager
-    def _explained(self, sql: str = "", topics: TopicRelations | None = None) -> Iterator[None]:
+    def _explained(self, sql: str, topics: TopicRelations | None = None) -> Iterator[None]:
         try:
             yield
         except duckdb.Error as error:
-            tables = ", ".join(self.lake.names()) or "none"
-            marts = ", ".join(self.names()) or "none"
+            tables, marts = self.lake.names(), self.names()
             missing = [] if topics is None else topics.missing(sql)
             kind = "no topics" if topics is not None and topics.log is not None else "no archived topics"
             told = f"; {kind}: {', '.join(missing)}" if missing else ""
-            raise WarehouseError(f"{error}\n(tables of the lake: {tables}; marts: {marts}{told})") from error
+            reason = _well_guessed(str(error), sql, {*tables, *marts, DEAD_LETTERS})
+            text = f"{reason}\n(tables of the lake: {', '.join(tables) or 'none'}; marts: {', '.join(marts) or 'none'}{told})"
+            unknown = UNKNOWN.search(str(error))
+            if unknown is not None and unknown["name"] not in missing:
+                raise UnknownRelationError(text, unknown["name"]) from error
+            raise WarehouseError(text) from error
+
+
+def _validate_is_one(sql: str) -> None:
+    """Refuse what is not one statement; what cannot be parsed is left to DuckDB, which says where.
+
+    :raises WarehouseError: says how many it is.
+    """
+    try:
+        count = len(duckdb.extract_statements(sql))
+    except duckdb.Error:
+        return
+    if count != 1:
+        told = f"these are {count} statements" if count else "there is no statement in it"
+        raise WarehouseError(f"a question is one SELECT, and {told}: ask one at a time")
+
+
+def _well_guessed(reason: str, sql: str, known: Collection[str]) -> str:
+    """Return DuckDB's reason with a guess at what was meant that is a relation here.
+
+    DuckDB knows its own catalog and what the question names, and guesses only from these.
+    """
+    unknown = UNKNOWN.search(reason)
+    if unknown is None or (unknown["guess"] or "").rpartition(".")[2] in WORD.findall(sql):
+        return reason
+    near = get_close_matches(unknown["name"], sorted(known), n=1, cutoff=NEAR)
+    guess = f'\nDid you mean "{near[0]}"?' if near else ""
+    return f"{reason[: unknown.start()]}Table with name {unknown['name']} does not exist!{guess}{reason[unknown.end() :]}"
 
 
 def _read_files(connection: duckdb.DuckDBPyConnection, name: str, snapshot: TableSnapshot) -> bool:

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,13 @@ from log_service.cli.output import json_option, print_json, print_rows
 
 TIMEOUT_MS = 10_000
 """Of each request to the log service: a person waits for the answer."""
+
+DECLARED: Mapping[str, str] = {
+    "marts": "The project declares the mart {name}, and it was never built: that happens once what it reads has rows.",
+    "lake": "The project declares the table {name}, and nothing was committed to it yet: that happens once its topic has records.",
+    "topics": "{name} is a topic of the project: SELECT ... FROM topics.{name}",
+}
+"""What is said of a relation that is not there yet, by the first part of its asset's key."""
 
 
 @click.command()
@@ -40,12 +48,14 @@ def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) ->
     settings = found_settings()
     project_folder()
     from orchestration.ask import IncompleteAnswerWarning, ask  # noqa: PLC0415
-    from orchestration.warehouse import WarehouseError  # noqa: PLC0415
+    from orchestration.warehouse import UnknownRelationError, WarehouseError  # noqa: PLC0415
 
     try:
         with explained(), warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", IncompleteAnswerWarning)
             answer = ask(asked, topics=declared_topics(asked), settings=settings, is_archive_only=archived, timeout_ms=TIMEOUT_MS)
+    except UnknownRelationError as error:
+        raise click.ClickException(f"{error}{declared_as(error.name)}") from error
     except WarehouseError as error:
         raise click.ClickException(str(error)) from error
     for one in told:
@@ -63,15 +73,35 @@ def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) ->
 
 def declared_topics(question: str) -> list[Any]:
     """Return the topics that the project of this folder declares; none where the question is about none, or there is no project."""
-    from orchestration.projects import ASSETS  # noqa: PLC0415 - with the command, not with its help
-    from orchestration.topic_relations import topic_names  # noqa: PLC0415
+    from orchestration.topic_relations import topic_names  # noqa: PLC0415 - with the command, not with its help
 
-    if not topic_names(question) or not (Path.cwd() / ASSETS / "__init__.py").is_file():
+    if not topic_names(question) or not is_project_here():
         return []
     from orchestration.cli.surroundings import loaded_project  # noqa: PLC0415
     from orchestration.topics import topic_specs  # noqa: PLC0415
 
     return list(topic_specs(loaded_project().get_repository_def().assets_defs_by_key.values()))
+
+
+def is_project_here() -> bool:
+    """Whether the current folder is a project."""
+    from orchestration.projects import ASSETS  # noqa: PLC0415 - with the command, not with its help
+
+    return (Path.cwd() / ASSETS / "__init__.py").is_file()
+
+
+def declared_as(name: str) -> str:
+    """Return a line on what the project here declares by the name of a relation that is not there; empty where that is nothing."""
+    if not is_project_here():
+        return ""
+    from orchestration.cli.surroundings import loaded_project  # noqa: PLC0415 - with the command, not with its help
+
+    try:
+        keys = loaded_project().get_repository_def().assets_defs_by_key
+    except click.ClickException:
+        return ""
+    found = sorted({key.path[0] for key in keys if key.path[1:] == [name]} & set(DECLARED), key=list(DECLARED).index)
+    return f"\n{DECLARED[found[0]].format(name=name)}" if found else ""
 
 
 def write_csv(answer: Any) -> None:

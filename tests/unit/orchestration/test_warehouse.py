@@ -11,7 +11,7 @@ from deltalake import write_deltalake
 
 from orchestration.dead_letters import DeadLetters
 from orchestration.tables import Lake, replace_all
-from orchestration.warehouse import CONNECTION_SETTINGS, Warehouse, WarehouseError
+from orchestration.warehouse import CONNECTION_SETTINGS, UnknownRelationError, Warehouse, WarehouseError
 
 
 @pytest.fixture
@@ -85,6 +85,36 @@ def test_what_killed_builds_left_is_removed_once_it_is_old(warehouse: Warehouse)
 def test_dead_letters_are_a_relation(warehouse: Warehouse) -> None:
     DeadLetters(warehouse.lake).snapshot()
     assert warehouse.query("SELECT count(*) AS n FROM dead_letters").to_pylist() == [{"n": 0}]
+
+
+@pytest.mark.parametrize(("question", "said"), [("SELECT 1; SELECT 3", "2 statements"), (";", "no statement"), ("-- none", "no statement")])
+def test_a_question_is_one_statement(warehouse: Warehouse, question: str, said: str) -> None:
+    with pytest.raises(WarehouseError, match=f"a question is one SELECT, and .*{said}"):
+        warehouse.query(question)
+
+
+def test_one_statement_may_end_with_a_semicolon_and_a_remark(warehouse: Warehouse) -> None:
+    assert warehouse.query("SELECT n FROM numbers WHERE n > 2; -- the last").to_pylist() == [{"n": 3}]
+    assert warehouse.query("PIVOT numbers ON n USING count(*)").num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "name", "guess"),
+    [
+        ("SELECT * FROM numbres", "numbres", "numbers"),
+        ("SELECT * FROM totals", "totals", "total"),
+        ("SELECT * FROM dead_leters", "dead_leters", "dead_letters"),
+        ("WITH per_day AS (SELECT 1) SELECT * FROM per_dya", "per_dya", ""),
+        ("SELECT * FROM orders_per_country", "orders_per_country", ""),
+    ],
+)
+def test_what_is_guessed_to_be_meant_is_a_relation_here(warehouse: Warehouse, question: str, name: str, guess: str) -> None:
+    warehouse.build("total", "SELECT 1 AS total")
+    with pytest.raises(UnknownRelationError, match=f"Table with name {name} does not exist!") as refused:
+        warehouse.query(question)
+    assert refused.value.name == name
+    guesses = [line for line in str(refused.value).splitlines() if line.startswith("Did you mean")]
+    assert guesses == ([f'Did you mean "{guess}"?'] if guess else [])
 
 
 def test_names_that_are_paths_are_refused(warehouse: Warehouse) -> None:
