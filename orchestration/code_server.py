@@ -12,12 +12,14 @@ import multiprocessing
 import sys
 import threading
 import traceback
+from collections.abc import Iterable
 from functools import partial
 from importlib import import_module
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 from pathlib import Path
 
+import dagster as dg
 from dagster._core.errors import DagsterUserCodeLoadError
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.utils import FuturesAwareThreadPoolExecutor
@@ -33,7 +35,10 @@ from orchestration.project_server import ProjectServer
 from orchestration.projects import DEFINITIONS, root_cause
 from orchestration.settings import SettingsError, load_settings
 from orchestration.topics import reconcile_all, topic_specs
+from orchestration.troubles import Troubles, mistakes
 
+PROJECT = "project"
+"""The part of the troubles that a load of the project found."""
 PRELOADED = "orchestration.preload"
 MAX_WORKERS = 16
 RECONCILE_TIMEOUT_MS = 10_000
@@ -42,7 +47,7 @@ RECONCILE_TIMEOUT_MS = 10_000
 def serve(host: str, port: int, *, is_watching: bool, complaint: Path | None = None) -> None:
     """Serve the project of the current directory until SIGTERM or SIGINT; ``is_watching`` loads it anew when a file of it changes.
 
-    ``complaint`` is the file that says why a project could not be loaded anew, for as long as that is so.
+    ``complaint`` is the file that says what is wrong with the project, for as long as that is so.
     """
     setup_interrupt_handlers()
     write_plainly()
@@ -52,6 +57,7 @@ def serve(host: str, port: int, *, is_watching: bool, complaint: Path | None = N
     forking.set_forkserver_preload([PRELOADED])
     forkserver.ensure_running()  # it imports while we load, so that the first run need not wait
     ended = threading.Event()
+    troubles = Troubles(complaint)
     executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_WORKERS)
     servicer = ProjectServer(
         forking=forking,
@@ -62,14 +68,14 @@ def serve(host: str, port: int, *, is_watching: bool, complaint: Path | None = N
         ),
         location_name=PROJECT_LOCATION,
         server_threadpool_executor=executor,
-        on_reloaded=partial(settle_reload, logger, complaint),
+        on_reloaded=partial(settle_load, logger, troubles),
     )
     if is_watching:
         servicer.watch_project(ended)
     server = DagsterGrpcServer(
         server_termination_event=ended, dagster_api_servicer=servicer, host=host, port=port, logger=logger, threadpool_executor=executor
     )
-    reconcile_declared_topics(logger)
+    settle_load(logger, troubles, None)
     threading.Thread(target=start_rehearsal, args=(forking,), name="rehearsal", daemon=True).start()
     try:
         server.serve()  # type: ignore[no-untyped-call]
@@ -77,24 +83,27 @@ def serve(host: str, port: int, *, is_watching: bool, complaint: Path | None = N
         logger.info("interrupted")
 
 
-def settle_reload(logger: logging.Logger, complaint: Path | None, fault: str | None) -> None:
-    """Say at the terminal and in `tidelog status` that the project cannot be loaded, or create the topics of one that can."""
-    if complaint is not None:
-        complaint.write_text(fault or "")
-    if fault is None:
-        reconcile_declared_topics(logger)
+def settle_load(logger: logging.Logger, troubles: Troubles, fault: str | None) -> None:
+    """Say at the terminal and in `tidelog status` what is wrong with the project, and create the topics of one that was loaded."""
+    if fault is not None:
+        troubles.tell(PROJECT, [fault])
+        return
+    assets = import_module(DEFINITIONS).defs.get_repository_def().assets_defs_by_key.values()
+    found = mistakes(assets)
+    for mistake in found:
+        logger.warning("%s", mistake)
+    troubles.tell(PROJECT, found)
+    reconcile_declared_topics(logger, assets)
 
 
-def reconcile_declared_topics(logger: logging.Logger) -> None:
-    """Create the topics that the project declares before a producer does: the broker would create them its own way.
+def reconcile_declared_topics(logger: logging.Logger, assets: Iterable[dg.AssetsDefinition]) -> None:
+    """Create the topics that ``assets`` declare before a producer does: the broker would create them its own way.
 
     A log service that is away stops no server; the topic sensor tries again with its first tick.
     """
-    repository = import_module(DEFINITIONS).defs.get_repository_def()
-    specs = topic_specs(repository.assets_defs_by_key.values())
     try:
         with connect(load_settings().bootstrap_servers, timeout_ms=RECONCILE_TIMEOUT_MS) as client:
-            changes = reconcile_all(client, specs)
+            changes = reconcile_all(client, topic_specs(assets))
     except (LogServiceError, SettingsError) as error:
         logger.warning("the declared topics were not looked at: %s", error)
         return

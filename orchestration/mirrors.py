@@ -4,8 +4,10 @@
 ``mirror_sensor`` measures how far each flow is behind, and tells that as an observation of the flow's asset, which the UI plots: records
 and seconds, and a table of the topics.
 
-The file is read when definitions load; no cluster is asked then. ``decide_lags`` decides what is worth an observation; the cursor is a
-memory of what was told. A flow that cannot be measured keeps no other from its turn, and the tick says why.
+The file is read when definitions load, and with each tick; no cluster is asked while definitions load. A file that cannot be used keeps
+nothing else of the project from loading: an asset of the file's own says what is wrong with it, and so does each tick. ``decide_lags``
+decides what is worth an observation; the cursor is a memory of what was told. A flow that cannot be measured keeps no other from its turn,
+and the tick says why.
 """
 
 import json
@@ -19,6 +21,7 @@ import dagster as dg
 
 from log_service.client import ConfigError, KafkaError
 from orchestration.sensing.progress import Told, is_due
+from orchestration.troubles import mistaken_asset
 
 if TYPE_CHECKING:
     from log_service.mirror.lag import FlowLag
@@ -33,8 +36,12 @@ TIMEOUT_MS = 10_000
 def mirror_assets(file: Path | str = DEFAULT_FILE) -> list[dg.AssetSpec]:
     """Return the assets ``mirrors/A_to_B`` of a mirror's file, one for each flow that it enables.
 
-    :raises ConfigError: the file cannot be read, or asks for what cannot be.
+    Where the file cannot be used, one asset with the name of the file says why.
     """
+    try:
+        flows = _settings(file).flows
+    except ConfigError as error:
+        return [mistaken_asset(dg.AssetKey([MIRROR_PREFIX, _key_part(Path(file).name)]), str(error), MIRROR_PREFIX)]
     return [
         dg.AssetSpec(
             key=asset_key(flow),
@@ -42,13 +49,17 @@ def mirror_assets(file: Path | str = DEFAULT_FILE) -> list[dg.AssetSpec]:
             group_name=MIRROR_PREFIX,
             metadata={"tidelog/source": flow.source.bootstrap_servers, "tidelog/target": flow.target.bootstrap_servers},
         )
-        for flow in _settings(file).flows
+        for flow in flows
     ]
 
 
 def asset_key(flow: "FlowSettings") -> dg.AssetKey:
     """Return the asset that stands for a flow."""
-    return dg.AssetKey([MIRROR_PREFIX, re.sub(r"[^A-Za-z0-9_]", "_", f"{flow.source.alias}_to_{flow.target.alias}")])
+    return dg.AssetKey([MIRROR_PREFIX, _key_part(f"{flow.source.alias}_to_{flow.target.alias}")])
+
+
+def _key_part(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]", "_", name)
 
 
 def mirror_sensor(
@@ -56,9 +67,8 @@ def mirror_sensor(
 ) -> dg.SensorDefinition:
     """Return the sensor that tells how far a mirror's flows are behind; ``now_s`` returns the time in seconds.
 
-    :raises ConfigError: the file cannot be read, or asks for what cannot be.
+    Its ticks fail with ``ConfigError`` as long as the file cannot be read, or asks for what cannot be.
     """
-    settings = _settings(file)
 
     @dg.sensor(
         name=name,
@@ -67,6 +77,7 @@ def mirror_sensor(
         description="Tells how far mirrors are behind: records and seconds",
     )
     def watch_mirrors(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        settings = _settings(file)
         found: dict[str, FlowLag] = {}
         reasons: list[str] = []
         for flow in settings.flows:

@@ -18,7 +18,7 @@ ASSETS, SENSORS = "assets", "sensors"
 DEFINITIONS = "orchestration.definitions"
 LIBRARIES = frozenset({"site-packages", "dist-packages", "orchestration", "log_service"})
 """Folders inside a project whose modules are not the project's: a virtual environment, and, in this repository, the platform itself."""
-WATCHED_SUFFIXES = frozenset({".py", ".sql", ".yaml", ".yml", ".json", ".avsc", ".proto"})
+WATCHED_SUFFIXES = frozenset({".py", ".sql", ".yaml", ".yml", ".json", ".avsc", ".proto", ".properties"})
 
 
 class ProjectError(RuntimeError):

@@ -147,6 +147,35 @@ def test_reload_definitions_reloads_them_and_tells_of_a_project_that_broke(proje
         child.wait(90)
 
 
+def test_a_mirror_whose_file_is_wrong_stops_nothing_else_and_comes_back_with_its_file(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    good = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+    file, complaint = project / "mirror.properties", tmp_path_factory.mktemp("signs") / "complaint.txt"
+    file.write_text(good.replace("A->B", "A->C"))
+    (project / "assets" / "mirrored.py").write_text(
+        "from orchestration.mirrors import mirror_assets, mirror_sensor\n\nmirrors = mirror_assets()\nlags = mirror_sensor()\n"
+    )
+    port = free_port()
+    command = [sys.executable, "-m", "orchestration.code_server", "--port", str(port), "--complaint", str(complaint), "--watch"]
+    child = subprocess.Popen(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_BOOTSTRAP_SERVERS": "127.0.0.1:1"})
+    try:
+        wait_until(lambda: accepts(port), 60, lambda: f"exit code {child.poll()}")
+        client = DagsterGrpcClient(port=port, host="127.0.0.1")
+        served = jobs_and_assets(client)
+        assert "hello" in served, "the rest of the project is there"
+        assert "mirror_lags" in served
+        assert "mirrors" in served
+        assert f"{file.name}: " in complaint.read_text()
+        assert "'C' is not among its clusters" in complaint.read_text()
+        file.write_text(good)
+        wait_until(lambda: not complaint.read_text(), 60, complaint.read_text)
+        assert "A_to_B" in jobs_and_assets(client)
+    finally:
+        child.terminate()
+        child.wait(90)
+
+
 def jobs_and_assets(client: DagsterGrpcClient) -> str:
     """All that the server tells of its repository, as text."""
     origin = RemoteRepositoryOrigin(code_location_origin=RegisteredCodeLocationOrigin("tidelog"), repository_name="__repository__")

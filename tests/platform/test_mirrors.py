@@ -6,9 +6,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
+from log_service.client import BlockingAdmin, BlockingProducer, ConfigError, NewTopic
 from orchestration.mirrors import decide_lags, mirror_assets, mirror_sensor, read_cursor
 from orchestration.sensing.progress import TELL_INTERVAL_S, Told
+from orchestration.troubles import mistakes
 from tests.integration.client_clusters import tidelog
 from tests.integration.mirrors import mirroring, until, values, write_file
 
@@ -80,3 +81,18 @@ def test_a_lag_is_told_when_it_changes_when_it_is_gone_and_every_minute() -> Non
 @pytest.mark.parametrize("cursor", [None, "", "no json", "[]", '{"a": 5}'])
 def test_a_cursor_that_makes_no_sense_is_one_that_was_lost(cursor: str | None) -> None:
     assert read_cursor(cursor) == {}
+
+
+def test_a_file_that_cannot_be_used_is_told_by_an_asset_and_by_each_tick(tmp_path: Path) -> None:
+    lines = ("A->B.enabled = true", "A->B.topics = (orders")
+    file = write_file(tmp_path / "mirror.properties", {"A": "127.0.0.1:1", "B": "127.0.0.1:2"}, *lines)
+    (asset,) = mirror_assets(file)
+    sensor = mirror_sensor(file)
+    assert asset.key == dg.AssetKey(["mirrors", "mirror_properties"])
+    (mistake,) = mistakes(dg.Definitions(assets=[asset], sensors=[sensor]).get_repository_def().assets_defs_by_key.values())
+    assert str(file) in mistake
+    assert "(orders" in mistake
+    with pytest.raises(ConfigError, match=r"\(orders"):
+        sensor(dg.build_sensor_context())
+    file.write_text(file.read_text().replace("(orders", "orders"))
+    assert [one.key.path[-1] for one in mirror_assets(file)] == ["A_to_B"]
