@@ -12,14 +12,10 @@ import multiprocessing
 import sys
 import threading
 import traceback
-from collections.abc import Iterable
-from functools import partial
-from importlib import import_module
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 from pathlib import Path
 
-import dagster as dg
 from dagster._core.errors import DagsterUserCodeLoadError
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.utils import FuturesAwareThreadPoolExecutor
@@ -27,21 +23,16 @@ from dagster._grpc.server import DagsterGrpcServer
 from dagster._utils.interrupts import setup_interrupt_handlers
 from dagster._utils.log import configure_loggers
 
-from orchestration.connection import connect
-from orchestration.instance import PROJECT_LOCATION
-from orchestration.log_client import LogServiceError
+from orchestration.instance import HOME_VARIABLE, PROJECT_LOCATION
 from orchestration.plain_log import write_plainly
 from orchestration.project_server import ProjectServer
 from orchestration.projects import DEFINITIONS, root_cause
-from orchestration.settings import SettingsError, load_settings
-from orchestration.topics import reconcile_all, topic_specs
-from orchestration.troubles import Troubles, mistakes
+from orchestration.served_project import ServedProject
+from orchestration.settings import process_environment
+from orchestration.troubles import Troubles
 
-PROJECT = "project"
-"""The part of the troubles that a load of the project found."""
 PRELOADED = "orchestration.preload"
 MAX_WORKERS = 16
-RECONCILE_TIMEOUT_MS = 10_000
 
 
 def serve(host: str, port: int, *, is_watching: bool, complaint: Path | None = None) -> None:
@@ -57,7 +48,8 @@ def serve(host: str, port: int, *, is_watching: bool, complaint: Path | None = N
     forking.set_forkserver_preload([PRELOADED])
     forkserver.ensure_running()  # it imports while we load, so that the first run need not wait
     ended = threading.Event()
-    troubles = Troubles(complaint)
+    home = process_environment().get(HOME_VARIABLE)
+    project = ServedProject(logger, Troubles(complaint), Path(home) if home else None)
     executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_WORKERS)
     servicer = ProjectServer(
         forking=forking,
@@ -68,50 +60,20 @@ def serve(host: str, port: int, *, is_watching: bool, complaint: Path | None = N
         ),
         location_name=PROJECT_LOCATION,
         server_threadpool_executor=executor,
-        on_reloaded=partial(settle_load, logger, troubles),
+        on_reloaded=project.settle,
     )
     if is_watching:
         servicer.watch_project(ended)
     server = DagsterGrpcServer(
         server_termination_event=ended, dagster_api_servicer=servicer, host=host, port=port, logger=logger, threadpool_executor=executor
     )
-    settle_load(logger, troubles, None)
+    project.settle(None)
+    threading.Thread(target=project.look_after, args=(ended,), name="look-after", daemon=True).start()
     threading.Thread(target=start_rehearsal, args=(forking,), name="rehearsal", daemon=True).start()
     try:
         server.serve()  # type: ignore[no-untyped-call]
     except KeyboardInterrupt:
         logger.info("interrupted")
-
-
-def settle_load(logger: logging.Logger, troubles: Troubles, fault: str | None) -> None:
-    """Say at the terminal and in `tidelog status` what is wrong with the project, and create the topics of one that was loaded."""
-    if fault is not None:
-        troubles.tell(PROJECT, [fault])
-        return
-    assets = import_module(DEFINITIONS).defs.get_repository_def().assets_defs_by_key.values()
-    found = mistakes(assets)
-    for mistake in found:
-        logger.warning("%s", mistake)
-    troubles.tell(PROJECT, found)
-    reconcile_declared_topics(logger, assets)
-
-
-def reconcile_declared_topics(logger: logging.Logger, assets: Iterable[dg.AssetsDefinition]) -> None:
-    """Create the topics that ``assets`` declare before a producer does: the broker would create them its own way.
-
-    A log service that is away stops no server; the topic sensor tries again with its first tick.
-    """
-    try:
-        with connect(load_settings().bootstrap_servers, timeout_ms=RECONCILE_TIMEOUT_MS) as client:
-            changes = reconcile_all(client, topic_specs(assets))
-    except (LogServiceError, SettingsError) as error:
-        logger.warning("the declared topics were not looked at: %s", error)
-        return
-    for topic, change in changes.items():
-        for note in change.notes:
-            logger.warning(note)
-        if change.is_change:
-            logger.warning("topic %s: %s", topic, change.summary)
 
 
 def start_rehearsal(forking: BaseContext) -> None:

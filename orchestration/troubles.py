@@ -23,15 +23,16 @@ class Troubles:
         self._parts: dict[str, tuple[str, ...]] = {}
         self._lock = Lock()
 
-    def tell(self, part: str, sentences: Sequence[str]) -> None:
-        """Replace what was wrong with a part by ``sentences``; none where all is well."""
+    def tell(self, part: str, sentences: Sequence[str]) -> bool:
+        """Replace what was wrong with a part by ``sentences``, none where all is well; returns whether that is news."""
         told = tuple(" ".join(one.split()) for one in sentences)
         with self._lock:
             if self._parts.get(part, ()) == told:
-                return
+                return False
             self._parts[part] = told
             if self._file is not None:
                 self._write(self._file)
+            return True
 
     def _write(self, file: Path) -> None:
         beside = file.with_suffix(".new")

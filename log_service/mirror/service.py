@@ -97,7 +97,7 @@ class MirrorService:
             self._heartbeat.touch()
         if self._complaint is not None:
             lines = [line for complaints in self._complaints.values() for line in complaints.current()]
-            _write_changed(self._complaint, "".join(f"{line}\n" for line in lines))
+            _write_changed(self._complaint, "".join(f"{' '.join(line.split())}\n" for line in lines))
 
 
 def _write_changed(path: Path, text: str) -> None:

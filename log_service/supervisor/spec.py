@@ -61,7 +61,8 @@ class Component:
 
     ``readiness`` is asked until it holds, and then every ``health_interval_s``: a component that does not respond three times in a row is
     killed and started again. ``external_setting`` names the setting that points to what is the user's own. ``complaint_path`` is a file
-    in which a component that responds says what keeps it from its work all the same; without one, or with nothing in it, nothing does.
+    in which a component that responds says what keeps it from its work all the same, a line for each; without one, or with nothing in it,
+    nothing does.
 
     ``prepare`` runs to its end before each start of the component and must succeed; ``before_stop`` runs once when the installation
     stops, while the component and all that it comes after are still alive. ``stop_deadline_s`` is how long it may take to end after

@@ -31,6 +31,7 @@ TOLD_TO_WAIT_AFTER_S = 1.0
 COMPLAINT_POLL_S = 0.5
 STATE_POLL_S = 0.05
 MAX_COMPLAINT_CHARACTERS = 2_000
+MAX_COMPLAINTS = 50
 
 Say = Callable[[str], None]
 
@@ -50,7 +51,7 @@ class Supervisor:
         self._ready = {component.name: trio.Event() for component in self._ordered}
         self._processes: dict[str, ComponentProcess] = {}
         self._states = {component.name: self._state(component, "waiting") for component in self._ordered}
-        self._told: dict[str, str] = {}
+        self._told: dict[str, tuple[str, ...]] = {}
         self._held: set[str] = set()
         self._stopping = trio.CancelScope(shield=True)
         self._width = max((len(component.name) for component in self._ordered), default=0)
@@ -73,7 +74,7 @@ class Supervisor:
             restart_count=restart_count,
             log_path=str(self._log_directory / f"{component.name}.log"),
             metrics_url=component.metrics_url,
-            complaint=complaint_of(component),
+            complaint=joined(complaints_of(component)),
         )
 
     def _note(self, component: Component, name: str, *, running: ComponentProcess | None = None, restart_count: int = 0) -> None:
@@ -270,16 +271,20 @@ class Supervisor:
         return False
 
     async def _pass_complaints_on(self, component: Component) -> None:
-        """Tell what a component says to be wrong, and when that is over."""
+        """Tell each thing that a component says to be wrong, once for as long as it is, and when all is over."""
         while True:
             await trio.sleep(COMPLAINT_POLL_S)
-            said, known = complaint_of(component), self._states[component.name]
-            if said != known.complaint:
+            lines, known = complaints_of(component), self._states[component.name]
+            if (said := joined(lines)) != known.complaint:
                 self._states[component.name] = replace(known, complaint=said)
                 state.write(self._spec.context.data_directory, self._states)
-            if said != self._told.get(component.name, ""):
-                self._told[component.name] = said
-                self._tell(component, said or "all is well again")
+            told = self._told.get(component.name, ())
+            self._told[component.name] = lines
+            for line in lines:
+                if line not in told:
+                    self._tell(component, line)
+            if told and not lines:
+                self._tell(component, "all is well again")
 
     async def _run_once(self, component: Component, restart_count: int) -> str:
         """Run a component until it ends and return why it did."""
@@ -364,15 +369,21 @@ class Supervisor:
                 self._tell(component, f"did not finish what it was doing within {component.stop_deadline_s:.0f} s")
 
 
-def complaint_of(component: Component) -> str:
-    """Return what the component says to be wrong, on one line; empty where nothing is."""
+def complaints_of(component: Component) -> tuple[str, ...]:
+    """Return what the component says to be wrong, a line each; none where nothing is."""
     if component.complaint_path is None:
-        return ""
+        return ()
     try:
         said = component.complaint_path.read_text(errors="replace")
     except OSError:
-        return ""
-    return " ".join(said.split())[:MAX_COMPLAINT_CHARACTERS]
+        return ()
+    lines = (" ".join(line.split())[:MAX_COMPLAINT_CHARACTERS] for line in said.splitlines()[:MAX_COMPLAINTS])
+    return tuple(dict.fromkeys(line for line in lines if line))
+
+
+def joined(complaints: Sequence[str]) -> str:
+    """Return complaints as one text, for the state."""
+    return "; ".join(complaints)[:MAX_COMPLAINT_CHARACTERS]
 
 
 def leaf(error: BaseException) -> BaseException:

@@ -15,6 +15,8 @@ from orchestration.transforms import table_key
 
 MAX_NAMED = 3
 """Assets of one run that an alert names."""
+OWN_SENTENCE = f"{dg.Failure.__module__}.{dg.Failure.__qualname__}: "
+"""What Dagster puts before a sentence that was written for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +46,15 @@ def decide_alert(*, subject: str, run_id: str, tags: Mapping[str, str], failures
 
     Of failures in a row the 1st, 2nd, 4th, 8th... is told. A run that died (killed, its machine gone) and is tried again is not.
     """
-    is_retried = tags.get(WILL_RETRY_TAG) == "true" and tags.get(RUN_FAILURE_REASON_TAG) != STEP_FAILURE
     count = max(failures, 1)
-    if is_retried or not is_told(count):
+    if is_tried_again(tags) or not is_told(count):
         return None
     return Alert(subject=subject, run_id=run_id, failures=count, why=why)
+
+
+def is_tried_again(tags: Mapping[str, str]) -> bool:
+    """Whether a failed run died, as one that is killed does, and is tried again; ``tags`` are the run's."""
+    return tags.get(WILL_RETRY_TAG) == "true" and tags.get(RUN_FAILURE_REASON_TAG) != STEP_FAILURE
 
 
 def is_told(failures: int) -> bool:
@@ -105,7 +111,12 @@ def named(assets: Sequence[dg.AssetKey]) -> str:
 
 def reason_of(context: dg.RunFailureSensorContext) -> str:
     """Return the first line of what the failed steps said, else of what the run said."""
-    errors = [event.step_failure_data.error for event in context.get_step_failure_events() if event.step_failure_data.error]
+    return reason_among(context.get_step_failure_events(), context.failure_event.message)
+
+
+def reason_among(step_failures: Sequence[dg.DagsterEvent], run_message: str | None) -> str:
+    """Return the first line of what the failed steps of a run said, else of ``run_message``."""
+    errors = [event.step_failure_data.error for event in step_failures if event.step_failure_data.error]
     causes = [error.cause or error for error in errors]
-    text = causes[0].message if causes else (context.failure_event.message or "no reason was given")
-    return text.strip().splitlines()[0][:500]
+    text = causes[0].message if causes else (run_message or "no reason was given")
+    return text.strip().removeprefix(OWN_SENTENCE).splitlines()[0][:500]

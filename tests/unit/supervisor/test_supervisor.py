@@ -248,15 +248,22 @@ def test_what_a_component_says_to_be_wrong_is_told_and_in_the_state_until_it_is_
     told: list[str] = []
 
     def complain_and_mend(_supervisor: Supervisor) -> None:
-        complaint.write_text("assets/orders.py, line 3, cannot be loaded:\nNameError: orders")
+        complaint.write_text("assets/orders.py, line 3, cannot be loaded: NameError: orders\n")
         assert eventually(lambda: "page  assets/orders.py, line 3, cannot be loaded: NameError: orders" in told)
         assert [(one.state, one.complaint[:16]) for one in state.read(tmp_path)] == [("ready", "assets/orders.py")]
         told_by_status = CliRunner().invoke(status, ["--data", str(tmp_path)])
         assert told_by_status.exit_code == 1
         assert "at fault" in told_by_status.output
         assert "page: assets/orders.py, line 3, cannot be loaded: NameError: orders" in told_by_status.output
+        complaint.write_text("assets/orders.py, line 3, cannot be loaded: NameError: orders\nlake/clean_orders failed in its last run\n")
+        assert eventually(lambda: "page  lake/clean_orders failed in its last run" in told)
+        assert len([line for line in told if "NameError" in line]) == 1, "what was told is not told again"
+        assert "; lake/clean_orders failed in its last run" in CliRunner().invoke(status, ["--data", str(tmp_path)]).output
+        complaint.write_text("lake/clean_orders failed in its last run\n")
+        assert eventually(lambda: state.read(tmp_path)[0].complaint == "lake/clean_orders failed in its last run")
         complaint.write_text("")
         assert eventually(lambda: "page  all is well again" in told)
+        assert len([line for line in told if line.startswith("page  lake/clean_orders")]) == 1
         assert CliRunner().invoke(status, ["--data", str(tmp_path)]).exit_code == 0
 
     run(installation(tmp_path, replace(web_page(tmp_path, free_port()), complaint_path=complaint)), told, complain_and_mend)

@@ -1,0 +1,56 @@
+"""Which assets fail now: those whose last run failed, and why; for the terminal and ``tidelog status``.
+
+Decides from runs alone, so that it holds for a project with sensors of its own, too. A run that was killed and is tried again is no failure
+of its assets. Looks at runs that ended since the last look; the first look goes back ``FIRST_LOOK_RUNS`` runs.
+"""
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+
+import dagster as dg
+
+from orchestration.sensing.run_failures import failed_assets, is_tried_again, reason_among
+
+FIRST_LOOK_RUNS = 200
+LOOK_RUNS = 1_000
+OVERLAP = timedelta(seconds=10)
+"""How long after its time of an update a run may come to be seen."""
+ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE)
+
+
+class FailingAssets:
+    """What failed, as far as the runs of an instance were looked at."""
+
+    def __init__(self, instance: dg.DagsterInstance) -> None:
+        self._instance = instance
+        self._reasons: dict[dg.AssetKey, str] = {}
+        self._seen: dict[str, datetime] = {}
+
+    def look(self, known: Collection[dg.AssetKey]) -> list[str]:
+        """Look at the runs that ended, and return a sentence for each asset among ``known`` whose last run failed."""
+        since = max(self._seen.values()) - OVERLAP if self._seen else None
+        filters = dg.RunsFilter(statuses=list(ENDED), updated_after=since)
+        limit = LOOK_RUNS if self._seen else FIRST_LOOK_RUNS
+        records = self._instance.get_run_records(filters, limit=limit, order_by="update_timestamp", ascending=False)
+        for record in reversed(records):
+            if record.dagster_run.run_id not in self._seen:
+                self._take(record.dagster_run)
+        found = {record.dagster_run.run_id: record.update_timestamp for record in records}
+        self._seen = found or self._seen
+        return [f"{key.to_user_string()} failed in its last run: {why}" for key, why in sorted(self._reasons.items()) if key in known]
+
+    def _take(self, run: dg.DagsterRun) -> None:
+        selected = run.asset_selection or frozenset()
+        if run.status is dg.DagsterRunStatus.SUCCESS:
+            for key in selected:
+                self._reasons.pop(key, None)
+        elif selected and not is_tried_again(run.tags):
+            events = [
+                entry.dagster_event
+                for entry in self._instance.all_logs(run.run_id, {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE})
+                if entry.dagster_event is not None
+            ]
+            steps = [event for event in events if event.is_step_failure]
+            why = reason_among(steps, next((event.message for event in events if not event.is_step_failure), None))
+            for key in failed_assets(selected, [event.step_key or "" for event in steps]):
+                self._reasons[key] = why

@@ -1,0 +1,100 @@
+"""What is told of a project while it is served."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from orchestration import served_project
+from orchestration.log_client import LogServiceError
+from orchestration.resources import default_resources
+from orchestration.sensing.failing_assets import FailingAssets
+from orchestration.served_project import ServedProject
+from orchestration.topics import TopicSpec, topic_asset
+from orchestration.troubles import Troubles, mistaken_asset
+from tests.unit.orchestration.memory_log import MemoryLog
+
+REFUSAL = "the topic orders could not be created: INVALID_CONFIG: retention.ms is 'soon'"
+
+
+class Refusing(MemoryLog):
+    """Refuses a config that is none, as brokers do; ``is_away``: it does not answer."""
+
+    is_away = False
+
+    def create_topic(self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
+        if not configs.get("retention.ms", "0").isdecimal():
+            raise LogServiceError("INVALID_CONFIG: retention.ms is 'soon'")
+        super().create_topic(topic, partitions=partitions, replication_factor=replication_factor, configs=dict(configs))
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Refusing:
+    made = Refusing()
+
+    @contextmanager
+    def connected(*_: object, **__: object) -> Iterator[Refusing]:
+        if made.is_away:
+            raise LogServiceError("no broker at 127.0.0.1:9092")
+        yield made
+
+    monkeypatch.setattr(served_project, "connect", connected)
+    return made
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "complaint.txt"
+
+
+@pytest.fixture
+def project(file: Path) -> ServedProject:
+    return ServedProject(logging.getLogger("served"), Troubles(file), None)
+
+
+def declared(retention: str) -> dg.AssetsDefinition:
+    return topic_asset(TopicSpec(name="orders", configs={"retention.ms": retention}))
+
+
+def test_a_topic_config_that_is_refused_is_told_once_and_until_it_is_mended(
+    project: ServedProject, log: Refusing, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    project.take([declared("soon")])
+    assert file.read_text() == f"{REFUSAL}\n"
+    project.look(None, is_turn_of_topics=True)
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING].count(REFUSAL) == 1
+    project.take([declared("1000")])
+    assert file.read_text() == ""
+    assert log.topics["orders"].configs == {"retention.ms": "1000"}
+
+
+def test_topics_are_looked_at_again_once_the_log_service_is_back(project: ServedProject, log: Refusing, file: Path) -> None:
+    log.is_away = True
+    project.take([declared("1000")])
+    assert file.read_text() == "the declared topics were not looked at: no broker at 127.0.0.1:9092\n"
+    log.is_away = False
+    project.look(None, is_turn_of_topics=False)
+    assert "orders" not in log.topics
+    project.look(None, is_turn_of_topics=True)
+    assert (file.read_text(), "orders" in log.topics) == ("", True)
+
+
+def test_everything_that_is_wrong_has_a_line(project: ServedProject, log: Refusing, file: Path) -> None:
+    @dg.asset(key=["lake", "clean_orders"])
+    def clean_orders() -> None:
+        raise ValueError("no column amount")
+
+    mirror = mistaken_asset(dg.AssetKey(["mirrors", "mirror_properties"]), "mirror.properties:\nno flow", "mirrors")
+    repository = dg.Definitions(assets=[declared("soon"), clean_orders, mirror], resources=default_resources()).get_repository_def()
+    project.take(repository.assets_defs_by_key.values())
+    with dg.instance_for_test() as instance:
+        job = repository.get_implicit_global_asset_job_def()
+        job.execute_in_process(asset_selection=[clean_orders.key], instance=instance, raise_on_error=False)
+        project.look(FailingAssets(instance), is_turn_of_topics=False)
+    failed = "lake/clean_orders failed in its last run: ValueError: no column amount"
+    assert file.read_text().splitlines() == ["mirror.properties: no flow", REFUSAL, failed]
+    project.settle("assets/orders.py, line 3, cannot be loaded")
+    assert file.read_text().splitlines()[0] == "assets/orders.py, line 3, cannot be loaded"
