@@ -6,6 +6,7 @@ cancels what runs and waits until it has ended. Both need DAGSTER_HOME. Knows no
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +18,9 @@ import yaml  # type: ignore[import-untyped]
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 from log_service.client import ConfigError
+from orchestration.postgres_url import check_postgres
 from orchestration.projects import ProjectError, find_project
-from orchestration.settings import named_in_environment
+from orchestration.settings import SettingsError, load_settings, named_in_environment, process_environment
 from orchestration.workspace import other_locations
 
 PROJECT_LOCATION = "tidelog"
@@ -115,6 +117,7 @@ storage:
         env: TIDELOG_POSTGRES_URL
 """
 POSTGRES_YAML = DAGSTER_YAML.replace(SQLITE_STORAGE, POSTGRES_STORAGE)
+POSTGRES_SETTING = "TIDELOG_POSTGRES_URL"
 POSTGRES_PACKAGES = ("dagster_postgres", "psycopg")
 
 
@@ -133,7 +136,7 @@ def write_configuration(home: Path, *, is_postgres: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or is_ours(path.read_text()):
             path.write_text(text)
-    if is_postgres and "TIDELOG_POSTGRES_URL" not in (home / "dagster.yaml").read_text():
+    if is_postgres and POSTGRES_SETTING not in (home / "dagster.yaml").read_text():
         raise ConfigError(
             f"TIDELOG_POSTGRES_URL is set, and {home / 'dagster.yaml'}, which you have changed, does not read it. Put this into the file "
             f"in the place of its storage, or remove the file to have it written anew:\n{POSTGRES_STORAGE}"
@@ -202,11 +205,23 @@ def cancel_runs(instance: DagsterInstance, deadline_s: float = CANCEL_DEADLINE_S
     return []
 
 
+def require_storage(home: Path) -> None:
+    """End with a sentence where the instance keeps its history in a database that cannot be reached."""
+    try:
+        url = load_settings().postgres_url
+        if url is not None and POSTGRES_SETTING in (home / "dagster.yaml").read_text():
+            check_postgres(url)
+    except SettingsError as error:
+        sys.exit(str(error))
+
+
 def main() -> None:
     """Run one of the two commands."""
     parser = argparse.ArgumentParser(prog="python -m orchestration.instance", description=__doc__)
     parser.add_argument("command", choices=["prepare", "cancel-runs"])
     command = parser.parse_args().command
+    if command == "prepare":
+        require_storage(Path(process_environment()[HOME_VARIABLE]))
     with DagsterInstance.get() as instance:
         runs = fail_dead_runs(instance) if command == "prepare" else cancel_runs(instance)
     what = "failed, its process was gone" if command == "prepare" else "did not end in time"

@@ -25,6 +25,7 @@ from orchestration.instance import (
     write_configuration,
     write_workspace,
 )
+from tests.helpers.postgres import postgres
 
 pytestmark = pytest.mark.platform
 
@@ -98,6 +99,40 @@ def test_postgresql_needs_its_packages(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(instance_module, "POSTGRES_PACKAGES", ("no_such_package",))
     with pytest.raises(ConfigError, match=r"needs no_such_package: pip install 'tidelog\[platform,postgres\]'"):
         write_workspace(tmp_path / "data", tmp_path, 4000, is_postgres=True)
+
+
+def prepared(home: Path, url: str) -> subprocess.CompletedProcess[str]:
+    """What the preparation of an instance with its history in PostgreSQL says: `tidelog up` shows the end of that."""
+    pytest.importorskip("psycopg")
+    write_configuration(home, is_postgres=True)
+    environment = {**os.environ, "DAGSTER_HOME": str(home), "TIDELOG_POSTGRES_URL": url}
+    command = [sys.executable, "-m", "orchestration.instance", "prepare"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://tests:open%20sesame@127.0.0.1:1/none", "Connection refused"),
+        ("postgresql://tests:sesame@127.0.0.1:99999/none", "invalid port"),
+        ("postgresql://tests:ses@me@127.0.0.1:1/none", "have to be written as %2F, %3A, %40"),
+        ("postgresql://tests:ses/ame@127.0.0.1:1/none", "have to be written as %2F, %3A, %40"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_told_at_the_end_and_without_its_password(home: Path, url: str, said: str) -> None:
+    finished = prepared(home, url)
+    assert finished.returncode == 1
+    last = finished.stderr.strip().splitlines()[-1]
+    assert last.startswith(("the database that TIDELOG_POSTGRES_URL names cannot be used: ", "TIDELOG_POSTGRES_URL cannot be read"))
+    assert said in last
+    assert "ses" not in finished.stderr
+
+
+def test_a_database_that_is_not_there_is_named(home: Path) -> None:
+    with postgres() as url:
+        finished = prepared(home, url.replace("+psycopg", "").replace("/postgres?", "/none_such?"))
+        assert finished.returncode == 1
+        assert 'database "none_such" does not exist' in finished.stderr.strip().splitlines()[-1]
 
 
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED])

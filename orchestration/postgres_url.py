@@ -1,0 +1,50 @@
+"""Whether the database that TIDELOG_POSTGRES_URL names can be reached, and why not, in a sentence without its password.
+
+Dagster tries for a while and then says that it tried too often. Here the database is asked once, by the driver that tells what it said.
+"""
+
+import re
+from urllib.parse import unquote, urlsplit
+
+from orchestration.settings import POSTGRES_SCHEME, SettingsError
+
+TIMEOUT_S = 10
+AUTHORITY = re.compile(rf"{POSTGRES_SCHEME}(?P<authority>[^/?#]*)(?P<rest>.*)", re.DOTALL)
+ENCODED = "characters such as '/', ':', '@' and ' ' in its user or password have to be written as %2F, %3A, %40 and %20"
+
+
+def check_postgres(url: str) -> None:
+    """Connect once and leave again.
+
+    :raises SettingsError: the database cannot be reached or does not let us in; the text says why.
+    """
+    import psycopg  # noqa: PLC0415 - where PostgreSQL is used at all
+
+    unreadable = f"TIDELOG_POSTGRES_URL cannot be read as {POSTGRES_SCHEME}user:password@host/name: {ENCODED}"
+    if not is_clear(url):
+        raise SettingsError(unreadable)
+    try:
+        psycopg.connect(url, connect_timeout=TIMEOUT_S).close()
+    except psycopg.ProgrammingError as error:
+        raise SettingsError(unreadable) from error
+    except psycopg.Error as error:
+        reason = " ".join(without_password(str(error), url).split())
+        raise SettingsError(f"the database that TIDELOG_POSTGRES_URL names cannot be used: {reason}") from error
+
+
+def is_clear(url: str) -> bool:
+    """Whether it is clear where the password ends: what stands behind an ``@`` or a ``/`` of a password would be told as host or port."""
+    found = AUTHORITY.match(url)
+    if found is None:
+        return False
+    authority, rest = found["authority"], found["rest"]
+    _, colon, port = authority.rpartition(":")
+    return authority.count("@") <= 1 and not ("@" in rest and "@" not in authority and colon and not port.isdecimal())
+
+
+def without_password(text: str, url: str) -> str:
+    """Return a text in which the password of ``url`` does not stand, as it is or as it is written."""
+    password = urlsplit(url).password
+    for secret in {password, unquote(password)} if password else ():
+        text = text.replace(secret, "***")
+    return text
