@@ -207,13 +207,20 @@ class DeadLetters:
                 self._overwrite_ranges(snapshot, origin, ranges, kept)
 
     def committed(self) -> pads.Dataset:
-        """Return the dead letters that count: those below the checkpoint of their target, of attempts that it named."""
-        snapshot = self.snapshot()
+        """Return the dead letters that count: those below the checkpoint of their target, of attempts that it named.
+
+        Where nothing was ever rejected there is no table, and none is created for a reader.
+        """
+        snapshot = self._written()
+        if snapshot is None:
+            return pads.dataset(ENVELOPE.empty_table())
         return snapshot.dataset().filter(self._committed_expression(snapshot))
 
     def pending(self) -> pads.Dataset:
         """Return the dead letters that do not count: of a run that has not committed yet, or was killed before it could."""
-        snapshot = self.snapshot()
+        snapshot = self._written()
+        if snapshot is None:
+            return pads.dataset(ENVELOPE.empty_table())
         return snapshot.dataset().filter(~self._committed_expression(snapshot))
 
     def of_target(self, target: str, chosen: pads.Expression | None = None, *, limit: int | None = None) -> list[dict[str, Any]]:
@@ -282,6 +289,10 @@ class DeadLetters:
         found = self.committed().to_table(columns=ENVELOPE.names, filter=own & chosen).cast(ENVELOPE)
         not_ended = pa.nulls(found.num_rows, pa.int64())
         return found.set_column(ENVELOPE.get_field_index("ended_by"), ENVELOPE.field("ended_by"), not_ended)
+
+    def _written(self) -> TableSnapshot | None:
+        """Return the newest version; None where no run has created the table yet."""
+        return None if self.lake.snapshot(DEAD_LETTERS) is None else self.snapshot()
 
     def _committed_expression(self, snapshot: TableSnapshot) -> pads.Expression:
         keys = snapshot.dataset().to_table(columns=["target", "_topic_id", "_partition"]).group_by(["target", "_topic_id", "_partition"])

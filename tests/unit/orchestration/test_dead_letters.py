@@ -188,3 +188,16 @@ def test_a_slip_in_the_name_of_a_table_or_rule_is_told(lake: Lake, letters: Dead
     commit_target(lake, (0, 0, 5), attempt=attempt)
     assert nothing_found("claen", None, letters) == "claen has no dead letters; these tables have some: clean"
     assert nothing_found("clean", "rull", letters) == "the rule rull rejected nothing of clean; these did: rule"
+
+
+def test_reading_creates_no_table_where_nothing_was_ever_rejected(lake: Lake, letters: DeadLetters) -> None:
+    assert (places(letters.committed()), places(letters.pending())) == ([], [])
+    assert (letters.summary(), letters.by_day(), letters.newest(5), letters.of_target("clean"), letters.topics_of("clean")) == (
+        [],
+        [],
+        [],
+        [],
+        {},
+    )
+    assert letters.replay_ranges("clean", "T") == []
+    assert not lake.root.exists()
