@@ -6,8 +6,8 @@ and seconds, and a table of the topics.
 
 The file is read when definitions load, and with each tick; no cluster is asked while definitions load. A file that cannot be used keeps
 nothing else of the project from loading: an asset of the file's own says what is wrong with it, and so does each tick. ``decide_lags``
-decides what is worth an observation; the cursor is a memory of what was told. A flow that cannot be measured keeps no other from its turn,
-and the tick says why.
+decides what is worth an observation; the cursor is a memory of what was told. A flow that cannot be measured keeps no other from its turn:
+its asset says why, and so does the tick.
 """
 
 import json
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MIRROR_PREFIX = "mirrors"
 DEFAULT_FILE = "mirror.properties"
 INTERVAL_S = 15
-TIMEOUT_MS = 10_000
+TIMEOUT_MS = 5_000
 
 
 def mirror_assets(file: Path | str = DEFAULT_FILE) -> list[dg.AssetSpec]:
@@ -79,15 +79,19 @@ def mirror_sensor(
     def watch_mirrors(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         settings = _settings(file)
         found: dict[str, FlowLag] = {}
-        reasons: list[str] = []
+        failures: dict[str, str] = {}
         for flow in settings.flows:
             try:
                 found[flow.name] = measure(settings, flow)
             except (KafkaError, ConfigError, OSError) as error:
-                reasons.append(f"the mirror {flow.name} cannot be measured: {error}")
-        due, told = decide_lags({flow: each.records_behind for flow, each in found.items()}, read_cursor(context.cursor), now_s())
-        events = [lag_event(flow, found[flow.name]) for flow in settings.flows if flow.name in due]
-        reasons += [] if events else ["no mirror has got on or behind"]
+                failures[flow.name] = f"the mirror {flow.name} cannot be measured: {error}"
+        behind = {flow: each.records_behind for flow, each in found.items()}
+        due, told = decide_lags(behind, read_cursor(context.cursor), now_s(), failures)
+        due_flows = [flow for flow in settings.flows if flow.name in due]
+        events = [
+            lag_event(flow, found[flow.name]) if flow.name in found else failure_event(flow, failures[flow.name]) for flow in due_flows
+        ]
+        reasons = [*failures.values(), *([] if events else ["no mirror has got on or behind"])]
         return dg.SensorResult(
             asset_events=events,
             cursor=json.dumps({flow: [one.value, one.at_s] for flow, one in sorted(told.items())}),
@@ -110,14 +114,20 @@ def measure(settings: "MirrorSettings", flow: "FlowSettings") -> "FlowLag":
     return trio.run(measure_lag, settings.flows, flow, real_env(), TIMEOUT_MS)
 
 
-def decide_lags(lags: Mapping[str, int], told: Mapping[str, Told], now_s: float) -> tuple[frozenset[str], dict[str, Told]]:
-    """Return which flows are told, and what to remember.
+def decide_lags(
+    lags: Mapping[str, int], told: Mapping[str, Told], now_s: float, failures: Mapping[str, str] | None = None
+) -> tuple[frozenset[str], dict[str, Told]]:
+    """Return which flows are told, and what to remember. ``failures`` says, by flow, why it could not be measured.
 
     A lag that changed is told at most once per interval, and at once where it became zero. One that stays, and is not zero, is told every
-    minute: the seconds grow.
+    minute: the seconds grow. That a flow cannot be measured is told at once, and once.
     """
-    values = {flow: f"{lag} at {int(now_s // 60)}" if lag else "0" for flow, lag in lags.items()}
-    due = frozenset(flow for flow, value in values.items() if is_due(told.get(flow), value, now_s, is_urgent=value == "0"))
+    failed = failures or {}
+    measured = {flow: f"{lag} at {int(now_s // 60)}" if lag else "0" for flow, lag in lags.items()}
+    values = {**measured, **failed}
+    due = frozenset(
+        flow for flow, value in values.items() if is_due(told.get(flow), value, now_s, is_urgent=value == "0" or flow in failed)
+    )
     return due, {**told, **{flow: Told(value=values[flow], at_s=now_s) for flow in due}}
 
 
@@ -154,6 +164,11 @@ def lag_event(flow: "FlowSettings", found: "FlowLag") -> dg.AssetObservation:
             "topics": dg.MetadataValue.table(rows) if rows else dg.MetadataValue.text("no topic is mirrored"),
         },
     )
+
+
+def failure_event(flow: "FlowSettings", why: str) -> dg.AssetObservation:
+    """Return the sample of a flow that cannot be measured."""
+    return dg.AssetObservation(asset_key=asset_key(flow), description=why, metadata={"failure": why})
 
 
 def _settings(file: Path | str) -> "MirrorSettings":

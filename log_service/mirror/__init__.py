@@ -9,6 +9,7 @@ A *flow* goes from a *source cluster* to a *target cluster*; one process runs se
 - ``offsets_topic``: where progress is kept, in the target cluster, in the transactions that write the records.
 - ``topic_keeper``, ``group_keeper``: topics and committed offsets, kept as in the source.
 - ``transfer``: records, in transactions. ``flow``: all of one flow. ``service``: all flows of a process.
+- ``reachability``: whether the clusters respond.
 - ``lag``: how far the flows are behind.
 - ``complaints``: what goes wrong at the moment. ``held_topics``: what the target refuses, and is left for a while.
 

@@ -1,6 +1,7 @@
 """What goes wrong in a mirror at the moment: for its log, its status and the person at the terminal.
 
-A complaint holds for ``LASTING_MS`` after it was last made: what is still wrong is found again before that. Each is logged when it is new.
+A complaint holds for ``LASTING_MS`` after it was last made, or until it is withdrawn: what is still wrong is found again before that. Each
+is logged when it is new.
 Decides nothing about what happens then.
 """
 
@@ -32,6 +33,11 @@ class Complaints:
         self._made_ms[text] = now_ms
         if len(self._made_ms) > MAX_COMPLAINTS:
             del self._made_ms[next(iter(self._made_ms))]
+
+    def withdraw(self, text: str) -> None:
+        """Take a complaint back, if it was made: what was wrong is over."""
+        if self._made_ms.pop(text, None) is not None:
+            logger.warning("%s: over: %s", self._name, text)
 
     def current(self) -> list[str]:
         """Return what is wrong now, the latest first."""

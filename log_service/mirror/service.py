@@ -17,6 +17,7 @@ from log_service.common.quiet_log import QuietLogger
 from log_service.mirror.complaints import Complaints
 from log_service.mirror.flow import Flow, Say, is_fenced
 from log_service.mirror.held_topics import HeldTopics
+from log_service.mirror.reachability import watch_clusters
 from log_service.mirror.settings import FlowSettings, MirrorSettings
 
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 1.0, 30.0
@@ -57,6 +58,7 @@ class MirrorService:
             nursery.start_soon(self._tell_supervisor)
             for flow in self._settings.flows:
                 nursery.start_soon(self._keep_running, flow)
+                nursery.start_soon(watch_clusters, flow, self._env, self._complaints[flow.name])
 
     async def _keep_running(self, settings: FlowSettings) -> None:
         complaints, held = self._complaints[settings.name], self._held[settings.name]

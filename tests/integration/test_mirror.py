@@ -359,8 +359,26 @@ def test_a_supervisor_sees_that_a_mirror_lives_and_what_is_wrong(tmp_path: Path)
     file = write_file(tmp_path / "m.properties", {"A": "127.0.0.1:1", "B": "127.0.0.1:1"}, "A->B.enabled = true", *quick)
     heartbeat, complaint = tmp_path / "alive", tmp_path / "wrong"
     with mirroring(file, heartbeat=heartbeat, complaint=complaint):
-        until(lambda: complaint.read_text().startswith("A->B: stopped, and begins again where it was: "), "it says what is wrong")
+        until(lambda: "A->B: stopped, and begins again where it was: " in complaint.read_text(), "it says what is wrong")
         assert heartbeat.exists()
+
+
+def test_a_cluster_that_is_away_is_told_long_before_a_client_gives_it_up_and_until_it_is_back(here: str, name: str, tmp_path: Path) -> None:
+    """The clients' own timeouts are longer here than the test waits: nothing but a question of its own finds out."""
+    create(here, name)
+    complaint = tmp_path / "wrong"
+    patient = [f"{alias}.{key}" for alias in "AB" for key in ("request.timeout.ms = 110000", "default.api.timeout.ms = 3600000")]
+    lines = ("A->B.enabled = true", f"A->B.topics = {name}", *patient)
+    away = BrokerProcess(tmp_path / "away")
+    with away:
+        file = write_file(tmp_path / "m.properties", {"A": here, "B": away.bootstrap}, *lines)
+        with mirroring(file, complaint=complaint):
+            until(lambda: is_there(away.bootstrap, [f"A.{name}"]), "it mirrors")
+            away.kill()
+            told = f"A->B: B does not respond at {away.bootstrap}: the mirror waits for it"
+            until(lambda: told in complaint.read_text().splitlines(), "it is told")
+            away.start()
+            until(lambda: told not in complaint.read_text().splitlines(), "it is told no more")
 
 
 def test_a_mirror_goes_on_where_its_supervisor_cannot_be_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

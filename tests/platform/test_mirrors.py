@@ -65,7 +65,9 @@ def test_a_flow_that_cannot_be_measured_keeps_no_other_from_its_turn(servers: tu
     file = write_file(tmp_path / "mirror.properties", {"A": here, "B": there, "C": "127.0.0.1:1"}, *lines)
     result = mirror_sensor(file)(dg.build_sensor_context())
     assert isinstance(result, dg.SensorResult)
-    assert [event.asset_key.path[-1] for event in result.asset_events] == ["A_to_B"]
+    measured, failed = result.asset_events
+    assert (measured.asset_key.path[-1], failed.asset_key.path[-1]) == ("A_to_B", "C_to_B")
+    assert "the mirror C->B cannot be measured: " in str(failed.metadata["failure"].value)
     assert result.skip_reason is not None
     assert "the mirror C->B cannot be measured" in str(result.skip_reason.skip_message)
 
@@ -76,6 +78,14 @@ def test_a_lag_is_told_when_it_changes_when_it_is_gone_and_every_minute() -> Non
     assert decide_lags({"a": 6, "b": 0}, told, 102.0)[0] == set(), "a moment later"
     assert decide_lags({"a": 6, "b": 0}, told, 101.0 + TELL_INTERVAL_S)[0] == {"a"}
     assert decide_lags({"a": 5, "b": 0}, told, 161.0)[0] == {"a"}, "it stands still"
+
+
+def test_a_flow_that_cannot_be_measured_is_told_at_once_and_once() -> None:
+    _, told = decide_lags({"a": 5}, {}, 100.0)
+    due, told = decide_lags({}, told, 101.0, {"a": "B does not respond"})
+    assert due == {"a"}
+    assert decide_lags({}, told, 1_000.0, {"a": "B does not respond"})[0] == set()
+    assert decide_lags({"a": 5}, told, 1_001.0)[0] == {"a"}, "it can be measured again"
 
 
 @pytest.mark.parametrize("cursor", [None, "", "no json", "[]", '{"a": 5}'])

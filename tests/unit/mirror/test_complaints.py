@@ -20,6 +20,16 @@ def test_a_complaint_holds_for_a_while_and_is_logged_once(caplog: pytest.LogCapt
     assert caplog.messages[-1] == "A->B: the first", "new again"
 
 
+def test_what_is_over_is_withdrawn_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    complaints = Complaints("A->B", lambda: 0)
+    complaints.withdraw("never made")
+    complaints.note("B is away")
+    complaints.withdraw("B is away")
+    complaints.withdraw("B is away")
+    assert complaints.current() == []
+    assert caplog.messages == ["A->B: B is away", "A->B: over: B is away"]
+
+
 def test_complaints_are_bounded() -> None:
     complaints = Complaints("A->B", lambda: 0)
     for number in range(2 * MAX_COMPLAINTS):

@@ -1,0 +1,48 @@
+"""Whether the clusters of a flow respond, asked beside the flow's own work.
+
+A client waits for a cluster that is away for as long as its timeouts say, a minute by default, before it says a word. Here a small question
+with a short timeout tells within seconds, and takes back what it told once the cluster responds again. Decides nothing about the flow.
+"""
+
+import trio
+
+from log_service.client.admin.admin import Admin
+from log_service.common.env import Env
+from log_service.common.errors import KafkaError, TidelogError
+from log_service.mirror.complaints import Complaints
+from log_service.mirror.flow import admin_of
+from log_service.mirror.settings import ClusterSettings, FlowSettings
+
+TIMEOUT_MS = 3_000
+PAUSE_S = 3.0
+
+
+async def watch_clusters(flow: FlowSettings, env: Env, complaints: Complaints) -> None:
+    """Ask the source and the target of a flow for ever, and complain of one for as long as it does not respond."""
+    async with trio.open_nursery() as nursery:
+        for cluster in (flow.source, flow.target):
+            nursery.start_soon(_watch, cluster, env, complaints)
+
+
+async def _watch(cluster: ClusterSettings, env: Env, complaints: Complaints) -> None:
+    sentence = f"{cluster.alias} does not respond at {cluster.bootstrap_servers}: the mirror waits for it"
+    try:
+        admin = admin_of(cluster, env, default_api_timeout_ms=TIMEOUT_MS, request_timeout_ms=TIMEOUT_MS)
+    except (TidelogError, OSError):
+        return  # its settings cannot be used, as the flow says
+    async with admin:
+        while True:
+            if await _responds(admin):
+                complaints.withdraw(sentence)
+            else:
+                complaints.note(sentence)
+            await trio.sleep(PAUSE_S)
+
+
+async def _responds(admin: Admin) -> bool:
+    """Whether the cluster responds; a refusal is a response, and the flow itself tells of it."""
+    try:
+        await admin.describe_cluster()
+    except KafkaError as error:
+        return not error.is_retriable
+    return True
