@@ -5,16 +5,23 @@ without members expire there, and go with a topic that is deleted. A group that 
 from its turn.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import trio
 
 from log_service.client.admin.admin import Admin
-from log_service.client.admin.values import OffsetAndMetadata
+from log_service.client.admin.values import OffsetAndMetadata, PartitionOffsets
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.mirror.complaints import Complaints
-from log_service.mirror.group_plan import due_commits, may_commit, selected_groups, translated_offsets
+from log_service.mirror.group_plan import (
+    behind_marker,
+    due_commits,
+    may_commit,
+    partitions_read_up,
+    selected_groups,
+    translated_offsets,
+)
 from log_service.mirror.progress import Progress
 from log_service.mirror.settings import FlowSettings
 
@@ -65,9 +72,10 @@ class GroupKeeper:
                     self._complaints.note(f"the offsets of the group {group} cannot be carried over: {error}")
 
     async def _carry_over(self, group: str) -> None:
-        translated = translated_offsets(self._flow, await self._source.list_group_offsets(group), self._progress())
+        offsets, progress = await self._source.list_group_offsets(group), self._progress()
         looked_at, known = self._known.get(group, (0.0, {}))
         is_fresh = trio.current_time() - looked_at < KNOWN_FOR_S
+        translated = await self._behind_markers(offsets, progress, known if is_fresh else {})
         if not due_commits(translated, known if is_fresh else {}):
             return
         if not may_commit((await self._target.describe_groups([group]))[group]):
@@ -78,3 +86,25 @@ class GroupKeeper:
         if due:
             await self._target.alter_group_offsets(group, due)
         self._known[group] = (now, {**there, **due})
+
+    async def _behind_markers(self, offsets: Offsets, progress: Mapping[TopicPartition, Progress], known: Offsets) -> Offsets:
+        """Return offsets translated; what is known to lie behind a marker already is not asked for once more."""
+        translated = translated_offsets(self._flow, offsets, progress)
+        asked = {
+            where: topic_id
+            for where, topic_id in partitions_read_up(self._flow, offsets, progress).items()
+            if where in translated and (where not in known or known[where].offset <= translated[where].offset)
+        }
+        ends = await self._ends(asked)
+        certain = {where: ends[where] for where, topic_id in asked.items() if where in ends and str(ends[where].topic_id) == topic_id}
+        return {**translated, **{where: behind_marker(translated[where], each) for where, each in certain.items()}}
+
+    async def _ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, PartitionOffsets]:
+        """Return where partitions of the target end; nothing where it does not say, which keeps no offset from being carried over."""
+        topics = sorted({where.topic for where in partitions})
+        if not topics:
+            return {}
+        try:
+            return await self._target.describe_offsets(topics)
+        except KafkaError:
+            return {}

@@ -2,12 +2,16 @@
 
 Decides by the group's offsets in both clusters and by what is mirrored. Asks no cluster.
 
+A transaction ends with a marker, which takes an offset behind its last record. A group that has read all that is mirrored goes behind that
+marker: else it would lag by one for ever. That is done only where it is certain that nothing but the marker lies there.
+
 Invariants: a group's offset in the target never goes back. A group that has members in the target is left alone: it reads there already.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from log_service.client.admin.values import GroupDescription, GroupListing, OffsetAndMetadata
+from log_service.client.admin.values import GroupDescription, GroupListing, OffsetAndMetadata, PartitionOffsets
 from log_service.common.types import TopicPartition
 from log_service.mirror.progress import Progress
 from log_service.mirror.settings import FlowSettings
@@ -38,6 +42,26 @@ def translated_offsets(
             remote = TopicPartition(flow.remote_topic(where.topic), where.partition)
             translated[remote] = OffsetAndMetadata(offset=offset, metadata=committed.metadata)
     return translated
+
+
+def partitions_read_up(
+    flow: FlowSettings, offsets: Mapping[TopicPartition, OffsetAndMetadata], progress: Mapping[TopicPartition, Progress]
+) -> dict[TopicPartition, str]:
+    """Return the target's partitions of which a group has read in the source all that is mirrored, each with its topic's id."""
+    return {
+        TopicPartition(flow.remote_topic(where.topic), where.partition): progress[where].lineage.target_topic_id
+        for where, committed in offsets.items()
+        if where in progress and progress[where].is_behind_all(committed.offset)
+    }
+
+
+def behind_marker(offset: OffsetAndMetadata, ends: PartitionOffsets) -> OffsetAndMetadata:
+    """Return ``offset``, which lies behind the last mirrored record, moved over the marker behind that; as it is where that is not certain.
+
+    The record's transaction is committed. Where all of the partition is stable and only one offset is left, its marker lies there.
+    """
+    is_marker_last = ends.high_watermark == ends.last_stable_offset == offset.offset + 1
+    return replace(offset, offset=offset.offset + 1) if is_marker_last else offset
 
 
 def due_commits(

@@ -85,6 +85,10 @@ class Progress:
         before = [run for run in self.runs if run.source <= offset]
         return before[-1].target + min(offset - before[-1].source, before[-1].length) if before else None
 
+    def is_behind_all(self, offset: int) -> bool:
+        """Whether a reader of the source that is at ``offset`` has read every record that is mirrored."""
+        return bool(self.runs) and offset >= self.runs[-1].source_end
+
 
 def runs_of(pairs: Sequence[tuple[int, int]]) -> list[Run]:
     """Return the runs of (source offset, target offset) of records in their order."""

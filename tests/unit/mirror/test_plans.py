@@ -9,11 +9,12 @@ from log_service.client.admin.values import (
     MemberDescription,
     NewTopic,
     OffsetAndMetadata,
+    PartitionOffsets,
     TopicListing,
 )
 from log_service.client.connections.cluster_view import Node
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
-from log_service.mirror.group_plan import due_commits, may_commit, selected_groups, translated_offsets
+from log_service.mirror.group_plan import behind_marker, due_commits, may_commit, partitions_read_up, selected_groups, translated_offsets
 from log_service.mirror.progress import Lineage, Progress, Run
 from log_service.mirror.topic_plan import mirrored_topics, own_configs, plan_topics
 from tests.unit.mirror.flows import flows_of
@@ -116,6 +117,27 @@ def test_a_group_goes_forward_and_never_back() -> None:
     assert due_commits(translated, {remote: OffsetAndMetadata(offset=104)}) == translated
     assert due_commits(translated, {remote: OffsetAndMetadata(offset=105)}) == {}
     assert translated_offsets(flow, {ORDERS: OffsetAndMetadata(offset=9)}, {ORDERS: progress}) == {}, "nobody can tell"
+
+
+def ends(high_watermark: int, last_stable_offset: int | None = None) -> PartitionOffsets:
+    stable = high_watermark if last_stable_offset is None else last_stable_offset
+    return PartitionOffsets(
+        topic_id=NO_TOPIC_ID, log_start_offset=0, high_watermark=high_watermark, last_stable_offset=stable, leader_epoch=0
+    )
+
+
+def test_a_group_that_has_read_everything_goes_behind_the_marker_and_only_then() -> None:
+    (flow,) = flows_of("A->B.enabled = true")
+    progress = Progress(lineage=Lineage(source_topic_id="", target_topic_id="T"), position=32, runs=(Run(10, 100, 20),))
+    remote = TopicPartition("A.orders", 0)
+    assert partitions_read_up(flow, {ORDERS: OffsetAndMetadata(offset=29)}, {ORDERS: progress}) == {}
+    assert partitions_read_up(flow, {ORDERS: OffsetAndMetadata(offset=30)}, {ORDERS: progress}) == {remote: "T"}
+    assert partitions_read_up(flow, {ORDERS: OffsetAndMetadata(offset=32)}, {ORDERS: progress}) == {remote: "T"}, "behind markers here, too"
+    at = OffsetAndMetadata(offset=120, metadata="m")
+    assert behind_marker(at, ends(121)) == OffsetAndMetadata(offset=121, metadata="m")
+    assert behind_marker(at, ends(120)) == at, "the marker is not there yet"
+    assert behind_marker(at, ends(121, last_stable_offset=100)) == at, "it is not the marker's offset: the transaction is open"
+    assert behind_marker(at, ends(122)) == at, "somebody's record may lie between"
 
 
 def test_a_group_that_reads_in_the_target_is_left_alone() -> None:
