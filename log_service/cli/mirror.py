@@ -12,7 +12,7 @@ from log_service.cli.output import json_option, print_rows
 from log_service.client.connections.env import real_env
 from log_service.common.errors import ConfigError
 from log_service.mirror.lag import FlowLag, measure_lag
-from log_service.mirror.service import MirrorService
+from log_service.mirror.service import MirrorService, leaf
 from log_service.mirror.settings import MirrorSettings
 from log_service.mirror.settings_file import read_mirror_settings
 
@@ -50,7 +50,13 @@ def run(*, file: Path, heartbeat: Path | None, complaint: Path | None) -> None:
     if settings.unused:
         click.echo(f"{file}: these keys have no meaning here: {', '.join(settings.unused)}", err=True)
     service = MirrorService(settings, say=click.echo, heartbeat=heartbeat, complaint=complaint)
-    trio.run(run_until_stopped, service)
+    try:
+        trio.run(run_until_stopped, service)
+    except BaseExceptionGroup as group:
+        refusal = leaf(group)
+        if not isinstance(refusal, ConfigError):
+            raise
+        raise refusal from None
 
 
 async def run_until_stopped(service: MirrorService) -> None:

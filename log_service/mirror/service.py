@@ -12,7 +12,7 @@ import trio
 
 from log_service.client.connections.env import real_env
 from log_service.common.env import Env
-from log_service.common.errors import TidelogError
+from log_service.common.errors import ConfigError, TidelogError
 from log_service.common.quiet_log import QuietLogger
 from log_service.mirror.complaints import Complaints
 from log_service.mirror.flow import Flow, Say, is_fenced
@@ -53,7 +53,11 @@ class MirrorService:
         self._beats_ms = {flow.name: now_ms() for flow in settings.flows}
 
     async def run(self) -> None:
-        """Run all flows until cancelled."""
+        """Run all flows until cancelled.
+
+        Raises:
+            ConfigError: source and target of a flow are one cluster, and there is no supervisor that a complaint would reach.
+        """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_supervisor)
             for flow in self._settings.flows:
@@ -69,6 +73,10 @@ class MirrorService:
             flow = Flow(self._settings.flows, settings, self._env, complaints=complaints, held=held, say=self._say, beat=beat)
             try:
                 await flow.run()
+            except* ConfigError as group:
+                if self._complaint is None:  # a person is there to mend it; a supervisor shows what is wrong
+                    raise leaf(group) from None
+                complaints.note(self._sentence(settings, leaf(group)))
             except* (TidelogError, OSError) as group:
                 complaints.note(self._sentence(settings, leaf(group)))
             if trio.current_time() - began > HEALTHY_AFTER_S:

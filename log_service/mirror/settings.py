@@ -33,7 +33,7 @@ FLOW_DEFAULTS: Mapping[str, str] = {
     "topics": ".*",
     "topics.exclude": r".*[\-\.]internal, .*\.replica, __.*",
     "groups": ".*",
-    "groups.exclude": "console-consumer-.*, connect-.*, __.*",
+    "groups.exclude": r"console-consumer-.*, connect-.*, __.*, tidelog\..*, tidelog-topic\..*",
     "config.properties.exclude": r"follower\.replication\.throttled\.replicas, leader\.replication\.throttled\.replicas, "
     r"message\.timestamp\.difference\.max\.ms, message\.timestamp\.type, unclean\.leader\.election\.enable, min\.insync\.replicas",
     "replication.policy.class": DEFAULT,

@@ -15,7 +15,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.mirror.complaints import Complaints
 from log_service.mirror.progress import Lineage
 from log_service.mirror.settings import FlowSettings
-from log_service.mirror.topic_plan import TopicChanges, mirrored_topics, own_configs, plan_topics
+from log_service.mirror.topic_plan import TopicChanges, mirrored_topics, missing_topics, own_configs, plan_topics
 
 AGAIN_S = 2
 """How soon it looks again where something could not be done, or a topic is not what it was."""
@@ -69,7 +69,7 @@ class TopicKeeper:
         """
         listed = {each.name: each for each in await self._source.list_topics()}
         names, refused = mirrored_topics(self._flows, self._flow, listed)
-        for sentence in refused.values():
+        for sentence in (*refused.values(), *map(self._missing, missing_topics(self._flow, listed))):
             self._complaints.note(sentence)
         source = {name: listed[name] for name in names}
         target = {each.name: each for each in await self._target.list_topics(is_internal_included=True)}
@@ -94,6 +94,9 @@ class TopicKeeper:
             if remote_names[name] in ids
         }
         return not failed
+
+    def _missing(self, name: str) -> str:
+        return f"{self._flow.source.alias} has no topic {name}, which {self._flow.name}.topics names: it is mirrored once it is there"
 
     async def _configs(self, admin: Admin, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the configs that were set for topics, of those whose configs can be told."""

@@ -6,12 +6,15 @@ in. A topic never gets fewer partitions, and none is deleted: the target keeps w
 Invariant: of a topic's configs only those are looked at that were set for the topic itself; what a cluster sets by default stays its own.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from log_service.client.admin.values import ConfigEntry, NewTopic, TopicListing
+from log_service.common.regexes import is_match
 from log_service.mirror.settings import FlowSettings, loop_of
 
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")
 SET_FOR_THE_TOPIC = "DYNAMIC_TOPIC_CONFIG"
 
 
@@ -36,6 +39,12 @@ def mirrored_topics(flows: Sequence[FlowSettings], flow: FlowSettings, topics: I
         else:
             mirrored.append(topic)
     return mirrored, refused
+
+
+def missing_topics(flow: FlowSettings, topics: Iterable[str]) -> list[str]:
+    """Return what a flow names as a topic, and not as a pattern, that is not among ``topics``, those of the source."""
+    there = set(topics)
+    return [name for name in flow.topics if TOPIC_NAME.fullmatch(name) and not any(is_match(name, topic) for topic in there)]
 
 
 def own_configs(flow: FlowSettings, entries: Mapping[str, ConfigEntry]) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -351,9 +353,18 @@ def test_clusters_that_cannot_be_mirrored_are_told(
 ) -> None:
     """A cluster into itself; and one that is away, until it is there."""
     lines = ("A->B.enabled = true", f"A->B.topics = {name}")
-    with mirroring(write_file(tmp_path / "same.properties", {"A": here, "B": here}, *lines)):
-        until(lambda: "a cluster is not mirrored into itself" in caplog.text, "it is refused with a sentence")
-    create(here, name)
+    same, wrong = write_file(tmp_path / "same.properties", {"A": here, "B": here}, *lines), tmp_path / "wrong"
+    with mirroring(same, complaint=wrong):
+        until(lambda: "a cluster is not mirrored into itself" in wrong.read_text(), "a supervisor is told")
+    refused = subprocess.run(
+        [sys.executable, "-m", "log_service.cli.main", "mirror", "run", str(same)], capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == 1, "a person is refused"
+    assert "a cluster is not mirrored into itself" in refused.stderr.splitlines()[-1]
+    with mirroring(write_file(tmp_path / "early.properties", {"A": here, "B": there}, *lines)):
+        until(lambda: f"A->B: A has no topic {name}, which A->B.topics names" in caplog.text, "a topic that is not there is told")
+        create(here, name)
+        until(lambda: is_there(there, [f"A.{name}"]), "it is mirrored once it is there")
     send(here, name, [b"late"])
     away = BrokerProcess(tmp_path / "away")
     with away:

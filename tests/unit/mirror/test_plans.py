@@ -16,7 +16,7 @@ from log_service.client.connections.cluster_view import Node
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
 from log_service.mirror.group_plan import behind_marker, due_commits, may_commit, partitions_read_up, selected_groups, translated_offsets
 from log_service.mirror.progress import Lineage, Progress, Run
-from log_service.mirror.topic_plan import mirrored_topics, own_configs, plan_topics
+from log_service.mirror.topic_plan import mirrored_topics, missing_topics, own_configs, plan_topics
 from tests.unit.mirror.flows import flows_of
 
 ORDERS = TopicPartition("orders", 0)
@@ -88,6 +88,20 @@ def test_a_topic_that_would_go_in_a_circle_is_refused_with_a_sentence() -> None:
     mirrored, refused = mirrored_topics(flows, flows[0], ["orders-late", "orders-early", "clicks"])
     assert mirrored == ["orders-early"]
     assert refused == {"orders-late": "the topic orders-late is not mirrored: A->B and B->A would carry it round in a circle"}
+
+
+def test_a_name_that_no_topic_has_is_missing_and_a_pattern_never_is() -> None:
+    (flow,) = flows_of("A->B.enabled = true", "topics = orders, invoices.*, pay-ments, a.b")
+    assert missing_topics(flow, ["orders", "a.b", "other"]) == ["pay-ments"]
+    assert missing_topics(flow, []) == ["orders", "pay-ments", "a.b"]
+
+
+def test_offsets_of_a_project_s_tables_stay_where_they_are() -> None:
+    (flow,) = flows_of("A->B.enabled = true")
+    assert [group for group in ("tidelog.clean_orders", "tidelog-topic.alerts", "tidelog", "billing") if flow.selects_group(group)] == [
+        "tidelog",
+        "billing",
+    ]
 
 
 def test_offsets_of_consumers_are_carried_over_and_of_no_others() -> None:
