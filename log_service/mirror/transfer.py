@@ -28,7 +28,7 @@ from log_service.client.producer.delivery import Delivery
 from log_service.client.producer.producer import Producer
 from log_service.client.producer.transaction_errors import ProducerFailed
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import TopicPartition
+from log_service.common.types import NO_TIMESTAMP, TopicPartition
 from log_service.mirror.complaints import Complaints
 from log_service.mirror.held_topics import FAULTS_OF_A_TOPIC, HeldTopics
 from log_service.mirror.progress import Progress, Run, encode_key, encode_value, runs_of
@@ -236,7 +236,7 @@ class Transfer:
                 record.value,
                 record.key,
                 headers=record.headers,
-                timestamp_ms=record.timestamp_ms if record.timestamp_ms >= 0 else None,
+                timestamp_ms=max(record.timestamp_ms, NO_TIMESTAMP),
                 partition=record.partition,
             )
         except KafkaError as error:

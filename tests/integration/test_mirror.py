@@ -96,7 +96,7 @@ def test_records_configs_and_groups_come_over_as_they_are(route: Route, name: st
         producer.send(name, value=b"aborted", partition=2).wait()
         producer.abort_transaction()
         with producer.transaction():
-            producer.send(name, value=b"two", partition=2)
+            producer.send(name, value=b"two", timestamp_ms=-1, partition=2)
     file = write_file(tmp_path / "m.properties", {"S": source, "T": target}, "S->T.enabled = true", f"S->T.topics = {name}")
     remote = f"S.{name}"
     with BlockingConsumer(source, group_id=name, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
@@ -108,7 +108,7 @@ def test_records_configs_and_groups_come_over_as_they_are(route: Route, name: st
         first, tombstone, last = read_committed(target, remote, 2)
         assert (first.key, first.value, first.headers, first.timestamp_ms) == (b"k", b"one", (("h", b"1"), ("h", None)), 1_700_000_000_123)
         assert (tombstone.key, tombstone.value) == (b"gone", None)
-        assert last.value == b"two"
+        assert (last.value, last.timestamp_ms) == (b"two", -1), "a record without a timestamp stays without one"
         until(lambda: TopicPartition(remote, 2) in committed(target, name), "the group's offset is there")
         with BlockingAdmin(target) as admin:
             found = admin.describe_configs([ConfigResource.topic(remote)])[ConfigResource.topic(remote)]

@@ -16,7 +16,7 @@ from log_service.client.producer.delivery import Delivery, DeliveryCallback
 from log_service.client.producer.interception import ProducerInterceptor, ProducerRecord, Serializer, serializing
 from log_service.client.producer.partitioning import KeyPlacement, Partitioner, StickyPlacement
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import TopicPartition
+from log_service.common.types import NO_TIMESTAMP, TopicPartition
 from log_service.config.client import ProducerConfig
 from log_service.records.record import RecordHeader
 
@@ -111,8 +111,9 @@ class Intake:
         partition = self._choose(view, key, value, size_bytes) if partition is None else index(partition)
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
-        elif not 0 <= whole_number(timestamp_ms, "a timestamp in ms") < MAX_TIMESTAMP_MS:
-            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"a timestamp is from 0 to {MAX_TIMESTAMP_MS - 1} ms, not {timestamp_ms}")
+        elif not NO_TIMESTAMP <= whole_number(timestamp_ms, "a timestamp in ms") < MAX_TIMESTAMP_MS:
+            text = f"a timestamp is from 0 to {MAX_TIMESTAMP_MS - 1} ms, or {NO_TIMESTAMP} for none, not {timestamp_ms}"
+            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, text)
         return self._accumulator.append(view.name, partition, timestamp_ms, key, value, headers, on_delivery)
 
     def place_run(

@@ -143,6 +143,8 @@ class Producer:
     ) -> Delivery:
         """Take a record and return its receipt. Waits only while the buffer is full, or the topic or partition is not known yet.
 
+        ``timestamp_ms`` is the producer's clock where it is None; -1 is a record without a timestamp, as a copy of one has to be.
+
         Raises:
             KafkaError: REQUEST_TIMED_OUT, no room within ``max_block_ms``; UNKNOWN_TOPIC_OR_PARTITION, no such topic or no such partition
                 within that time; MESSAGE_TOO_LARGE, larger than ``max_request_size``; INVALID_REQUEST, the producer is closed;

@@ -350,7 +350,7 @@ def test_misuse_is_told_as_by_the_producer() -> None:
             with pytest.raises(KafkaError):
                 await producer.send("t", b"x", partition=7)
             with pytest.raises(KafkaError, match="a timestamp is from 0"):
-                await producer.send("t", b"x", timestamp_ms=-1)
+                await producer.send("t", b"x", timestamp_ms=-2)
 
     asyncio.run(main())
 
