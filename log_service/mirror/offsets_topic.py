@@ -27,7 +27,7 @@ async def create_offsets_topic(target: Admin, topic: str, replication_factor: in
 
 
 async def read_progress(target: Admin, topic: str, *, is_every_transaction_ended: bool) -> dict[TopicPartition, Progress]:
-    """Return the committed progress by partition of the source; none where the topic is not there.
+    """Return the committed progress by partition of the source; none where the topic is not there, or where a tombstone took it away.
 
     With ``is_every_transaction_ended`` the caller has made sure of that, by fencing the flow's producer: then all of the topic is read, and
     a transaction that is open all the same is an error. Without it reading ends before the first open transaction.
@@ -44,7 +44,9 @@ async def read_progress(target: Admin, topic: str, *, is_every_transaction_ended
     async for chunk in read_range(target, where, ends.log_start_offset, end):
         for position, _ in iterate_headers(chunk.batches):
             for record in iterate_records(chunk.batches, position):
-                if record.value is not None:
-                    partition, progress = decode(record.key, record.value)
+                partition, progress = decode(record.key, record.value)
+                if progress is None:
+                    found.pop(partition, None)
+                else:
                     found[partition] = progress
     return found

@@ -145,14 +145,17 @@ def encode_value(progress: Progress) -> bytes:
     )
 
 
-def decode(key: bytes | None, value: bytes) -> tuple[TopicPartition, Progress]:
-    """Return the partition and its progress.
+def decode(key: bytes | None, value: bytes | None) -> tuple[TopicPartition, Progress | None]:
+    """Return the partition and its progress; None where the record is a tombstone: nothing of the partition counts as mirrored.
 
     Raises:
         KafkaError: INVALID_RECORD, no mirror wrote this.
     """
     try:
-        where, kept = json.loads(key or b"null"), json.loads(value)
+        where, kept = json.loads(key or b"null"), json.loads(value or b"null")
+        partition = TopicPartition(str(where["topic"]), _whole(where["partition"]))
+        if value is None:
+            return partition, None
         progress = Progress(
             lineage=Lineage(source_topic_id=str(kept["source_topic_id"]), target_topic_id=str(kept["target_topic_id"])),
             position=_whole(kept["offset"]),
@@ -160,9 +163,9 @@ def decode(key: bytes | None, value: bytes) -> tuple[TopicPartition, Progress]:
             lost_count=_whole(kept["lost"]),
             runs=tuple(Run(*map(_whole, run)) for run in kept["runs"]),
         )
-        return TopicPartition(str(where["topic"]), _whole(where["partition"])), progress
     except (ValueError, TypeError, LookupError) as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"no mirror wrote the record with the key {key!r}: {error!r}") from error
+    return partition, progress
 
 
 def _whole(given: Any) -> int:

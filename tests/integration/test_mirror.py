@@ -10,9 +10,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import trio
 
-from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, ConfigResource, NewTopic, TopicPartition
+from log_service.client import Admin, BlockingAdmin, BlockingConsumer, BlockingProducer, ConfigResource, NewTopic, TopicPartition
 from log_service.mirror import flow, group_keeper
+from log_service.mirror.offsets_topic import read_progress
+from log_service.mirror.progress import Lineage, Progress, encode_key, encode_value
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, ClusterPool, tidelog
@@ -372,6 +375,22 @@ def test_clusters_that_cannot_be_mirrored_are_told(
         with mirroring(write_file(tmp_path / "away.properties", {"A": here, "B": away.bootstrap}, *lines, "A.request.timeout.ms = 3000")):
             away.start()
             until(lambda: values(away.bootstrap, f"A.{name}") == [b"late"], "it begins when the cluster is there")
+
+
+def test_a_tombstone_takes_the_progress_of_a_partition_away(there: str, name: str) -> None:
+    """Compaction removes both records in time; until then the topic says the same to its reader."""
+    progress = Progress.begun(Lineage(source_topic_id="s", target_topic_id="t"), 3, 0)
+    kept, gone = TopicPartition(name, 0), TopicPartition(name, 1)
+    create(there, name)
+    with BlockingProducer(there) as producer:
+        for where, value in ((kept, encode_value(progress)), (gone, encode_value(progress)), (gone, None)):
+            producer.send(name, value=value, key=encode_key(where)).wait()
+
+    async def read() -> dict[TopicPartition, Progress]:
+        async with Admin(there) as admin:
+            return await read_progress(admin, name, is_every_transaction_ended=False)
+
+    assert trio.run(read) == {kept: progress}
 
 
 def test_a_second_process_takes_a_flow_over(here: str, there: str, name: str, tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ def test_lost_records_are_counted() -> None:
 def test_progress_is_read_as_it_was_written(history: list[tuple[Progress, dict[int, int]]]) -> None:
     progress, _ = history[-1]
     assert decode(encode_key(ORDERS), encode_value(progress)) == (ORDERS, progress)
+    assert decode(encode_key(ORDERS), None) == (ORDERS, None), "a tombstone"
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"null", b"\xff", b'{"offset":"5"}', b'{"offset":true}'])
