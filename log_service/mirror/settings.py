@@ -3,8 +3,8 @@
 Decides which key means what and refuses what cannot be. A key of a flow is looked for as ``A->B.key`` first, then as ``key``, which
 holds for all flows. Keys of a cluster are ``A.`` and the key of a Kafka client. Opens no file: its text is handed in.
 
-Invariants: errors name keys and aliases, never secrets. No two flows that are enabled carry one topic round in a circle, as far as the
-names and patterns of the file tell.
+Invariants: errors name keys and aliases, never secrets. No two flows that are enabled carry one topic round in a circle, or topics of two
+sources into one, as far as the names and patterns of the file tell.
 """
 
 import re
@@ -130,7 +130,8 @@ class MirrorSettings:
         """Return what the text of a properties file asks for; ``name`` is what errors call the file.
 
         Raises:
-            ConfigError: a cluster or a flow is not declared, a value is none of its key, or flows carry a topic round in a circle.
+            ConfigError: a cluster or a flow is not declared, a value is none of its key, or flows carry a topic round in a circle or mix
+                topics of several sources.
         """
         return _Reading(parse_properties(text), name).settings()
 
@@ -141,6 +142,21 @@ def loop_of(flows: Sequence[FlowSettings], flow: FlowSettings, topic: str) -> tu
     With the default policy nothing comes back, because names tell. With the identity policy names do not tell.
     """
     return _path_back(flows, flow.source.alias, flow, topic, ())
+
+
+def mixed_with(flows: Sequence[FlowSettings], flow: FlowSettings, topic: str) -> tuple[str, ...]:
+    """Return the other flows that would write a topic of the same name into the target topic of ``topic``, from sources of their own.
+
+    With the default policy none does, because names tell the source. With the identity policy names do not tell.
+    """
+    return tuple(
+        each.name
+        for each in flows
+        if each.target.alias == flow.target.alias
+        and each.source.alias != flow.source.alias
+        and each.selects_topic(topic)
+        and each.remote_topic(topic) == flow.remote_topic(topic)
+    )
 
 
 def _path_back(
@@ -178,6 +194,7 @@ class _Reading:
             raise ConfigError(f"{self._name} enables no flow: write, say, {ARROW.join([*clusters][:2])}.enabled=true")
         flows = tuple(self._flow(clusters[source], clusters[target], (source, target)) for source, target in enabled)
         self._refuse_circles(flows)
+        self._refuse_mixtures(flows)
         known = {f"{ARROW.join(pair)}.{key}" for pair in pairs for key in FLOW_DEFAULTS} | FLOW_DEFAULTS.keys()
         return MirrorSettings(flows=flows, unused=tuple(sorted(self._properties.keys() - self._used - known)))
 
@@ -271,6 +288,16 @@ class _Reading:
                     raise ConfigError(
                         f"{self._name}: {' and '.join(path)} would carry the topic {topic} round in a circle, because the identity policy "
                         f"keeps names: give each direction topics of its own, or use {DEFAULT}"
+                    )
+
+    def _refuse_mixtures(self, flows: Sequence[FlowSettings]) -> None:
+        """Try every name and pattern of the file as the name of a topic that several sources have."""
+        for flow in flows:
+            for topic in flow.topics:
+                if flow.selects_topic(topic) and (others := mixed_with(flows, flow, topic)):
+                    raise ConfigError(
+                        f"{self._name}: {' and '.join((flow.name, *others))} would mix the topics {topic} of their sources in one, because "
+                        f"the identity policy keeps names: give each source topics of its own, or use {DEFAULT}"
                     )
 
     # Values

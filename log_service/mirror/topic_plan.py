@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from log_service.client.admin.values import ConfigEntry, NewTopic, TopicListing
 from log_service.common.regexes import is_match
-from log_service.mirror.settings import FlowSettings, loop_of
+from log_service.mirror.settings import FlowSettings, loop_of, mixed_with
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")
 SET_FOR_THE_TOPIC = "DYNAMIC_TOPIC_CONFIG"
@@ -28,7 +28,10 @@ class TopicChanges:
 
 
 def mirrored_topics(flows: Sequence[FlowSettings], flow: FlowSettings, topics: Iterable[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the topics of the source that a flow mirrors, and those that it would but for a circle, with the sentence that says so."""
+    """Return the topics of the source that a flow mirrors, and those that it would but for a circle or for a topic of another source.
+
+    The second come with the sentence that says so. Whether the other source has that topic is not known here.
+    """
     mirrored: list[str] = []
     refused: dict[str, str] = {}
     for topic in sorted(topics):
@@ -36,6 +39,9 @@ def mirrored_topics(flows: Sequence[FlowSettings], flow: FlowSettings, topics: I
             continue
         if path := loop_of(flows, flow, topic):
             refused[topic] = f"the topic {topic} is not mirrored: {' and '.join(path)} would carry it round in a circle"
+        elif others := mixed_with(flows, flow, topic):
+            told = " and ".join(others)
+            refused[topic] = f"the topic {topic} is not mirrored: {told} may write records of another source into the same one"
         else:
             mirrored.append(topic)
     return mirrored, refused

@@ -104,6 +104,16 @@ def test_offsets_of_a_project_s_tables_stay_where_they_are() -> None:
     ]
 
 
+def test_a_topic_that_another_source_may_have_is_refused_with_a_sentence() -> None:
+    lines = ("A->C.enabled = true", "B->C.enabled = true", "A->C.topics = a.*, both.*", "B->C.topics = .*both, b[0-9]")
+    first, second = flows_of(*lines, "replication.policy.class = IdentityReplicationPolicy", aliases="A, B, C")
+    mirrored, refused = mirrored_topics([first, second], first, ["a1", "both1", "both2both"])
+    assert mirrored == ["a1", "both1"]
+    assert refused["both2both"] == "the topic both2both is not mirrored: B->C may write records of another source into the same one"
+    named = flows_of(*lines, aliases="A, B, C")
+    assert mirrored_topics(named, named[0], ["both2both"]) == (["both2both"], {})
+
+
 def test_offsets_of_consumers_are_carried_over_and_of_no_others() -> None:
     (flow,) = flows_of("A->B.enabled = true")
     groups = [

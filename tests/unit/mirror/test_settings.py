@@ -91,6 +91,17 @@ def test_two_directions_of_one_topic_are_refused_with_the_identity_policy(policy
     assert len(settings_of(*lines, "B->A.topics = clicks", "A->B.topics = orders").flows) == 2
 
 
+@pytest.mark.parametrize("topics", [".*", "orders"])
+def test_topics_of_two_sources_are_not_mixed_in_one(topics: str) -> None:
+    lines = [f"topics = {topics}", "A->C.enabled = true", "B->C.enabled = true"]
+    identity = "replication.policy.class = IdentityReplicationPolicy"
+    with pytest.raises(ConfigError, match=r"A->C and B->C would mix the topics .* of their sources in one"):
+        settings_of(*lines, identity, aliases="A, B, C")
+    assert len(settings_of(*lines, aliases="A, B, C").flows) == 2, "names tell them apart"
+    assert len(settings_of(*lines, f"A->C.{identity}", aliases="A, B, C").flows) == 2
+    assert len(settings_of(*lines, identity, "B->C.topics = clicks", "A->C.topics = orders", aliases="A, B, C").flows) == 2
+
+
 @pytest.mark.parametrize(("aliases", "sentence"), [("A", "two or more aliases"), ("A, A", "each once"), ("A, b.c", "'b.c'")])
 def test_aliases_are_names(aliases: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
