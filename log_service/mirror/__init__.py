@@ -7,7 +7,7 @@ A *flow* goes from a *source cluster* to a *target cluster*; one process runs se
 - ``progress``: how far a partition is mirrored, and which target offset an offset of the source has.
 - ``topic_plan``, ``group_plan``: what to change in the target cluster.
 - ``offsets_topic``: where progress is kept, in the target cluster, in the transactions that write the records.
-- ``topic_keeper``, ``group_keeper``: topics and committed offsets, kept as in the source.
+- ``topic_keeper``, ``group_keeper``: topics and committed offsets, kept as in the source. ``retries``: when what failed is tried again.
 - ``transfer``: records, in transactions. ``flow``: all of one flow. ``service``: all flows of a process.
 - ``reachability``: whether the clusters respond.
 - ``lag``: how far the flows are behind.

@@ -14,11 +14,14 @@ from log_service.client.admin.values import ConfigResource, ItemsFailed, NewTopi
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.mirror.complaints import Complaints
 from log_service.mirror.progress import Lineage
+from log_service.mirror.retries import Retries
 from log_service.mirror.settings import FlowSettings
 from log_service.mirror.topic_plan import TopicChanges, mirrored_topics, missing_topics, own_configs, plan_topics
 
 AGAIN_S = 2
-"""How soon it looks again where something could not be done, or a topic is not what it was."""
+"""How soon it looks again where something could not be done for the first time, or a topic is not what it was."""
+CLUSTERS = ""
+"""What could not be done where a cluster cannot be asked at all; no topic has that name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,28 +44,28 @@ class TopicKeeper:
         self._target = target
         self._complaints = complaints
         self._doubt = trio.Event()
+        self._retries = Retries(AGAIN_S, flow.refresh_topics_s)
         self.topics: Mapping[str, MirroredTopic] = {}
 
     async def run(self) -> None:
-        """Refresh for ever: every so often, and soon after a ``doubt``."""
-        is_whole = True
+        """Refresh for ever: every so often, soon after a ``doubt``, and where something could not be done, after pauses that grow."""
         while True:
-            with trio.move_on_after(self._flow.refresh_topics_s if is_whole else min(AGAIN_S, self._flow.refresh_topics_s)):
+            with trio.move_on_after(self._retries.wait_s(trio.current_time())):
                 await self._doubt.wait()
                 await trio.sleep(min(AGAIN_S, self._flow.refresh_topics_s))
             self._doubt = trio.Event()
             try:
-                is_whole = await self.refresh()
+                await self.refresh()
             except KafkaError as error:
-                is_whole = False
+                self._retries.settle({CLUSTERS}, trio.current_time())
                 self._complaints.note(f"the topics cannot be looked at: {error}")
 
     def doubt(self) -> None:
         """Look again soon: a topic is not what it was."""
         self._doubt.set()
 
-    async def refresh(self) -> bool:
-        """Bring the target's topics up to date, and return whether all could be.
+    async def refresh(self) -> None:
+        """Bring the target's topics up to date, as far as they can be.
 
         Raises:
             KafkaError: a cluster cannot be asked.
@@ -93,7 +96,7 @@ class TopicKeeper:
             for name, topic in source.items()
             if remote_names[name] in ids
         }
-        return not failed
+        self._retries.settle(failed, trio.current_time())
 
     def _missing(self, name: str) -> str:
         return f"{self._flow.source.alias} has no topic {name}, which {self._flow.name}.topics names: it is mirrored once it is there"

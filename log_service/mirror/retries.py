@@ -1,0 +1,33 @@
+"""When things that could not be done are tried again: each after pauses of its own, which double.
+
+So one that can never be done costs ever less, and holds up none that fails for the first time. Knows no cluster and no clock.
+"""
+
+from collections.abc import Collection
+
+
+class Retries:
+    """The things of one kind that fail, by name. Pauses grow from ``first_s`` to ``last_s``, in seconds."""
+
+    def __init__(self, first_s: float, last_s: float) -> None:
+        self._first_s = min(first_s, last_s)
+        self._last_s = last_s
+        self._pauses: dict[str, float] = {}
+        self._due_s: dict[str, float] = {}
+
+    def settle(self, failed: Collection[str], now_s: float) -> None:
+        """Take in what could not be done at ``now_s``; everything else was done, or is not wanted any more."""
+        for name in self._pauses.keys() - set(failed):
+            del self._pauses[name], self._due_s[name]
+        for name in failed:
+            if name not in self._pauses:
+                self._pauses[name] = self._first_s
+            elif self._due_s[name] <= now_s:
+                self._pauses[name] = min(2 * self._pauses[name], self._last_s)
+            else:
+                continue  # it was tried along with another one
+            self._due_s[name] = now_s + self._pauses[name]
+
+    def wait_s(self, now_s: float) -> float:
+        """Return how long to wait until the next try; ``last_s`` at most, also where nothing fails."""
+        return min([self._last_s, *(max(due_s - now_s, 0.0) for due_s in self._due_s.values())])
