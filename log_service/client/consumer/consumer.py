@@ -3,6 +3,9 @@
 Decides what one ``poll`` does and in which order: it heeds the group, returns what is ready, else waits. Fetching, finding positions,
 joining and heartbeats go on in tasks of their own. They never change the assignment: that happens inside ``poll`` only.
 
+A poll that has returned records is followed by one that raises first, every other one returns records first: so neither the records of
+partitions nor the errors of others wait for ever, however long the application waits between two polls.
+
 Invariants: the position of a partition is behind the last record that ``poll`` returned of it; what is committed automatically was returned
 by a ``poll`` before the one that commits it.
 """
@@ -74,7 +77,7 @@ class Consumer:
         self._interceptors = tuple(interceptors)
         self._meter = ConsumerMeter(self._now_ms, self.config.enable_metrics)
         self._pattern: Pattern[str] | None = None
-        self._is_woken = self._is_polling = False
+        self._is_woken = self._is_polling = self._is_error_due = False
         self._subscriptions = Subscriptions()
         self._rebalancer: GroupSteps | None = None
         self._membership: Membership | ConsumerMembership | None = None
@@ -232,7 +235,9 @@ class Consumer:
     async def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
         """Return records, at most ``max_records`` (default ``max_poll_records``), as soon as there are any; none after ``timeout_ms``.
 
-        Rebalance callbacks are called in here. A cancelled poll loses nothing, nor does one that raises.
+        Rebalance callbacks are called in here. A cancelled poll loses nothing, nor does one that raises. What a partition failed with is
+        raised where no records are ready, and by the poll behind one that returned some: an error keeps no other partition waiting, and
+        records keep no error waiting.
 
         Raises:
             RecordDeserializationError: a deserializer failed; polling again meets the same record, seeking behind it skips it.
@@ -253,6 +258,9 @@ class Consumer:
                 self._changed = trio.Event()
                 await self._advance()
                 records = self._fetcher.take(limit)
+                self._is_error_due = bool(records)
+                if not records:
+                    self._raise_errors()
                 if records and self._interceptors:
                     records = self._intercepted(records)
                 if records or self._is_woken:
@@ -471,10 +479,17 @@ class Consumer:
             await self._rebalancer.advance()
         if self._committer.is_automatic and self._now_ms() >= self._committer.due_ms:
             self._committer.commit_interval_soon()
+        if self._is_error_due:
+            self._is_error_due = False
+            self._raise_errors()
+        if not self._positions.has_error:
+            self._positions.find_missing()
+        self._fetcher.wake()
+
+    def _raise_errors(self) -> None:
+        """Raise what partitions failed with for good, one error at a time."""
         self._positions.raise_error()
         self._fetcher.raise_error()
-        self._positions.find_missing()
-        self._fetcher.wake()
 
     async def _wait_for_change(self, deadline: float) -> None:
         if self._committer.is_automatic and self._committer.consumed():

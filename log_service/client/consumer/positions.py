@@ -57,6 +57,11 @@ class Positions:
         if self._subscriptions.without_position():
             self._wanted.set()
 
+    @property
+    def has_error(self) -> bool:
+        """Whether there is an error that nobody has been told."""
+        return self._error is not None
+
     def raise_error(self) -> None:
         """Raise what finding a position failed with for good, once; it is tried again.
 

@@ -85,6 +85,41 @@ def test_errors_that_stay_are_told_and_reading_goes_on_when_they_end() -> None:
     tell(story)
 
 
+def test_a_partition_that_fails_again_and_again_keeps_no_other_waiting_however_long_the_application_waits() -> None:
+    """It waits longer than the client does: the error is there again at each of its polls."""
+
+    async def story(leader: Leader, consumer: Consumer) -> None:
+        for offset in range(10):
+            leader.records(offset, [b"%d" % offset], partition=1)
+        for _ in range(100):
+            leader.error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        seen: list[int] = []
+        error_count = 0
+        for _ in range(30):
+            try:
+                seen += await offsets(consumer)
+            except KafkaError:
+                error_count += 1
+                await trio.sleep(5)
+        assert seen == list(range(10))
+        assert error_count > 3, "and the application hears of it"
+
+    tell(story, partition_count=2)
+
+
+def test_records_keep_no_error_waiting() -> None:
+    async def story(leader: Leader, consumer: Consumer) -> None:
+        leader.records(0, [b"%d" % offset for offset in range(10)], partition=1)
+        leader.error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        assert [record.offset for record in await consumer.poll(max_records=1, timeout_ms=5_000)] == [0]
+        await trio.sleep(1)
+        with pytest.raises(KafkaError, match="fetch of t-0 at offset 0: TOPIC_AUTHORIZATION_FAILED"):
+            await consumer.poll(max_records=1, timeout_ms=5_000)
+        assert [record.offset for record in await consumer.poll(max_records=1, timeout_ms=5_000)] == [1]
+
+    tell(story, partition_count=2)
+
+
 def test_an_offset_below_the_log_start_goes_to_the_earliest() -> None:
     async def story(leader: Leader, consumer: Consumer) -> None:
         await consumer.seek(PARTITION, 2)
