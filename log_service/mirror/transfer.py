@@ -84,7 +84,6 @@ class Transfer:
         self._topics: dict[str, MirroredTopic] = {}
         self._followed: Mapping[str, MirroredTopic] | None = None
         self._read: set[TopicPartition] = set()
-        self._is_retried = False
 
     @property
     def progress(self) -> Mapping[TopicPartition, Progress]:
@@ -178,7 +177,6 @@ class Transfer:
         except KafkaError as error:
             await self._look_into(error)
             return 0
-        self._is_retried = False
         if stale := self._stale_topics(records):
             return await self._leave(stale)
         positions = await self._moved()
@@ -310,7 +308,7 @@ class Transfer:
         """Find out what a poll failed with: where the source's log no longer is where mirroring stood, go on where it is."""
         self._complaints.note(f"{self._flow.source.alias} cannot be read: {error}")
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-            await self._pause()
+            await trio.sleep(POLL_MS / 1_000)
             return
         found = await self._source.describe_offsets(sorted({where.topic for where in self._read}))
         for where in sorted(self._read & found.keys()):
@@ -327,14 +325,6 @@ class Transfer:
                 await self._go_on(where, skipped)
             elif progress.position > ends.high_watermark:
                 await self._cut(where, min(ends.high_watermark, await self._epoch_end(where, progress)))
-
-    async def _pause(self) -> None:
-        """Wait before the next poll, but only after every second error: an error of one partition is raised before others' records are
-        returned, and would be there again after each pause.
-        """
-        self._is_retried = not self._is_retried
-        if not self._is_retried:
-            await trio.sleep(POLL_MS / 1_000)
 
     async def _epoch_end(self, where: TopicPartition, progress: Progress) -> int:
         """Return where the source's log ends that was mirrored, as far as its leader knows the epoch (KIP-320)."""
