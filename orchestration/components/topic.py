@@ -1,6 +1,8 @@
 """The component of a topic: the YAML face of ``TopicSpec`` and ``topic_asset``."""
 
 from collections.abc import Mapping
+from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 import dagster as dg
@@ -21,7 +23,7 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
     name: str = Field(description="The topic's name")
     partitions: int = Field(default=1, description="How many partitions it has at least; partitions are never removed")
     replication_factor: int = Field(default=1, description="How many replicas each partition has")
-    configs: dict[str, str | int | bool] = Field(default={}, description="Kafka's topic configs, e.g. retention.ms")
+    configs: dict[str, str | int | float | bool] = Field(default={}, description="Kafka's topic configs, e.g. retention.ms")
     key: str | None = Field(default=None, description="What records are keyed by, for readers")
     value_schema: str | None = Field(default=None, description="The fields of the JSON in a record's value, as Spark DDL; without: bytes")
     archive: bool = Field(default=False, description="Whether the records are kept in the lake, too")
@@ -57,6 +59,15 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
         return topic_asset(self.spec(), group_name=self.group_name)
 
 
-def config_text(value: str | int | bool) -> str:  # noqa: FBT001 - a value of YAML
-    """Return a config as Kafka writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def config_text(value: str | float | bool) -> str:  # noqa: FBT001 - a value of YAML
+    """Return a config as Kafka reads it: numbers without exponent, and whole ones without a point, as many keys want them.
+
+    :raises ValueError: the value is no number that Kafka could read.
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, float):
+        return str(value)
+    if not isfinite(value):
+        raise ValueError(f"a topic's config cannot be {value}: it has to be a number")
+    return str(int(value)) if value.is_integer() else format(Decimal(repr(value)), "f")

@@ -92,6 +92,31 @@ def project(tmp_path: Path) -> Iterator[Project]:
     forget_declared_topics()
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("0.5", "0.5"),
+        ("0.00001", "0.00001"),
+        ("1.0e+3", "1000"),
+        ("7", "7"),
+        ("-1", "-1"),
+        ("true", "true"),
+        ("compact", "compact"),
+    ],
+)
+def test_a_config_is_taken_as_kafka_reads_it(project: Project, written: str, read: str) -> None:
+    project.write("topic", TOPIC.replace("retention.ms: 604800000", f"min.cleanable.dirty.ratio: {written}"))
+    assets = project.load().get_repository_def().assets_defs_by_key
+    (spec,) = topic_specs(set(assets.values()))
+    assert spec.configs["min.cleanable.dirty.ratio"] == read
+
+
+def test_a_config_that_is_no_number_is_refused_in_its_file(project: Project) -> None:
+    project.write("topic", TOPIC.replace("retention.ms: 604800000", "min.cleanable.dirty.ratio: .inf"))
+    with pytest.raises(ProjectError, match=r"topic/defs.yaml.*a topic's config cannot be inf"):
+        project.load()
+
+
 def test_yaml_makes_what_python_makes(project: Project) -> None:
     # The table's folder comes before the topic's: the order of files does not matter.
     project.write("a_table", TABLE)
