@@ -7,7 +7,6 @@ names, and two commits from one snapshot always conflict. ``orchestration.latest
 """
 
 import secrets
-import time
 from collections.abc import Mapping
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from deltalake import write_deltalake
 
 from orchestration.file_commits import replace_rows
 from orchestration.latest import Changes
+from orchestration.leftovers import old_ones
 from orchestration.schemas import conform
 from orchestration.tables import (
     DEFAULT_RETENTION_HOURS,
@@ -103,11 +103,9 @@ def _kept(snapshot: TableSnapshot, changes: Changes) -> int:
 
 def _tidy(snapshot: TableSnapshot, number: int) -> None:
     """Remove files that are named no more, once nothing of the time when they were can still be read."""
-    folder = snapshot.folder / FOLDER
-    if folder.is_dir():
-        for file in folder.iterdir():
-            if file.name != _name(number) and file.stat().st_mtime < time.time() - DEFAULT_RETENTION_HOURS * 3_600:
-                file.unlink(missing_ok=True)
+    for file in old_ones(snapshot.folder / FOLDER, "*", DEFAULT_RETENTION_HOURS * 3_600):
+        if file.name != _name(number):
+            file.unlink(missing_ok=True)
 
 
 def _name(number: int) -> str:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import time
 from uuid import uuid4
 
 import duckdb
 import pyarrow as pa
 
 from orchestration.dead_letters import DEAD_LETTERS, DeadLetters
+from orchestration.leftovers import old_ones
 from orchestration.sql_quoting import quoted_name, quoted_text
 from orchestration.tables import TABLE_NAME, Lake, TableSnapshot
 from orchestration.topic_relations import TopicRelations
@@ -160,9 +160,8 @@ class Warehouse:
 
     def _remove_leftovers(self, name: str) -> None:
         """Remove what builds left that were killed; a build that runs now is younger."""
-        for file in self.directory.glob(f".{name}.*"):
-            if file.stat().st_mtime < time() - LEFTOVER_AGE_S:
-                file.unlink(missing_ok=True)
+        for file in old_ones(self.directory, f".{name}.*", LEFTOVER_AGE_S):
+            file.unlink(missing_ok=True)
 
     @contextmanager
     def _explained(self, sql: str, topics: TopicRelations | None = None) -> Iterator[None]:

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from time import time
 from typing import Any
 from uuid import uuid4
 
@@ -24,6 +23,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from orchestration.durable import sync
+from orchestration.leftovers import old_ones
 from orchestration.log_client import HEADERS
 from orchestration.offsets import OffsetRange
 from orchestration.values.times import FIRST_US, LAST_US, in_microseconds, moment
@@ -193,9 +193,8 @@ def _writer(file: Path) -> pq.ParquetWriter:
 @contextmanager
 def staging(table_folder: Path) -> Iterator[Path]:
     """Yield a folder for files that are no part of the table yet; what is left in it is removed, also what a killed run left."""
-    for leftover in table_folder.glob(f"{FOLDER_PREFIX}*"):
-        if leftover.stat().st_mtime < time() - LEFTOVER_AGE_S:
-            shutil.rmtree(leftover, ignore_errors=True)
+    for leftover in old_ones(table_folder, f"{FOLDER_PREFIX}*", LEFTOVER_AGE_S):
+        shutil.rmtree(leftover, ignore_errors=True)
     folder = table_folder / f"{FOLDER_PREFIX}{uuid4().hex}"
     folder.mkdir(parents=True)
     try:

@@ -18,6 +18,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
+from orchestration.leftovers import old_ones
 from orchestration.schemas import nullable
 
 FOLDER_PREFIX = "_staging-"
@@ -71,6 +72,5 @@ def statistics_of(file: Path) -> str:
 
 
 def _remove_leftovers(table_folder: Path) -> None:
-    for folder in table_folder.glob(f"{FOLDER_PREFIX}*"):
-        if folder.stat().st_mtime < time() - LEFTOVER_AGE_S:
-            shutil.rmtree(folder, ignore_errors=True)
+    for folder in old_ones(table_folder, f"{FOLDER_PREFIX}*", LEFTOVER_AGE_S):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from time import time
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +19,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from orchestration.leftovers import old_ones
 from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRanges, ranges_of_offsets
 from orchestration.spark.source import (
@@ -293,7 +293,6 @@ def _writer(file: Path, schema: pa.Schema) -> pq.ParquetWriter:
 def new_scratch_file(scratch: Path) -> Path:
     """Name a new file, and remove those that killed runs left."""
     scratch.mkdir(parents=True, exist_ok=True)
-    for leftover in scratch.glob("batch-*.parquet"):
-        if leftover.stat().st_mtime < time() - LEFTOVER_AGE_S:
-            leftover.unlink(missing_ok=True)
+    for leftover in old_ones(scratch, "batch-*.parquet", LEFTOVER_AGE_S):
+        leftover.unlink(missing_ok=True)
     return scratch / f"batch-{uuid4().hex}.parquet"

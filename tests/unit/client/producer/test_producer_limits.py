@@ -170,7 +170,7 @@ def boom(*_: object) -> Any:
         ({}, {"headers": [("name", "text")]}, TypeError),
         ({}, {"timestamp_ms": "now"}, TypeError),
         ({}, {"timestamp_ms": 1.5}, TypeError),
-        ({}, {"timestamp_ms": -1}, KafkaError),
+        ({}, {"timestamp_ms": -2}, KafkaError),
         ({}, {"timestamp_ms": 2**63}, KafkaError),
         ({}, {"partition": 0.0}, TypeError),
     ],

@@ -1,0 +1,45 @@
+"""What killed runs left is removed, also where it vanishes between the two looks at it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestration.archive.files import FOLDER_PREFIX, LEFTOVER_AGE_S, staging
+from orchestration.leftovers import old_ones
+from orchestration.tables import Lake
+from orchestration.transforms.intake import new_scratch_file
+from orchestration.warehouse import Warehouse
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with something old and something young; a link to nothing is found by its name and gone when it is looked at."""
+    for name, age_s in (("old", LEFTOVER_AGE_S + 60), ("young", 0)):
+        made = tmp_path / f"{FOLDER_PREFIX}{name}"
+        made.mkdir()
+        moment = made.stat().st_mtime - age_s
+        os.utime(made, (moment, moment))
+    (tmp_path / f"{FOLDER_PREFIX}gone").symlink_to(tmp_path / "nowhere")
+    return tmp_path
+
+
+def test_what_is_old_is_found_and_what_vanishes_is_passed_over(folder: Path) -> None:
+    assert [found.name for found in old_ones(folder, f"{FOLDER_PREFIX}*", LEFTOVER_AGE_S)] == [f"{FOLDER_PREFIX}old"]
+    assert list(old_ones(folder / "nowhere", "*", 0)) == []
+
+
+def test_a_folder_that_vanishes_fails_no_archive(folder: Path) -> None:
+    with staging(folder) as made:
+        assert made.is_dir()
+        assert not (folder / f"{FOLDER_PREFIX}old").exists()
+    assert (folder / f"{FOLDER_PREFIX}young").is_dir()
+
+
+def test_a_file_that_vanishes_fails_no_run_and_no_mart(tmp_path: Path) -> None:
+    (tmp_path / "batch-1.parquet").symlink_to(tmp_path / "nowhere")
+    assert new_scratch_file(tmp_path).parent == tmp_path
+    warehouse = Warehouse(tmp_path / "marts", Lake(tmp_path / "lake"))
+    warehouse.directory.mkdir()
+    (warehouse.directory / ".total.killed.duckdb").symlink_to(tmp_path / "nowhere")
+    assert warehouse.build("total", "SELECT 1 AS total").rows == 1
