@@ -19,11 +19,14 @@ from log_service.broker.cluster_view import GROUP_OPERATIONS
 from log_service.broker.handlers import fetch
 from log_service.broker.handlers.repeated_produce import RepeatedCall
 from log_service.broker.logins import ScramUsers
+from log_service.broker.token_logins import TokenLogins
 from log_service.common.access import Admission, Principal
 from log_service.controller.caller import Caller
 from log_service.protocol.api_versions import ApiKey
 from log_service.security.acls.authorizer import AclAuthorizer
 from log_service.security.acls.index import AclIndex
+from log_service.security.delegation import parse_principal
+from log_service.security.sasl.scram_server import TokenLogin
 from log_service.security.sasl.session import HANDSHAKE_KEY, LoginSession, Pass
 from tests.sim import cluster_aims as aims
 from tests.sim.access_users import NODE
@@ -85,6 +88,15 @@ def _remember_users(self: ScramUsers, mechanism: Any, name: str) -> Any:
     return known[mechanism, name]
 
 
+async def _take_any_token(self: TokenLogins, wanted: Any) -> TokenLogin | None:
+    """A token that is in the metadata is a token: the controller sweeps out what has expired."""
+    token = self._image().access.delegation_tokens.get(wanted.token_id)
+    if token is None or self._secret is None:
+        return None
+    credential = await self._credential(self._secret, wanted)
+    return TokenLogin(owner=parse_principal(token.owner), credential=credential, expires_at_ms=self._clock.wall_ms() + 86_400_000)
+
+
 def _go_on(self: LoginSession, frame: Any, now: Any) -> Any:
     """Who has logged in has logged in: only the next login is looked at."""
     is_login = self.expires_ns is not None and int.from_bytes(frame[:2], "big") == HANDSHAKE_KEY
@@ -141,6 +153,12 @@ BUGS: Sequence[ClusterBug] = (
     ClusterBug(
         name="credentials outlive their users",
         replacements=((ScramUsers, "find", _remember_users),),
+        aim=aims.SECURE_CLUSTERS,
+        shown_by=(0,),
+    ),
+    ClusterBug(
+        name="token logs in that has expired",
+        replacements=((TokenLogins, "find", _take_any_token),),
         aim=aims.SECURE_CLUSTERS,
         shown_by=(0,),
     ),

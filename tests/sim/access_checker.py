@@ -6,7 +6,7 @@ A node may have known several states of the ACLs in that time, and the response 
 * what every state allows is not refused;
 * names are shown that some state lets the user see, and all that each state does;
 * the operations that a response calls authorized are those of some state;
-* a login succeeds where every state has its password, and fails where none has;
+* a login succeeds where every state has its password, or a token that has not expired, and fails where none has;
 * what is asked after the login of a connection has ended gets no response, and has no effect (KIP-368).
 
 Decides nothing of when a node has to know a change: that a change reaches every node is judged once all is calm (``check_known``).
@@ -103,7 +103,11 @@ def check_login(login: LogIn, states: Sequence[AccessState]) -> Iterator[Violati
     """Judge a login."""
     if login.told is None:
         return
-    are_right = {state.passwords.get(login.user) == login.password for state in states}
+    if login.token:
+        ends = [state.tokens.get(login.token, 0) for state in states]
+        are_right = {moment_ms < end for end in ends for moment_ms in (login.wall_ms, login.ended_wall_ms)}
+    else:
+        are_right = {state.passwords.get(login.user) == login.password for state in states}
     if login.told is ErrorCode.NONE and True not in are_right:
         yield Violation(LOGIN, f"{login} succeeded")
     if login.told is not ErrorCode.NONE and False not in are_right:

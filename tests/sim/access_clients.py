@@ -1,15 +1,17 @@
 """Users of a simulated cluster who try what they may, and the administrator who changes what that is.
 
 A ``Prober`` is a user on one machine. It logs in to the nodes, each time with the password that counts, one that no longer does, or one
-that does not yet. Where a login ends it logs in again on the same connection, or goes on as if nothing had happened. It sends requests
-without a client library, so that each response is seen as it comes. It knows no rules: what it tried and what it was told is in
-``access_history``. It asks the world where leaders and coordinators are, since a user without rights cannot ask the cluster.
+that does not yet; or with a token of its own, which holds or has expired. Where a login ends it logs in again on the same connection, or
+goes on as if nothing had happened. It sends requests without a client library, so that each response is seen as it comes. It knows no
+rules: what it tried and what it was told is in ``access_history``. It asks the world where leaders and coordinators are, since a user
+without rights cannot ask the cluster.
 
 The ``Administrator`` grants and removes, changes passwords, and removes users. It knows of each change whether it was acknowledged. Nothing
 is known for certain after a change that was asked for more than once: a request that was given up may still be under way, and take effect
 after the changes that follow, as with Apache Kafka.
 """
 
+import base64
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -52,6 +54,7 @@ CREWS = ("crew", "crew-night")
 MACHINES = {"10.0.0.1": "ann", "10.0.0.2": "ann", "10.0.0.3": "bob", "10.0.0.4": "eve"}
 """The addresses of the probers, and who they are."""
 PATIENCE_SECONDS = 6.0
+TOKEN_LIFETIMES_MS, KEPT_TOKENS = (400, 1_200, 5_000), 4
 RELOGIN_SECONDS = 1.1
 """A connection logs in again no sooner: nodes refuse what comes within a second."""
 CHANGES = (CreateAclsRequest, DeleteAclsRequest, AlterUserScramCredentialsRequest)
@@ -92,6 +95,7 @@ class Prober:
         self._asker = Asker(f"User:{self.user}", machine)
         self._wires: dict[str, Wire] = {}
         self._transactional_id = f"deal-{self.user}-{machine}"
+        self._tokens: list[tuple[str, str]] = []
         self._count = 0
 
     async def work(self, _name: str) -> None:
@@ -124,6 +128,8 @@ class Prober:
             self._create_topic,
             self._create_acl,
             self._log_in_again,
+            self._make_token,
+            *[self._log_in_by_token] * 2,
         ]
 
     async def try_something(self, kind: Callable[[], Awaitable[None]]) -> None:
@@ -196,6 +202,21 @@ class Prober:
             latest = self._administrator.latest[self.user]
             await self._connect(host, max(0, latest + self._rng.choice([0, 0, -1, 1])))
 
+    async def _make_token(self) -> None:
+        """Have a token for a short time; the latest are kept, those that have expired, too."""
+        told = await self._ask(requests.create_token(self._rng.choice(TOKEN_LIFETIMES_MS)), self._any())
+        if told is not None and not told.error_code:
+            self._tokens = [*self._tokens, (told.token_id, base64.b64encode(told.hmac).decode())][-KEPT_TOKENS:]
+
+    async def _log_in_by_token(self) -> None:
+        host = self._any()
+        if host is not None and self._tokens:
+            token_id, secret = self._rng.choice(self._tokens)
+            self._drop(host.name)
+            line = await self._open(host)
+            if line is not None:
+                await self._log_in(LogIn(user=self.user, token=token_id, node=host.name), line, secret)
+
     # Asking
 
     async def _ask(self, asked: Try, host: NodeHost | None) -> Any:
@@ -241,30 +262,35 @@ class Prober:
         return await self._log_in_on(host, wire) if is_old and self._rng.random() < 0.3 else wire
 
     async def _connect(self, host: NodeHost, password: int) -> Wire | None:
-        line: Line | None = None
+        line = await self._open(host)
+        login = LogIn(user=self.user, password=password, node=host.name)
+        return None if line is None else await self._log_in(login, line, password_of(self.user, password))
+
+    async def _open(self, host: NodeHost) -> Line | None:
         try:
             with trio.fail_after(PATIENCE_SECONDS):
-                line = Line(await self._env.network.connect(host.name, host.port))
+                return Line(await self._env.network.connect(host.name, host.port))
         except (OSError, trio.TooSlowError):
             return None
-        return await self._log_in(LogIn(user=self.user, password=password, node=host.name), line)
 
     async def _log_in_on(self, host: NodeHost, wire: Wire) -> Wire | None:
         """Log in once more on a connection that has a login; a fetch session lives on with it."""
-        login = LogIn(user=self.user, password=self._administrator.latest[self.user], node=host.name, is_repeated=True)
-        renewed = await self._log_in(login, wire.line)
+        latest = self._administrator.latest[self.user]
+        login = LogIn(user=self.user, password=latest, node=host.name, is_repeated=True)
+        renewed = await self._log_in(login, wire.line, password_of(self.user, latest))
         if renewed is not None:
             renewed.session_id, renewed.session_epoch = wire.session_id, wire.session_epoch
         return renewed
 
-    async def _log_in(self, login: LogIn, line: Line) -> Wire | None:
+    async def _log_in(self, login: LogIn, line: Line, secret: str) -> Wire | None:
         """Log in on a connection, have that judged, and keep the connection where it succeeded."""
-        began, told = trio.current_time(), None
+        began, told, clock = trio.current_time(), None, self._clients.world.clocks[login.node]
         self._history.add(login)
+        login.wall_ms = clock.wall_ms()
         try:
             with trio.fail_after(PATIENCE_SECONDS):
-                told = await log_in(line, self.user, password_of(self.user, login.password), self._rng)
-                login.told = told.code
+                told = await log_in(line, login.token or self.user, secret, self._rng, is_by_token=bool(login.token))
+                login.told, login.ended_wall_ms = told.code, clock.wall_ms()
         except (OSError, trio.TooSlowError, LoginError) as error:
             self._history.end(login, error)
         else:

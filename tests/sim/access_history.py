@@ -73,13 +73,20 @@ class Attempt(Operation):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LogIn(Operation):
-    """A login with a password, ``is_repeated`` on a connection that had one; ``told`` is None where the connection broke."""
+    """A login with a password, or with a token where there is one; ``told`` is None where the connection broke.
+
+    ``is_repeated``: the connection had a login. The times are those of the node's wall clock when it began and ended.
+    """
 
     user: str
-    password: int
+    password: int = -1
+    token: str = ""
     node: str
     told: ErrorCode | None = None
     is_repeated: bool = False
+    wall_ms: int = 0
+    ended_wall_ms: int = 0
 
     def __str__(self) -> str:
-        return f"the {'repeated ' if self.is_repeated else ''}login of {self.user} with password {self.password} at {self.node}"
+        secret = f"token {self.token}" if self.token else f"password {self.password}"
+        return f"the {'repeated ' if self.is_repeated else ''}login of {self.user} with {secret} at {self.node}"

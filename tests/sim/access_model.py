@@ -62,10 +62,11 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessState:
-    """What one node knows at one moment: the ACLs, and the password of each user by its number."""
+    """What one node knows at one moment: the ACLs, the password of each user by its number, and when each token expires, in wall time."""
 
     rules: tuple[Rule, ...] = ()
     passwords: Mapping[str, int] = field(default_factory=dict)
+    tokens: Mapping[str, int] = field(default_factory=dict)
     super_users: frozenset[str] = frozenset()
 
     def allows(self, asker: Asker, need: Need) -> bool:

@@ -14,6 +14,7 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import NO_TOPIC_ID
 from log_service.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from log_service.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from log_service.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from log_service.protocol.messages.describe_groups import DescribeGroupsRequest
 from log_service.protocol.messages.end_txn import EndTxnRequest
@@ -45,7 +46,7 @@ ON_CLUSTER = (CREATE, ALTER, DESCRIBE, AclOperation.CLUSTER_ACTION, AclOperation
 NOT_ASKED_FOR = -(2**31)
 
 PRODUCE_BY_NAME, PRODUCE_BY_ID, FETCH, COMMIT, METADATA, DESCRIBE_GROUPS, LIST_GROUPS = 12, 13, 17, 8, 10, 5, 4
-CREATE_TOPICS, CREATE_ACLS, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN = 7, 3, 4, 3, 3
+CREATE_TOPICS, CREATE_ACLS, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN, CREATE_TOKEN = 7, 3, 4, 3, 3, 3
 FETCHED_BYTES = 2_000
 TRANSACTION_TIMEOUT_MS = 5_000
 
@@ -89,6 +90,17 @@ def in_group(operation: AclOperation, name: str) -> Step:
 def in_transaction(name: str) -> Step:
     """What it takes to write in a transaction."""
     return _step(WRITE, TRANSACTIONAL_ID, name, NO_TRANSACTION)
+
+
+def create_token(lifetime_ms: int) -> Try:
+    """A token of one's own, which takes no right."""
+    return Try(
+        api="CreateDelegationToken",
+        request=CreateDelegationTokenRequest(owner_principal_type=None, owner_principal_name=None, max_lifetime_ms=lifetime_ms),
+        version=CREATE_TOKEN,
+        read=lambda told, response: None,
+        is_passed_on=True,
+    )
 
 
 # Records

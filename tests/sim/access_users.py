@@ -84,6 +84,7 @@ PROPERTIES: Mapping[str, str] = {
         f'{_MODULES}.plain.PlainLoginModule required {_NODE_LOGIN} user_{NODE}="{password_of(NODE)}";'
     ),
     "listener.name.clients.scram-sha-256.connections.max.reauth.ms": str(SESSION_MS),
+    "delegation.token.secret.key": "secret-of-tokens",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": ";".join(sorted(SUPER_USERS)),
     "allow.everyone.if.no.acl.found": "false",
@@ -143,8 +144,8 @@ def login_of(machine: str) -> dict[str, Any]:
     }
 
 
-async def log_in(line: Line, user: str, password: str, rng: Random) -> Told:
-    """Log in on a connection, be it the first time or again, and return what came of it.
+async def log_in(line: Line, user: str, password: str, rng: Random, *, is_by_token: bool = False) -> Told:
+    """Log in on a connection, be it the first time or again, and return what came of it. The user of a token is its id.
 
     Raises:
         OSError: the connection broke.
@@ -153,7 +154,7 @@ async def log_in(line: Line, user: str, password: str, rng: Random) -> Told:
     begun = await line.ask(SaslHandshakeRequest(mechanism=MECHANISM.mechanism_name), HANDSHAKE_VERSION)
     if begun.error_code:
         return Told(ErrorCode.of(begun.error_code))
-    client = ScramClient(MECHANISM, user, random_text(rng.getrandbits))
+    client = ScramClient(MECHANISM, user, random_text(rng.getrandbits), is_by_token=is_by_token)
     token = client.first()
     while True:
         told = await line.ask(SaslAuthenticateRequest(auth_bytes=token), AUTHENTICATE_VERSION)

@@ -1,4 +1,4 @@
-"""Watches what each node of a simulated cluster knows of ACLs and users, and from when: what it decides by.
+"""Watches what each node of a simulated cluster knows of ACLs, users and tokens, and from when: what it decides by.
 
 Decides nothing. A node decides by its newest image alone, so that a change holds on a node from the moment at which its image has it. Every
 image that is published is noted, before anything is decided by it.
@@ -29,7 +29,7 @@ class AccessWitness:
     def __init__(self, names: Sequence[str]) -> None:
         self._times: dict[str, list[float]] = {name: [-1.0] for name in names}
         self._states: dict[str, list[AccessState]] = {name: [NOTHING] for name in names}
-        self._known: dict[tuple[int, int], tuple[AccessImage, AccessState]] = {}
+        self._known: dict[tuple[int, int, int], tuple[AccessImage, AccessState]] = {}
 
     @contextmanager
     def attached(self) -> Iterator[None]:
@@ -66,12 +66,13 @@ class AccessWitness:
             self._states[name].append(state)
 
     def _state_of(self, access: AccessImage) -> AccessState:
-        key = (id(access.acls), id(access.scram_credentials))
+        key = (id(access.acls), id(access.scram_credentials), id(access.delegation_tokens))
         known = self._known.get(key)
         if known is None:
             rules = tuple(map(rule_of, access.acls.values()))
             passwords = {user.name: number_of(credential.salt.reveal()) for user, credential in access.scram_credentials.items()}
-            state = AccessState(rules=rules, passwords=passwords, super_users=SUPER_USERS)
+            tokens = {token.token_id: token.expiration_timestamp_ms for token in access.delegation_tokens.values()}
+            state = AccessState(rules=rules, passwords=passwords, tokens=tokens, super_users=SUPER_USERS)
             known = self._known[key] = (access, state)  # the image is kept, so that these ids stay its own
         return known[1]
 

@@ -234,3 +234,24 @@ def test_nothing_comes_of_what_is_asked_after_a_login_has_ended(seconds: float, 
     late.login_ends, late.time, late.is_ok = 5.0, 5.0 + seconds, is_ok
     found = [*check_attempt(late, [WRITES]), *check_effects(late, [WRITES], {"1"} if is_left else ())]
     assert [each.rule for each in found] == rules
+
+
+@pytest.mark.parametrize(
+    ("code", "ends_ms", "rules"),
+    [
+        (NONE, [200], []),
+        (NONE, [100], [LOGIN]),
+        (NONE, [0], [LOGIN]),
+        (NONE, [150], []),
+        (NONE, [0, 200], []),
+        (ErrorCode.SASL_AUTHENTICATION_FAILED, [200], [LOGIN]),
+        (ErrorCode.SASL_AUTHENTICATION_FAILED, [150], []),
+        (ErrorCode.SASL_AUTHENTICATION_FAILED, [100, 0], []),
+        (None, [100], []),
+    ],
+)
+def test_login_by_a_token_goes_by_when_it_expires(code: ErrorCode | None, ends_ms: list[int], rules: list[str]) -> None:
+    """It takes from 100 to 160 ms of the node's wall clock."""
+    login = LogIn(user="ann", token="t", node="node1", told=code, wall_ms=100, ended_wall_ms=160)
+    states = [AccessState(tokens={"t": end_ms} if end_ms else {}) for end_ms in ends_ms]
+    assert [each.rule for each in check_login(login, states)] == rules
