@@ -116,12 +116,12 @@ def test_readers_find_each_record_once_whenever_runs_are_killed(servers: tuple[s
 
 @pytest.mark.slow
 def test_readers_find_each_dead_letter_once_whenever_its_replay_is_killed(servers: tuple[str, str], remote: str, tmp_path: Path) -> None:
-    name, bootstrap = servers
+    _, bootstrap = servers
     with connect(bootstrap) as log:
         for topic in (ORDERS, GOOD_ORDERS):
             reconcile(log, topic)
     story = Story(bootstrap, remote, tmp_path / "lake")
-    for number, step in enumerate(APACHE_STEPS if name == APACHE_KAFKA else killed_replaying.STEPS):
+    for number, step in enumerate(killed_replaying.STEPS):
         story.send(number)
         story.run("none")
         story.replay(step)
