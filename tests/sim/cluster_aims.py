@@ -242,6 +242,50 @@ TASK_HANDOVERS = Aim(
 )
 """Coordinators end while instances give tasks up, and while others wait for these."""
 
+LONG_LIVES = Aim(
+    name="long lives",
+    faults=(
+        Fault.DIE,
+        Fault.DIE,
+        Fault.DIE_AT_OPERATION,
+        Fault.STOP,
+        Fault.SPLIT,
+        Fault.ONE_WAY_CUT,
+        Fault.PAUSE,
+        Fault.CLIENT_DIES,
+        Fault.CLOCK_JUMP,
+        Fault.SEVERAL_DIE,
+    ),
+    properties={
+        "broker.session.timeout.ms": "9000",
+        "broker.heartbeat.interval.ms": "3000",
+        "replica.fetch.wait.max.ms": "5000",
+        "replica.lag.time.max.ms": "30000",
+        "controller.quorum.fetch.timeout.ms": "15000",
+        "controller.quorum.request.timeout.ms": "15000",
+        "metadata.max.idle.interval.ms": "10000",
+        "log.retention.check.interval.ms": "300000",
+        "log.flush.offset.checkpoint.interval.ms": "60000",
+        "replica.high.watermark.checkpoint.interval.ms": "60000",
+        "leader.imbalance.check.interval.seconds": "300",
+        "metadata.log.max.snapshot.interval.ms": "900000",
+        "log.roll.ms": "600000",
+        "connections.max.idle.ms": "600000",
+        "producer.id.expiration.ms": "1800000",
+        "producer.id.expiration.check.interval.ms": "300000",
+    },
+    fields={
+        "seconds": 1_800.0,
+        "pause_seconds": 600.0,
+        "pace": 200.0,
+        "are_waits_judged": False,
+        "automatic_count": 0,
+        "member_count": 1,
+        "reader_count": 0,
+    },
+)
+"""Hours of a cluster with little to do: what timers of minutes and hours do, between faults that are far apart."""
+
 TRANSACTIONAL_AIMS = (COPY_LOOP, ENDING_COORDINATORS, ZOMBIES, LATE_TRANSACTIONS)
 """Those with copiers and writers."""
 
@@ -258,4 +302,5 @@ AIMS = (
     LATE_CHANGES,
     SEVERAL_DEATHS,
     SHORT_SNAPSHOTS,
+    LONG_LIVES,
 )

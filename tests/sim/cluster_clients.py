@@ -3,8 +3,6 @@
 from random import Random
 from typing import Any
 
-import trio
-
 from log_service.client import Admin, Consumer
 from log_service.client.admin.values import ElectionType
 from log_service.common.env import Env
@@ -39,7 +37,7 @@ class ClusterClients(Clients):
         env = self.env(name)
         async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
             while not self.is_over:
-                await trio.sleep(env.rng.uniform(0.3, 4))
+                await self.rest(env.rng.uniform(0.3, 4))
                 try:
                     await self._change_places(admin, env.rng)
                 except KafkaError as error:

@@ -118,6 +118,7 @@ class Seat:
     rack: str | None = None
 
 
+QUORUM_WAIT_MS = 5_000
 FEW_NODES = 3
 PATIENT_QUORUM = {"controller.quorum.fetch.timeout.ms": "2000", "controller.quorum.request.timeout.ms": "2000"}
 """Kafka's defaults. A fetch of the quorum waits for up to 500 ms: with shorter times slow links elect one leader after the other."""
@@ -197,12 +198,19 @@ def draw_cluster_plan(seed: int, node_count: int = 3, aim: Aim | None = None) ->
 def _completed(plan: ClusterPlan, aim: Aim | None) -> ClusterPlan:
     """Take what an aim has instead, and say of the topics whether they are moved."""
     plan = plan if aim is None else replace(plan, **aim.fields, aim=aim.name)
+    if plan.pace > 1:
+        plan = replace(plan, nodes=tuple(_patient(node) for node in plan.nodes))
     if plan.copier_count:
         level = Random(f"transactions {plan.seed}").choice([TRANSACTION_VERSION_LEVEL, TRANSACTION_VERSION_LEVEL, 1, 0])
         plan = replace(plan, topics=plan.topics[:1], transaction_level=level)
     if plan.queue_worker_count or plan.streams_member_count:
         plan = replace(plan, topics=plan.topics[:1])
     return replace(plan, topics=tuple(replace(topic, is_moved=plan.reassigner_count > 0) for topic in plan.topics))
+
+
+def _patient(node: NodePlan) -> NodePlan:
+    """Have the fetches of a quorum in which little happens wait for long, so that hours cost less."""
+    return replace(node, config=replace(node.config, quorum=replace(node.config.quorum, fetch_max_wait_ms=QUORUM_WAIT_MS)))
 
 
 def draw_seats(rng: Random, node_count: int) -> list[Seat]:

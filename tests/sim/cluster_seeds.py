@@ -17,5 +17,6 @@ AIMED_SEEDS = {
     "late changes": (2,),
     "several deaths": (13,),
     "short snapshots": (1,),
+    "long lives": (1,),
 }
 """Of each scenario. These and ``SEEDS`` show the planted bugs: without a bug they show nothing."""

@@ -21,6 +21,7 @@ from tests.sim.node_host import NodeHost
 from tests.sim.node_waits import PAUSE_SECONDS, Line, RefusedError, Waiters
 
 LOOK_SECONDS = 0.2
+RARE_LOOK_SECONDS = 2.0
 MARGIN_SECONDS = 10.0
 """For what disks and links that are slow for good take in a seed: syncs of up to a second each, in a registration and two elections."""
 
@@ -32,6 +33,7 @@ class Service:
         self.longest_seconds = 0.0
         self.violations: list[Violation] = []
         self.limit_seconds = limit_seconds(plan)
+        self._look_seconds = LOOK_SECONDS if plan.pace == 1 else RARE_LOOK_SECONDS
         self._adversaries = adversaries
         self._hosts = hosts
         topic = plan.topics[0]
@@ -42,7 +44,7 @@ class Service:
         """Look until cancelled."""
         since, is_told = trio.current_time(), False
         while True:
-            await trio.sleep(LOOK_SECONDS)
+            await trio.sleep(self._look_seconds)
             unserved = [partition for partition in self._partitions if not self._is_served(partition)]
             if not unserved or not self._is_left_alone():
                 since, is_told = trio.current_time(), False

@@ -33,7 +33,10 @@ class Operator:
         env = self._clients.env(name)
         async with Admin(self._clients.bootstrap, env=env, **self._clients.settings(env)) as admin:
             while not self._clients.is_drained:
-                await trio.sleep(env.rng.uniform(0.3, 3) if not self._clients.is_over else 0.5)
+                if self._clients.is_over:
+                    await trio.sleep(0.5)
+                else:
+                    await self._clients.rest(env.rng.uniform(0.3, 3))
                 try:
                     await self._look_after(admin, env.rng)
                 except KafkaError as error:

@@ -46,6 +46,10 @@ TIMEOUTS: dict[str, Any] = {
     "socket_connection_setup_timeout_ms": 3_000,
 }
 DELIVERY_TIMEOUT_MS = 40_000
+REST_SECONDS = 10.0
+"""After which a client that rests looks whether all is over."""
+PATIENT_WAIT_MS = 4_000
+"""How long fetches and polls of a run of hours wait, below the timeout of a request."""
 NAME = "name"
 KEYS = tuple(b"key %d" % number for number in range(7))
 """Of compacted topics: few, so that most records have a later one."""
@@ -83,6 +87,15 @@ class Clients:
         """What every client is told."""
         return TIMEOUTS
 
+    async def rest(self, seconds: float) -> None:
+        """Do nothing for so long in a run of seconds, and ``pace`` times as long in a longer one, or until all is over."""
+        if self.plan.pace == 1:
+            await trio.sleep(seconds)
+            return
+        until = trio.current_time() + seconds * self.plan.pace
+        while (left := until - trio.current_time()) > 0 and not self.is_over:  # noqa: ASYNC110 - the run sets it
+            await trio.sleep(min(left, REST_SECONDS))
+
     # Sending
 
     async def produce(self, name: str) -> None:
@@ -95,7 +108,7 @@ class Clients:
             while not self.is_over:
                 for _ in range(rng.randint(1, 8)):
                     await self._send(producer, name, rng.choice(self.partitions), numbers, rng)
-                await trio.sleep(rng.expovariate(self.plan.records_per_second / 4))
+                await self.rest(rng.expovariate(self.plan.records_per_second / 4))
 
     def _producer_settings(self, rng: Random) -> dict[str, Any]:
         return {
@@ -220,11 +233,13 @@ class Clients:
     def _consumer(self, env: Env, **settings: Any) -> Consumer:
         choices: list[dict[str, Any]] = [{}, {}, {"max_partition_fetch_bytes": 200}, {"fetch_max_bytes": 500}, {"fetch_min_bytes": 2_000}]
         sizes = env.rng.choice(choices)
-        everyone = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 300, **self.settings(env)}
+        wait_ms = 300 if self.plan.pace == 1 else PATIENT_WAIT_MS
+        everyone = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": wait_ms, **self.settings(env)}
         return Consumer(self.bootstrap, env=env, **everyone, **sizes, **settings)
 
     async def _poll(self, consumer: Consumer, name: str, group: str, rng: Random) -> None:
-        records = await consumer.poll(max_records=rng.choice([1, 20, 500]), timeout_ms=500)
+        wait_ms = 500 if self.plan.pace == 1 else PATIENT_WAIT_MS
+        records = await consumer.poll(max_records=rng.choice([1, 20, 500]), timeout_ms=wait_ms)
         for partition, seen in by_partition(records).items():
             self.history.add(Poll(consumer=name, group=group, partition=partition, records=seen))
         await trio.sleep(rng.choice([0, 0, 0.05]))
@@ -261,7 +276,7 @@ class Clients:
         async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
             while not self.is_drained:
                 await self.ask_commits(admin)
-                await trio.sleep(env.rng.uniform(0.5, 4))
+                await self.rest(env.rng.uniform(0.5, 4))
 
     async def ask_commits(self, admin: Admin) -> None:
         """Note what the group is said to have committed."""
@@ -285,7 +300,7 @@ class Clients:
         cut = [partition for partition in self.partitions if partition.topic == "cut"]
         async with Admin(self.bootstrap, env=env, **self.settings(env)) as admin:
             while not self.is_over:
-                await trio.sleep(env.rng.uniform(0.5, 6))
+                await self.rest(env.rng.uniform(0.5, 6))
                 try:
                     for partition in cut:
                         await self._cut(admin, partition, env.rng)
@@ -312,7 +327,7 @@ class Clients:
                 except KafkaError as error:
                     self.world.log(name, error)
                 await self.describe(admin, name)
-                await trio.sleep(rng.uniform(0.1, 2))
+                await self.rest(rng.uniform(0.1, 2))
 
     async def _change(self, admin: Admin, name: str, count: int, rng: Random) -> int:
         retention_ms = str(rng.randint(10**8, 10**9))

@@ -67,7 +67,8 @@ class Plan:
 
     ``are_logs_moved`` between two log directories, in chunks of a size, with so much left to the last step; ``are_churned_written``:
     records go also to the topics that come and go; ``is_member_late``: the last member of the first group comes late, leaves, and comes
-    again. ``are_waits_judged``: clients wait for what is not there yet, see ``node_waits``.
+    again. ``are_waits_judged``: clients wait for what is not there yet, see ``node_waits``. Clients rest ``pace`` times as long as those of
+    a run of seconds do.
     """
 
     seed: int
@@ -96,6 +97,7 @@ class Plan:
     quiet_bytes: int
     is_member_late: bool
     are_waits_judged: bool
+    pace: float = 1.0
 
 
 def draw_plan(seed: int, name: str = HOST) -> Plan:
