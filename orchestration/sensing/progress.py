@@ -6,7 +6,7 @@ before its change. The cursor is a memory of what was told, never a checkpoint: 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from orchestration.lag import TopicLag
@@ -36,6 +36,15 @@ class Progress:
     def with_alerts(self, alerts: Mapping[str, str]) -> "Progress":
         """Return what was told together with ``alerts``: which occurrence of a subject was told last."""
         return replace(self, alerts={**self.alerts, **alerts})
+
+    def only_of(self, tables: Collection[str], topics: Collection[str]) -> "Progress":
+        """Return what was told of these tables and topics; a project forgets others together with their declarations."""
+        return replace(
+            self,
+            watermarks={topic: told for topic, told in self.watermarks.items() if topic in topics},
+            lags={table: told for table, told in self.lags.items() if table in tables},
+            verdicts={table: told for table, told in self.verdicts.items() if table in tables},
+        )
 
     @classmethod
     def from_cursor(cls, cursor: str | None) -> "Progress":

@@ -301,7 +301,7 @@ def sensor_result(
     return dg.SensorResult(
         run_requests=list(requests),
         skip_reason=None if requests else dg.SkipReason(skip_reason(findings, feeds, watch.failures)),
-        cursor=told.progress.to_cursor(),
+        cursor=told.progress.only_of(by_table, {topic for feed in feeds for topic in feed.topics}).to_cursor(),
         asset_events=events,
     )
 

@@ -92,7 +92,7 @@ def watchdog_sensor(
         by_table = {feed.table: feed for feed in feeds}
         return dg.SensorResult(
             skip_reason=dg.SkipReason("; ".join(alert.text for alert in [*alerts, *missed]) or "nothing to tell"),
-            cursor=told.progress.with_alerts({alert.subject: alert.run_id for alert in alerts}).to_cursor(),
+            cursor=told.progress.only_of(by_table, ()).with_alerts({alert.subject: alert.run_id for alert in alerts}).to_cursor(),
             asset_events=[verdict_event(by_table[table], verdicts[table]) for table in told.judged],
         )
 

@@ -1,5 +1,6 @@
 """The topic sensor against a log in memory and Dagster's real storage: what it starts, what it tells, and when it only waits."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from orchestration.log_client import LogServiceError
 from orchestration.sensing.topic_sensor import TABLE_TAG
-from orchestration.topics import TopicSpec
+from orchestration.topics import TopicSpec, topic_asset
 from orchestration.transforms import spark_table
 from tests.platform.sensor_world import KEY, World, append, told
 
@@ -158,6 +159,24 @@ def test_a_lost_cursor_costs_a_repeated_event_and_nothing_else(world: World) -> 
     result = world.tick()
     assert started(result) == []
     assert set(told(result)) == {"AssetMaterialization", "AssetObservation"}
+
+
+def test_a_table_that_the_project_has_no_more_leaves_the_cursor(world: World) -> None:
+    other = TopicSpec(name="other")
+    world.log.create_topic("other", partitions=1, replication_factor=1, configs={})
+
+    @spark_table(topic=other)
+    def gone(records: Any) -> Any:
+        """A table of another topic."""
+        return records
+
+    world.define(topic_asset(other), gone)
+    world.tick()
+    assert {"gone", "other"} <= set(re.findall(r"\w+", world.cursor or ""))
+    world.define()
+    world.tick()
+    assert not {"gone", "other"} & set(re.findall(r"\w+", world.cursor or ""))
+    assert "clean_orders" in (world.cursor or "")
 
 
 def test_a_run_is_started_with_its_own_checks_only(world: World) -> None:

@@ -60,6 +60,13 @@ def test_the_cursor_keeps_what_was_told() -> None:
     assert Progress.from_cursor(told.to_cursor()) == told
 
 
+def test_what_a_project_has_no_more_is_forgotten() -> None:
+    told = decide_events({"clean": lag(10, 4), "gone": lag(10, 5)}, Progress(), 0.0, {"clean": "late", "gone": "late"}).progress
+    kept = told.only_of({"clean"}, {"orders"})
+    assert (set(kept.lags), set(kept.verdicts), set(kept.watermarks)) == ({"clean"}, {"clean"}, {"orders"})
+    assert told.only_of((), ()) == Progress()
+
+
 @pytest.mark.parametrize("cursor", [None, "", "{", "[]", '{"watermarks": {"orders": 7}}', '{"lags": {"clean": ["1"]}}'])
 def test_a_cursor_that_cannot_be_read_is_one_that_was_lost(cursor: str | None) -> None:
     assert Progress.from_cursor(cursor) == Progress()
