@@ -1,6 +1,7 @@
 """``tidelog groups``: consumer groups and share groups, their lag and members, and moving, deleting and forgetting what they committed."""
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from log_service.common.types import TopicPartition
 
 STATES = ["Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead", "Assigning", "Reconciling"]
 
+ABSENT = "Dead"
+"""The state of a group that is not there."""
 MIRROR_PREFIX = "tidelog."
 SENDING_PREFIX = "tidelog-topic."
 SENDING_NOTE = (
@@ -256,6 +259,8 @@ def reset(
         else:
             wanted = dict.fromkeys(chosen_partitions(admin, committed, topics, is_all=all_topics), 0)
         moves = planned(admin, target, committed, wanted)
+        if state == ABSENT and not committed:
+            click.echo(absence(admin, group_id, is_made=execute and bool(moves)), err=True)
         if execute and moves:
             if state not in {"Empty", "Dead"}:
                 raise click.ClickException(f"group {group_id!r} is {state}: it has members, stop them first")
@@ -264,6 +269,14 @@ def reset(
     show_moves(moves, as_json=as_json, export=export)
     if moves and not execute:
         click.echo("nothing was changed: --execute does it", err=True)
+
+
+def absence(admin: BlockingAdmin, group_id: str, *, is_made: bool) -> str:
+    """Return what is said of a group that does not exist: its name may be a slip."""
+    if is_made:
+        return f"note: there was no group {group_id}: it is made with these offsets"
+    near = get_close_matches(group_id, [each.group_id for each in admin.list_groups()], n=1)
+    return f"note: there is no group {group_id}" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def positions_of(admin: BlockingAdmin, group_id: str, *, is_shared: bool) -> tuple[str, Mapping[TopicPartition, OffsetAndMetadata]]:

@@ -168,3 +168,13 @@ def test_records_of_many_partitions_are_deleted(bootstrap: str, tidelog: Command
     assert [(row["partition"], row["start"]) for row in deleted] == [(0, 1), (1, 2)]
     path.write_text("[]")
     assert "is not like" in tidelog("records", "delete", "--from-file", str(path), "-y").errors
+
+
+def test_a_group_that_does_not_exist_is_said_not_to_when_it_is_reset(tidelog: Command, group: str, topic: str) -> None:
+    slip = f"{group}s"
+    shown = tidelog("groups", "reset", slip, "--topic", topic, "--to-earliest")
+    assert f"note: there is no group {slip}; did you mean {group}?" in shown.errors
+    assert "there is no group" not in tidelog("groups", "reset", group, "--topic", topic, "--to-earliest").errors
+    done = tidelog("groups", "reset", slip, "--topic", topic, "--to-earliest", "--execute")
+    assert f"note: there was no group {slip}: it is made with these offsets" in done.errors
+    assert "note" not in tidelog("groups", "reset", slip, "--topic", topic, "--to-earliest").errors, "it is there now"
