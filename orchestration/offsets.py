@@ -4,9 +4,12 @@ A range is [start, end) of one partition; ``OffsetRanges`` are the ranges of one
 knows no table and no broker. Invariants: 0 <= start <= end; ranges ascend by partition and start and do not overlap.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+
+Places = Mapping[int, Sequence[int]]
+"""Offsets by partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -85,6 +88,16 @@ class OffsetRanges:
 
     def __str__(self) -> str:
         return " ".join(str(one) for one in self.ranges)
+
+
+def places_within(places: Places, ranges: Iterable[OffsetRange]) -> dict[int, list[int]]:
+    """Return those of ``places`` that lie in ``ranges``; partitions without any are left out."""
+    held = list(ranges)
+    found = {
+        partition: [one for one in offsets if any(span.partition == partition and one in span for span in held)]
+        for partition, offsets in places.items()
+    }
+    return {partition: offsets for partition, offsets in found.items() if offsets}
 
 
 def split_range(whole: OffsetRange, size: int) -> Sequence[OffsetRange]:

@@ -16,6 +16,8 @@ offset once, though timestamps need not be in order.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
+
 from orchestration.checkpoints import ProgressError, clip_replay, plan_replay, share_limit
 from orchestration.dead_letters import DeadLetters, Origin, naming
 from orchestration.fixes import FixedReader, Fixes
@@ -34,6 +36,7 @@ from orchestration.transforms.topic_run import (
     checked_batch,
     dead_letter_rows,
     decide_changes,
+    letters_that_stay,
     read_state,
 )
 from orchestration.uniqueness import TableKeys
@@ -189,11 +192,13 @@ def _attempt(table: TopicTable, context: RunContext, wanted: OffsetRanges) -> To
         assert result.batch is not None
         origin = Origin(target=table.name, topic=table.topic.name, topic_id=state.topic_id, run_id=context.run_id)
         rejected = dead_letter_rows(origin, source, result.batch.rejections, context.now())
+        staying = letters_that_stay(origin, context, source, ranges)
     finally:
         source.release()
     conform(result.batch.rows, table.name, state.snapshot.arrow_schema, is_evolving=table.is_evolving)
     changes = decide_changes(table, state, result.batch, Replaced(ranges=ranges, is_whole=_is_whole(ranges, state)))
-    attempt = letters.begin_replay(letters.cleaned(letters_snapshot, origin, state.snapshot), origin, ranges, rejected)
+    cleaned = letters.cleaned(letters_snapshot, origin, state.snapshot)
+    attempt = letters.begin_replay(cleaned, origin, ranges, pa.concat_tables([rejected, staying]))
     named = naming(state.topic_id, attempt)
     if changes is None:
         committed = overwrite_ranges(

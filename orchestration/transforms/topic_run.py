@@ -6,7 +6,7 @@ whole attempt. Knows no Dagster: what a person should know goes to ``Reporter``.
 Invariant: after any number of runs and kills each record of a committed range is either in the table or among its committed dead letters.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from orchestration.aggregates import merged
 from orchestration.checkpoints import BatchPlan, Checkpoint, PartitionOffsets, plan_batch
-from orchestration.dead_letters import DeadLetters, Origin, Rejection, envelopes, naming
+from orchestration.dead_letters import ENVELOPE, DeadLetters, Origin, Rejection, envelopes, naming
 from orchestration.fixes import At, FixedReader
 from orchestration.latest import Changes, Held, Replaced, newest
 from orchestration.log_client import LogClient, OtherTopicError
-from orchestration.offsets import OffsetRanges
+from orchestration.offsets import OffsetRange, OffsetRanges, places_within
 from orchestration.quality.rules import broken_fail_rules
 from orchestration.quality.suites import Outcome
 from orchestration.schemas import conform, validate_shape
@@ -304,6 +304,25 @@ def dead_letter_rows(origin: Origin, source: Batch, rejections: tuple[Rejection,
     for one in rejections:
         wanted.setdefault(one.partition, []).append(one.offset)
     return envelopes(origin, rejections, source.records_at(wanted), now)
+
+
+def letters_that_stay(origin: Origin, context: RunContext, source: Batch, ranges: Iterable[OffsetRange]) -> pa.Table:
+    """Return the dead letters in ``ranges`` whose records are no longer in the log, as rows for another attempt, and tell their number.
+
+    Compaction removed them, so nothing of them can be a row; and the dead letters have the only copy of their values.
+    """
+    letters = DeadLetters(context.lake)
+    places = places_within(letters.places(origin.target, origin.topic_id), ranges)
+    if not places:
+        return ENVELOPE.empty_table()
+    found = source.records_at(places)
+    read = set(zip(found["_partition"].to_pylist(), found["_offset"].to_pylist(), strict=True))
+    gone = {partition: [one for one in offsets if (partition, one) not in read] for partition, offsets in places.items()}
+    count = sum(map(len, gone.values()))
+    if not count:
+        return ENVELOPE.empty_table()
+    context.reporter.note(f"the records of {count} dead letters of {origin.target} are no longer in the log; they stay as they are")
+    return letters.rows_at(origin.target, origin.topic_id, gone)
 
 
 def plan_next(table: TopicTable, context: RunContext, state: TopicState) -> BatchPlan:

@@ -204,6 +204,19 @@ def test_a_replay_of_everything_gives_late_records_their_partners(spark: Any, la
     assert held(lake_root)[0]["b", (0, 1), (0, 3)] == 1, "what was kept is kept"
 
 
+def test_a_replay_leaves_dead_letters_whose_records_were_compacted_away(spark: Any, lake_root: Path) -> None:
+    log = two_topics()
+    context = run_context(log, lake_root, spark)
+    append_order(log, "a", 0)
+    append_payment(log, None, 1)
+    append_payment(log, None, 2)
+    run_all(context, joined_table())
+    assert held(lake_root)[1] == {("id-of-payments", 0, 0), ("id-of-payments", 0, 1)}
+    del log.topics["payments"].partitions[0].records[0]
+    replayed(context, joined_table())
+    assert held(lake_root)[1] == {("id-of-payments", 0, 0), ("id-of-payments", 0, 1)}
+
+
 def test_the_job_reads_what_was_fixed_with_everything_else(tmp_path: Path, spark: Any) -> None:
     with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
         world = World(tmp_path, spark, instance)

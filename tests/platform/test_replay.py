@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from orchestration.checkpoints import ProgressError
+from orchestration.dead_letters import DeadLetters
+from orchestration.fixes import Fix, Fixes
 from orchestration.offsets import OffsetRange
 from orchestration.schemas import SchemaConflictError
 from orchestration.tables import Lake
@@ -13,7 +15,7 @@ from orchestration.transforms import replay_run as replay_module
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.replay_run import ReplayRequest
 from orchestration.transforms.topic_run import RunContext, TopicRunResult, run_topic_table
-from tests.platform.pipeline import clean_orders, letters_of, order, orders_table, rows_of, run_context
+from tests.platform.pipeline import Notes, clean_orders, letters_of, order, orders_table, rows_of, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 
 pytestmark = pytest.mark.platform
@@ -54,6 +56,21 @@ def test_rejected_records_are_replayed_into_the_table_and_leave_the_dead_letters
     assert letters_of(lake_root) == []
     assert amounts(lake_root) == [(partition, offset, amount) for partition in (0, 1) for offset, amount in enumerate([2, 1, 1, 2, 3, 4])]
     assert versions(lake_root) == [6, 6]
+
+
+def test_a_dead_letter_whose_record_was_compacted_away_stays_where_it_was(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    """It has the only copy of the value, and what is not read can be no row."""
+    del log.topics["orders"].partitions[0].records[1]
+    Fixes(Lake(lake_root)).put("clean_orders", [Fix(topic_id="id-of-orders", partition=0, offset=1, value=order("fixed"))])
+    notes = Notes()
+    context = run_context(log, lake_root, spark, reporter=notes)
+    for request in (ReplayRequest(is_of_dead_letters=True), ReplayRequest(is_everything=True)):
+        run_replay(orders_table(function=fixed), context, request)
+        assert [one[:2] for one in letters_of(lake_root)] == [(0, 1)]
+        assert (0, 1) not in [one[:2] for one in amounts(lake_root)]
+    (letter,) = DeadLetters(Lake(lake_root)).of_target("clean_orders")
+    assert (letter["value"], letter["rule"]) == (order("0-1", 0), "amount_is_positive")
+    assert notes.notes == ["the records of 1 dead letters of clean_orders are no longer in the log; they stay as they are"] * 2
 
 
 def test_only_the_rows_of_the_range_are_made_again(log: MemoryLog, lake_root: Path, spark: Any) -> None:

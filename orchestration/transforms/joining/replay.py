@@ -115,7 +115,10 @@ def _commit(table: JoinedTable, context: RunContext, start: JoinStart, batch: Jo
     origins = {side: origin_of(table, context, one) for side, one in sides.items()}
     letters_snapshot = cleaned_letters(letters, start.letters, origins, target)
     attempts = {
-        side: letters.begin_replay(letters_snapshot, origins[side], one.ranges, batch.rejected[side]) for side, one in sides.items()
+        side: letters.begin_replay(
+            letters_snapshot, origins[side], one.ranges, pa.concat_tables([batch.rejected[side], batch.staying[side]])
+        )
+        for side, one in sides.items()
     }
     transactions: dict[str, int] = {}
     for side, one in sides.items():

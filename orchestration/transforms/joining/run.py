@@ -38,7 +38,15 @@ from orchestration.transforms.checking import blocking_failures, evaluate_suite
 from orchestration.transforms.intake import Intake, take_in
 from orchestration.transforms.joining.declarations import JoinedTable
 from orchestration.transforms.joining.pairs import arrow_schema, computed
-from orchestration.transforms.topic_run import RunContext, TopicState, attempted, awaited_of, dead_letter_rows, topic_state
+from orchestration.transforms.topic_run import (
+    RunContext,
+    TopicState,
+    attempted,
+    awaited_of,
+    dead_letter_rows,
+    letters_that_stay,
+    topic_state,
+)
 from orchestration.values.times import MICROSECOND
 
 EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
@@ -120,12 +128,13 @@ class JoinStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinBatch:
-    """What a batch gave, before anything is written. ``rejected`` are rows of the dead letters."""
+    """What a batch gave, before anything is written. ``rejected`` are rows of the dead letters, ``staying`` those that a replay leaves."""
 
     result: JoinRunResult
     rows: pa.Table
     held: JoinState
     rejected: Mapping[Side, pa.Table]
+    staying: Mapping[Side, pa.Table]
 
 
 def _attempt(table: JoinedTable, context: RunContext) -> JoinRunResult:
@@ -161,9 +170,13 @@ def compute(table: JoinedTable, context: RunContext, start: JoinStart) -> JoinBa
             side: dead_letter_rows(origin_of(table, context, one), intakes[side], one.rejections, context.now())
             for side, one in sides.items()
         }
+        staying = {
+            side: letters_that_stay(origin_of(table, context, one), context, intakes[side], one.ranges if start.amended else ())
+            for side, one in sides.items()
+        }
     failures = _failures(table, violations, outcomes)
     result = JoinRunResult(sides=sides, rows=rows, violations=violations, outcomes=outcomes, failures=failures)
-    return JoinBatch(result=result, rows=rows, held=JoinState(kept=step.kept, clock=step.clock), rejected=rejected)
+    return JoinBatch(result=result, rows=rows, held=JoinState(kept=step.kept, clock=step.clock), rejected=rejected, staying=staying)
 
 
 def _commit(table: JoinedTable, context: RunContext, start: JoinStart, batch: JoinBatch) -> JoinRunResult:

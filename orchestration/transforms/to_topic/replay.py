@@ -12,7 +12,7 @@ stays.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,9 +21,9 @@ import pyarrow as pa
 from orchestration.checkpoints import Checkpoint, PartitionOffsets, ProgressError
 from orchestration.dead_letters import DeadLetters, Origin
 from orchestration.fixes import ChosenReader, FixedReader, Fixes
-from orchestration.offsets import OffsetRange, OffsetRanges, ranges_of_offsets
+from orchestration.offsets import OffsetRange, OffsetRanges, Places, places_within, ranges_of_offsets
 from orchestration.tables import CommitConflictError, TableSnapshot
-from orchestration.transforms.batch import Batch, ComputedBatch
+from orchestration.transforms.batch import ComputedBatch
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
 from orchestration.transforms.reading import read_batch
@@ -39,12 +39,18 @@ from orchestration.transforms.to_topic.run import (
     told_of_sent,
     validate_unmoved,
 )
-from orchestration.transforms.topic_run import RunContext, TopicRunResult, TopicState, attempted, dead_letter_rows, judged_batch
+from orchestration.transforms.topic_run import (
+    RunContext,
+    TopicRunResult,
+    TopicState,
+    attempted,
+    dead_letter_rows,
+    judged_batch,
+    letters_that_stay,
+)
 
 MAX_RANGES = 50
 """Per partition; what lies in the gaps between dead letters is read, too, and left out."""
-Places = Mapping[int, Sequence[int]]
-"""Offsets by partition."""
 
 
 def planned_letters(transform: TopicTransform, context: RunContext, request: ReplayRequest) -> tuple[OffsetRanges, int]:
@@ -59,7 +65,7 @@ def planned_letters(transform: TopicTransform, context: RunContext, request: Rep
         raise NotReadyError(f"there is no topic {transform.source.name}: there is nothing to replay")
     found = DeadLetters(context.lake).places(transform.name, topic.topic_id)
     if not request.is_of_dead_letters:
-        found = _within(found, request.ranges)
+        found = places_within(found, request.ranges)
     log = context.log.partition_offsets(transform.source.name)
     kept = _in_log(found, log)
     gone = _count(found) - _count(kept)
@@ -117,11 +123,11 @@ class _Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """What one transaction sends: rows (``outgoing.OUTGOING``), which dead letters that settles, and what stays of them."""
+    """What one transaction sends: rows (``outgoing.OUTGOING``), which dead letters that settles, and those that are there afterwards."""
 
     rows: pa.Table
     ranges: OffsetRanges
-    rejected: pa.Table
+    letters: pa.Table
 
 
 def _attempt(work: Sending, table: TopicTable, context: RunContext, within: OffsetRanges) -> TopicRunResult | None:
@@ -143,20 +149,22 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext, within: Offs
         result = judged_batch(table, context, source, start.state, computed)
         if result.failures:
             return replace(result, kind="replay")
-        rejected = _rejected(table, context, start, source, computed)
+        origin = _origin(table.name, context, start)
+        rejected = dead_letter_rows(origin, source, computed.rejections, context.now())
+        staying = letters_that_stay(origin, context, source, start.ranges)
     finally:
         source.release()
     ends = outgoing.cut(rows, start.ranges, work.transaction_bytes)[0].ends
-    part = _Part(rows=_until(rows, ends), ranges=_before(start.ranges, ends), rejected=_until(rejected, ends))
+    part = _Part(rows=_until(rows, ends), ranges=_before(start.ranges, ends), letters=_until(pa.concat_tables([rejected, staying]), ends))
     account = _settle(work, context, start, part)
     return replace(
         result,
         kind="replay",
         ranges=part.ranges,
         version=account.version,
-        statistics=replace(source.statistics, records=_count(_within(start.places, part.ranges))),
+        statistics=replace(source.statistics, records=_count(places_within(start.places, part.ranges))),
         batch=_batch_until(computed, ends),
-        letters=part.rejected,
+        letters=_until(rejected, ends),
         sent=told_of_sent(start.route, part.rows, 1),
     )
 
@@ -170,21 +178,9 @@ def _started(work: Sending, table: TopicTable, context: RunContext, within: Offs
     log = context.log.partition_offsets(route.source.topic)
     account, progress = followed_ledger(work, context, route, [one.partition for one in log])
     state = TopicState(topic_id=route.source.topic_id, log=log, snapshot=account, committed=progress.checkpoints)
-    found = _within(letters.places(table.name, state.topic_id), within)
+    found = places_within(letters.places(table.name, state.topic_id), within)
     places = _in_log(_committed(found, progress.checkpoints), log)
     return _Start(letters=snapshot, route=route, account=account, progress=progress, state=state, places=places)
-
-
-def _rejected(table: TopicTable, context: RunContext, start: _Start, source: Batch, computed: ComputedBatch) -> pa.Table:
-    """Return the rows of the dead letters from now on: those that were rejected again, and those whose records were compacted away."""
-    origin = _origin(table.name, context, start)
-    found = source.records_at(start.places)
-    read = set(zip(found["_partition"].to_pylist(), found["_offset"].to_pylist(), strict=True))
-    gone = {partition: [one for one in offsets if (partition, one) not in read] for partition, offsets in start.places.items()}
-    if _count(gone):
-        context.reporter.note(f"the records of {_count(gone)} dead letters of {table.name} are no longer in the log; they stay as they are")
-    again = dead_letter_rows(origin, source, computed.rejections, context.now())
-    return pa.concat_tables([again, DeadLetters(context.lake).rows_at(table.name, start.state.topic_id, gone)])
 
 
 def _settle(work: Sending, context: RunContext, start: _Start, part: _Part) -> TableSnapshot:
@@ -192,7 +188,7 @@ def _settle(work: Sending, context: RunContext, start: _Start, part: _Part) -> T
     route, progress, letters = start.route, start.progress, DeadLetters(context.lake)
     origin = _origin(work.transform.name, context, start)
     validate_unmoved(work, context, route, [one.partition for one in start.state.log], progress)
-    attempt = letters.begin_replay(letters.cleaned(start.letters, origin, start.account), origin, part.ranges, part.rejected)
+    attempt = letters.begin_replay(letters.cleaned(start.letters, origin, start.account), origin, part.ranges, part.letters)
     after = replace(progress, letters=progress.letters if attempt is None else attempt)
     account = ledger.open_ledger(context.lake, work.transform.name, "")
     work.sender.send(
@@ -217,22 +213,13 @@ def _origin(name: str, context: RunContext, start: _Start) -> Origin:
     return Origin(target=name, topic=start.route.source.topic, topic_id=start.state.topic_id, run_id=context.run_id)
 
 
-def _within(places: Places, ranges: Iterable[OffsetRange]) -> dict[int, list[int]]:
-    held = list(ranges)
-    found = {
-        partition: [one for one in offsets if any(span.partition == partition and one in span for span in held)]
-        for partition, offsets in places.items()
-    }
-    return {partition: offsets for partition, offsets in found.items() if offsets}
-
-
 def _in_log(places: Places, log: Iterable[PartitionOffsets]) -> dict[int, list[int]]:
-    return _within(places, [OffsetRange(partition=one.partition, start=one.log_start_offset, end=one.high_watermark) for one in log])
+    return places_within(places, [OffsetRange(partition=one.partition, start=one.log_start_offset, end=one.high_watermark) for one in log])
 
 
 def _committed(places: Places, checkpoints: Mapping[int, Checkpoint]) -> dict[int, list[int]]:
     """Leave out what the group is going to read anyway."""
-    return _within(places, [OffsetRange(partition=number, start=0, end=one.next_offset) for number, one in checkpoints.items()])
+    return places_within(places, [OffsetRange(partition=number, start=0, end=one.next_offset) for number, one in checkpoints.items()])
 
 
 def _count(places: Places) -> int:

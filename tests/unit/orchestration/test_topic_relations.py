@@ -25,7 +25,7 @@ def log() -> MemoryLog:
         for position in range(100):
             value = {"id": 100 * number + position, "amount": position / 2, "seen": "2026-01-01T00:00:00Z", "tags": ["a"]}
             partition.append(json.dumps(value).encode(), key=b"k%d" % position, timestamp_ms=START_MS + 1_000 * position)
-    made.add_topic("we.ird-name").partitions[0].append(b"\xff not text", key=None)
+    made.add_topic("we.ird-name").partitions[0].append(b"\xff not text", key=None, headers=[("trace", b"1"), ("trace", None)])
     return made
 
 
@@ -107,7 +107,9 @@ def test_topics_and_tables_are_joined_and_a_topic_may_be_named_twice(warehouse: 
 
 def test_any_topic_can_be_asked_by_its_name_in_quotes(warehouse: Warehouse, log: MemoryLog) -> None:
     sql = 'SELECT _value, _bytes, _key, _headers FROM topics."we.ird-name"'
-    assert answer(warehouse, log, sql) == [("\ufffd not text", b"\xff not text", None, [])]
+    assert answer(warehouse, log, sql) == [
+        ("\ufffd not text", b"\xff not text", None, [{"key": "trace", "value": b"1"}, {"key": "trace", "value": None}])
+    ]
     with pytest.raises(WarehouseError, match="nowhere"):
         answer(warehouse, log, "SELECT * FROM topics.nowhere")
 
