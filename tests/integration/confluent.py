@@ -109,7 +109,7 @@ def serve_callbacks(source: Any) -> list[Any]:
     """Serve the callbacks that wait for a member of a group, and return the records that came with them: to be called before its close.
 
     A close during a rebalance may else hang for ever, with the interpreter's lock held, so that no thread and no signal ends it: librdkafka
-    2.16 gives the group up, and the callback that waits then asks it a question that nothing answers (librdkafka's issue 4041).
+    2.16 gives the group up, and the callback that waits then asks it a question that nothing answers (librdkafka#4041).
     """
     records: list[Any] = []
     while found := source.consume(1_000, 0):

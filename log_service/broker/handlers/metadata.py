@@ -6,7 +6,7 @@ creates it where both the request and ``auto.create.topics.enable`` allow that, 
 controller decides, so that any broker is told as the controller.
 
 Fenced brokers are left out, unless all are fenced: librdkafka 2.10 to 2.16 drops every broker that a response leaves out, and one that
-tells topics and no broker may cut it off for good (librdkafka's issue 5301).
+tells topics and no broker may cut it off for good (librdkafka#5301).
 
 Who may not describe a topic does not hear of it: where all topics are asked for it is left out, and where it is named it is
 TOPIC_AUTHORIZATION_FAILED whether it exists or not. One that exists is named by the id that it was asked for, or by its name alone. A

@@ -88,7 +88,7 @@ def test_clients_are_told_the_brokers_of_their_listener_that_are_not_fenced() ->
 
 
 def test_where_all_brokers_are_fenced_clients_are_told_all_of_them() -> None:
-    """A response that tells topics and no broker may cut librdkafka off for good (its issue 5301)."""
+    """A response that tells topics and no broker may cut librdkafka off for good (librdkafka#5301)."""
 
     async def story(node: HandlerNode) -> None:
         publish_orders(node, partition(0, [3, 2], leader=-1, isr=[3]))
