@@ -53,6 +53,25 @@ def test_wrong_password_ends_send_and_poll(kafka: SecureKafka) -> None:
     assert (sent.value.code, polled.value.code) == (REFUSED, REFUSED)
 
 
+@pytest.mark.parametrize(
+    ("listener", "protocol", "told"),
+    [
+        ("sasl", "PLAINTEXT", r"takes no request without a login: .* one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("sasl_ssl", "SSL", r"takes no request without a login: .* one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("sasl", "SSL", "speaks Kafka's protocol without TLS"),
+        ("ssl", "PLAINTEXT", "speaks TLS: set security_protocol to SSL or SASL_SSL"),
+        ("sasl_ssl", "PLAINTEXT", "speaks TLS: set security_protocol to SSL or SASL_SSL"),
+    ],
+)
+def test_what_a_listener_speaks_is_told_where_the_client_speaks_something_else(
+    kafka: SecureKafka, listener: str, protocol: str, told: str
+) -> None:
+    settings = {"security_protocol": protocol} | ({"ssl_ca": str(kafka.authority.truststore)} if protocol == "SSL" else {})
+    with BlockingAdmin(getattr(kafka, listener), **settings) as admin, pytest.raises(KafkaError, match=told) as caught:
+        admin.list_topics()
+    assert caught.value.code is REFUSED
+
+
 def test_mechanism_that_the_broker_does_not_take_is_named_with_those_it_takes(kafka: SecureKafka) -> None:
     settings = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": lambda: "abc"}
     with BlockingAdmin(kafka.sasl, **settings) as admin, pytest.raises(KafkaError, match="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"):
