@@ -106,6 +106,13 @@ def test_what_fits_now_is_sent_and_the_rest_stays_with_its_reason(story: Story) 
     assert DeadLetters(Lake(story.lake_root)).pending().count_rows() == 0
 
 
+def test_sparks_workers_read_just_the_dead_letters_too(story: Story) -> None:
+    story.fix(0, 2, order("fixed", 1))
+    story.replay(arrow_records=0)
+    assert story.sent() == [[b"b", b"fixed", b"d", b"d"]]
+    assert story.letters() == [(1, 1, "schema")]
+
+
 def test_a_replay_that_is_repeated_sends_nothing_again(story: Story) -> None:
     story.replay()
     story.replay()

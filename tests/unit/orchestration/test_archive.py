@@ -425,6 +425,14 @@ def test_merging_files_changes_nothing_that_is_read(half: World) -> None:
     assert half.rows() == [(number, offset) for number in (0, 1) for offset in range(120)]
 
 
+def test_headers_are_archived_as_they_were(half: World) -> None:
+    place = half.log.topics["orders"].partitions[0].append(b"{}", headers=[("trace", b"1"), ("none", None), ("trace", b"2")])
+    wanted = [{"key": "trace", "value": b"1"}, {"key": "none", "value": None}, {"key": "trace", "value": b"2"}]
+    half.archive()
+    told = half.warehouse.query(f"SELECT _headers FROM orders_archive WHERE _partition = 0 AND _offset = {place}").to_pylist()
+    assert told == [{"_headers": wanted}]
+
+
 def test_an_archive_is_a_table_like_others(half: World) -> None:
     query = half.warehouse.query
     assert query("SELECT count(*) AS n FROM orders_archive WHERE _key = 'k7'::BLOB").to_pylist() == [{"n": 2}]
