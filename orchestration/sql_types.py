@@ -4,6 +4,7 @@ Decides nothing else. Knows SQLAlchemy's types, and of databases only that SQLit
 """
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -26,9 +27,18 @@ def chunks(rows: pa.Table, dialect: str) -> Iterator[list[dict[str, Any]]]:
             for name in moments:
                 row[name] = _without_zone(row[name])
             for name in nested:
-                row[name] = json.loads(json.dumps(row[name], default=str))
+                row[name] = json.loads(json_text(row[name]))
         if chunk:
             yield chunk
+
+
+def json_text(value: object) -> str:
+    """Return a list or struct as JSON. What JSON lacks is a text; bytes are base64, as a schema takes them and Spark writes them."""
+    return json.dumps(value, default=_as_text)
+
+
+def _as_text(value: object) -> str:
+    return b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def _without_zone(moment: datetime | None) -> datetime | None:

@@ -385,6 +385,30 @@ def test_a_transform_reads_the_headers_and_a_replay_keeps_those_of_a_fixed_recor
     assert rows_of(lake_root, columns=("_offset", "traces")) == [(0, ["1", "2"]), (2, []), (3, ["5"])]
 
 
+def test_headers_that_are_passed_on_are_a_column_of_the_table(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    def passed_on(records: Any) -> Any:
+        return records.select("_topic_id", "_partition", "_offset", "_timestamp", "id", "amount", "_headers")
+
+    trace = [("trace", b"1"), ("none", None), ("trace", b"2")]
+    table = orders_table(function=passed_on, has_headers=True)
+    newest = orders_table(name="newest_orders", function=passed_on, has_headers=True, unique_by=(), latest_by=("id",))
+    context = run_context(log, lake_root, spark)
+    partition = log.topics["orders"].partitions[0]
+    for offset, headers in enumerate((trace, [], trace[:1])):
+        partition.append(order("a" if offset else "b", offset + 1), headers=headers)
+        for one in (table, newest):
+            run_topic_table(one, context)
+    told = [[{"key": key, "value": value} for key, value in headers] for headers in (trace, [], trace[:1])]
+    rows = {
+        name: Lake(lake_root).existing(name).dataset().to_table(columns=["_offset", "_headers"])
+        for name in ("clean_orders", "newest_orders")
+    }
+    assert rows["clean_orders"].sort_by("_offset")["_headers"].to_pylist() == told[:2]
+    assert rows["newest_orders"].sort_by("_offset")["_headers"].to_pylist() == [told[0], told[2]]
+    list(run_replay(table, context, ReplayRequest(is_everything=True)))
+    assert Lake(lake_root).existing("clean_orders").dataset().to_table().sort_by("_offset")["_headers"].to_pylist() == told[:2]
+
+
 def test_who_reads_headers_that_were_not_asked_for_is_told_how_to(log: MemoryLog, lake_root: Path, spark: Any) -> None:
     append_order(log, "a")
     table = orders_table(function=lambda records: records.select("_topic_id", "_partition", "_offset", "id", "amount", "_headers"))

@@ -6,7 +6,6 @@ statement does what is to be done. Decides which way is taken. Both have the sam
 SQLAlchemy speaks to.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -15,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from orchestration.sql_types import chunks, sql_column
+from orchestration.sql_types import chunks, json_text, sql_column
 
 STAGED_FROM = 1_000
 """Fewer rows are quicker without a temporary table."""
@@ -106,9 +105,7 @@ def _values(table: sa.Table, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
     """Yield the rows as COPY takes them: JSON as text, everything else as it is."""
     for batch in rows.to_batches(max_chunksize=10_000):
         columns = [
-            [json.dumps(value, default=str) for value in column.to_pylist()]
-            if isinstance(table.c[name].type, sa.JSON)
-            else column.to_pylist()
+            [json_text(value) for value in column.to_pylist()] if isinstance(table.c[name].type, sa.JSON) else column.to_pylist()
             for name, column in zip(rows.column_names, batch.columns, strict=True)
         ]
         yield from zip(*columns, strict=True)

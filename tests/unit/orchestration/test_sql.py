@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from orchestration.resources.database import open_engine
 from orchestration.settings import SettingsError
 from orchestration.sql import SqlError, replace_table
+from orchestration.sql_types import chunks
 from orchestration.tables import Lake, TableSnapshot, replace_all
 
 
@@ -112,3 +113,18 @@ def test_unknown_columns_and_addresses_are_named(lake: Lake, url: str) -> None:
     for wrong in ["no url", "nodialect://x"]:
         with pytest.raises(SettingsError, match="TIDELOG_SQL_URL cannot be used"):
             open_engine(wrong)
+
+
+def test_bytes_within_json_are_base64_as_spark_writes_them() -> None:
+    """As for the headers of a record; moments are texts."""
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary()), ("at", pa.timestamp("us", tz="UTC"))]))
+    headers = [{"key": "trace", "value": b"\xff1", "at": datetime(2026, 1, 2, tzinfo=UTC)}, {"key": "none", "value": None, "at": None}]
+    (chunk,) = chunks(pa.table({"_headers": pa.array([headers], kind)}), "postgresql")
+    assert chunk == [
+        {
+            "_headers": [
+                {"key": "trace", "value": "/zE=", "at": "2026-01-02 00:00:00+00:00"},
+                {"key": "none", "value": None, "at": None},
+            ]
+        }
+    ]
