@@ -318,6 +318,48 @@ def test_a_check_that_forbids_commits_nothing_and_too_many_kept_rows_are_said(lo
     assert Lake(lake_root).snapshot("paid_orders") is None
 
 
+def test_headers_of_both_records_are_there_also_of_one_that_was_kept_for_its_partner(spark: Any, lake_root: Path) -> None:
+    log = two_topics()
+    context = run_context(log, lake_root, spark)
+
+    def traced(pairs: Any) -> Any:
+        return pairs.selectExpr("id", "left._headers AS ordered", "right._headers AS paid", "_left", "_right")
+
+    table = joined_table(function=traced, has_headers=True)
+    orders, payments = (log.topics[name].partitions[0] for name in ("orders", "payments"))
+    orders.headers[append_order(log, "a", 0)] = [("trace", b"1"), ("trace", None)]
+    append_order(log, "b", 1)
+    run_all(context, table)
+    payments.headers[append_payment(log, "a", 2)] = [("trace", b"2")]
+    payments.headers[append_payment(log, "b", 2)] = [("trace", b"3")]
+    run_all(context, table)
+    rows = Lake(lake_root).existing("paid_orders").dataset().to_table(columns=["id", "ordered", "paid"]).sort_by("id").to_pylist()
+    assert rows == [
+        {
+            "id": "a",
+            "ordered": [{"key": "trace", "value": b"1"}, {"key": "trace", "value": None}],
+            "paid": [{"key": "trace", "value": b"2"}],
+        },
+        {"id": "b", "ordered": [], "paid": [{"key": "trace", "value": b"3"}]},
+    ]
+
+
+def test_headers_that_were_not_kept_are_null(spark: Any, lake_root: Path) -> None:
+    log = two_topics()
+    context = run_context(log, lake_root, spark)
+    log.topics["orders"].partitions[0].headers[append_order(log, "a", 0)] = [("trace", b"1")]
+    untraced = joined_table(function=lambda pairs: pairs.selectExpr("id", "false AS is_known", "_left", "_right"), rules=())
+    run_all(context, untraced)
+    append_payment(log, "a", 2)
+    known = joined_table(
+        function=lambda pairs: pairs.selectExpr("id", "left._headers IS NOT NULL AS is_known", "_left", "_right"),
+        rules=(),
+        has_headers=True,
+    )
+    run_all(context, known)
+    assert Lake(lake_root).existing("paid_orders").dataset().to_table(columns=["is_known"]).to_pylist() == [{"is_known": False}]
+
+
 def test_another_declaration_is_refused_and_another_lateness_is_not(log: MemoryLog, spark: Any, lake_root: Path) -> None:
     notes = Notes()
     context = run_context(log, lake_root, spark, reporter=notes)

@@ -45,7 +45,10 @@ GIVEN = (*SIDES, *PLACES.values())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedTable:
-    """A table that follows two topics. None limits are those of the settings; ``records_per_run`` counts for each topic."""
+    """A table that follows two topics. None limits are those of the settings; ``records_per_run`` counts for each topic.
+
+    With ``has_headers`` the function gets the headers of both records, as ``_headers`` of ``left`` and ``right``.
+    """
 
     name: str
     left: TopicSpec
@@ -57,6 +60,7 @@ class JoinedTable:
     minimum_interval_s: int | None = None
     records_per_run: int | None = None
     state_rows: int = DEFAULT_STATE_ROWS
+    has_headers: bool = False
 
     def __post_init__(self) -> None:
         validate_table_name(self.name)

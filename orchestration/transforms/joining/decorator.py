@@ -31,6 +31,7 @@ def spark_join(
     minimum_interval_s: int | None = None,
     records_per_run: int | None = None,
     state_rows: int = DEFAULT_STATE_ROWS,
+    has_headers: bool = False,
     group_name: str = "lake",
     tags: Mapping[str, str] | None = None,
     owners: Sequence[str] | None = None,
@@ -41,7 +42,8 @@ def spark_join(
     ``on`` names fields that both schemas have, or says which field of the left is which of the right (``{"id": "order_id"}``). A right
     record belongs to a left one if its event time is at most ``within`` earlier or later; ``within=(before, after)`` says each. The
     function gets a row per pair: the key columns, by the left's names, ``left`` and ``right``, structs of the fields of each topic's schema
-    with ``_partition, _offset, _timestamp``, and ``_left`` and ``_right``, the places of the two records, which it has to return.
+    with ``_partition, _offset, _timestamp`` (with ``has_headers`` also ``_headers``), and ``_left`` and ``_right``, the places of the two
+    records, which it has to return.
 
     ``event_time`` names a TIMESTAMP field of each side; the default is the time of the record. ``how`` is "inner", "left", "right" or
     "full": an outer join gives a row without partner, once none can come any more, with null in the place of the other side.
@@ -71,6 +73,7 @@ def spark_join(
             minimum_interval_s=minimum_interval_s,
             records_per_run=records_per_run,
             state_rows=state_rows,
+            has_headers=has_headers,
         )
         return joined_table_asset(declared, shown)
 

@@ -19,7 +19,7 @@ from orchestration.quality.rules import VIOLATIONS_COLUMN, count_violations
 from orchestration.tables import TableSnapshot
 from orchestration.transforms.batch import apply_rules, call_transform, collect, judging
 from orchestration.transforms.errors import TransformError
-from orchestration.transforms.intake import INLINE_BYTES, META, new_scratch_file
+from orchestration.transforms.intake import HEADERS, INLINE_BYTES, META, new_scratch_file
 from orchestration.transforms.joining.declarations import JoinedTable
 from orchestration.transforms.parsing import nullable_fields
 from orchestration.transforms.topic_run import RunContext
@@ -69,17 +69,17 @@ def _given(table: JoinedTable, context: RunContext, rows: pa.Table) -> Iterator[
 def _spark_schema(table: JoinedTable) -> types.StructType:
     left = table.fields(LEFT)
     keys = [types.StructField(name, left[name].dataType) for name in table.shape.keys(LEFT)]
-    sides = [types.StructField(side, types.StructType([*_meta(), *nullable_fields(table.fields(side))])) for side in SIDES]
+    sides = [types.StructField(side, types.StructType([*_meta(table), *nullable_fields(table.fields(side))])) for side in SIDES]
     return types.StructType([*keys, *sides, *(types.StructField(PLACES[side], PLACE_STRUCT) for side in SIDES)])
 
 
-def _meta() -> list[types.StructField]:
-    return [META[name] for name in ("_partition", "_offset", "_timestamp")]
+def _meta(table: JoinedTable) -> list[types.StructField]:
+    return [*(META[name] for name in ("_partition", "_offset", "_timestamp")), *(HEADERS if table.has_headers else ())]
 
 
 def arrow_schema(table: JoinedTable, side: Side) -> pa.Schema:
     """Return the columns of the rows of one side."""
-    fields = [types.StructField(PLACE[0], types.StringType()), *_meta(), *nullable_fields(table.fields(side))]
+    fields = [types.StructField(PLACE[0], types.StringType()), *_meta(table), *nullable_fields(table.fields(side))]
     return to_arrow_schema(types.StructType(fields), timezone="UTC")
 
 

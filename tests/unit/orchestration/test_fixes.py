@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestration.dead_letters import DeadLetters
-from orchestration.fixes import Fix, FixedReader, FixError, Fixes, fix_of, repaired, replay_ranges
+from orchestration.fixes import ChosenReader, Fix, FixedReader, FixError, Fixes, fix_of, repaired, replay_ranges
 from orchestration.letter_places import Place, PlaceError
 from orchestration.offsets import OffsetRange
 from orchestration.tables import Lake
@@ -46,6 +46,19 @@ def test_records_are_read_as_they_should_have_been_also_in_another_process() -> 
     assert batch["value"].to_pylist() == [b"0", b"one", None, b"3"]
     assert batch["key"].to_pylist() == [b"k"] * 4
     assert batch["offset"].to_pylist() == [0, 1, 2, 3]
+
+
+def test_a_reader_of_chosen_records_leaves_the_others_out_and_survives_the_way_to_a_worker() -> None:
+    log = MemoryLog()
+    partition = log.add_topic("t", 2).partitions[0]
+    for number in range(5):
+        partition.append(b"%d" % number)
+    fixed = FixedReader(log.range_reader(), {(0, 1): b"one"})
+    reader = pickle.loads(pickle.dumps(ChosenReader(fixed, {0: [1, 3, 9]})))
+    (batch,) = reader("t", OffsetRange(partition=0, start=0, end=5))
+    assert (batch["offset"].to_pylist(), batch["value"].to_pylist()) == ([1, 3], [b"one", b"3"])
+    assert list(reader("t", OffsetRange(partition=1, start=0, end=0))) == []
+    assert list(reader("t", OffsetRange(partition=0, start=4, end=5))) == []
 
 
 def test_only_what_was_rejected_can_be_fixed(letters: DeadLetters) -> None:
