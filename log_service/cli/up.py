@@ -46,6 +46,8 @@ from log_service.supervisor.supervisor import Supervisor, leaf
 
 REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
 Upkeep = Callable[[], Awaitable[None]]
+PORT = WholeNumber(1, 65_535)
+"""What a component listens on: 0 would be another one than others are told."""
 
 
 @click.command()
@@ -59,9 +61,11 @@ Upkeep = Callable[[], Awaitable[None]]
     help="The address to bind to. Beyond 127.0.0.1 the Dagster UI is open to all who reach it: it has no login, and its users run code.",
 )  # fmt: skip
 @click.option("--secure", is_flag=True, help="Encrypt and authorize: a local authority, certificates, ACLs. Later starts keep it.")
-@click.option("--broker-port", default=9092, show_default=True, help="Where Kafka clients connect.")
-@click.option("--ui-port", default=3000, show_default=True, help="Where the Dagster UI is.")
-@click.option("--spark-port", default=15002, show_default=True, help="Where the warm Spark server listens, on 127.0.0.1.")
+@click.option("--broker-port", type=PORT, metavar="PORT", default=9092, show_default=True, help="Where Kafka clients connect.")
+@click.option("--ui-port", type=PORT, metavar="PORT", default=3000, show_default=True, help="Where the Dagster UI is.")
+@click.option(
+    "--spark-port", type=PORT, metavar="PORT", default=15002, show_default=True, help="Where the warm Spark server listens, on 127.0.0.1."
+)
 @click.option(
     "--metrics-port", type=WholeNumber(0, 65_535), metavar="PORT",
     help="Where Prometheus reads the broker's metrics; 0 is nowhere.  [default: 9404, or one that is free]",

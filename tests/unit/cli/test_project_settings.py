@@ -67,6 +67,15 @@ def test_a_start_that_is_refused_leaves_no_data_directory(project: Path) -> None
     assert list(project.iterdir()) == []
 
 
+@pytest.mark.parametrize("option", ["--broker-port", "--ui-port", "--spark-port"])
+@pytest.mark.parametrize("port", ["0", "65536", "-1"])
+def test_a_port_that_is_none_is_refused_before_anything_starts(project: Path, option: str, port: str) -> None:
+    refused = CliRunner().invoke(tidelog, ["up", option, port])
+    assert refused.exit_code == 2
+    assert f"'{option}': {port} is not in the range 1<=x<=65535" in refused.output
+    assert list(project.iterdir()) == []
+
+
 def test_a_data_directory_that_was_there_stays(project: Path) -> None:
     (project / ".tidelog").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as taken:
