@@ -2,7 +2,8 @@
 
 Decides that a topic's high watermark is told when it moved, and a table's lag when it changed, both at most once per interval; lag that
 became zero is told at once. Dagster draws a line from one sample to the next, so that a lag that stood still for longer is told once more
-before its change. The cursor is a memory of what was told, never a checkpoint: losing it costs a repeated event.
+before it grows; where it falls, a run has committed and has told that itself. The cursor is a memory of what was told, never a checkpoint:
+losing it costs a repeated event.
 """
 
 import json
@@ -101,7 +102,7 @@ def decide_events(lags: Mapping[str, TopicLag], told: Progress, now_s: float, ve
         if is_due(told.lags.get(table), str(lag.lag), now_s, is_urgent=lag.lag == 0):
             tables[table] = Told(value=str(lag.lag), at_s=now_s)
             last = told.lags.get(table)
-            if last is not None and now_s - last.at_s >= QUIET_S and last.value.isdecimal():
+            if last is not None and now_s - last.at_s >= QUIET_S and last.value.isdecimal() and int(last.value) < lag.lag:
                 stood_at[table] = int(last.value)
     progress = replace(
         told,

@@ -38,12 +38,20 @@ def test_lag_that_became_zero_is_told_at_once() -> None:
     assert decide_events({"clean": lag(10, 10)}, told, 1.0).tables == ("clean",)
 
 
-def test_a_lag_that_stood_still_is_told_once_more_before_its_change() -> None:
+def test_a_lag_that_stood_still_is_told_once_more_before_it_grows() -> None:
     told = decide_events({"clean": lag(10, 10), "raw": lag(10, 4)}, Progress(), 0.0).progress
     changed = {"clean": lag(20, 10), "raw": lag(20, 4)}
     assert decide_events(changed, told, QUIET_S).stood_at == {"clean": 0, "raw": 6}
     assert decide_events(changed, told, QUIET_S - 1).stood_at == {}
     assert decide_events({"clean": lag(10, 10)}, told, QUIET_S).stood_at == {}
+
+
+def test_a_lag_that_a_commit_made_smaller_is_not_told_once_more() -> None:
+    """The commit has told the lag behind it: the old one would be a peak after it."""
+    told = decide_events({"clean": lag(10, 2)}, Progress(), 0.0).progress
+    for committed in (6, 10):
+        decided = decide_events({"clean": lag(10, committed)}, told, QUIET_S)
+        assert (decided.tables, decided.stood_at) == (("clean",), {})
 
 
 def test_a_recreated_topic_is_told_even_with_the_same_watermark() -> None:
