@@ -21,7 +21,7 @@ SAMPLE_SIZE = 10
 SHOWN_BYTES = 200
 SHOWN_DAYS = 60
 COLUMNS = dg.TableSchema(
-    columns=[dg.TableColumn(name, "string") for name in ("table", "place", "rule", "reason", "duplicate of", "record time", "value")]
+    columns=[dg.TableColumn(name, "string") for name in ("table", "place", "rule", "reason", "duplicate of", "record time (UTC)", "value")]
 )
 
 
@@ -99,7 +99,7 @@ def _shown(row: Mapping[str, Any]) -> dict[str, str]:
         "rule": row["rule"],
         "reason": row["reason"],
         "duplicate of": row["duplicate_of"] or "",
-        "record time": row["_timestamp"].isoformat() if row["_timestamp"] else "",
+        "record time (UTC)": f"{row['_timestamp']:%Y-%m-%d %H:%M:%S}" if row["_timestamp"] else "",
         "value": shortened(row["value"]),
     }
 
