@@ -12,7 +12,8 @@ Whole nodes and their clients in that world, one run per seed (``make sim SEEDS=
 - ``node_host``: ``NodeHost`` starts, stops and kills a node, ``ClusterHost`` holds those of a cluster; ``node_faults``: what goes wrong,
   and who starts a node again.
 - ``node_clients`` do their work and write a ``node_history``; ``node_checker`` and ``node_metadata_checker`` judge it from outside,
-  ``node_audit`` looks at the disk, ``node_refusals`` at every refusal, ``node_waits`` at how long a response takes that could be made.
+  ``node_audit`` looks at the disk, ``node_refusals`` at every refusal, ``node_waits`` at how long a response takes that could be made,
+  ``node_responses`` at whether each one comes at all.
 - ``cluster_plan``, ``cluster_runs``, ``cluster_faults``, ``cluster_clients``, ``cluster_audit`` and ``cluster_refusals`` do the same for
   clusters of several nodes (``make sim NODES=3``), which are judged as one; ``cluster_watch`` looks at all nodes after every event, with
   ``quorum_witness`` and ``replica_witness``. ``pauses`` stops a process as SIGSTOP does.

@@ -36,6 +36,7 @@ from tests.sim.node_history import (
 )
 from tests.sim.node_passing import write_some
 from tests.sim.node_plan import Plan
+from tests.sim.node_responses import LONGEST_REBALANCE_MS
 from tests.sim.world import World
 
 GROUP, AUTOMATIC_GROUP = "group", "automatic"
@@ -201,6 +202,7 @@ class Clients:
             partition_assignment_strategy=self.plan.assignors,
             session_timeout_ms=6_000,
             heartbeat_interval_ms=1_000,
+            max_poll_interval_ms=LONGEST_REBALANCE_MS,
             **settings,
         )
 

@@ -40,6 +40,7 @@ from tests.sim.node_metadata_checker import check_metadata
 from tests.sim.node_moves import Mover, check_places, copied_in_steps
 from tests.sim.node_plan import NodePlan, Plan, draw_plan
 from tests.sim.node_refusals import check_refusals, refusals_noted
+from tests.sim.node_responses import Responses
 from tests.sim.node_waits import Waiters, check_waits
 from tests.sim.world import World, sim_world
 
@@ -364,6 +365,7 @@ def play_plans(
     """
     begun = time.perf_counter()
     runs: list[Run] = []
+    forgotten: list[list[Violation]] = []
     seconds = 0.0
     surprises: list[Violation] = []
 
@@ -375,10 +377,12 @@ def play_plans(
             runs.extend((kind or Run)(world, nodes, plan, place) for plan, place in zip(plans, places, strict=True))
             histories = {host.name: run.history for run in runs for host in run.cluster.nodes}
             steps = copied_in_steps(plans[0].chunk_bytes, plans[0].quiet_bytes)
-            with exceptions_noted(surprises), refusals_noted(histories), steps:
+            responses = Responses(world, [host for run in runs for host in run.cluster.nodes])
+            with exceptions_noted(surprises), refusals_noted(histories), responses.watching(), steps:
                 async with trio.open_nursery() as nursery:
                     for run in runs:
                         nursery.start_soon(run.play)
+            forgotten.extend(responses.of(run.cluster.nodes) for run in runs)
             nodes.cancel_scope.cancel()
         seconds = trio.current_time()
 
@@ -386,7 +390,7 @@ def play_plans(
     outcomes = [
         Outcome(
             seed=run.plan.seed,
-            violations=[*surprises, *run.violations],
+            violations=[*surprises, *run.violations, *left],
             digest=world.digest,
             virtual_seconds=seconds,
             real_seconds=time.perf_counter() - begun,
@@ -399,7 +403,7 @@ def play_plans(
             transactions=run.transactions,
             decisions=run.decisions,
         )
-        for run in runs
+        for run, left in zip(runs, forgotten, strict=True)
     ]
     return outcomes, world, [run.history for run in runs]
 
