@@ -14,6 +14,7 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from log_service.broker.handlers import produce
+from log_service.common.errors import KafkaError
 from log_service.controller.death_watch import DeathWatch
 from log_service.controller.rules import alter_partition
 from log_service.coordinator.shards import Shards
@@ -26,6 +27,7 @@ from log_service.replication import partition_state
 from log_service.replication.fetcher import Fetcher
 from log_service.replication.partition import Partition
 from log_service.replication.partition_state import Change, PartitionState
+from log_service.state_machine.runtime import Runtime
 from log_service.storage import running_files
 from log_service.storage.log import Log
 from tests.sim import cluster_aims as aims
@@ -56,6 +58,14 @@ def is_unsynced(plan: Plan) -> bool:
 
 
 # The wrong decisions
+
+_close = Runtime.close
+
+
+def _forget_who_waits(runtime: Runtime[Any], error: KafkaError) -> None:
+    runtime._requests.clear()
+    _close(runtime, error)
+
 
 _begin = Fetcher._begin
 _look_again, _apply = PartitionState.look_again, PartitionState.apply
@@ -305,6 +315,12 @@ BUGS: Sequence[ClusterBug] = (
         fits=is_unsynced,
         aim=aims.SEVERAL_DEATHS,
         shown_by=(13, 17, 21),
+    ),
+    ClusterBug(
+        name="coordinator that resigns forgets who waits",
+        replacements=((Runtime, "close", _forget_who_waits),),
+        aim=aims.MOVING_COORDINATORS,
+        shown_by=(2,),
     ),
     ClusterBug(
         name="reads above the high watermark",

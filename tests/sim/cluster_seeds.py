@@ -10,7 +10,7 @@ AIMED_SEEDS = {
     "streams groups": (1, 5),
     "secure clusters": (0, 1),
     "task handovers": (0,),
-    "moving coordinators": (0,),
+    "moving coordinators": (0, 2),
     "refused controllers": (0,),
     "changing voters": (1,),
     "slow followers": (0, 1),
