@@ -27,6 +27,8 @@ from log_service.rpc.connection import (
 from log_service.rpc.hello import client_hello
 
 QUESTION_TIMEOUT_MS: Final = 3_000
+ENDS_BEFORE_QUESTION: Final = 2
+"""A node that dies ends a connection in the same way, and then refuses the next."""
 QUESTION_INTERVAL_MS: Final = 10_000
 """How long one question to a destination is enough: nodes that are in trouble get few of them."""
 NO_MECHANISM: Final = ""

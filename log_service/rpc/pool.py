@@ -23,7 +23,7 @@ from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.common.quiet_log import QuietLogger
 from log_service.protocol.schema import Message
 from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, Security, open_connection
-from log_service.rpc.misfits import QUESTION_INTERVAL_MS, Question, question_after, question_to
+from log_service.rpc.misfits import ENDS_BEFORE_QUESTION, QUESTION_INTERVAL_MS, Question, question_after, question_to
 
 R = TypeVar("R", bound=Message)
 
@@ -61,6 +61,7 @@ class NodeChannel:
         self._not_before_ms = 0.0
         self._question: Question | None = None
         self._asked_again_at_ms = 0
+        self._ended_count = 0
         self._closed_bytes_received = 0
         self._closed_bytes_sent = 0
         self._quiet = QuietLogger(logger, env.clock.monotonic_ms)
@@ -137,12 +138,18 @@ class NodeChannel:
             self._closed(opening)
 
     async def _ask_what_it_speaks(self) -> None:
-        """Ask, where the last connection ended as those end that do not fit. Raises KafkaError: it speaks something else."""
-        question, self._question = self._question, None
-        now_ms = self._env.clock.monotonic_ms()
-        if question is not None and self._settings.is_asking and now_ms >= self._asked_again_at_ms:
+        """Ask, where the last connections ended as those end that do not fit. Raises KafkaError: it speaks something else."""
+        question, now_ms = self._question, self._env.clock.monotonic_ms()
+        if question is None or not self._settings.is_asking or self._ended_count < ENDS_BEFORE_QUESTION:
+            return
+        if now_ms >= self._asked_again_at_ms:
             self._asked_again_at_ms = now_ms + QUESTION_INTERVAL_MS
             await question(self._env, self.destination, self._settings, self._security)
+
+    def _note_end(self, question: Question | None) -> None:
+        """Count ends without a word that come one after the other: ``question`` is what they raise, None is any other end."""
+        self._ended_count = self._ended_count + 1 if question is not None else 0
+        self._question = question
 
     def _opened(self, opening: _Opening, connection: RpcConnection) -> None:
         self.opened_total += 1
@@ -157,7 +164,7 @@ class NodeChannel:
         self.is_refused = isinstance(error, OSError) and error.errno == errno.ECONNREFUSED
         self._delay(self._failed_count)
         self._failed_count += 1
-        self._question = question_after(error)
+        self._note_end(question_after(error))
         text = f"cannot reach a broker at {self.destination}: {_reason(error)}"
         opening.error = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.NETWORK_EXCEPTION, text)
         self._quiet.warning(self.destination, "%s", text)
@@ -172,7 +179,7 @@ class NodeChannel:
         self._closed_bytes_sent += connection.bytes_sent
         if self._connection is connection:
             self._connection = None
-            self._question = question_to(connection)
+            self._note_end(question_to(connection))
         if connection.failure is not None:
             self._quiet.info((self.destination, "gone"), "the connection to %s is gone: %s", self.destination, connection.failure)
 
