@@ -14,7 +14,7 @@ from log_service.client.admin.fan_out import Collected, by_topic, gather
 from log_service.client.admin.values import EpochEnd, FoundOffset, OffsetSpec, PartitionOffsets
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_TOPIC_ID, TopicPartition
+from log_service.common.types import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicPartition
 from log_service.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -143,15 +143,21 @@ async def offsets_for_leader_epoch(
 ) -> dict[TopicPartition, EpochEnd]:
     """Return where each leader epoch ended; see ``Admin.offsets_for_leader_epoch``."""
 
+    def asked(partition: TopicPartition) -> OffsetForLeaderPartition:
+        known = cluster.view.partition(partition)
+        return OffsetForLeaderPartition(
+            partition=partition.partition,
+            current_leader_epoch=NO_LEADER_EPOCH if known is None else known.leader_epoch,  # who does not lead in it refuses
+            leader_epoch=epochs[partition],
+        )
+
     async def ask(leader: int, partitions: list[TopicPartition]) -> dict[TopicPartition, EpochEnd]:
         request = OffsetForLeaderEpochRequest(
             replica_id=DEBUG_REPLICA_ID,
             topics=[
                 OffsetForLeaderTopic(
                     topic=topic,
-                    partitions=[
-                        OffsetForLeaderPartition(partition=number, leader_epoch=epochs[TopicPartition(topic, number)]) for number in numbers
-                    ],
+                    partitions=[asked(TopicPartition(topic, number)) for number in numbers],
                 )
                 for topic, numbers in by_topic(partitions).items()
             ],

@@ -47,14 +47,23 @@ class FetchExchange:
         """
         connection = await self._cluster.node(node_id, PURPOSE)
         version = connection.version_of(ApiKey.FETCH)
-        asked = list(states)
+        asked = self._still_asked_of(node_id, states)
         if version >= FIRST_VERSION_WITH_EPOCHS:
             diverging: Responses = {}
         else:
             diverging = await self._find_truncations(asked)
-            asked = [state for state in asked if state.topic_partition not in diverging]
+            asked = [state for state in self._still_asked_of(node_id, asked) if state.topic_partition not in diverging]
         responses = await self._exchange(node_id, connection, version, asked) if asked else {}
         return {**responses, **diverging}
+
+    def _still_asked_of(self, node_id: int, states: Iterable[PartitionState]) -> list[PartitionState]:
+        """Leave out partitions of which the view has come to name another leader while this broker was connected to.
+
+        A request names the epoch that the view knows. With the epoch of the other leader this broker, by now a follower that may have lost
+        its log, would respond as if its end were the log's end.
+        """
+        leader_of = self._cluster.view.leader_of
+        return [state for state in states if node_id in {state.preferred_replica, leader_of(state.topic_partition)}]
 
     async def end_sessions(self) -> None:
         """Tell the brokers that they may forget the sessions, without waiting for their responses."""
