@@ -159,18 +159,17 @@ def _scheduled_by(seed: int, clock: WorldClock) -> Iterator[None]:
 
 @contextmanager
 def _no_garbage_collected() -> Iterator[None]:
-    """What there was before is neither looked through nor finalized here: it is set aside, unless another has done so for good."""
-    was_enabled, was_frozen = gc.isenabled(), collector.is_set_aside()
+    """What there was before is neither looked through nor finalized here: it is set aside, for good where a process does that anyway."""
+    was_enabled = gc.isenabled()
     gc.disable()
-    if was_frozen:
-        gc.collect()  # only what is newer, which is little
-    else:
-        gc.freeze()
+    if collector.is_set_aside():
+        gc.collect(1)  # what the last test left; a whole collection would go through all modules that were imported since
+    gc.freeze()
     try:
         yield
     finally:
         gc.collect()
-        if not was_frozen:
+        if not collector.is_set_aside():
             gc.unfreeze()
         if was_enabled:
             gc.enable()
