@@ -303,20 +303,21 @@ def test_offsets_that_a_group_loses_in_the_target_come_back(
         until(lambda: committed(there, name) == {remote: 4}, "it is carried over again")
 
 
-def test_a_group_that_has_read_everything_lags_by_nothing_in_the_target(source: str, there: str, name: str, tmp_path: Path) -> None:
+def test_a_group_that_has_read_everything_lags_by_nothing_in_the_target(route: Route, name: str, tmp_path: Path) -> None:
     """The target's transactions end with markers; also where the mirror looked at the group before the marker was there."""
+    source, target = route
     create(source, name)
     where, remote = TopicPartition(name, 0), TopicPartition(f"A.{name}", 0)
-    with mirroring(write_file(tmp_path / "m.properties", {"A": source, "B": there}, "A->B.enabled = true", f"A->B.topics = {name}")):
+    with mirroring(write_file(tmp_path / "m.properties", {"A": source, "B": target}, "A->B.enabled = true", f"A->B.topics = {name}")):
         for count in (10, 20):
             send(source, name, numbered(10, start=count - 10))
             with BlockingAdmin(source) as admin:
                 admin.alter_group_offsets(name, {where: count})
-            until(partial(is_at, there, remote.topic, count), "the records are there")
-            until(lambda: committed(there, name).get(remote) == end_of(there, remote.topic), "nothing is left to read")
+            until(partial(is_at, target, remote.topic, count), "the records are there")
+            until(lambda: committed(target, name).get(remote) == end_of(target, remote.topic), "nothing is left to read")
             send(source, name, [b"more"] if count == 20 else [])
-        until(lambda: values(there, remote.topic) == [*numbered(20), b"more"], "one more is there")
-    with BlockingConsumer(there, group_id=name, auto_offset_reset="none", isolation_level="read_committed") as consumer:
+        until(lambda: values(target, remote.topic) == [*numbered(20), b"more"], "one more is there")
+    with BlockingConsumer(target, group_id=name, auto_offset_reset="none", isolation_level="read_committed") as consumer:
         consumer.assign([remote])
         records = consumer.poll()
         while not records:

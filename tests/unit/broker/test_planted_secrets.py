@@ -39,7 +39,7 @@ def shows(shown: str) -> bool:
 
 
 def our_objects() -> list[Any]:
-    return [each for each in gc.get_objects() if type(each).__module__.startswith("log_service")]
+    return [each for each in gc.get_objects() if str(type(each).__module__).startswith("log_service")]
 
 
 def test_no_object_of_a_node_shows_a_secret(caplog: pytest.LogCaptureFixture) -> None:
