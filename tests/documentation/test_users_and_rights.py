@@ -189,6 +189,9 @@ def check_rights(reader: Reader) -> None:
     assert caught.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
+DENIED = "Principal = User:ann is Denied"
+
+
 def polled(consumer: BlockingConsumer | BlockingShareConsumer) -> list[Any]:
     deadline = time.monotonic() + PATIENCE_S
     while not (found := list(consumer.poll(timeout_ms=1_000))):
@@ -200,9 +203,10 @@ def check_audit_log(reader: Reader) -> None:
     """The file and the topic have what ann was denied, in the forms that the page shows."""
     directory, servers = reader.directory, reader.broker.bootstrap
     line, record = (block.text for block in STEPS if block.language == "text")
-    file = (directory / "authorizer.log").read_text().splitlines()
-    about = [text for text in file if "Principal = User:ann is Denied" in text]
-    assert about
+    deadline = time.monotonic() + PATIENCE_S
+    while not (about := [text for text in (directory / "authorizer.log").read_text().splitlines() if DENIED in text]):
+        assert time.monotonic() < deadline  # lines are written beside the responses
+        time.sleep(0.1)
     assert shape(about[0]) == shape(line.strip())
     operator = settings_from_file(directory / "operator.properties")
     with BlockingConsumer(servers, auto_offset_reset="earliest", **operator) as consumer:
