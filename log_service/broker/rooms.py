@@ -36,7 +36,7 @@ from log_service.common.errors import KafkaError
 from log_service.common.features import TRANSACTION_VERSION
 from log_service.common.timers import TimerQueue
 from log_service.common.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, NodeId, TopicId, TopicPartition
-from log_service.config.resolve import log_defaults
+from log_service.config.resolve import Layers, dynamic_log_defaults
 from log_service.config.views import LogConfig, NodeConfig
 from log_service.controller.channel import NodeToControllerChannel
 from log_service.controller.driver import ControllerDriver
@@ -140,7 +140,7 @@ class NodeFoundation:
         """Return the configuration of a topic that has none of its own."""
         cluster = image.configs.of(ResourceType.BROKER, ALL_BROKERS)
         own = image.configs.of(ResourceType.BROKER, str(self.config.node_id))
-        return log_defaults(self.static_texts, cluster, own) if cluster or own else self.config.log
+        return dynamic_log_defaults(self.config.log, Layers(static=self.static_texts, cluster=cluster, broker=own))
 
     def directory_states(self) -> DirectoryStates:
         """Return how the log directories are by now."""

@@ -6,7 +6,7 @@ brokers (dynamic), the broker's file, the default. Within one source the broker'
 Invariant: every value that is looked at was accepted by its key. A value that was not, such as an older version's, is passed over.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -119,12 +119,28 @@ def _default(topic_key: str) -> Setting:
     return Setting(name=topic_key, text=key.default, source=ConfigSource.DEFAULT, value=key.parse(key.default))
 
 
-def log_defaults(static: Texts, cluster: Texts = NO_TEXTS, broker: Texts = NO_TEXTS) -> LogConfig:
-    """Return what a topic without configuration gets on a broker with that file and those dynamic configurations."""
-    layers = Layers(static=static, cluster=cluster, broker=broker)
-    changes: dict[str, Any] = {name: holding(topic_key, layers).value for topic_key, name in FIELDS.items()}
-    changes |= cleanup_fields(holding("cleanup.policy", layers).value)
-    return LogConfig(**changes)
+def log_defaults(static: Texts) -> LogConfig:
+    """Return what a topic without configuration gets on a broker with that file alone."""
+    return LogConfig(**_fields((*FIELDS, "cleanup.policy"), Layers(static=static)))
+
+
+def dynamic_log_defaults(of_file: LogConfig, layers: Layers) -> LogConfig:
+    """Return what a topic without configuration gets where dynamic configurations stand over the file, which gives ``of_file``."""
+    named = [
+        topic_key
+        for topic_key in (*FIELDS, "cleanup.policy")
+        if any(name in layers.cluster or name in layers.broker for name, _ in BROKER_SYNONYMS.get(topic_key, ()))
+    ]
+    return of_file.with_values(_fields(named, layers))
+
+
+def _fields(topic_keys: Iterable[str], layers: Layers) -> dict[str, Any]:
+    """Return the fields of the view that some topic keys are."""
+    fields: dict[str, Any] = {}
+    for topic_key in topic_keys:
+        value = holding(topic_key, layers).value
+        fields |= {FIELDS[topic_key]: value} if topic_key in FIELDS else cleanup_fields(value)
+    return fields
 
 
 def cleanup_fields(policies: Value) -> dict[str, bool]:

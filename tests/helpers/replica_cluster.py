@@ -115,7 +115,7 @@ class ReplicaNode(Asking):
             clock=env.clock,
             timers=timers,
             logs=self.logs,
-            default_log_config_of=lambda _image: log_defaults(self.texts, {}, {}),
+            default_log_config_of=lambda _image: log_defaults(self.texts),
             checkpoint_interval_ms=5_000,
             nursery=nursery,
             links=ClusterLinks(

@@ -148,8 +148,6 @@ def draw_cluster_plan(seed: int, node_count: int = 3, aim: Aim | None = None) ->
     if aim is not None:
         faults, deaths = aim.faults, aim.deaths or deaths
     has_eligible_leaders = later.random() < 0.3 or _may_lose_records(faults, deaths, is_all_synced=is_all_synced)
-    if has_eligible_leaders:
-        index_interval_bytes = 4096  # their cluster has configurations of its own, with which every log takes on what keys allow
     plan = ClusterPlan(
         seed=seed,
         seconds=seconds,

@@ -1,11 +1,13 @@
 """Topic configuration: validity, the view it makes, and how it is described."""
 
+from dataclasses import replace
+
 import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.definition import ConfigSource, ConfigType
 from log_service.config.describe import ConfigRow, describe_all_brokers, describe_broker, describe_new_topic, describe_topic
-from log_service.config.resolve import Layers, log_defaults
+from log_service.config.resolve import Layers, dynamic_log_defaults, log_defaults
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic import log_config, validate_topic_configs
 from log_service.config.topic_keys import TOPIC_KEYS
@@ -42,9 +44,21 @@ def test_the_views_defaults_are_the_keys_defaults() -> None:
 
 def test_dynamic_defaults_win_over_the_file_and_a_brokers_own_over_all_brokers() -> None:
     static = {"log.retention.hours": "1"}
-    assert log_defaults(static).retention_ms == 3_600_000
-    assert log_defaults(static, {"log.retention.ms": "20"}).retention_ms == 20
-    assert log_defaults(static, {"log.retention.ms": "20"}, {"log.retention.ms": "30"}).retention_ms == 30
+    of_file = log_defaults(static)
+    assert of_file.retention_ms == 3_600_000
+    for cluster, broker, expected in (
+        ({}, {}, 3_600_000),
+        ({"log.retention.ms": "20"}, {}, 20),
+        ({"log.retention.ms": "20"}, {"log.retention.ms": "30"}, 30),
+        ({"log.retention.ms": "soon"}, {}, 3_600_000),
+    ):
+        assert dynamic_log_defaults(of_file, Layers(static=static, cluster=cluster, broker=broker)).retention_ms == expected
+
+
+def test_dynamic_defaults_change_nothing_but_what_they_name() -> None:
+    of_file = replace(log_defaults({}), segment_bytes=77, is_compacted=True)
+    assert dynamic_log_defaults(of_file, Layers(cluster={"min.insync.replicas": "2"})) == replace(of_file, min_insync_replicas=2)
+    assert dynamic_log_defaults(of_file, Layers(broker={"log.cleanup.policy": "delete"})) == replace(of_file, is_compacted=False)
 
 
 @pytest.mark.parametrize(
