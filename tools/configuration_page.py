@@ -40,7 +40,6 @@ hold for one listener.
 * A death is seen at once (`node.death.grace.ms`); Kafka waits for the session of a broker, and for the fetch timer of a voter. Only a
   refused connection counts, which a host sends when no process listens. A host out of reach proves nothing, and a process that hangs still
   has its connections accepted: those are found as in Kafka. A live node that is taken for dead costs an election and no record.
-* Eligible leader replicas (KIP-966) need several nodes: `min.insync.replicas` is not copied to the default of all brokers.
 """
 
 

@@ -15,10 +15,12 @@ from log_service.config.dynamic_broker_config import dynamic_broker_config, is_v
 from log_service.config.server import idle_keys
 from log_service.config.views import ConnectionLimits, DynamicBrokerConfig, NodeConfig
 from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.features import keeps_eligible_leaders
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.storage.log_manager import LogManager
 
 ALL_BROKERS = ""
+MIN_ISR = "min.insync.replicas"
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class LiveSettings:
         self._files = files
         self._verifier = verifier
         self._warned: tuple[str, ...] = ()
+        self._warned_min_isr: str | None = None
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply what holds now, where the configuration of a broker changed."""
@@ -59,6 +62,7 @@ class LiveSettings:
         cluster = image.configs.of(ResourceType.BROKER, ALL_BROKERS)
         own = image.configs.of(ResourceType.BROKER, self._node_id)
         self._warn({**cluster, **own})
+        self._warn_of_min_isr(cluster, image)
         self._apply(dynamic_broker_config(self._log_dirs, self._static_texts, cluster, own))
 
     def _apply(self, dynamic: DynamicBrokerConfig) -> None:
@@ -69,6 +73,18 @@ class LiveSettings:
             cleaner=dynamic.cleaner,
             producer_id_expiration_ms=dynamic.producer_id_expiration_ms,
             cordoned_log_dirs=dynamic.cordoned_log_dirs,
+        )
+
+    def _warn_of_min_isr(self, cluster: Mapping[str, str], image: MetadataImage) -> None:
+        """Say it where the file asks for another ``min.insync.replicas`` than the cluster has: who edits the file expects an effect."""
+        in_file, held = self._static_texts.get(MIN_ISR), cluster.get(MIN_ISR)
+        if in_file is None or held is None or held in (in_file, self._warned_min_isr) or not keeps_eligible_leaders(image.features):
+            return
+        self._warned_min_isr = held
+        logger.warning(
+            "%s=%s of the file does not count: the cluster keeps eligible leader replicas, and the value of all its brokers is %s; "
+            "to change it: tidelog configs set %s=%s --cluster-default",
+            *(MIN_ISR, in_file, held, MIN_ISR, in_file),
         )
 
     def _warn(self, texts: Mapping[str, str]) -> None:

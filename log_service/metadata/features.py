@@ -22,6 +22,8 @@ from log_service.common.features import (
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
 
 METADATA_VERSION_LEVEL = 30
+ELIGIBLE_LEADERS_LEVEL = 1
+"""The level of eligible.leader.replicas.version from which on a cluster keeps them (KIP-966)."""
 CONSUMER_GROUPS_LEVEL = 1
 """The level of group.version from which on groups may use the consumer protocol (KIP-848)."""
 SHARE_GROUPS_LEVEL = 1
@@ -31,7 +33,7 @@ STREAMS_GROUPS_LEVEL = 1
 TRANSACTION_VERSION_LEVEL = 2
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
-    ELIGIBLE_LEADER_REPLICAS: (0, 1),
+    ELIGIBLE_LEADER_REPLICAS: (0, ELIGIBLE_LEADERS_LEVEL),
     GROUP_VERSION: (0, CONSUMER_GROUPS_LEVEL),
     KRAFT_VERSION: (STATIC_QUORUM, DYNAMIC_QUORUM),
     METADATA_VERSION: (METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
@@ -45,6 +47,7 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
 
 FIRST_LEVELS: Mapping[str, int] = {
     METADATA_VERSION: METADATA_VERSION_LEVEL,
+    ELIGIBLE_LEADER_REPLICAS: ELIGIBLE_LEADERS_LEVEL,
     GROUP_VERSION: CONSUMER_GROUPS_LEVEL,
     SHARE_VERSION: SHARE_GROUPS_LEVEL,
     STREAMS_VERSION: STREAMS_GROUPS_LEVEL,
@@ -61,7 +64,7 @@ def is_supported(name: str, level: int) -> bool:
 
 def keeps_eligible_leaders(levels: Mapping[str, int]) -> bool:
     """Whether a cluster of those levels keeps eligible leader replicas (KIP-966)."""
-    return levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
+    return levels.get(ELIGIBLE_LEADER_REPLICAS, 0) >= ELIGIBLE_LEADERS_LEVEL
 
 
 def has_consumer_groups(levels: Mapping[str, int]) -> bool:

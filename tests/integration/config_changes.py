@@ -58,9 +58,6 @@ VALID = {
 }
 """One more text for each type."""
 
-WITHOUT_ELIGIBLE_LEADER_REPLICAS = {"eligible.leader.replicas.version": 0}
-"""Feature levels of an Apache Kafka that is asked: tidelog does not have that feature, which has rules of its own for a key."""
-
 BATCH = 64
 """Requests that are under way at the same time on one connection."""
 
@@ -210,7 +207,7 @@ def main() -> int:
         path = Path(directory)
         with BrokerThread(path / "tidelog") as broker:
             ours = _ask_all(broker.bootstrap, asked)
-        with KafkaNode(path / "kafka", features=WITHOUT_ELIGIBLE_LEADER_REPLICAS) as node:
+        with KafkaNode(path / "kafka") as node:
             theirs = _ask_all(node.bootstrap, asked)
     different = [told for told in zip(asked, ours, theirs, strict=True) if told[1] != told[2]]
     for case, our_code, their_code in different:

@@ -281,7 +281,8 @@ def test_apis_and_features_are_kafkas_where_we_have_them(duel: Duel) -> None:
     levels = [{each.name: (each.min_version_level, each.max_version_level) for each in answer.finalized_features} for answer in answers]
     assert all(theirs[key] == span for theirs in ranges for key, span in ranges[0].items())
     assert all(theirs[name] == span for theirs in levels for name, span in levels[0].items())
-    versions = {"metadata.version", "kraft.version", "group.version", "share.version", "streams.version", "transaction.version"}
+    versions = {"metadata.version", "kraft.version", "eligible.leader.replicas.version", "group.version", "share.version"}
+    versions |= {"streams.version", "transaction.version"}
     assert set(levels[0]) == versions
 
 

@@ -23,7 +23,6 @@ from tests.integration.config_changes import (
     SUBTRACT,
     TOPIC,
     TOPIC_NAME,
-    WITHOUT_ELIGIBLE_LEADER_REPLICAS,
     Case,
     ask,
     meant,
@@ -34,7 +33,6 @@ from tests.integration.differential import Duel
 pytestmark = pytest.mark.timeout(120)
 
 PROPERTIES: dict[str, str] = {}
-FEATURES = WITHOUT_ELIGIBLE_LEADER_REPLICAS
 SAMPLE = list(sample())
 
 

@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 
-from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
 from log_service.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -47,7 +46,6 @@ OTHER_VALUES_OF_BROKERS = {
     "log.dirs": "names the folders of the test",
     "max.connections": "is bounded by default",
     "max.connections.per.ip": "is bounded by default",
-    "min.insync.replicas": "is not copied to the default of all brokers: eligible leader replicas (KIP-966) need several nodes",
     "num.io.threads": "are those of the disk alone",
     "offsets.topic.num.partitions": "is set for both nodes, by other files",
     "offsets.topic.replication.factor": "is set for Kafka's test node",
@@ -84,7 +82,7 @@ def names_of(response: DescribeConfigsResponse) -> set[str]:
 
 def test_every_key_of_a_topic(duel: Duel) -> None:
     duel.create_topic("keys")
-    keys = names_of(duel.compare(described(TOPIC, "keys"), 4, ignore=VALUES)) - {"min.insync.replicas"}
+    keys = names_of(duel.compare(described(TOPIC, "keys"), 4, ignore=VALUES))
     for version in range(1, 5):
         duel.compare(described(TOPIC, "keys", sorted(keys)), version)
     duel.compare(described(TOPIC, "keys", ["retention.ms", "no.such.key"], with_synonyms=False), 4)
@@ -320,12 +318,17 @@ def test_a_name_that_nobody_knows_is_kept_and_hidden(duel: Duel) -> None:
     )
 
 
-def test_a_broker_has_min_insync_replicas_of_its_own_where_there_are_no_eligible_leader_replicas(duel: Duel) -> None:
-    """Apache Kafka refuses it while that feature is on, as it is in a new cluster of it; tidelog has no such feature."""
-    asked = altered(BROKER, "1", change("min.insync.replicas", SET, "1"), validate_only=True)
-    assert duel.clusters.tidelog.ask(asked, 1).responses[0].error_code == ErrorCode.NONE
-    if duel.clusters.kafka is not None:
-        assert duel.clusters.kafka.ask(asked, 1).responses[0].error_code == ErrorCode.INVALID_CONFIG
+def test_min_insync_replicas_is_a_value_of_the_cluster(duel: Duel) -> None:
+    """While the cluster keeps eligible leader replicas, all controllers have to choose them by one value."""
+    duel.compare(described(BROKER, "1", ["min.insync.replicas"]), 4)
+    duel.compare(described(BROKER, ALL_BROKERS, ["min.insync.replicas"]), 4)
+    for resource, each in (
+        ("1", change("min.insync.replicas", SET, "1")),
+        ("1", change("min.insync.replicas", DELETE, None)),
+        (ALL_BROKERS, change("min.insync.replicas", SET, "2")),
+        (ALL_BROKERS, change("min.insync.replicas", DELETE, None)),
+    ):
+        duel.compare(altered(BROKER, resource, each, validate_only=True), 1)
 
 
 # Loggers, groups, client metrics

@@ -109,7 +109,7 @@ def keys_of(node: Node) -> dict[str, str]:
 def test_kafkas_tool_decodes_every_metadata_record(used: Node) -> None:
     records = dump(used.metadata("00000000000000000000.log"))
     kinds = [kind for kind, _ in records]
-    assert kinds[:10] == [
+    assert kinds[:12] == [
         "LeaderChange",
         "KRaftVersion",
         "KRaftVoters",
@@ -118,11 +118,13 @@ def test_kafkas_tool_decodes_every_metadata_record(used: Node) -> None:
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
         "FEATURE_LEVEL_RECORD",
+        "FEATURE_LEVEL_RECORD",
+        "CONFIG_RECORD",
         "REGISTER_BROKER_RECORD",
         "BROKER_REGISTRATION_CHANGE_RECORD",
     ]
-    registration = records[8][1]
-    assert (registration["brokerEpoch"], registration["fenced"]) == (8, True)
+    registration = records[10][1]
+    assert (registration["brokerEpoch"], registration["fenced"]) == (10, True)
     assert registration["logDirs"] == [keys_of(used)["directory.id"]]
     assert {"TOPIC_RECORD", "PARTITION_RECORD", "CONFIG_RECORD", "REMOVE_TOPIC_RECORD", "PARTITION_CHANGE_RECORD"} <= set(kinds)
     partitions = [fields for kind, fields in records if kind == "PARTITION_RECORD"]

@@ -61,7 +61,8 @@ def format_node(
 ) -> None:
     """Format the disk of one node, and make it durable."""
     config = node.config
-    first = [record for record in first_feature_records() if getattr(record, "name", "") != TRANSACTION_VERSION]
+    drawn = (TRANSACTION_VERSION, ELIGIBLE_LEADER_REPLICAS)
+    first = [record for record in first_feature_records() if getattr(record, "name", "") not in drawn]
     if transaction_level:
         first.append(FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=transaction_level))
     whole = FormatPlan(

@@ -161,11 +161,11 @@ def _alter(image: MetadataImage, asked: _Asked, static_texts: Mapping[str, str])
     changed: dict[str, str | None] = dict.fromkeys(present) if asked.replaces else {}
     changed |= {change.name: _new_text(resource, change, present, static_texts) for change in asked.changes}
     _check_name(resource)
-    if resource.type == ResourceType.BROKER and MIN_ISR in changed and keeps_eligible_leaders(image.features):
-        _check_min_isr(resource, changed[MIN_ISR])
     result = {name: text for name, text in {**present, **changed}.items() if text is not None}
     set_names = frozenset(name for name, text in changed.items() if text is not None)
     _validate(image, resource, result, set_names, static_texts)
+    if resource.type == ResourceType.BROKER and MIN_ISR in changed and keeps_eligible_leaders(image.features):
+        _check_min_isr(resource, changed[MIN_ISR])
     if resource.type == ResourceType.TOPIC and resource.name not in image.topics.by_name:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name}")
     if resource.type == ResourceType.BROKER and not changed.keys().isdisjoint(OBSERVER_KEYS):

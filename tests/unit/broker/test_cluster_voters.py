@@ -89,10 +89,11 @@ def test_a_voter_that_was_never_heard_of_is_named_and_nothing_is_changed() -> No
         await cluster.start(1, 2)
         await cluster.leader()
         await trio.sleep(TOLD_S)
+        assert (await update(cluster, 1, (ELR, 0, 2))).error_code == 0
         refused = await update(cluster, 1, (ELR, 1, 1), (KRAFT_VERSION, 1, 1))
         assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert "the voters 3 vote" in (refused.error_message or "")
-        assert (levels(cluster), levels(cluster, ELR)) == ({0}, {0})
+        await cluster.until(lambda: (levels(cluster), levels(cluster, ELR)) == ({0}, {0}))
         await cluster.start(3)
         await trio.sleep(TOLD_S)
         assert (await update(cluster, 1, (ELR, 1, 1), (KRAFT_VERSION, 1, 1))).error_code == 0

@@ -122,9 +122,21 @@ def test_dynamic_configuration_survives_a_restart() -> None:
             assert node.broker.foundation.logs.cleaner.config.backoff_ms == 77
             assert (await described(node, GROUP, "g"))["consumer.session.timeout.ms"] == "50000"
             assert (await described(node, METRICS, "m"))["interval.ms"] == "5000"
-            assert await described(node, BROKER, "") == {"log.retention.ms": "70000"}
+            assert await described(node, BROKER, "") == {"log.retention.ms": "70000", "min.insync.replicas": "1"}
 
     sim_run(1, main)
+
+
+def test_the_files_min_insync_replicas_is_named_where_the_clusters_holds(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(node: Story) -> None:
+        await set_dynamically(node, BROKER, "", "min.insync.replicas", "3")
+        await set_dynamically(node, BROKER, "", "log.retention.ms", "5")
+
+    tell(story, min_insync_replicas="2")
+    told = [record.getMessage() for record in caplog.records if "does not count" in record.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith("min.insync.replicas=2 of the file does not count")
+    assert "of all its brokers is 3" in told[0]
 
 
 def test_passwords_are_never_shown() -> None:

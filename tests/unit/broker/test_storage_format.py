@@ -97,7 +97,7 @@ def test_without_initial_controllers_a_node_waits_to_hear_of_the_voters() -> Non
 
 def test_features_are_among_the_first_records() -> None:
     disk = Disk()
-    disk.format(STATIC, features={"eligible.leader.replicas.version": 1, "kraft.version": 0}, release="4.3")
+    disk.format(STATIC, features={"transaction.version": 1, "kraft.version": 0}, release="4.3")
     levels = {
         record.name: record.feature_level for record in read_bootstrap_records(disk.files, DATA) if isinstance(record, FeatureLevelRecord)
     }
@@ -106,7 +106,7 @@ def test_features_are_among_the_first_records() -> None:
         "group.version": 1,
         "share.version": 1,
         "streams.version": 1,
-        "transaction.version": 2,
+        "transaction.version": 1,
         "eligible.leader.replicas.version": 1,
     }
 
@@ -119,6 +119,7 @@ def test_a_new_cluster_may_begin_at_another_level_of_a_feature(level: int) -> No
     told = [(record.name, record.feature_level) for record in found]
     assert told == [
         ("metadata.version", 30),
+        ("eligible.leader.replicas.version", 1),
         ("group.version", 1),
         ("share.version", 1),
         ("streams.version", 1),

@@ -8,11 +8,12 @@ from typing import Any
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.features import ELIGIBLE_LEADER_REPLICAS
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
 from log_service.config.views import TopicDefaults
 from log_service.controller.controller import Controller, MetadataDecision
 from log_service.controller.rules.table import ControllerConfig
-from log_service.metadata.features import SUPPORTED_FEATURES
+from log_service.metadata.features import SUPPORTED_FEATURES, first_feature_records
 from log_service.metadata.image import EMPTY_IMAGE, TopicImage
 from log_service.metadata.partition import PartitionRegistration
 from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -43,6 +44,8 @@ from log_service.state_machine.decision import Decision, ReplayContext, SetTimer
 CLUSTER = "capWTtRrTUChwS4VEDAgZg"
 OWN_NODE = 1
 SET, DELETE, APPEND, SUBTRACT = range(4)
+WITHOUT_ELIGIBLE_LEADERS = [record for record in first_feature_records() if getattr(record, "name", "") != ELIGIBLE_LEADER_REPLICAS]
+"""The first records of a cluster that elects its last replica in sync after any death."""
 
 
 def new_topic(

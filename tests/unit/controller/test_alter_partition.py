@@ -21,13 +21,13 @@ from log_service.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from log_service.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from log_service.protocol.stored.metadata_records import PartitionChangeRecord
-from tests.unit.controller.context import ControllerContext, new_topic
+from log_service.protocol.stored.metadata_records import MetadataRecord, PartitionChangeRecord
+from tests.unit.controller.context import WITHOUT_ELIGIBLE_LEADERS, ControllerContext, new_topic
 
 
-def cluster() -> ControllerContext:
+def cluster(bootstrap: Sequence[MetadataRecord] = ()) -> ControllerContext:
     """Brokers 1 to 4; partition 0 of topic a is on 1, 2 and 3, and 1 leads it."""
-    context = ControllerContext().start(1, 2, 3, 4)
+    context = ControllerContext(bootstrap=bootstrap).start(1, 2, 3, 4)
     context.create(new_topic("a", assignments={0: (1, 2, 3)}))
     return context
 
@@ -126,7 +126,7 @@ def test_a_report_of_an_earlier_start_is_refused_as_a_whole() -> None:
 
 
 def test_a_broker_that_is_fenced_leaving_or_of_another_start_does_not_enter() -> None:
-    context = cluster()
+    context = cluster(bootstrap=WITHOUT_ELIGIBLE_LEADERS)
     report(context, (1, 3))
     old_epoch = epoch_of(context, 2)
     context.beat(2, want_fence=True)

@@ -9,12 +9,13 @@ from log_service.common.types import LeaderEpoch, NodeId
 from log_service.controller.controller import Controller
 from log_service.controller.rules.table import ControllerConfig
 from log_service.metadata.features import first_feature_records
-from log_service.metadata.image import EMPTY_IMAGE
+from log_service.metadata.image import EMPTY_IMAGE, ResourceType
 from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from log_service.protocol.stored.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionChangeRecord,
@@ -22,7 +23,7 @@ from log_service.protocol.stored.metadata_records import (
     TopicRecord,
 )
 from log_service.state_machine.decision import Decision, ReplayContext
-from tests.unit.controller.context import CLUSTER, ControllerContext, new_topic
+from tests.unit.controller.context import CLUSTER, WITHOUT_ELIGIBLE_LEADERS, ControllerContext, new_topic
 
 SESSION_MS = 9_000
 
@@ -33,7 +34,8 @@ def refusal(raised: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
 
 def test_the_features_of_the_cluster_are_its_first_records() -> None:
     context = ControllerContext()
-    assert context.records == first_feature_records()
+    min_isr = ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name="min.insync.replicas", value="1")
+    assert context.records == [*first_feature_records(), min_isr]
 
 
 def test_a_cluster_that_is_there_gets_no_first_records_again() -> None:
@@ -133,7 +135,8 @@ def test_a_clean_stop_fences_and_the_next_start_leads_in_a_new_epoch() -> None:
     context.created("orders", 2)
     context.leave()
     assert context.is_fenced()
-    assert (context.partition("orders").leader, context.partition("orders").isr) == (-1, (1,))
+    partition = context.partition("orders")
+    assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (-1, (), (1,))
     context.start(incarnation=2)
     assert [(context.partition("orders", index).leader, context.partition("orders", index).leader_epoch) for index in (0, 1)] == [
         (1, 2),
@@ -191,7 +194,7 @@ def test_a_replica_that_returns_does_not_lead_before_it_is_in_sync() -> None:
 
 
 def test_the_last_replica_in_sync_is_waited_for() -> None:
-    context = ControllerContext().start(1, 2)
+    context = ControllerContext(bootstrap=WITHOUT_ELIGIBLE_LEADERS).start(1, 2)
     context.create(new_topic("orders", assignments={0: (1, 2)}))
     context.leave(1)
     context.leave(2)

@@ -57,7 +57,7 @@ def test_brokers_have_configuration_one_by_one_and_all_together(context: Control
     assert context.alter("1", ("log.retention.ms", SET, "5"), resource_type=BROKER).error_code == 0
     assert context.alter("", ("message.max.bytes", SET, "9"), resource_type=BROKER).error_code == 0
     assert context.configs("1", BROKER) == {"log.retention.ms": "5"}
-    assert context.configs("", BROKER) == {"message.max.bytes": "9"}
+    assert context.configs("", BROKER) == {"message.max.bytes": "9", "min.insync.replicas": "1"}
 
 
 def test_a_list_of_a_broker_is_appended_to_its_files_value() -> None:

@@ -26,7 +26,7 @@ from log_service.protocol.stored.metadata_records import (
     PartitionChangeRecord,
     RegisterBrokerRecord,
 )
-from tests.unit.controller.context import SET, ControllerContext, epoch_of, new_topic, sets
+from tests.unit.controller.context import SET, WITHOUT_ELIGIBLE_LEADERS, ControllerContext, epoch_of, new_topic, sets
 
 SESSION_MS = 9_000
 BROKER = 4
@@ -36,9 +36,7 @@ FIRST, SECOND = UUID(int=701), UUID(int=702)
 
 def cluster(*replicas: int, elr: bool = False, brokers: tuple[int, ...] = (1, 2, 3), **configs: str) -> ControllerContext:
     """Brokers, and a topic ``a`` of one partition on ``replicas``."""
-    context = ControllerContext().start(*brokers)
-    if elr:
-        context.ask(UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature=ELR, max_version_level=1)]))
+    context = ControllerContext(bootstrap=() if elr else WITHOUT_ELIGIBLE_LEADERS).start(*brokers)
     named = {key.replace("_", "."): value for key, value in configs.items()}
     (result,) = context.create(new_topic("a", assignments={0: replicas or (1, 2, 3)}, configs=named))
     assert result.error_code == ErrorCode.NONE, result
@@ -229,7 +227,7 @@ def test_another_min_insync_replicas_makes_elr_be_chosen_anew() -> None:
 
 
 def test_min_insync_replicas_is_one_value_of_the_cluster_while_it_keeps_elr() -> None:
-    context = ControllerContext(static_texts={"min.insync.replicas": "2"}).start(1, 2)
+    context = ControllerContext(static_texts={"min.insync.replicas": "2"}, bootstrap=WITHOUT_ELIGIBLE_LEADERS).start(1, 2)
     context.alter("1", ("min.insync.replicas", SET, "3"), resource_type=BROKER)
     before = len(context.records)
     context.ask(UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature=ELR, max_version_level=1)]))

@@ -12,7 +12,14 @@ def level(name: str, number: int) -> FeatureLevelRecord:
 
 
 def test_a_new_cluster_begins_with_the_levels_of_kafka_4_3() -> None:
-    levels = {"metadata.version": 30, "group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}
+    levels = {
+        "metadata.version": 30,
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "share.version": 1,
+        "streams.version": 1,
+        "transaction.version": 2,
+    }
     expected = [level(name, number) for name, number in levels.items()]
     assert first_feature_records() == expected == bootstrap_records([])
 

@@ -6,7 +6,7 @@ import pytest
 
 from log_service.common.errors import StorageError
 from log_service.controller.rules.brokers import FIRST_FREE_DIRECTORY_ID
-from log_service.protocol.stored.metadata_records import FeatureLevelRecord
+from log_service.metadata.features import first_feature_records
 from log_service.raft.format import format_directories, random_id, read_bootstrap_records
 from log_service.raft.log_view import SnapshotId
 from log_service.raft.snapshots import read_snapshot
@@ -42,10 +42,7 @@ def test_the_first_snapshot_names_this_node_as_the_only_voter() -> None:
 def test_the_first_records_of_the_cluster_wait_in_the_bootstrap_file() -> None:
     machine = Machine()
     machine.format()
-    levels = {"metadata.version": 30, "group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}
-    assert read_bootstrap_records(machine.files, DIRECTORY) == tuple(
-        FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()
-    )
+    assert read_bootstrap_records(machine.files, DIRECTORY) == tuple(first_feature_records())
     assert read_bootstrap_records(machine.files, SECOND) == ()
 
 
