@@ -20,7 +20,7 @@
   share.
 - ``authorization``: what each request needs of ACLs, and what becomes of one that has not got it.
 - ``quotas``: what each request is charged to. ``client_telemetry``: the metrics that clients push (KIP-714).
-- ``coordinator_leadership``: which partitions of internal topics this node coordinates. ``offsets_log``: such a partition as its
+- ``coordinator_leadership``: which partitions of internal topics this node coordinates. ``partition_writer``: such a partition as its
   coordinator sees it.
 - ``transaction_verifier``, ``transaction_verdicts``: asking whether a partition is in a transaction, and what the client hears of it.
   ``marker_sender``, ``marker_writer``: the markers of transactions that end, on their way and into the partitions of this node.

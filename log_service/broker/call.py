@@ -202,7 +202,7 @@ class Route:
     response_type: type[Message]
     meter: RequestMeter
     start_task: StartTask
-    answer_forwarded: "Callable[[Outer, ConnectionContext, memoryview], Message | Deferred]"
+    respond_to_forwarded: "Callable[[Outer, ConnectionContext, memoryview], Message | Deferred]"
     """Answers a request that stands in a request of this route, as if it had come by itself. Raises ProtocolError: it does not parse."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from log_service.broker.offsets_log import OffsetsLog
+from log_service.broker.partition_writer import PartitionWriter
 from log_service.common.types import TopicPartition
 from log_service.coordinator.shards import CoordinatorLog
 from log_service.records.compression import Codec
@@ -39,7 +39,7 @@ class CoordinatorLeadership(ReplicaListener):
     def __init__(self, replicas: ReplicaManager, by_topic: Mapping[str, Coordinated]) -> None:
         self._replicas = replicas
         self._by_topic = by_topic
-        self._logs: dict[TopicPartition, OffsetsLog] = {}
+        self._logs: dict[TopicPartition, PartitionWriter] = {}
         replicas.add_listener(self)
 
     def __repr__(self) -> str:
@@ -56,7 +56,7 @@ class CoordinatorLeadership(ReplicaListener):
         coordinated = self._by_topic.get(where.topic)
         if coordinated is not None:
             self._close(where)
-            log = self._logs[where] = OffsetsLog(self._replicas, partition, coordinated.codec)
+            log = self._logs[where] = PartitionWriter(self._replicas, partition, coordinated.codec)
             coordinated.coordinator.lead(log)
 
     def on_lost(self, partition: Partition) -> None:

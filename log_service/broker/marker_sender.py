@@ -69,7 +69,7 @@ class MarkerSender:
 
     @property
     def unknown_destination_count(self) -> int:
-        """How many transactions have a marker for a partition that nobody leads at the moment."""
+        """How many transactions have a marker for a partition without a leader at the moment."""
         return self._queue.count_without_leader(self._find_leader)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

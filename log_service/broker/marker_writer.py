@@ -1,4 +1,4 @@
-"""Writes the markers of transactions that end to partitions that this node leads, whoever asks for it.
+"""Writes the markers of transactions that end to partitions that this node leads, for every coordinator that asks.
 
 Decides what becomes of each partition that a request names, and when the request is answered: once every marker is below the high
 watermark, or refused. Who may ask is not looked at here: a request of another node was authorized before, and this node's own coordinators

@@ -94,7 +94,7 @@ class Pipeline:
         meter.note_at_once(call.version, self._now_ns() - started_ns)
         return response
 
-    def answer_forwarded(self, outer: Outer, context: ConnectionContext, frame: memoryview) -> Message | Deferred:
+    def respond_to_forwarded(self, outer: Outer, context: ConnectionContext, frame: memoryview) -> Message | Deferred:
         """Answer a request that another broker has passed on, as ``context`` says who asks (KIP-590). Counted with the call that it is in.
 
         Raises:
@@ -169,7 +169,7 @@ class Pipeline:
             response_type=response_class(key),
             meter=self._meters[key],
             start_task=self._start_task,
-            answer_forwarded=self.answer_forwarded,
+            respond_to_forwarded=self.respond_to_forwarded,
         )
         return route
 

@@ -158,7 +158,7 @@ def _require_names(given: dict[str, Any]) -> None:
 
 
 def _require_meaning(resources: Iterable[tuple[str, str, Sequence[str]]], *, is_literal: bool) -> None:
-    """Refuse ACLs that could never allow or deny anything: whoever makes one means another."""
+    """Refuse ACLs that could never allow or deny anything: a user who makes one means another."""
     for kind, name, operations in resources:
         for operation in operations:
             if operation != "all" and operation not in SUPPORTED[kind]:

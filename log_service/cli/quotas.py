@@ -75,7 +75,7 @@ def named_entity(given: dict[str, Any]) -> QuotaEntity:
     """Return whom the options name.
 
     Raises:
-        UsageError: nobody is named.
+        UsageError: no user, client or address is named.
     """
     parts = named_parts(given)
     if not parts:

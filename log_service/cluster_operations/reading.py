@@ -233,7 +233,7 @@ def quorum_of(found: QuorumDescription) -> QuorumState:
 
 
 def active_controller(admin: BlockingAdmin, described: ClusterDescription) -> int:
-    """Return the node that leads the metadata quorum, -1 where none does or nobody tells.
+    """Return the node that leads the metadata quorum, -1 where none does or no broker tells.
 
     What a broker of such a cluster names as the controller is any broker that serves: its clients need no more. Only a cluster without a
     metadata quorum names the true one.

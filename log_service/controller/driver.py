@@ -118,7 +118,7 @@ class ControllerDriver:
     def _maybe_begin_idle_records(self) -> None:
         """Write a record that says nothing, again and again, in a quorum of several: a node that reads it knows that it is up to date.
 
-        A node that is the whole quorum has nobody to tell. It leaves its disk in peace and is not woken for it.
+        A node that is the whole quorum has no other node to tell. It leaves its disk in peace and is not woken for it.
         """
         runtime, interval_ms = self._runtime, self._config.max_idle_interval_ms
         if runtime is not None and runtime is not self._told_by and interval_ms > 0 and not self._raft.is_only_voter:

@@ -428,7 +428,7 @@ class ReplicaManager:
         return changed
 
     def _update_throttles(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take over what brokers and topics say of throttled replication; a node to which nobody says anything does nothing."""
+        """Take over what brokers and topics say of throttled replication; a node does nothing until the metadata name one."""
         if self.throttles is None:
             if not any("replication.throttled" in key for configs in delta.changed_configs.values() for key in configs):
                 return

@@ -14,7 +14,7 @@ Decides the file's content (JSON), when it is believed, and when it goes. Why it
   is undone and counted nowhere.
 * With ``flush.messages=1`` records count only once they are synced. What was read after a kill is synced again before it counts anew.
 * A disk that fails: a sync, a read or a write that fails takes its directory offline, and the file goes from all directories before anyone
-  hears of the failure. It does not come back in that run. What the kernel could not write after the process had died is told to nobody:
+  hears of the failure. It does not come back in that run. What the kernel could not write after the process had died is told to no process:
   recovery then finds damage that no kill leaves (``LogDirectory.may_lack_records``), or a directory that cannot be read or written, and
   the file is not believed.
 * Each directory has to name the same epoch. A new disk has no file. A disk that was away during a run has an older epoch.
@@ -24,7 +24,7 @@ Decides the file's content (JSON), when it is believed, and when it goes. Why it
 * A start that does not believe the file removes it durably. A volume that is detached by force, is tried on another host and comes back has
   none. A disk that is torn out of the running machine and put back before the next start is not noticed, if what it lost ends with a batch.
 * A start that dies before it is registered has appended nothing: the file stays, also in place of the marker of a clean stop, which is
-  taken at the start. Between the registration and the next writing of the file, the controller has a newer epoch, and believes nobody.
+  taken at the start. Between the registration and the next writing of the file, the controller has a newer epoch, and believes no file.
 * Apache Kafka does not look at the file. Where it ran in between, the controller has the epoch of that run, and believes no older one.
 * A machine that sleeps or moves to another host while it runs takes its page cache along. One that is set back to a snapshot of its memory
   forgets what it has acknowledged since, whether its broker was killed or not: no broker can notice that.

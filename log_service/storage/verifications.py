@@ -1,6 +1,6 @@
 """Which producers of one log a transaction coordinator is being asked about, before the first batch of a transaction (KIP-890).
 
-A batch that arrives late, after its transaction has ended, would open a transaction that nobody ends: readers of committed records would
+A batch that arrives late, after its transaction has ended, would open a transaction that stays open: readers of committed records would
 wait behind it for ever. So the leader asks the coordinator before the first batch of a transaction, and notes here that it asks. The append
 has to show what ``begin`` returned. A marker, or another batch of the producer, takes the note away in the meantime, and then the append is
 refused: what the coordinator said is not true any more.

@@ -136,7 +136,7 @@ async def keep_certificates(data_directory: Path, host: str, say: Callable[[str]
 
 
 def _present_authority(data_directory: Path) -> LocalAuthority:
-    """Return the authority that is there: a new one would be trusted by nobody."""
+    """Return the authority that is there: no client would trust a new one."""
     if not is_protected(data_directory):
         raise StorageError(f"{data_directory / DIRECTORY / CERTIFICATE_FILE} is missing: put it back")
     return LocalAuthority((data_directory / DIRECTORY).resolve())

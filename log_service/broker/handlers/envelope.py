@@ -37,7 +37,7 @@ def handle_envelope(node: Node, call: Call, request: EnvelopeRequest) -> Envelop
     if len(frame) < KEY_BYTES or key not in FORWARDABLE:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"an envelope holds a request of API key {key}, which no broker passes on")
     try:
-        reply = call.route.answer_forwarded(Outer(call, _sealed), context, frame)
+        reply = call.route.respond_to_forwarded(Outer(call, _sealed), context, frame)
     except ProtocolError as error:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the {ApiKey(key).name} request in an envelope: {error}") from error
     assert isinstance(reply, Deferred | EnvelopeResponse), "what is answered at once is sealed"

@@ -25,40 +25,40 @@ ADDRESSES = "node_endpoints"
 
 def handle_vote(node: QuorumNode, call: Call, request: VoteRequest) -> Deferred:
     """Grant or refuse a vote."""
-    return _answered(node, call, request)
+    return _handled(node, call, request)
 
 
 def handle_begin_quorum_epoch(node: QuorumNode, call: Call, request: BeginQuorumEpochRequest) -> Deferred:
     """Hear of a leader."""
-    return _answered(node, call, request)
+    return _handled(node, call, request)
 
 
 def handle_end_quorum_epoch(node: QuorumNode, call: Call, request: EndQuorumEpochRequest) -> Deferred:
     """Hear that a leader has resigned."""
-    return _answered(node, call, request)
+    return _handled(node, call, request)
 
 
 def handle_fetch(node: QuorumNode, call: Call, request: FetchRequest) -> Deferred:
     """Give the metadata log to another replica."""
-    return _answered(node, call, request)
+    return _handled(node, call, request)
 
 
 def handle_fetch_snapshot(node: QuorumNode, call: Call, request: FetchSnapshotRequest) -> Deferred:
     """Give a snapshot to another replica."""
-    return _answered(node, call, request)
+    return _handled(node, call, request)
 
 
 def handle_update_raft_voter(node: QuorumNode, call: Call, request: UpdateRaftVoterRequest) -> Deferred:
     """Hear where a voter listens."""
-    return _answered(node, call, request)
+    return _handled(node, call, request)
 
 
-def _answered(node: QuorumNode, call: Call, request: WireMessage) -> Deferred:
-    """Have the metadata log of this node answer."""
-    return call.run(_answer(node, call, request))
+def _handled(node: QuorumNode, call: Call, request: WireMessage) -> Deferred:
+    """Have the metadata log of this node respond."""
+    return call.run(_respond(node, call, request))
 
 
-async def _answer(node: QuorumNode, call: Call, request: WireMessage) -> WireMessage:
+async def _respond(node: QuorumNode, call: Call, request: WireMessage) -> WireMessage:
     response = await node.raft.handle(request, listener_name=call.connection.listener_name)
     told = next((each for each in response.SCHEMA.fields if each.name == ADDRESSES), None)
     if told is not None and not has_version(told.versions, call.version):

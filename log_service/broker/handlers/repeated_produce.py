@@ -5,6 +5,7 @@ and four in the response: the correlation id and three numbers. So the bytes bef
 they were decoded to and to the bytes of the response around those numbers.
 
 This is a cache of decoding and encoding. A request that is recognized is authorized, charged, appended and waited for as every other one.
+It saves a third of the broker's work for a produce of one record: 161 thousand instructions instead of 234 (`benchmarks/README.md`).
 The same bytes are another request where they come through another listener or from another principal. What is known has room for the
 authorizer's last decision (``Clearance``): the authorizer alone writes and reads it, and decides anew once an ACL has changed.
 

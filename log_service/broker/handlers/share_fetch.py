@@ -1,6 +1,6 @@
 """ShareFetch (API key 78), versions 1-2.
 
-Behaviour: a member of a share group fetches from the partitions of its share session and acquires what it gets; nobody else gets those
+Behaviour: a member of a share group fetches from the partitions of its share session and acquires what it gets; no other member gets those
 records until it acknowledges them or its locks expire. The response names the acquired offsets; the records are whole batches of the log,
 and may hold more than was acquired. The broker responds at once when ``min_bytes`` can be acquired from, else when they can, or after
 ``max_wait_ms``. Acknowledgements of an earlier fetch may come along; the response waits until they are stored. The final epoch
@@ -190,7 +190,7 @@ def _open(node: Node, key: SessionKey, where: SharedPartition) -> LedSharePartit
 
 
 def _fetch_now(fetch: _Fetch) -> None:
-    """Acquire what there is; nothing where nobody would hear of it."""
+    """Acquire what there is; nothing where the client has gone."""
     wanted, account, all_led = fetch.wanted, fetch.call.account, tuple(fetch.led.values())
     if fetch.deferred.response.is_done:
         return

@@ -86,7 +86,7 @@ class MetricsEndpoint:
                 request = await _receive(connection)
             if request is not None:
                 with trio.move_on_after(RESPONSE_DEADLINE_S):
-                    await self._answer(connection, request)
+                    await self._respond(connection, request)
         except OSError as error:
             logger.debug("A client of the metrics page left: %s", error)
         except Exception:  # a bug of ours: this request pays, the broker goes on
@@ -95,7 +95,7 @@ class MetricsEndpoint:
             self._connection_count -= 1
             connection.close()
 
-    async def _answer(self, connection: Connection, request: PageRequest | Refusal) -> None:
+    async def _respond(self, connection: Connection, request: PageRequest | Refusal) -> None:
         if isinstance(request, PageRequest) and request.path != PATH:
             refused = refusal_response(Refusal(status=404, text=f"the metrics are at {PATH}"), is_head=request.is_head)
             await connection.send_gathered([refused])

@@ -449,7 +449,7 @@ class Reassignment:
 class ConsumerGroupMetadata:
     """Who commits for a group: what ``consumer.group_metadata()`` tells of the consumer, and a transactional producer passes on.
 
-    Without a member the group's coordinator fences nobody: for consumers whose partitions were assigned by hand.
+    Without a member the group's coordinator fences no member: for consumers whose partitions were assigned by hand.
     """
 
     group_id: str

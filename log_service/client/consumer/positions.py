@@ -59,7 +59,7 @@ class Positions:
 
     @property
     def has_error(self) -> bool:
-        """Whether there is an error that nobody has been told."""
+        """Whether there is an error that no caller has been told."""
         return self._error is not None
 
     def raise_error(self) -> None:

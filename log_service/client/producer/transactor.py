@@ -177,7 +177,7 @@ class Transactor:
             await self._finish_abort()
 
     def abort_soon(self) -> None:
-        """Abort in a task of the producer's own: whoever leaves the transaction is cancelled and waits for nothing."""
+        """Abort in a task of the producer's own: the task that leaves the transaction is cancelled and waits for nothing."""
         if self._transactions.state in TAKEN[Call.ABORT]:
             with self._accumulator.guarded():
                 self._transactions.start_abort()

@@ -14,7 +14,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from log_service.broker.coordinator_leadership import Coordinated, CoordinatorLeadership
-from log_service.broker.offsets_log import OffsetsLog
+from log_service.broker.partition_writer import PartitionWriter
 from log_service.broker.timer_task import TimerTask
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, NodeId
@@ -191,7 +191,7 @@ def test_a_follower_coordinates_nothing() -> None:
 
 def test_a_log_of_an_earlier_epoch_takes_no_append() -> None:
     async def story(node: Coordinators) -> None:
-        stale = OffsetsLog(node.context.replicas, node.partition)
+        stale = PartitionWriter(node.context.replicas, node.partition)
         node.elect(1)
         with pytest.raises(KafkaError) as caught:
             stale.append([(b"k", b"v")], 0)

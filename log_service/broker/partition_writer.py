@@ -19,7 +19,7 @@ from log_service.state_machine.decision import InTransaction
 from log_service.storage.append_result import AppendResult
 
 
-class OffsetsLog:
+class PartitionWriter:
     """A ``CoordinatorLog`` over one partition that this node leads in ``leader_epoch``. ``close`` it when leadership is lost."""
 
     def __init__(self, replicas: ReplicaManager, partition: Partition, codec: Codec = Codec.NONE) -> None:
@@ -31,7 +31,7 @@ class OffsetsLog:
         self.leader_epoch: int = partition.leader_epoch
 
     def __repr__(self) -> str:
-        return f"<OffsetsLog {self._partition.topic_partition} epoch={self.leader_epoch}>"
+        return f"<PartitionWriter {self._partition.topic_partition} epoch={self.leader_epoch}>"
 
     @property
     def partition(self) -> int:
