@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from log_service.client.admin.values import RaftVoter
 from log_service.client.blocking.admin import BlockingAdmin
-from log_service.cluster_operations.reading import QUORUM_TIMEOUT_MS, read_quorum
+from log_service.cluster_operations.reading import QUORUM_TIMEOUT_MS, quorum_of, read_quorum
+from log_service.cluster_plans.health import QuorumState
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
+from log_service.cluster_plans.leaving import refuse_to_lose_majority
 from log_service.common.errors import KafkaError
 from log_service.common.features import DYNAMIC_QUORUM, KRAFT_VERSION
 
@@ -43,12 +45,14 @@ def refuse_removal(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int) 
     """Return the ids of the voters, none where the broker is no voter; refuse to remove what the cluster cannot be without.
 
     Raises:
-        PlanRefused: the broker is unknown, the last one, the last voter, or a voter that only the nodes' files can take out.
+        PlanRefused: the broker is unknown, the last one, the last voter, a voter that only the nodes' files can take out, or one without
+            which too few voters would be left.
     """
     refuse_unknown_brokers(admin, layout, [broker_id])
     if len(layout.brokers) == 1:
         raise PlanRefused(f"broker {broker_id} is the last one: without it there is no cluster")
-    known = _voter_ids(admin)
+    quorum = read_quorum(admin)
+    known = _voter_ids(quorum)
     if broker_id not in known:
         return []
     _refuse_last(known, broker_id)
@@ -57,6 +61,7 @@ def refuse_removal(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int) 
             f"node {broker_id} is a voter of a quorum that is fixed in the nodes' files (controller.quorum.voters): "
             f"empty it with tidelog cluster drain {broker_id}, and take it out of all files"
         )
+    refuse_to_lose_majority(quorum, broker_id, layout.fenced)
     return known
 
 
@@ -85,31 +90,42 @@ def refuse_voter_removal(admin: BlockingAdmin, node_id: int) -> list[int]:
     """Return the ids of the voters; refuse to take one out that cannot go.
 
     Raises:
-        PlanRefused: the node is no voter or the last one, or the quorum is fixed in the nodes' files.
+        PlanRefused: the node is no voter or the last one, too few voters would be left, or the quorum is fixed in the nodes' files.
     """
-    known = _voter_ids(admin)
+    quorum = read_quorum(admin)
+    known = _voter_ids(quorum)
     if node_id not in known:
         raise PlanRefused(f"node {node_id} is no voter: the voters are {', '.join(map(str, known))}")
     _refuse_last(known, node_id)
     _refuse_fixed_quorum(admin)
+    refuse_to_lose_majority(quorum, node_id, _fenced(admin))
     return known
 
 
 def remove_voter(admin: BlockingAdmin, node_id: int) -> bool:
     """Take a node out of the metadata quorum; return whether it was a voter.
 
+    A voter may have died since the removal was planned, for a broker is emptied first; so the voters are counted once more.
+
     Raises:
         KafkaError: the quorum refuses: another change of voters is under way, or it is the last one.
+        PlanRefused: too few voters would be left.
     """
-    for voter in admin.describe_metadata_quorum().voters:
+    found = admin.describe_metadata_quorum()
+    for voter in found.voters:
         if voter.node_id == node_id:
+            refuse_to_lose_majority(quorum_of(found), node_id, _fenced(admin))
             admin.remove_raft_voter(node_id, voter.directory_id)
             return True
     return False
 
 
-def _voter_ids(admin: BlockingAdmin) -> list[int]:
-    return sorted({voter.node_id for voter in admin.describe_metadata_quorum().voters})
+def _voter_ids(quorum: QuorumState) -> list[int]:
+    return sorted({voter.node_id for voter in quorum.voters})
+
+
+def _fenced(admin: BlockingAdmin) -> list[int]:
+    return [each.node_id for each in admin.describe_brokers() if each.is_fenced]
 
 
 def _refuse_last(voter_ids: list[int], node_id: int) -> None:

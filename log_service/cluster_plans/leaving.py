@@ -1,8 +1,12 @@
-"""What a cluster loses when it forgets a broker: what is on it, and why one that serves is not forgotten.
+"""What a cluster loses when it forgets a broker or takes a voter out: what is on it, and why one that is needed does not go.
 
 A broker that is forgotten while its process runs does not register again by itself, so its partitions stay without it until it restarts.
+A quorum that has taken a voter out needs a majority of those that remain, and the dead ones among them count.
 """
 
+from collections.abc import Collection
+
+from log_service.cluster_plans.health import QuorumState
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
 
 MAX_NAMED = 3
@@ -36,6 +40,29 @@ def refuse_to_forget(layout: ClusterLayout, broker_id: int) -> None:
             f"broker {broker_id} serves, with {what_is_on(layout, broker_id)}: empty it and take it out with "
             f"tidelog cluster remove {broker_id} --execute; if it has just stopped, wait until tidelog cluster status calls it fenced"
         )
+
+
+def refuse_to_lose_majority(quorum: QuorumState, node_id: int, fenced: Collection[int] = ()) -> None:
+    """Refuse to take a voter out where those that remain could not reach a majority: then nothing could be changed any more.
+
+    A voter that does not lead counts as down where it is behind, or its broker is among ``fenced``. One that is down itself may always go.
+
+    Raises:
+        PlanRefused: too few voters would be left; the text names those that are down.
+    """
+    others = [each for each in quorum.voters if each.node_id != quorum.leader_id]
+    down = [each.node_id for each in others if each.is_behind or each.node_id in fenced]
+    remaining = [each.node_id for each in quorum.voters if each.node_id != node_id]
+    lost = sorted(each for each in remaining if each in down)
+    up_count = len(remaining) - len(lost)
+    if node_id in down or up_count > len(remaining) // 2:
+        return
+    who = f"{'voter' if len(lost) == 1 else 'voters'} {', '.join(map(str, lost))} {'is' if len(lost) == 1 else 'are'} down or behind"
+    them = "it" if len(lost) == 1 else "them"
+    raise PlanRefused(
+        f"{who}: without node {node_id} only {up_count} of the {len(remaining)} voters that remain could vote, which is no majority, and "
+        f"the metadata quorum would be lost. Bring {them} back, or take {them} out first: tidelog cluster voters remove {lost[0]} --execute"
+    )
 
 
 def _counted(count: int, noun: str) -> str:

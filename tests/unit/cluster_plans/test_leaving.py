@@ -1,9 +1,12 @@
-"""A broker that serves is not forgotten, and what is on one that is down is told."""
+"""A broker that serves is not forgotten, what is on one that is down is told, and a voter that the quorum needs stays."""
+
+from collections.abc import Collection
 
 import pytest
 
+from log_service.cluster_plans.health import QuorumMember, QuorumState
 from log_service.cluster_plans.layout import PlanRefused
-from log_service.cluster_plans.leaving import refuse_to_forget, what_is_on
+from log_service.cluster_plans.leaving import refuse_to_forget, refuse_to_lose_majority, what_is_on
 from tests.unit.cluster_plans.layouts import broker, layout, partition
 
 PARTITIONS = [partition("t", 0, [1, 2]), partition("t", 1, [2, 1]), partition("solo", 2, [2]), partition("t", 2, [1, 3])]
@@ -27,3 +30,39 @@ def test_a_broker_that_serves_is_not_forgotten() -> None:
     with pytest.raises(PlanRefused, match="there is no broker 7; there are 1, 2"):
         refuse_to_forget(layout([broker(1), broker(2)], PARTITIONS), 7)
     refuse_to_forget(layout([broker(1), broker(2, is_fenced=True)], PARTITIONS), 2)
+
+
+def quorum(count: int, *, behind: Collection[int] = ()) -> QuorumState:
+    """So many voters, of which node 1 leads."""
+    members = tuple(
+        QuorumMember(node_id=each, is_voter=True, lag=0, caught_up_ms_ago=60_000 if each in behind else 0) for each in range(1, count + 1)
+    )
+    return QuorumState(leader_id=1, leader_epoch=1, members=(*members, QuorumMember(node_id=9, is_voter=False, lag=0)))
+
+
+@pytest.mark.parametrize("node_id", [1, 2])
+def test_a_voter_that_the_quorum_needs_while_another_is_down_stays(node_id: int) -> None:
+    said = (
+        rf"voter 3 is down or behind: without node {node_id} only 1 of the 2 voters that remain could vote, which is no majority, .* "
+        "Bring it back, or take it out first: tidelog cluster voters remove 3 --execute"
+    )
+    with pytest.raises(PlanRefused, match=said):
+        refuse_to_lose_majority(quorum(3, behind=[3]), node_id)
+    with pytest.raises(PlanRefused, match=said):
+        refuse_to_lose_majority(quorum(3), node_id, fenced=[3])
+
+
+def test_all_voters_that_are_down_are_named() -> None:
+    with pytest.raises(PlanRefused, match=r"voters 4, 5 are down or behind: without node 2 only 2 of the 4 voters .* take them out first"):
+        refuse_to_lose_majority(quorum(5, behind=[5]), 2, fenced=[4])
+
+
+def test_a_voter_that_is_down_may_go_and_so_may_one_that_is_not_needed() -> None:
+    refuse_to_lose_majority(quorum(3, behind=[3]), 3)
+    refuse_to_lose_majority(quorum(3), 3, fenced=[3])
+    refuse_to_lose_majority(quorum(3, behind=[2, 3]), 3)
+    refuse_to_lose_majority(quorum(5, behind=[5]), 5)
+    refuse_to_lose_majority(quorum(5, behind=[5]), 2)
+    refuse_to_lose_majority(quorum(3), 2)
+    refuse_to_lose_majority(quorum(2), 1)
+    refuse_to_lose_majority(quorum(3), 2, fenced=[1])
