@@ -17,6 +17,6 @@ The shell:
 - ``snapshots``: ``<offset>-<epoch>.checkpoint`` files. ``quorum_store``: the file ``quorum-state``.
 - ``transport``: the quorum's requests over ``rpc``. ``describe``: the quorum as its leader sees it;
   ``describe_response``: the same as a response.
-- ``errors``: the error of a node that is not the leader. ``rivals``: another process under this node's id.
+- ``errors``: the error of a node that is not the leader. ``rivals`` and ``twins``: two processes under one node id.
 - ``format``: who a node is, and a fresh directory, as ``kafka-storage format --standalone`` leaves it.
 """

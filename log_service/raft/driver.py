@@ -536,6 +536,8 @@ class RaftDriver:
             raise StorageError(effects.failure)
         if effects.rival_epoch is not None:
             self._rivals.note(effects.rival_epoch)
+        if effects.twins is not None:
+            self._rivals.note_twins(effects.twins)
         if effects.deadline_ms != self._deadline_ms:
             self._deadline_ms = effects.deadline_ms
             self._has_event.set()

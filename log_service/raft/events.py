@@ -14,6 +14,7 @@ from log_service.common.types import LeaderEpoch, NodeId
 from log_service.raft.log_view import SnapshotId
 from log_service.raft.messages import Peer, Request, Response
 from log_service.raft.roles import ElectionState
+from log_service.raft.twins import Twins
 from log_service.raft.voters import VoterChange, VoterSet
 
 # Events
@@ -172,7 +173,7 @@ class Effects:
     ``high_watermark`` and ``leader`` are set where they have changed. ``leader`` is who leads which epoch, -1 where no leader is known; a
     replica hears of itself once it has committed the start of its epoch, for only then it knows all that is committed. ``deadline_ms`` is
     when to step ``Ticked`` at the latest. ``failure`` says why the process must end: going on would lose what is committed. ``rival_epoch``
-    is the epoch that this replica leads, as a peer says, and does not.
+    is the epoch that this replica leads, as a peer says, and does not. ``twins`` are two processes that follow as one voter.
     """
 
     persist: ElectionState | None = None
@@ -184,3 +185,4 @@ class Effects:
     deadline_ms: int | None = None
     failure: str | None = None
     rival_epoch: LeaderEpoch | None = None
+    twins: Twins | None = None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.raft.messages import UNKNOWN_OFFSET, FetchRequest
+from log_service.raft.twins import Twins, TwinWatch
 from log_service.raft.voters import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
 
 NEVER_MS = -(1 << 60)
@@ -72,6 +73,7 @@ class Leader:
         "_fetched_ids",
         "_observers",
         "_synced_end_offset",
+        "_twins",
         "_voters",
         "begin_deadline_ms",
         "check_quorum_deadline_ms",
@@ -111,6 +113,7 @@ class Leader:
         self._voters: dict[NodeId, ReplicaProgress] = {}
         self._observers: dict[ReplicaKey, ReplicaProgress] = {}
         self._fetched_ids: dict[NodeId, None] = {}
+        self._twins = TwinWatch()
         self.set_voters(voters)
 
     def __repr__(self) -> str:
@@ -198,6 +201,10 @@ class Leader:
         while len(self._observers) >= MAX_OBSERVERS:
             del self._observers[min(self._observers, key=lambda key: self._observers[key].last_fetch_ms)]
 
+    def twins_of(self, node_id: NodeId, since_ms: int) -> Twins | None:
+        """Return the directories of two processes that both follow as voter ``node_id`` since ``since_ms``, None where there is one."""
+        return self._twins.of(node_id, since_ms)
+
     # Committing
 
     def _advance(self) -> bool:
@@ -212,7 +219,12 @@ class Leader:
     # Check-quorum
 
     def note_heard(self, key: ReplicaKey, now_ms: int) -> None:
-        """Count a voter that follows; the check begins anew once a majority does, in which the leader counts where it is a voter."""
+        """Count a voter that follows; the check begins anew once a majority does, in which the leader counts where it is a voter.
+
+        Another replica of a voter's node id is remembered, and does not count.
+        """
+        if key.node_id in self._voters and key.directory_id != NO_DIRECTORY:
+            self._twins.note(key.node_id, key.directory_id, now_ms)
         voter = self.voters.get(key.node_id)
         if voter is None or not voter.matches(key):
             return

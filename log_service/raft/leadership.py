@@ -38,6 +38,7 @@ from log_service.raft.messages import (
 from log_service.raft.replica import Replica
 from log_service.raft.roles import Resigned
 from log_service.raft.transitions import become_unattached, resign
+from log_service.raft.twins import Twins
 from log_service.raft.voters import ReplicaKey, VoterSet
 
 # What is due
@@ -119,6 +120,7 @@ def handle_fetch(replica: Replica, reply_to: Hashable, request: FetchRequest) ->
         _respond_to_superseded(replica, leader, request.replica)
         if leader.note_fetch(request.replica, request.fetch_offset, replica.log.end_offset, replica.now_ms):
             announce_commit(replica, leader)
+        _note_twins(replica, leader, request.replica.node_id)
     response = _fetch_response(replica, leader, request, check)
     is_news = response.records_from is not None or not check.is_valid or request.high_watermark < response.high_watermark
     if is_news or request.max_wait_ms == 0:
@@ -129,6 +131,14 @@ def handle_fetch(replica: Replica, reply_to: Hashable, request: FetchRequest) ->
         if superfluous is not None:
             leader.parked.remove(superfluous)
             replica.reply(superfluous.reply_to, _fetch_response(replica, leader, superfluous.request))
+
+
+def _note_twins(replica: Replica, leader: Leader, node_id: NodeId) -> Twins | None:
+    """Tell of two processes that follow as one voter, both heard of within the time in which a voter must fetch; return them."""
+    twins = leader.twins_of(node_id, replica.now_ms - replica.config.fetch_timeout_ms)
+    if twins is not None:
+        replica.effects.twins = twins
+    return twins
 
 
 def _is_fetch_valid(request: FetchRequest) -> bool:
@@ -238,7 +248,8 @@ def handle_add_voter(replica: Replica, reply_to: Hashable, request: AddVoterRequ
         replica.reply(reply_to, replica.response(VoterChangeResponse, error))
         return
     listener_name = replica.config.listener_name
-    refusal = voter_changes.check_addition(request, leader, replica.history.latest, listener_name)
+    twins = _note_twins(replica, leader, request.voter.node_id)
+    refusal = voter_changes.check_addition(request, leader, replica.history.latest, listener_name, twins=twins)
     peer = replica.peer(request.voter.node_id, request.voter.endpoints)
     if refusal is None and (peer is None or not replica.send(peer, KRaftVersionRequest())):
         refusal = voter_changes.Refusal(ErrorCode.REQUEST_TIMED_OUT, "the new voter cannot be asked at the moment; try again")
@@ -285,7 +296,8 @@ def handle_remove_voter(replica: Replica, reply_to: Hashable, request: RemoveVot
     if error is not ErrorCode.NONE or not isinstance(leader, Leader):
         replica.reply(reply_to, replica.response(VoterChangeResponse, error))
         return
-    remaining = voter_changes.check_removal(request, leader, replica.history.latest)
+    twins = _note_twins(replica, leader, request.voter.node_id)
+    remaining = voter_changes.check_removal(request, leader, replica.history.latest, twins=twins)
     removed = replica.voters.get(request.voter.node_id)
     if isinstance(remaining, voter_changes.Refusal) or removed is None:
         refusal = remaining if isinstance(remaining, voter_changes.Refusal) else voter_changes.Refusal(ErrorCode.VOTER_NOT_FOUND, "")

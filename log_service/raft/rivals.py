@@ -1,8 +1,8 @@
-"""Another process under this node's id: what is said of it, and when.
+"""Two processes under one node id: what is said of them, and when.
 
 A voter's answer may name this node as the leader of an epoch in which it does not lead. For a moment that is this node's own past: it came
 back with an empty disk, and the others have not noticed yet. Where it goes on, another process leads under the same id, and this one can
-take no part: it is told so once a minute.
+take no part: it is told so once a minute. The leader says as often where two processes follow it under the id of one voter.
 """
 
 import logging
@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import LeaderEpoch, NodeId
+from log_service.raft.twins import Twins
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +22,7 @@ TOLD_EVERY_MS = 60_000
 
 
 class RivalWatch:
-    """What this node has heard of a leader that has its id."""
+    """What this node has heard of a leader that has its id, and as the leader of others that have one id."""
 
     def __init__(self, node_id: NodeId, now_ms: Callable[[], int]) -> None:
         self._node_id = node_id
@@ -41,3 +42,7 @@ class RivalWatch:
                 "Stop it, or give it a node.id of its own"
             )
             self._quiet.error("rival", text, self._node_id, epoch)
+
+    def note_twins(self, twins: Twins) -> None:
+        """Take note that two processes follow as one voter, which this node leads."""
+        self._quiet.error(twins.node_id, "%s", twins.text[0].upper() + twins.text[1:])

@@ -13,6 +13,7 @@ from log_service.common.errors import ErrorCode
 from log_service.common.features import DYNAMIC_QUORUM, STATIC_QUORUM
 from log_service.raft.leader import Leader
 from log_service.raft.messages import UNKNOWN_OFFSET, AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest, UpgradeRequest
+from log_service.raft.twins import Twins
 from log_service.raft.voters import NO_DIRECTORY, Voter, VoterEntry, VoterSet
 
 
@@ -24,21 +25,33 @@ class Refusal:
     message: str
 
 
-def check_addition(request: AddVoterRequest, leader: Leader, latest: VoterEntry, listener_name: str) -> Refusal | None:
-    """Return why the leader does not even ask the new voter for its versions, None where it does."""
+def check_addition(
+    request: AddVoterRequest, leader: Leader, latest: VoterEntry, listener_name: str, *, twins: Twins | None
+) -> Refusal | None:
+    """Return why the leader does not even ask the new voter for its versions, None where it does.
+
+    ``twins`` are two live processes of its node id.
+    """
     if (refusal := _check_voter(request.voter, listener_name)) or (refusal := _check_no_other_change(leader, latest)):
         return refusal
     if latest.voters.get(request.voter.node_id) is not None:
-        return Refusal(ErrorCode.DUPLICATE_VOTER, f"node {request.voter.node_id} is a voter already")
+        text = f"node {request.voter.node_id} is a voter already"
+        return Refusal(ErrorCode.DUPLICATE_VOTER, text if twins is None else f"{text}, and {twins.text}")
     return None
 
 
-def check_removal(request: RemoveVoterRequest, leader: Leader, latest: VoterEntry) -> VoterSet | Refusal:
-    """Return the voters without one of them."""
+def check_removal(request: RemoveVoterRequest, leader: Leader, latest: VoterEntry, *, twins: Twins | None) -> VoterSet | Refusal:
+    """Return the voters without one of them.
+
+    ``twins`` are two live processes of its node id. Then the request may come from the wrong one of them: only a voter that is gone makes
+    room for another directory (KIP-853), or each of the two takes out the other in turn.
+    """
     if request.voter.node_id < 0 or request.voter.directory_id == NO_DIRECTORY:
         return Refusal(ErrorCode.INVALID_REQUEST, "a voter has a node id and a directory id")
     if refusal := _check_no_other_change(leader, latest):
         return refusal
+    if twins is not None:
+        return Refusal(ErrorCode.REQUEST_TIMED_OUT, twins.text)
     remaining = latest.voters.without(request.voter)
     if len(remaining) == len(latest.voters) or not remaining.voters:
         return Refusal(ErrorCode.VOTER_NOT_FOUND, f"node {request.voter.node_id} with that directory is no voter, or the only one")

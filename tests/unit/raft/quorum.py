@@ -206,8 +206,11 @@ class Process:
         post: Callable[[Message], None],
         watch: Callable[["Process", Event, Effects], None],
         config: QuorumConfig = CONFIG,
+        address: int | None = None,
     ) -> None:
         self.node_id = node_id
+        self.address = node_id if address is None else address
+        """Where it listens: the number in its host's name, which is the node's id unless two processes have one."""
         self.disk = disk
         self.is_running = True
         self.is_stalled = False
@@ -219,8 +222,8 @@ class Process:
         self._post = post
         self._watch = watch
         self._slices: dict[SnapshotId, tuple[Entry, ...]] = {}
-        self._nameless_ids: set[int] = set()
-        """Requests to servers of the configuration, whose node ids are not known there."""
+        self._peer_ids: dict[int, NodeId] = {}
+        """To whom each request was sent; the id of a server of the configuration is not known there, and negative."""
         servers = tuple(
             Peer(NodeId(each if static_voters else -2 - each), f"node{each}", 9093) for each in bootstrap_ids if each != node_id
         )
@@ -233,7 +236,7 @@ class Process:
             synced_end_offset=disk.log.synced_end_offset,
             draw=draw,
             bootstrap_servers=servers,
-            endpoints=(endpoint(node_id),),
+            endpoints=(endpoint(self.address),),
         )
 
     def _read_voters(self, static_voters: VoterSet) -> VoterHistory:
@@ -267,12 +270,12 @@ class Process:
             self._receive_response(message, now_ms)
         elif isinstance(message.request, KRaftVersionRequest):
             response = KRaftVersionResponse(min_kraft_version=0, max_kraft_version=1)
-            self._post(replace(message, sender=self.node_id, receiver=message.sender, response=response, is_response=True))
+            self._post(replace(message, sender=self.address, receiver=message.sender, response=response, is_response=True))
         else:
             self.step(RequestArrived(reply_to=message, request=message.request), now_ms)
 
     def _receive_response(self, message: Message, now_ms: int) -> None:
-        peer_id = NodeId(-2 - message.sender if message.request_id in self._nameless_ids else message.sender)
+        peer_id = self._peer_ids.get(message.request_id, NodeId(message.sender))
         if message.response is None:
             failed = RequestFailed(
                 peer_id=peer_id,
@@ -332,10 +335,9 @@ class Process:
         for reply_to, response in effects.replies:
             self._reply(reply_to, response)
         for send in effects.sends:
-            if send.peer.node_id < 0:
-                self._nameless_ids.add(send.request_id)
+            self._peer_ids[send.request_id] = send.peer.node_id
             receiver = int(send.peer.host.removeprefix("node"))
-            self._post(Message(self.node_id, receiver, send.request_id, send.request))
+            self._post(Message(self.address, receiver, send.request_id, send.request))
         self._watch(self, event, effects)
         if self.failure is not None:
             self.is_running = False
@@ -345,7 +347,7 @@ class Process:
     def _reply(self, reply_to: object, response: Response) -> None:
         if isinstance(reply_to, Message):
             filled = self._fill(response)
-            self._post(replace(reply_to, sender=self.node_id, receiver=reply_to.sender, response=filled, is_response=True))
+            self._post(replace(reply_to, sender=self.address, receiver=reply_to.sender, response=filled, is_response=True))
         else:
             self.outcomes[reply_to] = response
 

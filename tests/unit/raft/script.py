@@ -11,8 +11,8 @@ become voters by themselves); ``upgrade N LEVEL`` (of kraft.version) and ``check
 ``append N VALUE...``; ``crash N`` (what is not synced is lost) and ``restart N``; ``wipe N`` (a new disk); ``lose N`` (an empty disk with
 the same directory id); ``snapshot N``; ``add N M`` and ``remove N M`` (operator's requests to N); ``resign N``; ``shutdown N``;
 ``timer N MS`` (what N draws for its timers); ``refuse`` (from now on the hosts of processes that are down refuse what is sent to them, and
-a crash ends the fetches that wait there); ``deaf N FROM...`` (so does N's host what comes from those, though N is alive); ``state``;
-``log N``.
+a crash ends the fetches that wait there); ``deaf N FROM...`` (so does N's host what comes from those, though N is alive); ``twin N A``
+(another process under N's id, with a directory of its own; it is called A); ``state``; ``log N``.
 
 Elections, changes of roles, of leaders and of voters are told; fetches only where they do not simply bring records.
 """
@@ -78,6 +78,7 @@ class Script:
         self.is_refusing = False
         self.deaf_ids: set[tuple[int, int]] = set()
         self.joining_ids: set[int] = set()
+        self.twin_ids: set[int] = set()
 
     # Commands
 
@@ -114,6 +115,23 @@ class Script:
         self.settle()
 
     do_restart = do_start
+
+    def do_twin(self, node_id: str, address: str) -> None:
+        own, at = int(node_id), int(address)
+        self.disks[at] = first_disk(at)
+        self.processes[at] = Process(
+            own,
+            self.disks[at],
+            static_voters=self.static,
+            bootstrap_ids=tuple(each for each in self.disks if each != at),
+            draw=lambda _count: 0,
+            post=self.queue.append,
+            watch=self.watch,
+            config=replace(CONFIG, is_auto_join_enabled=own in self.joining_ids),
+            address=at,
+        )
+        self.processes[at].start(self.now_ms)
+        self.settle()
 
     def do_run(self, duration_ms: str) -> None:
         end_ms = self.now_ms + int(duration_ms)
@@ -268,13 +286,17 @@ class Script:
         self.tell_outcomes(receiver)
 
     def watch(self, process: Process, _event: Event, effects: Effects) -> None:
-        core, node_id = process.core, process.node_id
+        core, node_id = process.core, process.address
         role = f"{core.role_name} epoch={core.epoch}"
         if role != self.roles.get(node_id):
             self.tell(f"{node_id}: {role}")
             self.roles[node_id] = role
         for line in _log_changes(effects):
             self.tell(f"{node_id}: {line}")
+        if effects.twins is not None and effects.twins.node_id not in self.twin_ids:
+            self.twin_ids.add(effects.twins.node_id)
+            directories = sorted(each.int - 1_000 for each in effects.twins.directory_ids)
+            self.tell(f"{node_id}: hears two processes as node {effects.twins.node_id}, from directories {directories}")
         if effects.leader is not None and isinstance(core.role, Leader) and effects.leader[0] == node_id:
             self.tell(f"{node_id}: leads epoch {core.epoch}, hw={core.high_watermark}")
         if effects.failure:

@@ -1,0 +1,55 @@
+"""From which directories the leader hears of each voter's node id, and whether two processes have one id.
+
+Decides over fetches only. A node whose disk was replaced is heard of from one directory and then from another, and from the first one never
+again. Two processes of one id take turns: the leader hears from the first directory once more.
+
+Invariant: of each id the newest ``MAX_DIRECTORIES`` are remembered; the owner asks for ids of voters only, so there are few.
+"""
+
+from typing import NamedTuple
+from uuid import UUID
+
+from log_service.common.types import NodeId
+from log_service.storage.partition_metadata import format_uuid
+
+MAX_DIRECTORIES = 4
+
+
+class Twins(NamedTuple):
+    """Two live replicas of one node id, the one that was heard of last first."""
+
+    node_id: NodeId
+    directory_ids: tuple[UUID, UUID]
+
+    @property
+    def text(self) -> str:
+        """What is wrong, and what to do."""
+        last, other = map(format_uuid, self.directory_ids)
+        return (
+            f"two processes follow the metadata log as node {self.node_id}, from the directories {last} and {other}: while both run, "
+            "neither takes the place of the other in the quorum. Stop one of them, or give it a node.id of its own"
+        )
+
+
+class TwinWatch:
+    """What the leader of an epoch has heard of each id."""
+
+    def __init__(self) -> None:
+        self._heard_ms: dict[NodeId, dict[UUID, int]] = {}
+        self._returned_ms: dict[NodeId, int] = {}
+
+    def note(self, node_id: NodeId, directory_id: UUID, now_ms: int) -> None:
+        """Take note that a replica was heard of."""
+        heard = self._heard_ms.setdefault(node_id, {})
+        if next(reversed(heard), directory_id) != directory_id and heard.pop(directory_id, None) is not None:
+            self._returned_ms[node_id] = now_ms
+        heard[directory_id] = now_ms
+        if len(heard) > MAX_DIRECTORIES:
+            del heard[next(iter(heard))]
+
+    def of(self, node_id: NodeId, since_ms: int) -> Twins | None:
+        """Return the two directories of an id that take turns, both heard of after ``since_ms``; None where there are no two."""
+        if self._returned_ms.get(node_id, since_ms) <= since_ms:
+            return None
+        last, other = list(reversed(self._heard_ms[node_id].items()))[:2]
+        return Twins(node_id, (last[0], other[0])) if min(last[1], other[1]) > since_ms else None
