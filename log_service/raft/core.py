@@ -11,6 +11,7 @@ below it is never cut.
 """
 
 from collections.abc import Callable, Hashable
+from uuid import UUID
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId
@@ -60,7 +61,7 @@ from log_service.raft.messages import (
 )
 from log_service.raft.replica import Replica
 from log_service.raft.roles import Candidate, ElectionState, Follower, Prospective, Resigned, Role, Unattached, Votes, remembered
-from log_service.raft.voters import ReplicaKey, VoterEndpoint, VoterHistory, VoterSet
+from log_service.raft.voters import ReplicaKey, VoterEndpoint, VoterEntry, VoterHistory, VoterSet
 
 
 class RaftCore:
@@ -87,6 +88,8 @@ class RaftCore:
         self._stored = state
         self._told_leader: tuple[NodeId, LeaderEpoch] | None = None
         self._settled_leader: Leader | None = None
+        self._judged_voters: VoterEntry | None = None
+        self._told_directory: UUID | None = None
         self._replica = Replica(
             own=own,
             config=config,
@@ -166,6 +169,7 @@ class RaftCore:
         replica.now_ms = now_ms
         effects = replica.effects = Effects()
         self._take(event)
+        self._note_voting_directory(is_start=isinstance(event, Started))
         self._poll()
         self._remember()
         return effects
@@ -311,6 +315,24 @@ class RaftCore:
         ready_ms = replica.connections.next_change_ms(replica.now_ms)
         if ready_ms is not None:
             replica.wake_at(ready_ms)
+
+    def _note_voting_directory(self, *, is_start: bool) -> None:
+        """Tell where this node votes from another directory: of the voters that it knows at the start, and of those of the whole log.
+
+        A directory that is new reads of voters that there were once, until it has all that is committed.
+        """
+        replica, latest = self._replica, self.history.latest
+        if latest is self._judged_voters:
+            return
+        role = replica.role
+        if not is_start and not (isinstance(role, Follower) and UNKNOWN_OFFSET < role.leader_high_watermark <= replica.log.end_offset):
+            return
+        self._judged_voters = latest
+        named = latest.voters.get(self.own.node_id)
+        if named is None or named.matches(self.own):
+            self._told_directory = None
+        elif named.directory_id != self._told_directory:
+            self._told_directory = replica.effects.voting_directory = named.directory_id
 
     # Restarts
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
+from uuid import UUID
 
 import trio
 
@@ -68,6 +69,7 @@ from log_service.raft.voters import NO_DIRECTORY, ReplicaKey, Voter, VoterEndpoi
 from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.log_directory import is_full_disk
 from log_service.storage.meta_properties import read_meta_properties
+from log_service.storage.partition_metadata import format_uuid
 
 SnapshotSource = Callable[[], Iterable[MetadataRecord] | None]
 """Returns all metadata up to the high watermark as records, None while no snapshot can be made: inside a metadata transaction."""
@@ -538,6 +540,8 @@ class RaftDriver:
             self._rivals.note(effects.rival_epoch)
         if effects.twins is not None:
             self._rivals.note_twins(effects.twins)
+        if effects.voting_directory is not None:
+            self._warn_of_no_vote(effects.voting_directory)
         if effects.deadline_ms != self._deadline_ms:
             self._deadline_ms = effects.deadline_ms
             self._has_event.set()
@@ -557,6 +561,21 @@ class RaftDriver:
             self._hand_out(effects.high_watermark)
         if effects.leader is not None and effects.leader[0] == self._node_id:
             self._change_leader(*effects.leader)
+
+    def _warn_of_no_vote(self, voting_directory: UUID) -> None:
+        """Say that this node votes from another directory, so that this process has no vote, and what to do."""
+        text = (
+            "Node %d votes in the metadata quorum from directory %s, and %s is directory %s: this process follows the log and has no vote. "
+            "Start it over the directory that votes; %s"
+        )
+        lost = (
+            "where that one is lost, this one takes its place by itself within seconds"
+            if self._quorum.is_auto_join_enabled
+            else f"where that one is lost, tidelog cluster voters remove {self._node_id} --execute takes it out, and tidelog cluster "
+            "voters add FILE --execute gives this one the vote"
+        )
+        own = self._opened().own.directory_id
+        logger.warning(text, self._node_id, format_uuid(voting_directory), self._directory, format_uuid(own), lost)
 
     async def _change_log(self, effects: Effects) -> None:
         """Append, cut or replace; the event that says so is the next one that the rules take."""

@@ -8,6 +8,7 @@ between ``Effects`` and the end of their performance.
 
 from collections.abc import Hashable, Sized
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId
@@ -174,6 +175,7 @@ class Effects:
     replica hears of itself once it has committed the start of its epoch, for only then it knows all that is committed. ``deadline_ms`` is
     when to step ``Ticked`` at the latest. ``failure`` says why the process must end: going on would lose what is committed. ``rival_epoch``
     is the epoch that this replica leads, as a peer says, and does not. ``twins`` are two processes that follow as one voter.
+    ``voting_directory`` is the one from which this node votes, as the log says, where that is not this replica's.
     """
 
     persist: ElectionState | None = None
@@ -186,3 +188,4 @@ class Effects:
     failure: str | None = None
     rival_epoch: LeaderEpoch | None = None
     twins: Twins | None = None
+    voting_directory: UUID | None = None

@@ -18,6 +18,7 @@ from log_service.protocol.messages.broker_registration import BrokerRegistration
 from log_service.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from log_service.storage.partition_metadata import format_uuid
 from tests.helpers.cluster import BROKER_PORT, CLUSTER_ID, CONTROLLER_PORT, Cluster, host_of, node_properties, tell_cluster
 from tests.unit.broker.context import RawClient
 from tests.unit.broker.quorum_requests import described, dynamic, voter
@@ -186,3 +187,33 @@ def test_a_controller_that_shall_not_join_and_a_broker_stay_observers() -> None:
     broker = {**node_properties(4, (), "broker"), "controller.quorum.bootstrap.servers": f"{host_of(1)}:{CONTROLLER_PORT}"}
     del broker["controller.quorum.voters"]
     tell_cluster(story, {1: dynamic(1), 2: dynamic(2), 3: dynamic(3), 4: broker}, is_started=False)
+
+
+@pytest.mark.parametrize("is_joining", [False, True])
+def test_a_controller_in_a_directory_that_does_not_vote_says_so_once(is_joining: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(cluster: Cluster) -> None:
+        for node_id in (1, 2, 3):
+            cluster.format(node_id, voters=tuple(map(voter, (1, 2, 3))))
+        await cluster.start()
+        leader = await cluster.leader()
+        other = min({1, 2, 3} - {leader})
+        await trio.sleep(5)
+        cluster.kill(other)
+        cluster.wipe(other)
+        assert [each for each in caplog.messages if "has no vote" in each] == []
+        await cluster.start(other)
+        await trio.sleep(20)
+        (told,) = [each for each in caplog.messages if "has no vote" in each]
+        own, voting = directory_of(cluster.brokers[other]), voter(other).directory_id
+        assert told.startswith(f"Node {other} votes in the metadata quorum from directory {format_uuid(voting)}, and /")
+        assert f"is directory {format_uuid(own)}: this process follows the log and has no vote. Start it over the directory that" in told
+        way = (
+            "this one takes its place by itself within seconds"
+            if is_joining
+            else "cluster voters add FILE --execute gives this one the vote"
+        )
+        assert way in told
+        assert (voters(cluster, leader)[NodeId(other)] == own.int) is is_joining
+
+    file = joining if is_joining else dynamic
+    tell_cluster(story, {each: file(each) for each in (1, 2, 3)}, is_started=False)

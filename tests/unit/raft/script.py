@@ -293,6 +293,8 @@ class Script:
             self.roles[node_id] = role
         for line in _log_changes(effects):
             self.tell(f"{node_id}: {line}")
+        if effects.voting_directory is not None:
+            self.tell(f"{node_id}: has no vote, node {process.node_id} votes from directory {effects.voting_directory.int - 1_000}")
         if effects.twins is not None and effects.twins.node_id not in self.twin_ids:
             self.twin_ids.add(effects.twins.node_id)
             directories = sorted(each.int - 1_000 for each in effects.twins.directory_ids)
