@@ -12,7 +12,7 @@ import dagster as dg
 from pydantic import Field
 
 from log_service.client import BlockingAdmin
-from log_service.cluster_operations.membership import refuse_removal, remove_voter
+from log_service.cluster_operations.membership import refuse_removal, refuse_unknown_brokers, remove_voter
 from log_service.cluster_operations.moving import Mover
 from log_service.cluster_operations.reading import read_layout, read_state
 from log_service.cluster_operations.rolling import RollingRestart
@@ -21,7 +21,10 @@ from log_service.cluster_plans import plans
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
 from log_service.cluster_plans.plan import Plan
 from log_service.cluster_plans.rolling import roll_order
+from log_service.common.errors import ConfigError
 from log_service.supervisor.control import REMOVE, RESTART, ControlRefused, ControlRequest, ask
+from log_service.supervisor.nodes import read_cluster
+from log_service.supervisor.state import is_locked
 from orchestration.log_client import LogServiceError
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.settings import load_settings
@@ -155,11 +158,14 @@ def remove(context: dg.OpExecutionContext, config: RemoveConfig, log_service: Lo
     with _refusals(), log_service.open_admin() as admin:
         layout = read_layout(admin)
         refuse_removal(admin, layout, config.broker)
+        is_running = not layout.broker(config.broker).is_fenced
+        if is_running:
+            _refuse_to_stop(admin, config.broker)
         plan = plans.drain(layout, [config.broker], throttle_bytes=config.throttle)
         if not _done(context, admin, layout, plan, is_dry=config.dry_run) or config.dry_run:
             return
         remove_voter(admin, config.broker)
-        if not layout.broker(config.broker).is_fenced:
+        if is_running:
             _ask(REMOVE)(config.broker)
             wait_until_fenced(admin, config.broker)
         admin.unregister_broker(config.broker)
@@ -170,6 +176,7 @@ def restart(context: dg.OpExecutionContext, config: RollConfig, log_service: Log
     """Restart brokers one by one, each while the cluster can be without it."""
     with _refusals(), log_service.open_admin() as admin:
         state = read_state(admin)
+        refuse_unknown_brokers(admin, state.layout, config.brokers)
         order = [each for each in roll_order(state.layout, state.quorum) if not config.brokers or each in config.brokers]
         context.add_output_metadata({"order": ", ".join(map(str, order)), "dry_run": config.dry_run})
         if not config.dry_run:
@@ -179,6 +186,26 @@ def restart(context: dg.OpExecutionContext, config: RollConfig, log_service: Log
             finally:
                 for line in rolling.left_behind():
                     context.log.info("%s", line)
+
+
+def _refuse_to_stop(admin: BlockingAdmin, broker_id: int) -> None:
+    """Refuse a broker that serves and that the supervisor of this installation cannot stop for good, before anything is changed.
+
+    Raises:
+        PlanRefused: no ``tidelog up`` on the data directory runs it, or the files of all nodes name it as a controller.
+    """
+    data = load_settings().data_directory
+    cluster = read_cluster(data) if is_locked(data) else None
+    is_ours = cluster is not None and cluster.cluster_id == admin.describe_cluster().cluster_id
+    if cluster is None or not is_ours or all(node.node_id != broker_id for node in cluster.nodes):
+        raise PlanRefused(
+            f"broker {broker_id} serves, and no tidelog up on {data} runs it, so this job cannot stop it: empty it with "
+            f"tidelog cluster drain {broker_id} --execute, stop it, and run the job again"
+        )
+    try:
+        cluster.without(broker_id)
+    except ConfigError as error:
+        raise PlanRefused(str(error)) from error
 
 
 def _ask(command: str) -> Callable[[int], None]:

@@ -1,17 +1,20 @@
 """The cluster in Dagster: its asset and checks, the sensor over its health, and the jobs, against a broker of the test's own."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import dagster as dg
 import pytest
 
 from log_service.cluster_plans.health import CHECKS
-from orchestration.cluster import cluster_asset, cluster_jobs, cluster_sensor
+from orchestration.cluster import cluster_asset, cluster_jobs, cluster_sensor, jobs
 from orchestration.cluster.asset import DESCRIPTIONS
 from orchestration.cluster.sensor import HealthChange
 from orchestration.resources.log_service import LogServiceResource
 from tests.helpers.broker_process import BrokerProcess
 from tests.integration.confluent import create_topic
+from tests.unit.cluster_plans.layouts import broker as layout_broker
+from tests.unit.cluster_plans.layouts import layout
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +76,30 @@ def test_the_last_broker_is_not_removed(broker: BrokerProcess) -> None:
     job = next(job for job in cluster_jobs() if job.name == "cluster_remove")
     config = {"ops": {"remove": {"config": {"broker": 1, "dry_run": False}}}}
     with pytest.raises(dg.Failure, match="broker 1 is the last one"):
+        job.execute_in_process(resources=resources(broker), run_config=config)
+
+
+def test_a_broker_that_no_supervisor_runs_is_refused_before_it_loses_its_vote(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The job asks the supervisor last; that it cannot stop the broker must be known first."""
+    removed: list[int] = []
+    monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
+    monkeypatch.setattr(jobs, "read_layout", lambda _admin: layout([layout_broker(1), layout_broker(2)], []))
+    monkeypatch.setattr(jobs, "refuse_removal", lambda _admin, _layout, _broker: [1, 2])
+    monkeypatch.setattr(jobs, "remove_voter", lambda _admin, broker_id: removed.append(broker_id))
+    job = next(job for job in cluster_jobs() if job.name == "cluster_remove")
+    config = {"ops": {"remove": {"config": {"broker": 2, "dry_run": False}}}}
+    said = r"broker 2 serves, and no tidelog up on .* runs it, so this job cannot stop it: .* tidelog cluster drain 2 --execute, stop it"
+    with pytest.raises(dg.Failure, match=said):
+        job.execute_in_process(resources=resources(broker), run_config=config)
+    assert removed == []
+
+
+def test_a_restart_of_brokers_that_are_none_is_refused(broker: BrokerProcess) -> None:
+    job = next(job for job in cluster_jobs() if job.name == "cluster_roll")
+    config = {"ops": {"restart": {"config": {"brokers": [1, 9]}}}}
+    with pytest.raises(dg.Failure, match="there is no broker 9; there are 1"):
         job.execute_in_process(resources=resources(broker), run_config=config)
 
 
