@@ -317,7 +317,9 @@ def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, 
         raise click.UsageError("say what to move: TOPIC or TOPIC:0,2-4")
     refuse_both({"--to": targets is not None, "--cancel": cancel})
     brokers = node_ids_of(targets, "--to") if targets is not None else None
-    with open_admin(bootstrap_servers) as admin:
+    with open_admin(bootstrap_servers) as admin, told_refusals():
+        if brokers is not None:
+            refuse_fenced_targets(admin, brokers)
         wanted = partitions_named(admin, partitions, "TOPIC") if partitions else None
         if wanted is not None and (brokers is not None or cancel):
             admin.alter_partition_reassignments(dict.fromkeys(wanted, brokers))
@@ -333,6 +335,20 @@ def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, 
         for where, each in sorted(moving.items())
     ]
     print_rows(rows, ["topic", "partition", "replicas", "adding", "removing"], as_json=as_json, empty="nothing moves")
+
+
+def refuse_fenced_targets(admin: BlockingAdmin, broker_ids: Sequence[int]) -> None:
+    """Refuse to move replicas to brokers that are down or not ready: such a move ends only once they are back.
+
+    Raises:
+        PlanRefused: some are fenced; all of them are told.
+    """
+    fenced = {each.node_id for each in admin.describe_brokers() if each.is_fenced}
+    down = [each for each in broker_ids if each in fenced]
+    if down:
+        who = f"broker {down[0]} is" if len(down) == 1 else f"brokers {', '.join(map(str, down))} are"
+        them = "it" if len(down) == 1 else "them"
+        raise PlanRefused(f"{who} fenced: down or not ready, and a move there would not end. Start {them} first, or name others with --to")
 
 
 @cluster.command(short_help="Forget a broker that is gone for good.")

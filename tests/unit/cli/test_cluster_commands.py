@@ -30,7 +30,7 @@ from log_service.cluster_plans.execution import LEADER_RATE, LEADER_REPLICAS
 from log_service.cluster_plans.health import QuorumMember, QuorumState
 from log_service.cluster_plans.layout import BrokerLayout, PartitionLayout
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_TOPIC_ID
+from log_service.common.types import NO_TOPIC_ID, TopicPartition
 from tests.unit.cluster_plans.layouts import broker, layout, partition
 
 QUORUM = QuorumState(leader_id=1, leader_epoch=4, members=tuple(QuorumMember(node_id=n, is_voter=True, lag=0) for n in (1, 2, 3)))
@@ -259,3 +259,42 @@ def test_replicas_stand_beside_those_in_sync(admin: Admin, monkeypatch: pytest.M
         ["TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END", "EPOCH"],
         ["t", "0", "3", "1,2,3", "3", "0", "7", "4"],
     ]
+
+
+# Moves
+
+
+class MovingAdmin(Admin):
+    """An admin of four brokers, of which 3 and 4 are fenced; notes the moves that it was to begin."""
+
+    moved: list[object]
+
+    def describe_brokers(self) -> list[BrokerDescription]:
+        return [BrokerDescription(node_id=each, host="h", port=1, rack=None, is_fenced=each > 2) for each in (1, 2, 3, 4)]
+
+    def alter_partition_reassignments(self, moves: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+        self.moved.append(dict(moves))
+
+    def list_partition_reassignments(self, _wanted: object) -> Mapping[TopicPartition, object]:
+        return {}
+
+
+def test_replicas_are_not_moved_to_a_broker_that_is_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = MovingAdmin()
+    made.moved = []
+
+    @contextmanager
+    def opened(_servers: str) -> Iterator[Admin]:
+        yield made
+
+    monkeypatch.setattr(cluster, "open_admin", opened)
+    monkeypatch.setattr(cluster, "partitions_named", lambda _admin, _texts, _hint: [TopicPartition("t", 0)])
+    refused = invoke("reassign", "t:0", "--to", "1,3")
+    assert refused.exit_code == 1
+    said = "broker 3 is fenced: down or not ready, and a move there would not end. Start it first, or name others with --to"
+    assert said in refused.output
+    assert "brokers 3, 4 are fenced" in invoke("reassign", "t:0", "--to", "3,4").output
+    assert made.moved == []
+    assert invoke("reassign", "t:0", "--to", "1,2").output == "nothing moves\n"
+    assert invoke("reassign", "t:0", "--cancel").exit_code == 0
+    assert made.moved == [{TopicPartition("t", 0): [1, 2]}, {TopicPartition("t", 0): None}]
