@@ -93,6 +93,7 @@ def findings_of(layout: ClusterLayout, quorum: QuorumState, throttled: Sequence[
     found = [
         *_partition_findings(layout.partitions, layout.observers),
         *_quorum_findings(quorum, layout.active),
+        *_single_voter_findings(layout, quorum),
         *_broker_findings(layout),
         *_directory_findings(layout),
         *_leader_findings(layout),
@@ -155,6 +156,18 @@ def _quorum_findings(quorum: QuorumState, active: Collection[int]) -> Iterator[F
         if not member.is_voter and member.is_behind and member.node_id in active:
             text = f"broker {member.node_id} is {member.lag} records behind the metadata log"
             yield Finding(check="quorum", severity=Severity.DEGRADED, text=text, items=(str(member.node_id),))
+
+
+def _single_voter_findings(layout: ClusterLayout, quorum: QuorumState) -> Iterator[Finding]:
+    """Yield that several brokers hang on one controller: they survive the loss of a broker, and not of that one."""
+    if len(quorum.voters) == 1 and len(layout.brokers) > 1:
+        only = quorum.voters[0].node_id
+        text = (
+            f"node {only} is the only controller of {len(layout.brokers)} brokers: while it is down nothing can be changed, and with its "
+            "disk the metadata is lost; let two more controllers vote (tidelog cluster voters add), or begin a cluster of tidelog up with "
+            "--brokers 3"
+        )
+        yield Finding(check="quorum", severity=Severity.NOTICE, text=text, items=(str(only),))
 
 
 def _broker_findings(layout: ClusterLayout) -> Iterator[Finding]:

@@ -105,3 +105,13 @@ def test_a_throttle_that_was_left_behind_is_told_once_nothing_moves() -> None:
     assert found.text == "replication is throttled on brokers 1, 3 and nothing moves: tidelog cluster watch takes the throttle away"
     moving = replace(partition("t", 0, [1, 2, 3], isr=[1, 2]), adding=(3,), removing=(1,))
     assert [each.check for each in findings_of(of(moving), QUORUM, throttled=[1, 3])] == ["reassignments"]
+
+
+def test_one_controller_of_several_brokers_is_a_notice() -> None:
+    alone = replace(QUORUM, members=QUORUM.members[:1])
+    (found,) = findings_of(of(HEALTHY), alone)
+    assert (found.check, found.severity, found.items) == ("quorum", Severity.NOTICE, ("1",))
+    assert found.text.startswith("node 1 is the only controller of 3 brokers: while it is down nothing can be changed")
+    assert "tidelog cluster voters add" in found.text
+    assert findings_of(layout([broker(1)], [partition("t", 0, [1])]), alone) == [], "one broker alone is meant so"
+    assert findings_of(of(HEALTHY), replace(alone, leader_id=-1))[0].severity is Severity.FAILED
