@@ -75,7 +75,7 @@ PORT = WholeNumber(1, 65_535)
     "--brokers", "broker_count", type=WholeNumber(1, MAX_BROKERS), metavar="N",
     help="Run a cluster of N brokers, a process each; from 3 on, three are controllers.",
 )  # fmt: skip
-@click.option("--rack", metavar="NAME", help="With --brokers: the broker.rack of all nodes, for a cluster of several hosts.")
+@click.option("--rack", metavar="NAME", help="With --brokers: the broker.rack of all nodes; the host's name where none is given.")
 @click.option(
     "--bootstrap-servers", metavar="HOST:PORT,...", envvar=SERVERS_SETTING, show_envvar=True,
     help="A Kafka cluster of your own: no broker is started here.",

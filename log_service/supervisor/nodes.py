@@ -10,6 +10,7 @@ node 1 has the broker port that ``tidelog up`` was given, node 2 the next one; c
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from base64 import urlsafe_b64encode
@@ -141,6 +142,8 @@ def write_cluster(data_directory: Path, cluster: ClusterSpec) -> None:
 def cluster_of(data_directory: Path, count: int | None, rack: str | None) -> ClusterSpec | None:
     """Return the nodes that an installation is to have: those it has, or ``count`` where that is given; None is one broker alone.
 
+    Without a ``rack`` the nodes of a new installation stand in one with the host's name, and those of an older one stay where they are.
+
     Raises:
         ConfigError: it has more nodes already, or is a broker alone that cannot be joined.
         StorageError: its file cannot be understood.
@@ -154,7 +157,7 @@ def cluster_of(data_directory: Path, count: int | None, rack: str | None) -> Clu
                 f"{data_directory} holds a broker that was started without --brokers and has no listener for other nodes: "
                 "name another directory with --data"
             )
-        return new_cluster(count, _random_id(), rack or "")
+        return new_cluster(count, _random_id(), socket.gethostname() if rack is None else rack)
     if count is not None and count < len(present.nodes):
         raise ConfigError(
             f"{data_directory} has {len(present.nodes)} brokers, which is more than {count}: "

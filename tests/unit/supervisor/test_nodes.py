@@ -15,6 +15,7 @@ from log_service.supervisor.nodes import (
     check_node_ports,
     cluster_of,
     new_cluster,
+    properties_of,
     read_cluster,
     refuse_factors,
     write_cluster,
@@ -79,6 +80,19 @@ def test_an_installation_keeps_its_nodes_and_grows_but_does_not_shrink(tmp_path:
     assert (grown.cluster_id, grown.rack, grown.nodes[-1].roles) == (made.cluster_id, "a", "broker")
     with pytest.raises(ConfigError, match="has 3 brokers, which is more than 2: take one away while it runs"):
         cluster_of(tmp_path, 2, None)
+
+
+def test_nodes_of_a_new_installation_stand_in_the_rack_of_their_host(tmp_path: Path) -> None:
+    made = cluster_of(tmp_path, 3, None)
+    assert made is not None
+    assert made.rack == socket.gethostname()
+    properties = properties_of(made, made.nodes[2], host="127.0.0.1", first_port=9092, logs=tmp_path, metrics=None)
+    assert properties["broker.rack"] == socket.gethostname()
+    without = cluster_of(tmp_path, 3, "")
+    assert without is not None
+    assert without.rack == ""
+    write_cluster(tmp_path, without)
+    assert cluster_of(tmp_path, 4, None) == without.with_one_more(), "an older installation has none, and keeps none"
 
 
 def test_the_id_of_a_node_that_left_is_not_given_again() -> None:
