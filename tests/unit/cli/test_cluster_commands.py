@@ -116,6 +116,22 @@ def test_a_throttle_that_was_left_behind_is_told(admin: Admin, monkeypatch: pyte
     assert result.output.startswith("note      replication is throttled on broker 2 and nothing moves: tidelog cluster watch")
 
 
+def test_rows_and_findings_are_of_one_reading(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that goes while the throttles are asked for is listed as it was, and the rest is told all the same."""
+    read: list[ClusterState] = [state((broker(1), broker(2), broker(3), broker(4, is_fenced=True)))]
+    monkeypatch.setattr(cluster_status, "read_state", lambda _admin: read.pop())
+
+    def gone(_resources: object) -> Mapping[ConfigResource, Mapping[str, ConfigEntry]]:
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "broker 3 is not in the cluster's metadata")
+
+    monkeypatch.setattr(admin, "describe_configs", gone)
+    result = invoke("status", "--json")
+    told = json.loads(result.output)
+    assert [(each["broker"], each["state"]) for each in told["brokers"]] == [(1, "serves"), (2, "serves"), (3, "serves"), (4, "fenced")]
+    assert [(each["severity"], each["items"]) for each in told["findings"]] == [("notice", ["4"])]
+    assert result.exit_code == 0, "a broker without replicas that is down puts nothing at risk"
+
+
 # A quorum without a leader
 
 
