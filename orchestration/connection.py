@@ -34,6 +34,7 @@ from orchestration.checkpoints import PartitionOffsets
 from orchestration.log_client import (
     CommittedOffset,
     CompactionPass,
+    LogServiceAwayError,
     LogServiceError,
     OtherTopicError,
     OutgoingRecord,
@@ -361,8 +362,10 @@ def _explained(bootstrap_servers: str) -> Iterator[None]:
     except KafkaError as error:
         if error.code is ErrorCode.INCONSISTENT_TOPIC_ID:
             raise OtherTopicError(str(error)) from error
-        advice = ". Is it running? TIDELOG_BOOTSTRAP_SERVERS names its address" if error.code in UNREACHABLE else ""
-        raise LogServiceError(f"the log service at {bootstrap_servers} answered {error.code.name}: {error}{advice}") from error
+        told = f"the log service at {bootstrap_servers} answered {error.code.name}: {error}"
+        if error.code in UNREACHABLE:
+            raise LogServiceAwayError(f"{told}. Is it running? TIDELOG_BOOTSTRAP_SERVERS names its address") from error
+        raise LogServiceError(told) from error
 
 
 def _offset_and_metadata(one: CommittedOffset) -> OffsetAndMetadata:

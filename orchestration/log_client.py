@@ -32,6 +32,10 @@ class LogServiceError(RuntimeError):
     """The log service could not be reached or refused; the text names the address and what to do."""
 
 
+class LogServiceAwayError(LogServiceError):
+    """No broker responded in time: what is asked next will not be answered either. Other errors are about what was asked for."""
+
+
 class OtherTopicError(LogServiceError):
     """A topic was deleted and created anew: what has its name is not what was asked for."""
 

@@ -13,7 +13,7 @@ import dagster as dg
 from pyspark.sql import types
 
 from orchestration.archive.declaration import Archive, validate_archive
-from orchestration.log_client import LogClient, LogServiceError, TopicDescription
+from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.values.ddl import SchemaError, parse_ddl
 
@@ -133,23 +133,24 @@ def _bring_up(client: LogClient, spec: TopicSpec, existing: TopicDescription | N
 def reconcile_all(client: LogClient, specs: Iterable[TopicSpec]) -> dict[str, TopicChanges]:
     """Bring every topic up to its declaration; returns what was changed, by topic.
 
-    A topic that the log service refuses to change keeps no other from its turn: its refusal is one of its notes.
+    A topic that the log service refuses to describe or to change keeps no other from its turn: the refusal is one of its notes.
 
-    :raises LogServiceError: the log service does not answer at all.
+    :raises LogServiceAwayError: the log service does not answer at all.
     """
-    found: dict[str, TopicChanges] = {}
-    for spec in specs:
+    return {spec.name: _brought_up(client, spec) for spec in specs}
+
+
+def _brought_up(client: LogClient, spec: TopicSpec) -> TopicChanges:
+    what = "looked at"
+    try:
         existing = client.describe_topic(spec.name)
-        try:
-            found[spec.name] = _bring_up(client, spec, existing)
-        except LogServiceError as error:
-            found[spec.name] = TopicChanges(is_new=False, partitions=None, configs={}, notes=(refusal(spec, existing, error),))
-    return found
-
-
-def refusal(spec: TopicSpec, existing: TopicDescription | None, error: LogServiceError) -> str:
-    """Return the sentence on a topic that could not be brought up to its declaration."""
-    return f"the topic {spec.name} could not be {'created' if existing is None else 'brought up to its declaration'}: {error}"
+        what = "created" if existing is None else "brought up to its declaration"
+        return _bring_up(client, spec, existing)
+    except LogServiceAwayError:
+        raise
+    except LogServiceError as error:
+        note = f"the topic {spec.name} could not be {what}: {error}"
+        return TopicChanges(is_new=False, partitions=None, configs={}, notes=(note,))
 
 
 def topic_asset(spec: TopicSpec, *, group_name: str = "topics") -> dg.AssetsDefinition:

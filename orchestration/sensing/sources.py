@@ -1,7 +1,7 @@
 """Starts a source's run when there may be something new for it: a file in its folder, a row beyond its cursor, a comparison that is due.
 
 Decides from Dagster's runs and from what the sources say, not from a cursor of its own, so that nothing is forgotten. A source that
-cannot be looked at is started: its run says why it fails. A log service that is away is a reason to skip.
+cannot be looked at, or whose topic is refused, is started: its run says why it fails. A log service that is away is a reason to skip.
 Invariants: at most one run of a source is in flight; two starts are at least the source's interval apart, more after runs that failed.
 """
 
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from orchestration.instance import UNFINISHED
-from orchestration.log_client import LogClient, LogServiceError
+from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.new_records import backoff_s
 from orchestration.sensing.topic_sensor import LOG_TIMEOUT_MS, REMEMBERED_RUNS, Clock, failures_in_a_row
@@ -97,12 +97,14 @@ def state_of(feed: SourceFeed, instance: dg.DagsterInstance) -> SourceState:
 def is_wanting(feed: SourceFeed, log: LogClient, now: datetime, context: dg.SensorEvaluationContext) -> bool:
     """Return whether a run of the source would find something; also where that cannot be told, because the run says why.
 
-    :raises LogServiceError: the log service does not respond.
+    :raises LogServiceAwayError: the log service does not respond.
     """
-    target = log.describe_topic(feed.topic)
-    found = None if target is None else read_position(log, sender_id(feed.source, load_settings().deployment), target, is_final=False)
     try:
+        target = log.describe_topic(feed.topic)
+        found = None if target is None else read_position(log, sender_id(feed.source, load_settings().deployment), target, is_final=False)
         return declared_source(feed.source).is_wanting(None if found is None else found.position, now)
-    except (SourceError, SettingsError) as error:
+    except LogServiceAwayError:
+        raise
+    except (LogServiceError, SourceError, SettingsError, OSError) as error:
         context.log.error("the source %s cannot be looked at: %s", feed.source, error)
         return True

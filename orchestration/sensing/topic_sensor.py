@@ -21,7 +21,7 @@ from orchestration.archive.run import swept_at
 from orchestration.checkpoints import Checkpoint
 from orchestration.instance import UNFINISHED
 from orchestration.lag import TopicLag, lag_in, seconds_behind
-from orchestration.log_client import LogClient, LogServiceError
+from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.new_records import RunDecision, TableState, decide_runs
@@ -66,11 +66,11 @@ class Watch:
     def lags(self) -> dict[str, TopicLag]:
         """Return, by table, how far each is behind; tables without a topic, and those that cannot be looked at, are left out.
 
-        :raises LogServiceError: the log service does not answer at all.
+        :raises LogServiceAwayError: the log service does not answer at all.
         """
         found: dict[str, TopicLag] = {}
         for one in self.feeds:
-            descriptions = [] if one.table in self.failures else [self.log.describe_topic(topic) for topic in one.topics]
+            descriptions = [] if one.table in self.failures else self._descriptions(one)
             known = [description for description in descriptions if description is not None]
             if len(known) < len(one.topics):
                 continue
@@ -78,8 +78,24 @@ class Watch:
                 first, *others = [lag_in(self.log, self.lake, description, one.table) for description in known]
                 found[one.table] = replace(first, others=tuple(others))
             except (LogServiceError, DeltaError, OSError) as error:
-                self.failures[one.table] = str(error).strip() or type(error).__name__
+                self._leave_alone(one, error)
         return found
+
+    def _descriptions(self, feed: TopicFeed) -> list[TopicDescription | None]:
+        """Return a table's topics as they are, None where there is none; nothing where the log service refuses to describe one.
+
+        Any broker describes any topic, so that one which does not respond here says the same of all tables.
+        """
+        try:
+            return [self.log.describe_topic(topic) for topic in feed.topics]
+        except LogServiceAwayError:
+            raise
+        except LogServiceError as error:
+            self._leave_alone(feed, error)
+            return []
+
+    def _leave_alone(self, feed: TopicFeed, error: Exception) -> None:
+        self.failures[feed.table] = str(error).strip() or type(error).__name__
 
     def states(self, lags: Mapping[str, TopicLag]) -> list[TableState]:
         """Return what decides about runs, for the tables of ``lags``."""

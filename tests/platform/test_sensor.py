@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from orchestration.log_client import LogServiceError
+from orchestration.log_client import LogServiceAwayError, LogServiceError
 from orchestration.sensing.topic_sensor import TABLE_TAG
 from orchestration.topics import TopicSpec, topic_asset
 from orchestration.transforms import spark_table
@@ -216,7 +216,8 @@ def test_records_that_retention_took_unread_start_a_run_that_says_so_and_hold_up
     assert world.log.reads == []
 
 
-def test_a_table_that_cannot_be_looked_at_leaves_the_others_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("refused", ["partition_offsets", "describe_topic"])
+def test_a_table_that_cannot_be_looked_at_leaves_the_others_alone(world: World, monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
     append(world, 3)
     others = world.log.add_topic("others")
     others.partitions[0].append(b"{}")
@@ -227,15 +228,36 @@ def test_a_table_that_cannot_be_looked_at_leaves_the_others_alone(world: World, 
         return records
 
     world.define(clean_others)
-    asked = world.log.partition_offsets
+    asked = getattr(world.log, refused)
 
     def refuse(topic: str) -> Any:
         if topic == "orders":
             raise LogServiceError("the partition orders-0 has no leader")
         return asked(topic)
 
-    monkeypatch.setattr(world.log, "partition_offsets", refuse)
+    monkeypatch.setattr(world.log, refused, refuse)
     assert started(world.tick()) == ["clean_others"]
     others.partitions[0].log_end_offset = others.partitions[0].log_start_offset
     skipped = world.tick()
     assert "the table clean_orders cannot be looked at: the partition orders-0 has no leader" in skipped.skip_reason.skip_message
+
+
+def test_a_log_service_that_goes_away_within_a_tick_is_asked_once_and_not_for_each_table(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(world, 3)
+    asked: list[str] = []
+
+    def go_away(topic: str) -> Any:
+        asked.append(topic)
+        raise LogServiceAwayError("no broker responds")
+
+    @spark_table(topic=TopicSpec(name="others", schema="id STRING"))
+    def clean_others(records: Any) -> Any:
+        """Others."""
+        return records
+
+    world.define(clean_others)
+    monkeypatch.setattr(world.log, "describe_topic", go_away)
+    skipped = world.tick()
+    assert (skipped.skip_message, asked) == ("no broker responds", ["orders"])

@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from orchestration.assembly import assemble
+from orchestration.log_client import LogServiceError
 from orchestration.sensing.sources import SourceState, decide_looks, source_sensor
 from orchestration.sensing.topic_sensor import Clock
 from orchestration.sources import folder_source, source_feeds, sql_source
@@ -112,6 +113,29 @@ class Opened:
     def open(self, *, timeout_ms: int) -> Any:
         del timeout_ms
         return nullcontext(self.world.log)
+
+
+def test_a_topic_that_is_refused_stops_no_other_source_and_a_run_says_why(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "inbox"
+    folder.mkdir()
+    refused = folder_source("letters", topic=TopicSpec(name="letters"), folder=folder / "letters", settle_s=1)
+    wanting = folder_source("payments", topic=PAYMENTS, folder=folder, settle_s=1)
+    (folder / "a.csv").write_text("id\n1\n")
+    sensor = source_sensor(clock=Clock(now_s=lambda: time.time() + 60))
+    repository = dg.Definitions(assets=[refused, wanting], sensors=[sensor], resources=world.resources).get_repository_def()
+    asked = world.log.describe_topic
+
+    def refuse(topic: str) -> Any:
+        if topic == "letters":
+            raise LogServiceError("TOPIC_AUTHORIZATION_FAILED")
+        return asked(topic)
+
+    monkeypatch.setattr(world.log, "describe_topic", refuse)
+    with dg.build_sensor_context(instance=world.instance, repository_def=repository, resources={"log_service": Opened(world)}) as context:
+        requests = sensor.evaluate_tick(context).run_requests
+    assert sorted(request.tags["tidelog/source"] for request in requests or []) == ["letters", "payments"]
 
 
 def test_a_source_is_looked_at_when_it_is_due_and_later_after_failures() -> None:

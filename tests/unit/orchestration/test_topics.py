@@ -2,7 +2,8 @@
 
 import pytest
 
-from orchestration.topics import TopicSpec, plan_changes, reconcile
+from orchestration.log_client import LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.topics import TopicSpec, plan_changes, reconcile, reconcile_all
 from tests.unit.orchestration.memory_log import MemoryLog
 
 SPEC = TopicSpec(name="flights", partitions=3, configs={"retention.ms": "1000"})
@@ -53,3 +54,29 @@ def test_names_that_kafka_refuses_are_refused_when_declared(name: str) -> None:
 def test_a_topic_without_partitions_is_refused() -> None:
     with pytest.raises(ValueError, match="needs at least one partition"):
         TopicSpec(name="t", partitions=0)
+
+
+def test_a_topic_that_is_refused_keeps_no_other_from_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MemoryLog()
+    asked = log.describe_topic
+
+    def refuse(topic: str) -> TopicDescription | None:
+        if topic == "flights":
+            raise LogServiceError("TOPIC_AUTHORIZATION_FAILED")
+        return asked(topic)
+
+    monkeypatch.setattr(log, "describe_topic", refuse)
+    changes = reconcile_all(log, [SPEC, TopicSpec(name="orders")])
+    assert changes["flights"].notes == ("the topic flights could not be looked at: TOPIC_AUTHORIZATION_FAILED",)
+    assert changes["orders"].summary == "created"
+
+
+def test_topics_are_not_asked_for_one_by_one_when_the_log_service_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MemoryLog()
+
+    def go_away(topic: str) -> TopicDescription | None:
+        raise LogServiceAwayError(f"nothing responds of {topic}")
+
+    monkeypatch.setattr(log, "describe_topic", go_away)
+    with pytest.raises(LogServiceAwayError, match="of flights"):
+        reconcile_all(log, [SPEC, TopicSpec(name="orders")])
