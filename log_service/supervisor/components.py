@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from log_service.client.settings_files import settings_from_environment
 from log_service.common.errors import ConfigError
 from log_service.config.client import ClientConfig
 from log_service.mirror.settings_file import read_mirror_settings
@@ -29,11 +30,16 @@ SERVERS_SETTING = "TIDELOG_BOOTSTRAP_SERVERS"
 
 
 def external_broker(context: ServiceContext) -> Component:
-    """Return the component of a cluster that is the user's own."""
+    """Return the component of a cluster that is the user's own; it is asked as the environment says that clients encrypt and log in.
+
+    Raises:
+        ConfigError: the environment's settings of clients cannot be read or understood.
+    """
+    settings_from_environment()
     return Component(
         name=BROKER,
         argv=(),
-        readiness=KafkaReadiness(bootstrap_servers=context.bootstrap_servers),
+        readiness=KafkaReadiness(bootstrap_servers=context.bootstrap_servers, is_as_environment_says=True),
         address=context.bootstrap_servers,
         start_deadline_s=30.0,
         external_setting=SERVERS_SETTING,

@@ -5,12 +5,12 @@ within ``PROBE_DEADLINE_S``.
 """
 
 import time
-from pathlib import Path
+from typing import Any
 
 import trio
 
 from log_service.client.connections.env import real_env
-from log_service.client.settings_files import settings_from_file
+from log_service.client.settings_files import settings_from_environment, settings_from_file
 from log_service.common.errors import KafkaError
 from log_service.config.client import ClientConfig
 from log_service.rpc.connection import Destination, RpcSettings, open_connection
@@ -37,7 +37,7 @@ async def is_ready(readiness: Readiness) -> bool:
         case HttpReadiness():
             return await _responds(readiness.url)
         case KafkaReadiness():
-            return await _speaks_kafka(readiness.bootstrap_servers, readiness.client_config)
+            return await _speaks_kafka(readiness)
         case Http2Readiness():
             return await _speaks_http2(readiness.host, readiness.port)
         case HeartbeatReadiness():
@@ -48,9 +48,9 @@ async def is_ready(readiness: Readiness) -> bool:
             return True
 
 
-async def _speaks_kafka(bootstrap_servers: str, client_config: Path | None) -> bool:
+async def _speaks_kafka(readiness: KafkaReadiness) -> bool:
     settings, env = RpcSettings(client_id="tidelog-supervisor"), real_env()
-    config = ClientConfig.of(bootstrap_servers, {} if client_config is None else settings_from_file(client_config))
+    config = ClientConfig.of(readiness.bootstrap_servers, _client_settings(readiness))
     security = outgoing_security(config.security(), env.rng)
     for host, port in config.bootstrap_servers:
         with trio.move_on_after(PROBE_DEADLINE_S):
@@ -60,6 +60,12 @@ async def _speaks_kafka(bootstrap_servers: str, client_config: Path | None) -> b
             except (OSError, KafkaError):
                 continue
     return False
+
+
+def _client_settings(readiness: KafkaReadiness) -> dict[str, Any]:
+    if readiness.is_as_environment_says:
+        return settings_from_environment()
+    return {} if readiness.client_config is None else settings_from_file(readiness.client_config)
 
 
 async def _speaks_http2(host: str, port: int) -> bool:

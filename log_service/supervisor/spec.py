@@ -22,11 +22,14 @@ class HttpReadiness:
 class KafkaReadiness:
     """Ready once one of the addresses, ``host:port,host:port``, responds to a Kafka client's first request.
 
-    ``client_config`` is a properties file of how clients encrypt and log in there; None: not at all.
+    ``client_config`` is a properties file of how clients encrypt and log in there; None: not at all. ``is_as_environment_says``: as
+    ``TIDELOG_CLIENT_CONFIG`` and its like say, which is how all clients of a cluster of the user's own do. They are read when it is asked,
+    so that no secret stands in a component.
     """
 
     bootstrap_servers: str
     client_config: Path | None = None
+    is_as_environment_says: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
