@@ -27,12 +27,16 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Everything that was told: watermarks by topic, lag and verdicts on objectives by table, the last alert by its subject."""
+    """Everything that was told: watermarks by topic, lag and verdicts on objectives by table, the last alert by its subject.
+
+    ``unjudged`` counts, by subject, the ticks in a row that could not judge it.
+    """
 
     watermarks: Mapping[str, Told] = field(default_factory=dict)
     lags: Mapping[str, Told] = field(default_factory=dict)
     verdicts: Mapping[str, Told] = field(default_factory=dict)
     alerts: Mapping[str, str] = field(default_factory=dict)
+    unjudged: Mapping[str, int] = field(default_factory=dict)
 
     def with_alerts(self, alerts: Mapping[str, str]) -> "Progress":
         """Return what was told together with ``alerts``: which occurrence of a subject was told last."""
@@ -56,18 +60,21 @@ class Progress:
                 name: {key: Told(value=str(one[0]), at_s=float(one[1])) for key, one in stored.get(name, {}).items()} for name in KINDS
             }
             alerts = {str(subject): str(occurrence) for subject, occurrence in stored.get(ALERTS, {}).items()}
+            unjudged = {str(subject): int(count) for subject, count in stored.get(UNJUDGED, {}).items()}
         except (ValueError, TypeError, AttributeError, LookupError):
             return cls()
-        return cls(**kinds, alerts=alerts)
+        return cls(**kinds, alerts=alerts, unjudged=unjudged)
 
     def to_cursor(self) -> str:
         """Return the text that ``from_cursor`` reads."""
         told = {name: {key: [one.value, one.at_s] for key, one in sorted(getattr(self, name).items())} for name in KINDS}
-        return json.dumps({**told, ALERTS: dict(sorted(self.alerts.items()))} if self.alerts else told)
+        more = {ALERTS: dict(sorted(self.alerts.items())), UNJUDGED: dict(sorted(self.unjudged.items()))}
+        return json.dumps({**told, **{name: held for name, held in more.items() if held}})
 
 
 KINDS = ("watermarks", "lags", "verdicts")
 ALERTS = "alerts"
+UNJUDGED = "unjudged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,21 +1,28 @@
 """Notices when data changes its shape: columns of a table that come, go or change, and records that stop fitting their topic's schema.
 
 Decides from two pictures, the one in the cursor and the one of now; tells by an observation on the table. Starts nothing.
+
+Its ticks need no log service, so that they also look whether the watchdog fails or hangs.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 import dagster as dg
 
 from orchestration.dead_letters import DeadLetters
 from orchestration.resources.lake import LakeResource
+from orchestration.sensing.run_failures import Alert
+from orchestration.sensing.watchdog import WATCHDOG, sensor_alerts
 from orchestration.tables import RESERVED_NAMES, Lake
 from orchestration.transforms import table_key
 
 INTERVAL_S = 60
 SCHEMA_RULE = "schema"
+ALERTS = ":alerts"
+"""Where the cursor keeps which failure of the watchdog was told; no table has such a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +83,18 @@ def shapes_of(lake: Lake) -> dict[str, Shape]:
     return found
 
 
-def schema_drift_sensor(*, name: str = "schema_drift", interval_s: int = INTERVAL_S) -> dg.SensorDefinition:
-    """Return the sensor that tells when the shape of a table or of a topic's records changes."""
+def schema_drift_sensor(
+    *,
+    name: str = "schema_drift",
+    interval_s: int = INTERVAL_S,
+    notify: Callable[[Alert], None] | None = None,
+    watchdog: str = WATCHDOG,
+    now_s: Callable[[], float] = time.time,
+) -> dg.SensorDefinition:
+    """Return the sensor that tells when the shape of a table or of a topic's records changes.
+
+    ``notify`` is called when the sensor of the name ``watchdog`` fails or hangs: that one tells of all others.
+    """
 
     @dg.sensor(
         name=name,
@@ -86,15 +103,27 @@ def schema_drift_sensor(*, name: str = "schema_drift", interval_s: int = INTERVA
         description="Tells when columns come, go or change their type, and when records stop fitting their topic's schema",
     )
     def watch_shapes(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.SensorResult:
+        told = watch_watchdog(context)
         opened = lake.open()
-        if not opened.names():
-            return dg.SensorResult(skip_reason=dg.SkipReason("the lake has no tables yet"), cursor=context.cursor)
         before = read_shapes(context.cursor)
+        if not opened.names():
+            return dg.SensorResult(skip_reason=dg.SkipReason("the lake has no tables yet"), cursor=written(before, told))
         now = shapes_of(opened)
         drifts = {table: decide_drift(before.get(table), shape) for table, shape in now.items()}
         events = [drift_event(table, drift, now[table]) for table, drift in drifts.items() if drift.summary]
         skipped = None if events else dg.SkipReason("no table changed its shape")
-        return dg.SensorResult(skip_reason=skipped, cursor=written(now), asset_events=events)
+        return dg.SensorResult(skip_reason=skipped, cursor=written(now, told), asset_events=events)
+
+    def watch_watchdog(context: dg.SensorEvaluationContext) -> Mapping[str, str]:
+        """Tell of the watchdog, and return what was told of it."""
+        told = read_alerts(context.cursor)
+        found = sensor_alerts(context.instance, lambda other: other == watchdog, now_s())
+        for alert in found:
+            if told.get(alert.subject) != alert.run_id:
+                context.log.error(alert.text)
+                if notify is not None:
+                    notify(alert)
+        return {**told, **{alert.subject: alert.run_id for alert in found}}
 
     return watch_shapes
 
@@ -115,11 +144,20 @@ def drift_event(table: str, drift: Drift, now: Shape) -> dg.AssetObservation:
 def read_shapes(cursor: str | None) -> dict[str, Shape]:
     """Read a cursor; one that cannot be read is one that was lost."""
     try:
-        return {name: Shape(**one) for name, one in json.loads(cursor or "{}").items()}
+        return {name: Shape(**one) for name, one in json.loads(cursor or "{}").items() if name != ALERTS}
     except (ValueError, TypeError, AttributeError):
         return {}
 
 
-def written(shapes: Mapping[str, Shape]) -> str:
-    """Return the text that ``read_shapes`` reads."""
-    return json.dumps({name: {**asdict(shape), "columns": dict(shape.columns)} for name, shape in sorted(shapes.items())})
+def read_alerts(cursor: str | None) -> dict[str, str]:
+    """Read which failure was told last, by sensor; nothing where the cursor cannot be read."""
+    try:
+        return {str(subject): str(occurrence) for subject, occurrence in json.loads(cursor or "{}").get(ALERTS, {}).items()}
+    except (ValueError, AttributeError):
+        return {}
+
+
+def written(shapes: Mapping[str, Shape], alerts: Mapping[str, str] | None = None) -> str:
+    """Return the text that ``read_shapes`` and ``read_alerts`` read."""
+    kept = {name: {**asdict(shape), "columns": dict(shape.columns)} for name, shape in sorted(shapes.items())}
+    return json.dumps({**kept, **({ALERTS: dict(alerts)} if alerts else {})})

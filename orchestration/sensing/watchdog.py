@@ -4,13 +4,16 @@ The topic sensor waits for records, so a tick of it may take long, or fail. Obje
 topic sensor that does neither start runs nor tell lag is noticed by what it should have done. Each table is judged apart: one that cannot
 be judged keeps no other from its verdict.
 
+A table that could not be judged, or a log service that did not respond, in ``UNJUDGED_TICKS`` ticks in a row is told once until it is over.
+
 Decides which failure of a sensor is worth telling: of failures in a row the 1st, 2nd, 4th, 8th... and a tick that has not ended after
-``HUNG_AFTER_S``, once. Alerts go to the tick's log and, through ``notify``, to wherever a project wants them.
+``HUNG_AFTER_S``, once. Alerts go to the tick's log and, through ``notify``, to wherever a project wants them. The sensor of schema drift
+watches this one in the same way, because it needs no log service and has ticks of its own.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import dagster as dg
 from dagster._core.scheduler.instigation import InstigatorTick, InstigatorType, TickStatus
@@ -18,7 +21,7 @@ from deltalake.exceptions import DeltaError
 
 from orchestration.keeping_up import Verdict, judge
 from orchestration.lag import measure_lag
-from orchestration.log_client import LogClient, LogServiceError
+from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.objectives import objectives, verdict_event
@@ -31,6 +34,10 @@ INTERVAL_S = 30
 HUNG_AFTER_S = 180.0
 REMEMBERED_TICKS = 33
 LOG_TIMEOUT_MS = 5_000
+UNJUDGED_TICKS = 4
+"""Ticks in a row without a verdict that are told: two minutes, in which a restart of brokers or an election of leaders is over."""
+LOG_SERVICE = "the log service"
+WATCHDOG = "watchdog"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +66,36 @@ def decide_sensor_alert(sensor: str, ticks: Sequence[TickSeen], now_s: float) ->
     return Alert(subject=f"sensor {sensor}", run_id=f"tick {newest.tick_id}", failures=failures, why=newest.why)
 
 
+@dataclass(slots=True, kw_only=True)
+class Judgement:
+    """What a tick found out: verdicts by table, and by table (or ``LOG_SERVICE``) why there is none."""
+
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    unjudged: dict[str, str] = field(default_factory=dict)
+
+
+def decide_unjudged(before: Mapping[str, int], unjudged: Mapping[str, str]) -> tuple[dict[str, int], list[Alert]]:
+    """Return how many ticks in a row each subject could not be judged, and what is to be told of that.
+
+    ``before`` counts the ticks until now. Nothing is known of tables while the log service is away, so that their counts stay.
+    """
+    counts = {subject: min(before.get(subject, 0) + 1, UNJUDGED_TICKS + 1) for subject in unjudged}
+    alerts = [
+        Alert(
+            subject=subject,
+            run_id="",
+            failures=UNJUDGED_TICKS,
+            why=unjudged[subject],
+            what="did not respond" if subject == LOG_SERVICE else "could not be judged",
+        )
+        for subject, count in counts.items()
+        if count == UNJUDGED_TICKS
+    ]
+    return ({**before, **counts} if LOG_SERVICE in unjudged else counts), alerts
+
+
 def watchdog_sensor(
-    *, name: str = "watchdog", notify: Callable[[Alert], None] | None = None, now_s: Callable[[], float] = time.time
+    *, name: str = WATCHDOG, notify: Callable[[Alert], None] | None = None, now_s: Callable[[], float] = time.time
 ) -> dg.SensorDefinition:
     """Return the sensor; ``notify`` is called with every alert, e.g. to send it to a chat."""
 
@@ -75,24 +110,32 @@ def watchdog_sensor(
         progress = Progress.from_cursor(context.cursor)
         feeds = topic_feeds(context.repository_def.assets_defs_by_key.values())
         wanted = objectives(context.repository_def.asset_checks_defs_by_key.values())
-        verdicts: dict[str, Verdict] = {}
+        judgement = Judgement()
         try:
             with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
-                judgeable = [feed for feed in feeds if feed.asset_key in wanted]
-                verdicts = judged(context, log, lake.open(), feeds=judgeable, wanted=wanted, now_s=now_s())
+                judgement = judged(log, lake.open(), feeds=feeds, wanted=wanted, now_s=now_s())
         except LogServiceError as error:
-            context.log.error(str(error))
-        alerts = [alert for alert in sensor_alerts(context.instance, name, now_s()) if progress.alerts.get(alert.subject) != alert.run_id]
+            judgement.unjudged[LOG_SERVICE] = str(error)
+        for subject, why in judgement.unjudged.items():
+            context.log.error("%s cannot be judged: %s", subject, why)
+        unjudged, stuck = decide_unjudged(progress.unjudged, judgement.unjudged)
+        verdicts = judgement.verdicts
+        alerts = [
+            alert
+            for alert in sensor_alerts(context.instance, lambda other: other != name, now_s())
+            if progress.alerts.get(alert.subject) != alert.run_id
+        ]
         told = decide_events({}, progress, now_s(), {table: one.text for table, one in verdicts.items()})
         missed = [missed_objective(table, verdicts[table]) for table in told.judged if not verdicts[table].is_kept]
-        for alert in [*alerts, *missed]:
+        for alert in [*alerts, *missed, *stuck]:
             context.log.error(alert.text)
             if notify is not None:
                 notify(alert)
         by_table = {feed.table: feed for feed in feeds}
+        kept = replace(told.progress.only_of(by_table, ()), unjudged=unjudged)
         return dg.SensorResult(
-            skip_reason=dg.SkipReason("; ".join(alert.text for alert in [*alerts, *missed]) or "nothing to tell"),
-            cursor=told.progress.only_of(by_table, ()).with_alerts({alert.subject: alert.run_id for alert in alerts}).to_cursor(),
+            skip_reason=dg.SkipReason("; ".join(alert.text for alert in [*alerts, *missed, *stuck]) or "nothing to tell"),
+            cursor=kept.with_alerts({alert.subject: alert.run_id for alert in alerts}).to_cursor(),
             asset_events=[verdict_event(by_table[table], verdicts[table]) for table in told.judged],
         )
 
@@ -105,32 +148,29 @@ def missed_objective(table: str, verdict: Verdict) -> Alert:
     return Alert(subject=table, run_id="", failures=1, why=why, what="does not keep up")
 
 
-def judged(
-    context: dg.SensorEvaluationContext,
-    log: LogClient,
-    lake: Lake,
-    *,
-    feeds: Sequence[TopicFeed],
-    wanted: Mapping[dg.AssetKey, int],
-    now_s: float,
-) -> dict[str, Verdict]:
-    """Return the verdicts on the tables of ``feeds``; one that cannot be judged is told in the tick's log."""
-    found: dict[str, Verdict] = {}
+def judged(log: LogClient, lake: Lake, *, feeds: Sequence[TopicFeed], wanted: Mapping[dg.AssetKey, int], now_s: float) -> Judgement:
+    """Return the verdicts on the tables that have an objective, and which tables cannot be looked at, with or without one.
+
+    :raises LogServiceAwayError: the log service does not respond.
+    """
+    found = Judgement()
     for feed in feeds:
         try:
             lag = measure_lag(log, lake, topic=feed.topic, table=feed.table, also=feed.also)
-            if lag is not None:
-                found[feed.table] = judge(log, lag, wanted[feed.asset_key], int(now_s * 1000))
+            if lag is not None and feed.asset_key in wanted:
+                found.verdicts[feed.table] = judge(log, lag, wanted[feed.asset_key], int(now_s * 1000))
+        except LogServiceAwayError:
+            raise
         except (LogServiceError, DeltaError, OSError) as error:
-            context.log.error("the table %s cannot be judged: %s", feed.table, error)
+            found.unjudged[feed.table] = str(error).strip() or type(error).__name__
     return found
 
 
-def sensor_alerts(instance: dg.DagsterInstance, own_name: str, now_s: float) -> list[Alert]:
-    """Return what is to be told of all other sensors that run on an instance."""
+def sensor_alerts(instance: dg.DagsterInstance, is_watched: Callable[[str], bool], now_s: float) -> list[Alert]:
+    """Return what is to be told of the running sensors of an instance whose names are to be watched."""
     alerts = []
     for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
-        if state.is_running and state.name != own_name:
+        if state.is_running and is_watched(state.name):
             ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=REMEMBERED_TICKS)
             alert = decide_sensor_alert(state.name, [seen(tick) for tick in ticks], now_s)
             alerts += [] if alert is None else [alert]

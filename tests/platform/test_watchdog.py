@@ -22,7 +22,8 @@ from orchestration.instance import open_instance, write_configuration
 from orchestration.log_client import LogServiceError
 from orchestration.resources import LakeResource
 from orchestration.sensing.run_failures import Alert
-from orchestration.sensing.watchdog import watchdog_sensor
+from orchestration.sensing.schema_drift import schema_drift_sensor
+from orchestration.sensing.watchdog import UNJUDGED_TICKS, watchdog_sensor
 from tests.platform.sensor_world import World, append, told
 
 pytestmark = pytest.mark.platform
@@ -91,10 +92,74 @@ def test_a_table_that_cannot_be_judged_and_a_log_service_that_is_away_fail_no_ti
     assert told(Watchdog(world).tick()) == {}
 
 
-def add_tick(world: World, status: TickStatus, started_s: float) -> None:
+def test_a_table_that_cannot_be_judged_is_told_once_until_that_is_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    watchdog = Watchdog(world)
+    append(world, 3)
+
+    def refuse(*_: object) -> Any:
+        raise LogServiceError("TOPIC_AUTHORIZATION_FAILED")
+
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(world.log, "describe_topic", refuse)
+            for _ in range(UNJUDGED_TICKS - 1):
+                watchdog.tick()
+            told_before = len(watchdog.alerts)
+            for _ in range(3):
+                watchdog.tick()
+        assert len(watchdog.alerts) == told_before + 1
+        assert watchdog.alerts[-1].text == "clean_orders could not be judged 4 times in a row: TOPIC_AUTHORIZATION_FAILED"
+        watchdog.tick()
+
+
+def test_a_table_without_an_objective_that_cannot_be_looked_at_is_told_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.checks = []
+    world.define()
+    append(world, 3)
+    watchdog = Watchdog(world)
+
+    def refuse(*_: object) -> Any:
+        raise LogServiceError("the partition orders-0 has no leader")
+
+    monkeypatch.setattr(world.log, "partition_offsets", refuse)
+    for _ in range(UNJUDGED_TICKS):
+        watchdog.tick()
+    assert [alert.subject for alert in watchdog.alerts] == ["clean_orders"]
+
+
+def test_a_log_service_that_stays_away_is_told_once_until_it_is_back(world: World) -> None:
+    watchdog = Watchdog(world)
+    world.unreachable = True
+    for _ in range(UNJUDGED_TICKS + 2):
+        watchdog.tick()
+    text = "the log service did not respond 4 times in a row: the log service does not answer within 5000 ms"
+    assert [alert.text for alert in watchdog.alerts] == [text]
+    world.unreachable = False
+    watchdog.tick()
+    world.unreachable = True
+    for _ in range(UNJUDGED_TICKS):
+        watchdog.tick()
+    assert [alert.text for alert in watchdog.alerts] == [text, text]
+
+
+def test_the_sensor_of_schema_drift_tells_of_a_watchdog_that_fails(world: World) -> None:
+    alerts: list[Alert] = []
+    sensor = schema_drift_sensor(notify=alerts.append, now_s=lambda: world.now_s)
+    now_s, cursor = time.time(), None
+    for count in (1, 2, 3, 4):
+        add_tick(world, TickStatus.FAILURE, now_s + count, "watchdog")
+        for _ in range(2):
+            resources = {"lake": LakeResource(root=str(world.lake_root))}
+            result: Any = sensor(dg.build_sensor_context(instance=world.instance, cursor=cursor, resources=resources))
+            cursor = result.cursor
+    add_tick(world, TickStatus.FAILURE, now_s, "sources")
+    assert [(alert.subject, alert.failures) for alert in alerts] == [("sensor watchdog", count) for count in (1, 2, 4)]
+
+
+def add_tick(world: World, status: TickStatus, started_s: float, sensor: str = "new_records") -> None:
     origin = RemoteInstigatorOrigin(
         RemoteRepositoryOrigin(code_location_origin=RegisteredCodeLocationOrigin("tidelog"), repository_name="__repository__"),
-        "new_records",
+        sensor,
     )
     selector = origin.get_selector().get_id()
     state = InstigatorState(origin, InstigatorType.SENSOR, InstigatorStatus.RUNNING, SensorInstigatorData())
@@ -104,7 +169,7 @@ def add_tick(world: World, status: TickStatus, started_s: float) -> None:
     world.instance.create_tick(
         TickData(
             instigator_origin_id=state.instigator_origin_id,
-            instigator_name="new_records",
+            instigator_name=sensor,
             instigator_type=InstigatorType.SENSOR,
             status=status,
             timestamp=started_s,
