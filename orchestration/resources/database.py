@@ -10,6 +10,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from orchestration.settings import SettingsError, load_settings
+from orchestration.sql_deadlines import CONNECT_WITHIN_S, connect_arguments
 
 
 class DatabaseResource(dg.ConfigurableResource[Engine]):
@@ -39,7 +40,7 @@ def open_engine(url: str) -> Engine:
         parsed = make_url(url)
         if parsed.get_backend_name() == "sqlite" and parsed.database and parsed.database != ":memory:":
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-        engine = create_engine(parsed)
+        engine = create_engine(parsed, connect_args=connect_arguments(parsed, connect_s=CONNECT_WITHIN_S))
     except (ArgumentError, ImportError) as error:
         raise SettingsError(
             f"TIDELOG_SQL_URL cannot be used: {error}. Give SQLAlchemy's form, e.g. postgresql+psycopg://user@host/name"

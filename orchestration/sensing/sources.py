@@ -2,12 +2,17 @@
 
 Decides from Dagster's runs and from what the sources say, not from a cursor of its own, so that nothing is forgotten. A source that
 cannot be looked at, or whose topic is refused, is started: its run says why it fails. A log service that is away is a reason to skip.
+Sources are looked at beside each other, each in a thread, so that a database or a folder that hangs keeps no other source waiting for
+longer than ``LOOKS_WITHIN_S``.
 Invariants: at most one run of a source is in flight; two starts are at least the source's interval apart, more after runs that failed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from threading import Thread
+from time import monotonic
 
 import dagster as dg
 
@@ -24,6 +29,8 @@ from orchestration.sources.run import sender_id
 
 SOURCE_TAG = "tidelog/source"
 INTERVAL_S = 5
+LOOKS_WITHIN_S = 10.0
+"""What all looks of a tick may take together: far below the limit of a tick, above what a database is given to respond."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +54,34 @@ def decide_looks(states: Iterable[SourceState], now_s: float) -> tuple[str, ...]
     return tuple(one.source for one in states if not one.is_running and one.due_s <= now_s)
 
 
-def source_sensor(*, name: str = "sources", clock: Clock | None = None) -> dg.SensorDefinition:
-    """Return the sensor that starts the runs of every source of the project."""
+class Looks:
+    """Looks at sources in threads of their own, of each source at most one: one that hangs is not joined by another."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[str, Future[bool]] = {}
+
+    def begin(self, source: str, look: Callable[[], bool]) -> Future[bool]:
+        """Return what ``look`` will return, or the look at the source that is still under way."""
+        under_way = self._under_way.get(source)
+        if under_way is not None and not under_way.done():
+            return under_way
+        future: Future[bool] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(look())
+            except Exception as error:  # noqa: BLE001 - whatever it is, the tick raises it
+                future.set_exception(error)
+
+        self._under_way[source] = future
+        Thread(target=run, name=f"look at {source}", daemon=True).start()
+        return future
+
+
+def source_sensor(*, name: str = "sources", clock: Clock | None = None, looks_within_s: float = LOOKS_WITHIN_S) -> dg.SensorDefinition:
+    """Return the sensor that starts the runs of every source of the project; a tick waits ``looks_within_s`` for what sources say."""
     used = clock or Clock()
+    looks = Looks()
     job = dg.define_asset_job(
         f"{name}_job",
         selection=dg.AssetSelection.key_prefixes("sources"),
@@ -73,9 +105,11 @@ def source_sensor(*, name: str = "sources", clock: Clock | None = None) -> dg.Se
         now = datetime.fromtimestamp(now_s, UTC)
         try:
             with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
-                wanting = [feed for feed in feeds if feed.source in due and is_wanting(feed, log, now, context)]
+                begun = {feed: begin_look(looks, feed, log, now) for feed in feeds if feed.source in due}
         except LogServiceError as error:
             return dg.SkipReason(str(error))
+        until_s = monotonic() + looks_within_s
+        wanting = [feed for feed, look in begun.items() if is_wanting(feed, look, until_s, context)]
         requests = [dg.RunRequest(asset_selection=[feed.asset_key], tags={SOURCE_TAG: feed.source}) for feed in wanting]
         return dg.SensorResult(run_requests=requests, skip_reason=None if requests else dg.SkipReason("nothing new in any source"))
 
@@ -94,17 +128,30 @@ def state_of(feed: SourceFeed, instance: dg.DagsterInstance) -> SourceState:
     )
 
 
-def is_wanting(feed: SourceFeed, log: LogClient, now: datetime, context: dg.SensorEvaluationContext) -> bool:
-    """Return whether a run of the source would find something; also where that cannot be told, because the run says why.
+def begin_look(looks: Looks, feed: SourceFeed, log: LogClient, now: datetime) -> Future[bool]:
+    """Read how far a source has come, and begin to look whether it has more.
 
     :raises LogServiceAwayError: the log service does not respond.
     """
     try:
         target = log.describe_topic(feed.topic)
         found = None if target is None else read_position(log, sender_id(feed.source, load_settings().deployment), target, is_final=False)
-        return declared_source(feed.source).is_wanting(None if found is None else found.position, now)
+        source, position = declared_source(feed.source), None if found is None else found.position
     except LogServiceAwayError:
         raise
+    except (LogServiceError, SourceError, SettingsError) as error:
+        failed: Future[bool] = Future()
+        failed.set_exception(error)
+        return failed
+    return looks.begin(feed.source, lambda: source.is_wanting(position, now))
+
+
+def is_wanting(feed: SourceFeed, look: Future[bool], until_s: float, context: dg.SensorEvaluationContext) -> bool:
+    """Return whether a run of the source would find something; also where that cannot be told in time, because the run says why."""
+    try:
+        return look.result(timeout=max(until_s - monotonic(), 0.0))
+    except TimeoutError:
+        context.log.error("the source %s cannot be looked at: it does not respond", feed.source)
     except (LogServiceError, SourceError, SettingsError, OSError) as error:
         context.log.error("the source %s cannot be looked at: %s", feed.source, error)
-        return True
+    return True

@@ -21,11 +21,14 @@ import sqlalchemy as sa
 from orchestration.log_client import LogClient, OutgoingRecord
 from orchestration.sources.json_rows import json_key, json_value
 from orchestration.sources.reading import Portion, Position, Situation, SourceError, portioned, settled_ranges
+from orchestration.sql_deadlines import CONNECT_WITHIN_S, connect_arguments
 
 ROWS_AT_ONCE = 5_000
 LATER = "_is_later"
 """The column that says that a row is the cursor's to send."""
 DIGEST_BYTES = 16
+LOOK_WITHIN_S = 5
+"""What a look for newer rows may take: the looks of all sources wait for each other within one tick."""
 Kept = Mapping[bytes, bytes]
 """By key the digest of the value that the topic holds."""
 
@@ -47,10 +50,13 @@ class SqlRows:
     delay_s: float = 0.0
 
     def is_wanting(self, position: Position | None, now: datetime) -> bool:
-        """Whether a row is beyond the cursor, or a comparison is due."""
+        """Whether a row is beyond the cursor, or a comparison is due; a database that does not respond in ``LOOK_WITHIN_S`` is an error.
+
+        :raises SourceError: the database cannot be reached in time, or cannot be asked.
+        """
         if self.cursor is None or self._is_comparison_due(position, now):
             return self._is_comparison_due(position, now)
-        with self._reflected() as (connection, table):
+        with self._reflected(is_a_look=True) as (connection, table):
             newer = self._newer(table, (position or {}).get("after"), now).limit(1)
             return connection.execute(newer).first() is not None
 
@@ -162,12 +168,12 @@ class SqlRows:
         return OutgoingRecord(key=json_key([row[name] for name in self.key]), value=json_value(row), headers=(("op", b"upsert"),))
 
     @contextmanager
-    def _reflected(self) -> Iterator[tuple[sa.Connection, sa.Table]]:
+    def _reflected(self, *, is_a_look: bool = False) -> Iterator[tuple[sa.Connection, sa.Table]]:
         """Yield a connection and the table as it is.
 
         :raises SourceError: the database cannot be reached, or the table lacks a column.
         """
-        engine = _engine(self.url)
+        engine = _engine(self.url, LOOK_WITHIN_S if is_a_look else None)
         try:
             with engine.connect() as connection:
                 schema, _, name = self.table.rpartition(".")
@@ -215,13 +221,15 @@ def digest(value: bytes | None) -> bytes:
     return blake2b(value or b"", digest_size=DIGEST_BYTES).digest()
 
 
-def _engine(url: str) -> sa.Engine:
-    """Return an engine that only reads: its transactions lock nothing for others.
+def _engine(url: str, within_s: int | None = None) -> sa.Engine:
+    """Return an engine that only reads: its transactions lock nothing for others. ``within_s`` bounds each of its statements.
 
     :raises SourceError: the URL makes no sense, or its driver is not installed.
     """
     try:
-        return sa.create_engine(url)
+        parsed = sa.make_url(url)
+        connect_s = CONNECT_WITHIN_S if within_s is None else within_s
+        return sa.create_engine(parsed, connect_args=connect_arguments(parsed, connect_s=connect_s, statement_s=within_s))
     except (sa.exc.ArgumentError, ImportError) as error:
         example = "postgresql+psycopg://user@host/name"
         raise SourceError(f"the database's URL cannot be used: {error}. Give SQLAlchemy's form, e.g. {example}") from error

@@ -1,9 +1,12 @@
 """Sources in Dagster: what a run tells, what is downstream, when the sensor starts one, and what a declaration refuses."""
 
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +18,10 @@ from orchestration.assembly import assemble
 from orchestration.log_client import LogServiceError
 from orchestration.sensing.sources import SourceState, decide_looks, source_sensor
 from orchestration.sensing.topic_sensor import Clock
-from orchestration.sources import folder_source, source_feeds, sql_source
+from orchestration.sources import folder_source, source_feeds, sql_rows, sql_source
+from orchestration.sources.dropped_files import DroppedFiles
+from orchestration.sources.reading import SourceError
+from orchestration.sql_deadlines import connect_arguments
 from orchestration.topics import TopicSpec, topic_asset
 from tests.platform.assets_world import World, failure_of
 
@@ -102,6 +108,60 @@ def test_the_sensor_starts_a_run_when_something_is_new(world: World, tmp_path: P
     requests = tick().run_requests
     assert [request.asset_selection for request in requests] == [[dg.AssetKey(["sources", "payments"])]]
     assert source_feeds([source])[0].every_s == 5.0
+
+
+def test_a_source_that_hangs_stops_no_other_and_is_looked_at_by_one_thread(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging = folder_source("letters", topic=TopicSpec(name="letters"), folder=tmp_path / "letters", settle_s=1)
+    folder = tmp_path / "inbox"
+    folder.mkdir()
+    (folder / "a.csv").write_text("id\n1\n")
+    wanting = folder_source("payments", topic=PAYMENTS, folder=folder, settle_s=1)
+    sensor = source_sensor(clock=Clock(now_s=lambda: time.time() + 60), looks_within_s=0.5)
+    repository = dg.Definitions(assets=[hanging, wanting], sensors=[sensor], resources=world.resources).get_repository_def()
+    is_over, looks = Event(), []
+    looked = DroppedFiles.is_wanting
+
+    def hang(self: DroppedFiles, position: Any, now: datetime) -> bool:
+        if self.folder.name == "letters":
+            looks.append("letters")
+            is_over.wait()
+        return looked(self, position, now)
+
+    monkeypatch.setattr(DroppedFiles, "is_wanting", hang)
+    resources = {"log_service": Opened(world)}
+    try:
+        for _ in range(2):
+            with dg.build_sensor_context(instance=world.instance, repository_def=repository, resources=resources) as context:
+                requests = sensor.evaluate_tick(context).run_requests
+            assert sorted(request.tags["tidelog/source"] for request in requests or []) == ["letters", "payments"]
+        assert looks == ["letters"]
+    finally:
+        is_over.set()
+
+
+def test_a_database_that_accepts_and_says_nothing_is_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("psycopg")
+    monkeypatch.setattr(sql_rows, "LOOK_WITHIN_S", 2)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"postgresql+psycopg://someone@127.0.0.1:{mute.getsockname()[1]}/shop"
+        with pytest.raises(SourceError, match="timeout"):
+            sql_rows.SqlRows(url=url, table="orders", key=("id",), cursor="changed").is_wanting(None, datetime.now(UTC))
+
+
+@pytest.mark.parametrize(
+    ("url", "arguments"),
+    [
+        ("postgresql+psycopg://a@b/c", {"connect_timeout": 5, "options": "-c statement_timeout=5000"}),
+        ("postgresql+psycopg2://a@b/c?connect_timeout=9&options=-c%20a%3Db", {"options": "-c a=b -c statement_timeout=5000"}),
+        ("sqlite:///a.db", {"timeout": 5}),
+        ("sqlite:///a.db?timeout=60", {}),
+        ("mysql+pymysql://a@b/c", {}),
+    ],
+)
+def test_each_driver_is_given_its_own_limits(url: str, arguments: dict[str, Any]) -> None:
+    assert connect_arguments(sa.make_url(url), connect_s=5, statement_s=5) == arguments
 
 
 class Opened:
