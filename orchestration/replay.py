@@ -57,7 +57,8 @@ def replay(
     transform to a topic takes ``dead_letters=True`` alone, a join ``everything=True``.
 
     :raises ValueError: nothing is asked for, or what ``table`` cannot take. :raises ReplayRefusedError: a check forbids the commit
-        of a piece. :raises ProgressError: a range was never committed, or is no longer in the log. :raises LogServiceError: the log service
+        of a piece. :raises ProgressError: a range was never committed, or is no longer in the log, or nothing of a span of time is. Where a
+        part of a span is left, that is replayed, and a warning in the log names the partitions. :raises LogServiceError: the log service
         cannot be reached.
     """
     request = ReplayRequest(

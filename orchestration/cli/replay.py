@@ -85,6 +85,8 @@ def replay(
     }
     given = {name: value for name, value in config.items() if value is not None}
     told = run_job(definitions, f"replay_{table}", "replay", given, settings)
+    if lost := told.get("no_longer_in_the_log"):
+        click.echo(f"{table}: not whole: {lost}", err=True)
     if as_json:
         print_json({"table": table, "executed": execute, **told})
     elif not execute:

@@ -9,10 +9,12 @@ itself is in ``replay_run``.
 
 import warnings
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 
 import dagster as dg
 from pydantic import Field
 
+from orchestration.checkpoints import ProgressError
 from orchestration.dead_letter_asset import rejection_events
 from orchestration.dead_letters import DeadLetters
 from orchestration.fixes import Fixes, fix_of
@@ -26,10 +28,12 @@ from orchestration.transforms.assets import ReplayRangeConfig, topic_feeds
 from orchestration.transforms.declarations import TopicTable, declared_table, pool_of, table_key
 from orchestration.transforms.events import plain
 from orchestration.transforms.failures import explained
-from orchestration.transforms.replay_run import Replayed, ReplayRequest, plan, run_replay
+from orchestration.transforms.replay_run import Replayed, ReplayRequest, lost_records, plan, run_replay
 from orchestration.transforms.telling import Context, DagsterReporter, milliseconds, run_context, topic_events
+from orchestration.transforms.topic_run import RunContext
 
 HISTORY_PREFIX = "history"
+DAY_MS = 86_400_000
 Told = dg.AssetCheckEvaluation | dg.AssetMaterialization
 JOB_PREFIX = "replay_"
 NODE = "replay"
@@ -114,10 +118,25 @@ def _history_asset(table: TopicTable) -> dg.AssetsDefinition:
         window = context.partition_time_window
         from_ms, to_ms = (int(moment.timestamp() * 1000) for moment in (window.start, window.end))
         request = ReplayRequest(from_ms=from_ms, to_ms=to_ms)
+        first_day = ReplayRequest(from_ms=from_ms, to_ms=from_ms + DAY_MS)
+        with explained(table.name, spark), log_service.open() as log:
+            refuse_lost_day(table, run_context(context, log, lake, spark, DagsterReporter(context, table)), first_day)
         replayed = yield from _replay(context, table, request, log_service=log_service, spark=spark, lake=lake)
         yield dg.MaterializeResult(metadata=replayed.metadata())
 
     return replay_days
+
+
+def refuse_lost_day(table: TopicTable, run: RunContext, first_day: ReplayRequest) -> None:
+    """Refuse days of which the first is no longer in the log: Dagster would show it as replayed.
+
+    :raises ProgressError: nothing of that day is left, because retention removed it.
+    """
+    try:
+        plan(table, run, first_day)
+    except ProgressError as error:
+        day = datetime.fromtimestamp((first_day.from_ms or 0) / 1000, UTC).date()
+        raise ProgressError(f"the day {day} cannot be replayed, choose days from a later one on: {error}") from error
 
 
 def replay_job(table: TopicTable) -> dg.JobDefinition:
@@ -133,9 +152,18 @@ def replay_job(table: TopicTable) -> dg.JobDefinition:
             request = config.request()
         if config.dry_run:
             with explained(table.name, spark), log_service.open() as log:
-                ranges = plan(table, run_context(context, log, lake, spark, DagsterReporter(context, table)), request)
+                run = run_context(context, log, lake, spark, DagsterReporter(context, table))
+                ranges, lost = plan(table, run, request), lost_records(table, run, request)
             context.log.info("%s: would replay offsets %s", table.name, ranges)
-            yield dg.Output(None, metadata={"offsets": str(ranges) or "none", "offset_count": ranges.count, "dry_run": True})
+            yield dg.Output(
+                None,
+                metadata={
+                    "offsets": str(ranges) or "none",
+                    "offset_count": ranges.count,
+                    "dry_run": True,
+                    **({"no_longer_in_the_log": lost} if lost else {}),
+                },
+            )
             return
         with explained(table.name, spark):
             keep_fixes(lake.open(), table.name, config.fixes, note=f"run {context.run.run_id}")
@@ -173,6 +201,7 @@ def _replay(
     replayed = Replayed()
     with explained(table.name, spark), log_service.open() as log:
         run = run_context(context, log, lake, spark, DagsterReporter(context, table))
+        replayed.lost = lost_records(table, run, request)
         for result in run_replay(table, run, request):
             if result.batch is None:
                 continue

@@ -27,6 +27,7 @@ from orchestration.schemas import conform
 from orchestration.tables import overwrite_ranges, ranges_predicate
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
+from orchestration.transforms.lost_records import decide_lost, lost_sentence
 from orchestration.transforms.reading import read_batch
 from orchestration.transforms.topic_run import (
     RunContext,
@@ -71,6 +72,8 @@ class Replayed:
     rows: int = 0
     dead_letters: int = 0
     commits: int = 0
+    lost: str = ""
+    """What of the span of time is no longer in the log, in words."""
 
     def add(self, result: TopicRunResult) -> None:
         """Count a piece that was committed."""
@@ -90,6 +93,7 @@ class Replayed:
             "dead_letters": self.dead_letters,
             "commits": self.commits,
             "offsets": " ".join(f"{one.topic} {one}" if is_of_several else str(one) for one in self.ranges) or "none",
+            **({"no_longer_in_the_log": self.lost} if self.lost else {}),
         }
 
 
@@ -123,7 +127,8 @@ def why_no_replay_of_groups(name: str, topic: str) -> str:
 def plan(table: TopicTable, context: RunContext, request: ReplayRequest) -> OffsetRanges:
     """Return the offsets that ``request`` means; writes nothing and reads no record.
 
-    :raises NotReadyError: there is no such topic or table. :raises ProgressError: as ``run_replay``.
+    :raises NotReadyError: there is no such topic or table. :raises ProgressError: as ``run_replay``, and where nothing of a span of time is
+        left in the log.
     """
     if table.aggregates:
         raise ProgressError(why_no_replay_of_groups(table.name, table.topic.name))
@@ -131,6 +136,11 @@ def plan(table: TopicTable, context: RunContext, request: ReplayRequest) -> Offs
     if state.snapshot is None:
         raise NotReadyError(f"the table {table.name} does not exist yet: there is nothing to replay")
     wanted = _wanted_ranges(table, context, request, state)
+    lost = _lost_of_time(table, context, request, state)
+    if lost and not wanted:
+        raise ProgressError(f"there is nothing to replay for the table {table.name}: {lost}")
+    if lost:
+        context.reporter.note(f"the replay of {table.name} is not whole: {lost}")
     return plan_replay(topic=table.topic.name, topic_id=state.topic_id, wanted=wanted, log=state.log, committed=state.committed)
 
 
@@ -247,6 +257,18 @@ def _wanted_ranges(table: TopicTable, context: RunContext, request: ReplayReques
             context.reporter.note(f"{len(letters) - len(kept)} ranges of dead letters are no longer in the log; they stay as they are")
         wanted += kept
     return merged(wanted)
+
+
+def lost_records(table: TopicTable, context: RunContext, request: ReplayRequest) -> str:
+    """Return what of the span of time of ``request`` is no longer in the log, in words; empty where nothing is known to be missing."""
+    return _lost_of_time(table, context, request, read_state(table, context))
+
+
+def _lost_of_time(table: TopicTable, context: RunContext, request: ReplayRequest, state: TopicState) -> str:
+    if request.is_everything or (request.from_ms is None and request.to_ms is None):
+        return ""
+    starts = None if request.from_ms is None else context.log.offsets_at(table.topic.name, request.from_ms)
+    return lost_sentence(decide_lost(state.log, state.committed, starts), context.lake, table.topic.name)
 
 
 def _ranges_of_time(table: TopicTable, context: RunContext, request: ReplayRequest, state: TopicState) -> list[OffsetRange]:

@@ -79,6 +79,30 @@ def test_a_day_without_records_replays_nothing(world: World) -> None:
     assert "changed0" not in ids(world)
 
 
+def test_days_that_retention_removed_are_refused_and_do_not_turn_green(world: World) -> None:
+    world.log.delete_records("orders", {0: 2})
+    before = ids(world)
+    for first, last in (("2026-01-01", "2026-01-01"), ("2026-01-02", "2026-01-03")):
+        result = backfill(world, first, last)
+        assert not result.success
+        assert f"the day {first} cannot be replayed" in failure_of(result)
+        assert "retention has removed orders-0 [0, 2)" in failure_of(result)
+    assert (ids(world), world.instance.get_materialized_partitions(HISTORY.key)) == (before, set())
+    assert backfill(world, "2026-01-04", "2026-01-04").success
+    assert "no_longer_in_the_log" not in world.values(HISTORY.key)
+
+
+def test_a_span_of_time_of_which_a_part_is_left_says_what_is_missing(world: World) -> None:
+    world.log.delete_records("orders", {0: 2})
+    config = {"from_time": "2026-01-02T00:00:00Z", "to_time": "2026-01-04T00:00:00Z"}
+    for is_dry in (True, False):
+        told = output_of(run_job(world, {**config, "dry_run": is_dry}))
+        assert told["offsets"] == "0:[2,3)"
+        assert "retention has removed orders-0 [0, 2)" in told["no_longer_in_the_log"]
+        assert "the topic has no archive" in told["no_longer_in_the_log"]
+    assert ids(world) == ["changed2", "o0", "o1", "o3", "o4"]
+
+
 def test_the_job_shows_what_it_would_do_and_does_it(world: World) -> None:
     config = {"from_time": "2026-01-02T00:00:00Z", "to_time": "2026-01-04T00:00:00Z"}
     planned = run_job(world, {**config, "dry_run": True})
