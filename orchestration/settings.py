@@ -24,6 +24,8 @@ DEFAULT_MINIMUM_INTERVAL_S = 5
 DEFAULT_FOLLOW_S = 300
 DEFAULT_COMMIT_ATTEMPTS = 5
 POSTGRES_SCHEME = "postgresql://"
+WEBHOOK = re.compile(r"https?://[^/\s:?#]+")
+ADDRESS = re.compile(r"[^@\s,<>]+@[^@\s,<>]+")
 DEPLOYMENT = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
@@ -51,6 +53,10 @@ class Settings:
     follow_s: int
     commit_attempts: int
     deployment: str | None
+    alert_webhook: str | None
+    alert_email_to: tuple[str, ...]
+    alert_email_from: str | None
+    alert_smtp: tuple[str, int] | None
 
     @property
     def java_directory(self) -> Path:
@@ -87,6 +93,10 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         follow_s=_count(given, "TIDELOG_FOLLOW_S", DEFAULT_FOLLOW_S),
         commit_attempts=_positive(given, "TIDELOG_COMMIT_ATTEMPTS", DEFAULT_COMMIT_ATTEMPTS),
         deployment=_deployment(given),
+        alert_webhook=_webhook(given),
+        alert_email_to=_recipients(given),
+        alert_email_from=given.get("TIDELOG_ALERT_EMAIL_FROM") or None,
+        alert_smtp=_mail_server(given),
     )
 
 
@@ -141,6 +151,35 @@ def _postgres_url(given: Mapping[str, str]) -> str | None:
     if url is not None and not url.startswith(POSTGRES_SCHEME):
         raise SettingsError(f"TIDELOG_POSTGRES_URL has to begin with {POSTGRES_SCHEME}, e.g. {POSTGRES_SCHEME}user:password@host/name")
     return url
+
+
+def _webhook(given: Mapping[str, str]) -> str | None:
+    url = given.get("TIDELOG_ALERT_WEBHOOK") or None
+    if url is not None and not WEBHOOK.match(url):
+        raise SettingsError("TIDELOG_ALERT_WEBHOOK has to be a URL that begins with https:// or http:// and names a host")
+    return url
+
+
+def _recipients(given: Mapping[str, str]) -> tuple[str, ...]:
+    addresses = tuple(one.strip() for one in given.get("TIDELOG_ALERT_EMAIL_TO", "").split(",") if one.strip())
+    for address in addresses:
+        if not ADDRESS.fullmatch(address):
+            raise SettingsError(
+                f"TIDELOG_ALERT_EMAIL_TO names {address!r}: it has to be addresses like ops@example.com, separated by commas"
+            )
+    if addresses and not given.get("TIDELOG_ALERT_SMTP"):
+        raise SettingsError("TIDELOG_ALERT_EMAIL_TO needs the mail server: set TIDELOG_ALERT_SMTP, as host:port")
+    return addresses
+
+
+def _mail_server(given: Mapping[str, str]) -> tuple[str, int] | None:
+    text = given.get("TIDELOG_ALERT_SMTP") or None
+    if text is None:
+        return None
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise SettingsError(f"TIDELOG_ALERT_SMTP is {text!r}: it has to be host:port, e.g. mail.example.com:25")
+    return host.strip("[]"), int(port)
 
 
 def _deployment(given: Mapping[str, str]) -> str | None:

@@ -5,6 +5,7 @@ is worth an event; ``objectives`` judges whether tables keep up; ``automation`` 
 ``sources`` looks at sources; ``schema_drift`` and ``run_failures`` watch the lake and the runs; ``watchdog`` watches the sensors.
 """
 
+from orchestration.sensing.alert_hooks import send_alert
 from orchestration.sensing.automation import automation_sensor
 from orchestration.sensing.new_records import TableState, decide_runs
 from orchestration.sensing.objectives import lag_objective
@@ -30,6 +31,7 @@ __all__ = [
     "lag_objective",
     "run_failure_alerts",
     "schema_drift_sensor",
+    "send_alert",
     "source_sensor",
     "standard_sensors",
     "topic_sensor",

@@ -1,7 +1,8 @@
-"""The sensors of a project that declares none."""
+"""The sensors of a project that declares none. Their alerts go where the settings say."""
 
 import dagster as dg
 
+from orchestration.sensing.alert_hooks import send_alert
 from orchestration.sensing.automation import automation_sensor
 from orchestration.sensing.run_failures import run_failure_alerts
 from orchestration.sensing.schema_drift import schema_drift_sensor
@@ -12,4 +13,11 @@ from orchestration.sensing.watchdog import watchdog_sensor
 
 def standard_sensors() -> list[dg.SensorDefinition]:
     """Return one of each."""
-    return [topic_sensor(), source_sensor(), automation_sensor(), schema_drift_sensor(), run_failure_alerts(), watchdog_sensor()]
+    return [
+        topic_sensor(),
+        source_sensor(),
+        automation_sensor(),
+        schema_drift_sensor(notify=send_alert),
+        run_failure_alerts(notify=send_alert),
+        watchdog_sensor(notify=send_alert),
+    ]

@@ -1,0 +1,97 @@
+"""Sends alerts to where the settings say: a webhook, e-mail, both, or nowhere.
+
+Decides what is sent, and that no hook fails a tick: what cannot be sent is logged, with the host and never with the URL, because that is
+often a secret. Settings are read with each alert. Both hooks together have ``HOOKS_WITHIN_S``, in a thread of their own.
+"""
+
+import json
+import logging
+import smtplib
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from email.message import EmailMessage
+from http.client import HTTPException
+from threading import Thread
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from orchestration.sensing.run_failures import Alert
+from orchestration.settings import Settings, SettingsError, load_settings
+
+HOOKS_WITHIN_S = 15.0
+"""What a tick waits for its hooks: far below the limit of a tick, long enough for a mail server of the network."""
+SOCKET_WITHIN_S = 10.0
+
+
+def send_alert(alert: Alert) -> None:
+    """Send ``alert`` to the webhook of ``TIDELOG_ALERT_WEBHOOK`` and to the addresses of ``TIDELOG_ALERT_EMAIL_TO``, where they are set.
+
+    Raises nothing: what cannot be sent, or not in time, is logged.
+    """
+    try:
+        hooks = list(hooks_of(load_settings(), alert))
+    except SettingsError:
+        logging.getLogger(__name__).exception("the alert %r was sent nowhere", alert.text)
+        return
+    under_way = [(where, _begun(hook)) for where, hook in hooks]
+    for where, sent in under_way:
+        try:
+            sent.result(timeout=HOOKS_WITHIN_S)
+        except (OSError, HTTPException, smtplib.SMTPException, ValueError) as error:
+            reason = str(error).strip() or f"it took longer than {HOOKS_WITHIN_S:g} s"
+            logging.getLogger(__name__).error("the alert %r was not sent to %s: %s", alert.text, where, reason)
+
+
+def hooks_of(settings: Settings, alert: Alert) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield what sends an alert, each with the place to name where that fails."""
+    if (url := settings.alert_webhook) is not None:
+        yield f"the webhook at {urlsplit(url).hostname}", lambda: post(url, alert)
+    if (server := settings.alert_smtp) is not None and settings.alert_email_to:
+        yield f"the mail server {server[0]}:{server[1]}", lambda: mail(settings, server, alert)
+
+
+def post(url: str, alert: Alert) -> None:
+    """Post an alert as JSON; ``text`` is what chats show. Raises OSError or HTTPException where the status is none of success."""
+    told = {
+        "text": alert.text,
+        "subject": alert.subject,
+        "what": alert.what,
+        "why": alert.why,
+        "failures": alert.failures,
+        "run_id": alert.run_id,
+    }
+    request = Request(url, data=json.dumps(told).encode(), headers={"Content-Type": "application/json"})  # noqa: S310 - settings allow http(s) only
+    try:
+        urlopen(request, timeout=SOCKET_WITHIN_S).close()  # noqa: S310
+    except HTTPError as error:
+        error.close()  # it is a response, with its connection
+        raise
+
+
+def mail(settings: Settings, server: tuple[str, int], alert: Alert) -> None:
+    """Send an alert by e-mail. Raises OSError or SMTPException."""
+    message = EmailMessage()
+    message["Subject"] = " ".join(f"tidelog: {alert.subject} {alert.what}".split())
+    message["From"] = settings.alert_email_from or f"tidelog@{socket.gethostname()}"
+    message["To"] = ", ".join(settings.alert_email_to)
+    message.set_content(alert.text)
+    host, port = server
+    with smtplib.SMTP(host, port, timeout=SOCKET_WITHIN_S) as connection:
+        connection.send_message(message)
+
+
+def _begun(hook: Callable[[], None]) -> Future[None]:
+    future: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            hook()
+        except Exception as error:  # noqa: BLE001 - the sender of the alert names it
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+
+    Thread(target=run, name="alert", daemon=True).start()
+    return future

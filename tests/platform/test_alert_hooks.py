@@ -1,0 +1,151 @@
+"""Alerts by the settings: a real HTTP server and a real mail receiver get them, and a hook that fails is logged and fails nothing."""
+
+import json
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from socketserver import StreamRequestHandler, TCPServer
+from typing import Any
+
+import pytest
+
+from orchestration.sensing import alert_hooks
+from orchestration.sensing.alert_hooks import send_alert
+from orchestration.sensing.run_failures import Alert
+from orchestration.settings import SettingsError, load_settings
+from tests.helpers.ports import free_port
+
+pytestmark = pytest.mark.platform
+ALERT = Alert(subject="clean_orders", run_id="r1", failures=2, why="the amount is no number: 'é'")
+
+
+@contextmanager
+def serving(server: TCPServer) -> Iterator[int]:
+    """Serve in a thread, and yield the port."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    with server:
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def web_server(status: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield a URL, and what is posted there."""
+    posted: list[dict[str, Any]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that it has there
+            """Say nothing."""
+
+    with serving(HTTPServer(("127.0.0.1", 0), Receiver)) as port:
+        yield f"http://127.0.0.1:{port}/hooks/secret", posted
+
+
+@contextmanager
+def mail_server() -> Iterator[tuple[str, list[str]]]:
+    """Yield an address that speaks the least of SMTP that there is, and the envelopes and mails that it took."""
+    received: list[str] = []
+
+    class Receiver(StreamRequestHandler):
+        def handle(self) -> None:
+            self.wfile.write(b"220 here\r\n")
+            is_text = False
+            while line := self.rfile.readline().decode():
+                if is_text and line != ".\r\n":
+                    received.append(line.rstrip())
+                    continue
+                verb = line[:4].upper()
+                if verb in {"MAIL", "RCPT"}:
+                    received.append(line.split(" size=")[0].rstrip())
+                is_text = verb == "DATA"
+                self.wfile.write(b"354 go on\r\n" if is_text else b"221 bye\r\n" if verb == "QUIT" else b"250 yes\r\n")
+                if verb == "QUIT":
+                    return
+
+    with serving(TCPServer(("127.0.0.1", 0), Receiver)) as port:
+        yield f"127.0.0.1:{port}", received
+
+
+def test_an_alert_is_posted_and_mailed(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    with web_server(200) as (url, posted), mail_server() as (address, received):
+        monkeypatch.setenv("TIDELOG_ALERT_WEBHOOK", url)
+        monkeypatch.setenv("TIDELOG_ALERT_SMTP", address)
+        monkeypatch.setenv("TIDELOG_ALERT_EMAIL_TO", "ops@example.com, data@example.com")
+        monkeypatch.setenv("TIDELOG_ALERT_EMAIL_FROM", "tidelog@example.com")
+        send_alert(ALERT)
+    assert posted == [
+        {
+            "text": ALERT.text,
+            "subject": "clean_orders",
+            "what": "failed",
+            "why": "the amount is no number: 'é'",
+            "failures": 2,
+            "run_id": "r1",
+        }
+    ]
+    assert "mail FROM:<tidelog@example.com>" in received
+    assert {"rcpt TO:<ops@example.com>", "rcpt TO:<data@example.com>"} <= set(received)
+    assert "Subject: tidelog: clean_orders failed" in received
+    assert caplog.messages == []
+
+
+def test_a_hook_that_refuses_fails_nothing_keeps_no_other_and_is_logged_without_its_url(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with web_server(403) as (url, posted), mail_server() as (address, received):
+        monkeypatch.setenv("TIDELOG_ALERT_WEBHOOK", url)
+        monkeypatch.setenv("TIDELOG_ALERT_SMTP", address)
+        monkeypatch.setenv("TIDELOG_ALERT_EMAIL_TO", "ops@example.com")
+        send_alert(ALERT)
+    assert len(posted) == 1
+    assert "rcpt TO:<ops@example.com>" in received
+    (message,) = caplog.messages
+    assert "was not sent to the webhook at 127.0.0.1: HTTP Error 403" in message
+    assert "secret" not in message
+
+
+def test_a_server_that_is_away_or_says_nothing_fails_no_tick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(alert_hooks, "HOOKS_WITHIN_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        monkeypatch.setenv("TIDELOG_ALERT_WEBHOOK", f"http://127.0.0.1:{free_port()}/")
+        monkeypatch.setenv("TIDELOG_ALERT_SMTP", f"127.0.0.1:{mute.getsockname()[1]}")
+        monkeypatch.setenv("TIDELOG_ALERT_EMAIL_TO", "ops@example.com")
+        send_alert(ALERT)
+    assert [message.partition("was not sent to ")[2].partition(":")[0] for message in caplog.messages] == [
+        "the webhook at 127.0.0.1",
+        "the mail server 127.0.0.1",
+    ]
+
+
+def test_without_settings_an_alert_goes_nowhere(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.delenv("TIDELOG_ALERT_WEBHOOK", raising=False)
+    monkeypatch.delenv("TIDELOG_ALERT_EMAIL_TO", raising=False)
+    with caplog.at_level(logging.DEBUG):
+        send_alert(ALERT)
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"TIDELOG_ALERT_WEBHOOK": "file:///etc/passwd"}, "TIDELOG_ALERT_WEBHOOK has to be a URL"),
+        ({"TIDELOG_ALERT_EMAIL_TO": "ops@example.com"}, "set TIDELOG_ALERT_SMTP"),
+        ({"TIDELOG_ALERT_EMAIL_TO": "ops", "TIDELOG_ALERT_SMTP": "a:25"}, "names 'ops'"),
+        ({"TIDELOG_ALERT_SMTP": "mail"}, "TIDELOG_ALERT_SMTP is 'mail': it has to be host:port"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused_by_name(given: dict[str, str], told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        load_settings(given)
