@@ -39,8 +39,9 @@ SENDING_NOTE = (
     "behind what is there; set forward, it leaves them out."
 )
 MIRROR_NOTE = (
-    "note: {group} mirrors how far the lake table {table} has got. The table holds its own checkpoint: its next run sets the group back.\n"
-    "To have records read again, materialize lake/{table} in the Dagster UI with the config replay, replay_from or replay_dead_letters."
+    "note: {group} mirrors how far {table} of a tidelog project has got. That keeps its own progress: its next run sets the group back.\n"
+    "To have records read again, call in the project's folder: tidelog replay {table} --from TIME (or --everything, --dead-letters). Where "
+    "{table} is what has no such replay, as aggregates, archives and tables in databases are, that command says what to do instead."
 )
 
 

@@ -1,5 +1,7 @@
-"""What cannot be replayed: what was sent to topics, tables in databases, aggregates, parts of joins, and what there is instead."""
+"""What cannot be replayed, and what there is instead: what went to topics or databases, aggregates, parts of joins, archives."""
 
+from orchestration.archive.declaration import archive_table
+from orchestration.topics import declared_topic, declared_topics
 from orchestration.transforms.declarations import declared_names, declared_table
 from orchestration.transforms.joining import declarations as of_joins
 from orchestration.transforms.replay_run import why_no_replay_of_groups
@@ -16,6 +18,18 @@ def why_no_replay(name: str, *, is_everything: bool = False, is_of_dead_letters:
     if is_of_dead_letters and name in of_topics.declared_transforms():
         return None
     told = of_topics.why_no_replay(name) or of_databases.why_no_replay(name) or of_joins.why_no_replay(name, is_everything=is_everything)
+    told = told or why_no_replay_of_archive(name)
     if told is None and name in declared_names() and (table := declared_table(name)).aggregates:
         return why_no_replay_of_groups(name, table.topic.name)
     return told
+
+
+def why_no_replay_of_archive(name: str) -> str | None:
+    """Return why nothing can be replayed into the archive of that name, None where it is none of a declared topic."""
+    for topic in declared_topics():
+        if declared_topic(topic).archived is not None and archive_table(topic) == name:
+            return (
+                f"{name} is the archive of the topic {topic}: it holds each record as it was, so that there is no replay into it. To have "
+                "it built anew of what the log still holds, move the table's folder in the lake away: the next run begins at the log start"
+            )
+    return None

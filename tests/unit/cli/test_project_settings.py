@@ -42,8 +42,9 @@ def test_the_cluster_may_be_named_before_the_command_as_well(project: Path) -> N
 def test_the_reset_of_a_group_that_mirrors_a_table_says_what_to_do_instead(project: Path) -> None:
     reset = ["groups", "reset", "tidelog.clean_orders", "--all-topics", "--to-earliest"]
     said = CliRunner().invoke(tidelog, ["-b", NOWHERE, *reset]).output
-    assert "mirrors how far the lake table clean_orders has got" in said
-    assert "materialize lake/clean_orders in the Dagster UI with the config replay" in said
+    assert "mirrors how far clean_orders of a tidelog project has got" in said
+    assert "tidelog replay clean_orders --from TIME" in said
+    assert "aggregates, archives and tables in databases" in said
 
 
 def test_up_and_status_mean_the_same_data(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
