@@ -210,7 +210,7 @@ def require_storage(home: Path) -> None:
     try:
         url = load_settings().postgres_url
         if url is not None and POSTGRES_SETTING in (home / "dagster.yaml").read_text():
-            check_postgres(url)
+            check_postgres(url.reveal())
     except SettingsError as error:
         sys.exit(str(error))
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from log_service.common.secrets import SecretText
+
 DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
 DEFAULT_DATA_DIRECTORY = ".tidelog"
 DEFAULT_SPARK_MASTER = "local[*]"
@@ -35,14 +37,14 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the platform runs with. Paths are absolute, sizes are counts or bytes as named."""
+    """What the platform runs with. Paths are absolute, sizes are counts or bytes as named; URLs are never shown."""
 
     bootstrap_servers: str
     data_directory: Path
     lake_root: Path
     warehouse_directory: Path
-    sql_url: str
-    postgres_url: str | None
+    sql_url: SecretText
+    postgres_url: SecretText | None
     spark_remote: str | None
     spark_master: str
     spark_driver_memory: str
@@ -81,8 +83,8 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         data_directory=base,
         lake_root=_path(given, "TIDELOG_LAKE", base / "lake"),
         warehouse_directory=_path(given, "TIDELOG_WAREHOUSE", base / "warehouse"),
-        sql_url=_text(given, "TIDELOG_SQL_URL", _own_database(given, base)),
-        postgres_url=_postgres_url(given),
+        sql_url=SecretText(_text(given, "TIDELOG_SQL_URL", _own_database(given, base))),
+        postgres_url=None if (postgres := _postgres_url(given)) is None else SecretText(postgres),
         spark_remote=given.get("TIDELOG_SPARK_REMOTE") or None,
         spark_master=_text(given, "TIDELOG_SPARK_MASTER", DEFAULT_SPARK_MASTER),
         spark_driver_memory=_text(given, "TIDELOG_SPARK_DRIVER_MEMORY", DEFAULT_SPARK_DRIVER_MEMORY),

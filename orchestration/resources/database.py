@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
+from pydantic import Field
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
@@ -12,11 +14,26 @@ from sqlalchemy.exc import ArgumentError
 from orchestration.settings import SettingsError, load_settings
 from orchestration.sql_deadlines import CONNECT_WITHIN_S, connect_arguments
 
+FROM_ENVIRONMENT = 'put the URL into an environment variable and name that, as DatabaseResource(url=dg.EnvVar("SHOP_DATABASE"))'
+
 
 class DatabaseResource(dg.ConfigurableResource[Engine]):
-    """Opens the database at ``url`` (SQLAlchemy's form); TIDELOG_SQL_URL where it is not given, by default a SQLite file."""
+    """Opens the database at ``url`` (SQLAlchemy's form); TIDELOG_SQL_URL where it is not given, by default a SQLite file.
 
-    url: str | None = None
+    Dagster shows the configuration of resources to everyone who sees its pages. A URL with a password comes from the environment:
+    ``DatabaseResource(url=dg.EnvVar("SHOP_DATABASE"))``, of which Dagster shows the variable's name. A password in the text is refused.
+    """
+
+    url: str | None = Field(default=None, repr=False)
+
+    def get_resource_definition(self) -> Any:
+        """Return what Dagster keeps of this resource.
+
+        :raises SettingsError: a password stands in the text of ``url``.
+        """
+        if self.url is not None and not isinstance(self.url, dg.EnvVar) and has_password(self.url):
+            raise SettingsError(f"the url of a DatabaseResource holds a password, which Dagster would show to everyone: {FROM_ENVIRONMENT}")
+        return super().get_resource_definition()
 
     @contextmanager
     def open(self) -> Iterator[Engine]:
@@ -24,11 +41,20 @@ class DatabaseResource(dg.ConfigurableResource[Engine]):
 
         :raises SettingsError: the URL makes no sense.
         """
-        engine = open_engine(self.url or load_settings().sql_url)
+        engine = open_engine(self.url or load_settings().sql_url.reveal())
         try:
             yield engine
         finally:
             engine.dispose()
+
+
+def has_password(url: str) -> bool:
+    """Whether a password stands in a URL of SQLAlchemy's form; what cannot be read is said to be wrong where it is opened."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        return False
+    return bool(parsed.password) or any("password" in name.lower() for name in parsed.query)
 
 
 def open_engine(url: str) -> Engine:

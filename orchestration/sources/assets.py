@@ -87,7 +87,7 @@ def sql_source(
 
     def make() -> Source:
         return SqlRows(
-            url=_resolved(url) or load_settings().sql_url,
+            url=_resolved(url) or load_settings().sql_url.reveal(),
             table=table,
             key=keys,
             cursor=cursor,

@@ -10,7 +10,7 @@ nothing twice.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from hashlib import blake2b
@@ -41,7 +41,7 @@ class SqlRows:
     still bring older ones.
     """
 
-    url: str
+    url: str = field(repr=False)
     table: str
     key: tuple[str, ...]
     cursor: str | None = None

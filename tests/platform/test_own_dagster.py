@@ -125,7 +125,7 @@ def test_its_sensor_commits_to_the_lake_and_its_history_is_in_postgresql(
         assert instance.get_runs_count() < before
     assert not (home / "history").exists(), "nothing of it is in SQLite"
 
-    engine = open_engine(load_settings({"TIDELOG_POSTGRES_URL": postgres_url}).sql_url)
+    engine = open_engine(load_settings({"TIDELOG_POSTGRES_URL": postgres_url}).sql_url.reveal())
     with engine.connect() as connection:
         assert connection.execute(sa.text("SELECT count(*) FROM runs")).scalar() is not None
     engine.dispose()

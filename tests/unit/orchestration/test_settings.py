@@ -3,11 +3,14 @@
 import re
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from log_service.config.client_properties import FILE_VARIABLE, PREFIX
 from log_service.config.client_security import SECURITY_SETTINGS
+from orchestration.resources import DatabaseResource
 from orchestration.settings import SettingsError, load_settings
+from orchestration.sources.sql_rows import SqlRows
 from orchestration.transforms.declarations import mirror_group
 
 
@@ -17,7 +20,7 @@ def test_every_setting_has_a_default_and_all_state_lies_under_one_directory() ->
     assert settings.bootstrap_servers == "127.0.0.1:9092"
     assert settings.lake_root == base / "lake"
     assert settings.warehouse_directory == base / "warehouse"
-    assert settings.sql_url == f"sqlite:///{base}/reference.db"
+    assert settings.sql_url.reveal() == f"sqlite:///{base}/reference.db"
     assert settings.java_directory == base / "java"
     assert settings.spark_remote is None
     assert (settings.minimum_interval_s, settings.follow_s) == (5, 300)
@@ -59,9 +62,44 @@ def test_deployments_on_one_cluster_have_groups_of_their_own() -> None:
 
 def test_one_setting_puts_postgresql_in_the_place_of_sqlite() -> None:
     settings = load_settings({"TIDELOG_POSTGRES_URL": "postgresql://me:secret@db/shop"})
-    assert (settings.postgres_url, settings.sql_url) == ("postgresql://me:secret@db/shop", "postgresql+psycopg://me:secret@db/shop")
+    assert settings.postgres_url is not None
+    assert settings.postgres_url.reveal() == "postgresql://me:secret@db/shop"
+    assert settings.sql_url.reveal() == "postgresql+psycopg://me:secret@db/shop"
     other = load_settings({"TIDELOG_POSTGRES_URL": "postgresql://db/shop", "TIDELOG_SQL_URL": "sqlite:///x.db"})
-    assert other.sql_url == "sqlite:///x.db"
+    assert other.sql_url.reveal() == "sqlite:///x.db"
     with pytest.raises(SettingsError, match="has to begin with postgresql://") as refused:
         load_settings({"TIDELOG_POSTGRES_URL": "mysql://me:secret@db/shop"})
     assert "secret" not in str(refused.value)
+
+
+def test_settings_show_no_password() -> None:
+    urls = {"TIDELOG_POSTGRES_URL": "postgresql://me:planted@db/shop", "TIDELOG_SQL_URL": "mysql://me:planted@db/shop"}
+    assert "planted" not in repr(load_settings(urls))
+    assert "planted" not in f"{load_settings(urls)}"
+    assert "planted" not in repr(SqlRows(url=urls["TIDELOG_SQL_URL"], table="people", key=("id",)))
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:planted@db/shop", "postgresql://me@db/shop?password=planted"])
+def test_a_password_in_the_configuration_of_a_resource_is_refused(url: str) -> None:
+    """Dagster shows the configuration of resources on its pages."""
+    resource = DatabaseResource(url=url)
+    assert "planted" not in repr(resource)
+    with pytest.raises(SettingsError, match="put the URL into an environment variable") as refused:
+        dg.Definitions(resources={"database": resource}).get_repository_def()
+    assert "planted" not in str(refused.value)
+
+
+def test_a_resource_takes_a_password_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_DATABASE", "sqlite:///:memory:?password=planted")
+    found: list[str] = []
+
+    @dg.asset
+    def probe(database: DatabaseResource) -> None:
+        found.append(f"{database.url}")
+        assert "planted" not in repr(database)
+
+    resource = DatabaseResource(url=dg.EnvVar("SHOP_DATABASE"))
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert dg.materialize([probe], resources={"database": resource}, instance=instance).success
+    assert found == ["sqlite:///:memory:?password=planted"]
+    assert DatabaseResource(url="postgresql://me@db/shop").get_resource_definition() is not None
