@@ -11,9 +11,14 @@ from typing import Any
 
 from log_service.common.errors import ErrorCode, KafkaError
 
-MAX_COMPILED_BYTES = 8 << 20
-COMPILED_COUNT = 256
-"""So many compiled expressions are kept."""
+Find = Callable[[str], Any]
+KEPT_BYTES = 1 << 20
+"""What a compiled expression that is kept may take. RE2 fills it while it matches, since it remembers there which states it has seen; some
+5,800 names of topics in one expression fit."""
+KEPT_COUNT = 32
+"""So many are kept, for all clients together: they name as many different expressions as they like, and what is kept stays in memory."""
+LARGEST_BYTES = 8 << 20
+"""What an expression may take at all. Only the last one that takes more than ``KEPT_BYTES`` is kept."""
 
 
 def validate_regex(regex: str) -> None:
@@ -36,19 +41,35 @@ def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
     return frozenset(name for name in names if find(name))
 
 
-@lru_cache(COMPILED_COUNT)
-def _compiled(regex: str) -> Callable[[str], Any]:
+def _compiled(regex: str) -> Find:
+    try:
+        return _small(regex)
+    except KafkaError:
+        return _large(regex)
+
+
+@lru_cache(KEPT_COUNT)
+def _small(regex: str) -> Find:
+    return _compile(regex, KEPT_BYTES)
+
+
+@lru_cache(1)
+def _large(regex: str) -> Find:
+    return _compile(regex, LARGEST_BYTES)
+
+
+def _compile(regex: str, max_bytes: int) -> Find:
     import re2  # noqa: PLC0415 - see the module's opening
 
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = MAX_COMPILED_BYTES
+    options.max_mem = max_bytes
     try:
         compiled = re2.compile(regex, options)
     except (re2.error, UnicodeEncodeError) as error:
         text = f"the regular expression {regex!r} is not valid in RE2's syntax: {_reason(error)}"
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from error
-    find: Callable[[str], Any] = compiled.fullmatch
+    find: Find = compiled.fullmatch
     return find
 
 
