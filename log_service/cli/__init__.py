@@ -9,7 +9,8 @@
   command. ``storage``: directories before the first start.
 - ``topics``, ``configs``, ``offsets``, ``records``, ``groups`` (with ``group_resets`` and ``share_groups``), ``transactions``, ``quotas``,
   ``produce``, ``consume`` (with ``consume_queue``): a cluster, through the client.
-- ``users``, ``certificates``, ``acls``, ``tokens``: who gets in, and who may do what. ``passwords``: how secrets reach a command.
+- ``users``, ``certificates``, ``acls``, ``tokens``: who gets in, and who may do what. ``passwords``: how secrets reach a command;
+  ``secret_values``: those among configs.
   ``command_config``: where a command's clients get their settings.
 - ``cluster``: brokers and replicas, with ``cluster_status``, ``cluster_moves`` (and ``plan_view``), ``cluster_roll``, ``cluster_nodes`` and
   ``cluster_voters``.

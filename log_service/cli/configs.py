@@ -13,6 +13,7 @@ from log_service.cli.connection import open_admin
 from log_service.cli.names import complete_groups, complete_topics, matching_topics
 from log_service.cli.node_ids import NODE_ID
 from log_service.cli.output import bootstrap_option, counted, json_option, key_values, print_rows, tell
+from log_service.cli.secret_values import with_secrets_read
 from log_service.client.admin.values import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ResourceType
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.errors import ConfigError
@@ -205,8 +206,14 @@ def set_configs(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstr
     tidelog configs set retention.ms=86400000 --topic orders
     tidelog configs set log.retention.ms=3600000 --cluster-default
     tidelog configs set 'metrics=*' interval.ms=30000 --client-metrics all
+
+    A secret comes from a file, or from the standard input for @-. Other keys
+    take a value that begins with @ as it is.
+
+    \b
+    tidelog configs set ssl.key.password=@password.txt --broker 1
     """
-    values = key_values(pairs, "KEY=VALUE")
+    values = with_secrets_read(key_values(pairs, "KEY=VALUE"))
     change(bootstrap_servers, dict(values), named, dry_run=dry_run, as_json=as_json, done=f"set {', '.join(values)}")
 
 

@@ -10,6 +10,7 @@ import click
 
 from log_service.cli.node_files import read_node_file
 from log_service.cli.output import json_option, print_rows
+from log_service.cli.secret_values import warn_of_argument
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
 
@@ -100,7 +101,10 @@ def _scram_user(text: str) -> "ScramArgument":
     from log_service.security.sasl.scram_argument import parse_scram_argument  # noqa: PLC0415 - the other commands need no node
 
     user = parse_scram_argument(text)
-    return user if user.password_file is None else replace(user, password=_password(user.password_file), password_file=None)
+    if user.password_file is not None:
+        return replace(user, password=_password(user.password_file), password_file=None)
+    warn_of_argument(f"the password of {user.name}", "passwordfile=FILE, or passwordfile=- for the standard input")
+    return user
 
 
 def _password(path: str) -> SecretText:

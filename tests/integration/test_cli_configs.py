@@ -87,3 +87,13 @@ def test_tables_fit_80_columns(tidelog: Command, topic: str) -> None:
     for arguments in (["--topic", topic, "--all"], ["--broker", "1", "--all"], ["--topic", topic, "--topic", topic, "--all", "--synonyms"]):
         longest = max(tidelog("configs", "describe", *arguments).lines, key=len)
         assert len(longest) <= 80, longest
+
+
+def test_a_secret_comes_from_the_standard_input(bootstrap: str) -> None:
+    key = "listener.name.nobody.ssl.key.password"
+    finished = run(["configs", "set", f"{key}=@-", "--broker", "1"], bootstrap=bootstrap, given="planted\n")
+    assert (finished.exit_code, finished.errors) == (0, "")
+    warned = run(["configs", "set", f"{key}=planted", "--broker", "1"], bootstrap=bootstrap)
+    assert warned.exit_code == 0
+    assert "stands in the list of processes" in warned.errors
+    run(["configs", "unset", key, "--broker", "1"], bootstrap=bootstrap)

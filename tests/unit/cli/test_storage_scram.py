@@ -37,6 +37,7 @@ def test_password_from_anywhere(tmp_path: Path, source: str) -> None:
     assert result.exit_code == 0, result.output
     (user,) = directory.users()
     assert user.name == "alice"
+    assert ("stands in the list of processes" in result.stderr) == (source == "password=planted")
     for hidden in (b"planted", user.salt, user.stored_key, user.server_key):
         shown = (hidden.decode(errors="replace"), hidden.hex(), base64.b64encode(hidden).decode())
         assert not [text for text in shown if text in result.output]
