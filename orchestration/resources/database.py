@@ -11,6 +11,7 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from orchestration.database_urls import has_password
 from orchestration.settings import SettingsError, load_settings
 from orchestration.sql_deadlines import CONNECT_WITHIN_S, connect_arguments
 
@@ -48,15 +49,6 @@ class DatabaseResource(dg.ConfigurableResource[Engine]):
             engine.dispose()
 
 
-def has_password(url: str) -> bool:
-    """Whether a password stands in a URL of SQLAlchemy's form; what cannot be read is said to be wrong where it is opened."""
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        return False
-    return bool(parsed.password) or any("password" in name.lower() for name in parsed.query)
-
-
 def open_engine(url: str) -> Engine:
     """Return an engine whose transactions cover DDL on SQLite, too; the folder of a SQLite file is created.
 
@@ -64,7 +56,7 @@ def open_engine(url: str) -> Engine:
     """
     try:
         parsed = make_url(url)
-        if parsed.get_backend_name() == "sqlite" and parsed.database and parsed.database != ":memory:":
+        if parsed.get_backend_name() == "sqlite" and parsed.database and not parsed.database.startswith((":memory:", "file:")):
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
         engine = create_engine(parsed, connect_args=connect_arguments(parsed, connect_s=CONNECT_WITHIN_S))
     except (ArgumentError, ImportError) as error:

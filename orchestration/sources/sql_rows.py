@@ -18,6 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from orchestration.database_urls import shown_url
 from orchestration.log_client import LogClient, OutgoingRecord
 from orchestration.sources.json_rows import json_key, json_value
 from orchestration.sources.reading import Portion, Position, Situation, SourceError, portioned, settled_ranges
@@ -184,11 +185,11 @@ class SqlRows:
                     raise SourceError(f"the table {self.table} has no columns {', '.join(unknown)}; it has {', '.join(table.c.keys())}")
                 yield connection, table
         except sa.exc.NoSuchTableError as error:
-            raise SourceError(f"the database at {engine.url.render_as_string()} has no table {self.table}") from error
+            raise SourceError(f"the database at {shown_url(engine.url)} has no table {self.table}") from error
         except sa.exc.SQLAlchemyError as error:
             told = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
             is_passing = isinstance(error, sa.exc.OperationalError)
-            raise SourceError(f"{engine.url.render_as_string()}: {told}", is_passing=is_passing) from error
+            raise SourceError(f"{shown_url(engine.url)}: {told}", is_passing=is_passing) from error
         finally:
             engine.dispose()
 

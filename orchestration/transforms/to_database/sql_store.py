@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from orchestration.checkpoints import Checkpoint
+from orchestration.database_urls import shown_url
 from orchestration.sql_types import KEY_LENGTH, chunks
 from orchestration.tables import CommitConflictError
 from orchestration.transforms.to_database import bulk
@@ -74,7 +75,7 @@ class SqlStore:
     @property
     def place(self) -> str:
         """Where the table is, without password."""
-        return f"{self.engine.url.render_as_string(hide_password=True)}#{self.table}"
+        return f"{shown_url(self.engine.url)}#{self.table}"
 
     @property
     def dialect(self) -> str:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from sqlalchemy.engine import make_url
 
 from log_service.config.client_properties import FILE_VARIABLE, PREFIX
 from log_service.config.client_security import SECURITY_SETTINGS
+from orchestration.database_urls import shown_url
 from orchestration.resources import DatabaseResource
 from orchestration.settings import SettingsError, load_settings
 from orchestration.sources.sql_rows import SqlRows
@@ -103,3 +105,11 @@ def test_a_resource_takes_a_password_from_the_environment(monkeypatch: pytest.Mo
         assert dg.materialize([probe], resources={"database": resource}, instance=instance).success
     assert found == ["sqlite:///:memory:?password=planted"]
     assert DatabaseResource(url="postgresql://me@db/shop").get_resource_definition() is not None
+
+
+def test_a_url_is_shown_without_its_passwords() -> None:
+    assert (
+        shown_url(make_url("postgresql://me:planted@db/shop?sslpassword=planted&x=1"))
+        == "postgresql://me:***@db/shop?sslpassword=hidden&x=1"
+    )
+    assert shown_url(make_url("sqlite:///x.db")) == "sqlite:///x.db"
