@@ -23,6 +23,8 @@ ANYONE = "User:ANONYMOUS"
 CLUSTER_NAME = "kafka-cluster"
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = AclResource.TOPIC, AclResource.GROUP, AclResource.CLUSTER, AclResource.TRANSACTIONAL_ID
 ALL_OPERATIONS = 2
+BYSTANDER = "bystander"
+"""The topic of an ACL of somebody else, for requests that delete ACLs."""
 DENIALS = {29, 30, 31, 53, 65}
 """The error codes of what is not allowed."""
 

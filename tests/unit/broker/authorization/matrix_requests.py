@@ -155,8 +155,17 @@ def config_rows(kind: int, name: Callable[[Things], str], *needs: Right, **other
     ]
 
 
-def acl_filter_request(kind: type[Any]) -> Any:
-    return kind(resource_type_filter=1, resource_name_filter="nothing", pattern_type_filter=1, operation=1, permission_type=1)
+def acl_filter_request(kind: type[Any], name: str = "nothing") -> Any:
+    """Every ACL of the resources of that name."""
+    return kind(
+        resource_type_filter=1,
+        resource_name_filter=name,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
 
 
 def add_partitions_request(things: Things, version: int) -> Any:

@@ -48,7 +48,7 @@ from log_service.protocol.messages import (
     update_features,
 )
 from log_service.protocol.messages.maintenance import MaintenanceRequest
-from tests.unit.broker.authorization.acl_story import GROUP, TOPIC
+from tests.unit.broker.authorization.acl_story import BYSTANDER, GROUP, TOPIC
 from tests.unit.broker.authorization.matrix import (
     ALTER,
     ALTER_CONFIGS,
@@ -255,7 +255,12 @@ ROWS = [
     row(ApiKey.FIND_COORDINATOR, find_request(2), on_cluster(CLUSTER_ACTION), versions=(6,), label="share"),
     row(
         ApiKey.JOIN_GROUP,
-        lambda it, _: join_group.JoinGroupRequest(group_id=it.group, session_timeout_ms=10_000, protocol_type="consumer"),
+        lambda it, _: join_group.JoinGroupRequest(
+            group_id=it.group,
+            session_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=[join_group.JoinGroupRequestProtocol(name="range")],
+        ),
         on_group(READ),
         names=True,
     ),
@@ -464,7 +469,7 @@ ROWS = [
     ),
     row(
         ApiKey.DELETE_ACLS,
-        lambda _, __: delete_acls.DeleteAclsRequest(filters=[acl_filter_request(delete_acls.DeleteAclsFilter)]),
+        lambda _, __: delete_acls.DeleteAclsRequest(filters=[acl_filter_request(delete_acls.DeleteAclsFilter, BYSTANDER)]),
         on_cluster(ALTER),
         sides=BOTH,
     ),
@@ -477,7 +482,11 @@ ROWS = [
     row(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
         lambda _, __: alter_user_scram_credentials.AlterUserScramCredentialsRequest(
-            deletions=[alter_user_scram_credentials.ScramCredentialDeletion(name="u", mechanism=1)]
+            upsertions=[
+                alter_user_scram_credentials.ScramCredentialUpsertion(
+                    name="u", mechanism=1, iterations=4096, salt=b"salt-of-u", salted_password=bytes(32)
+                )
+            ]
         ),
         on_cluster(ALTER),
         sides=BOTH,

@@ -5,11 +5,23 @@ from typing import Any
 
 import trio
 
+from log_service.coordinator.group.classic_group import ClassicGroup
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
 from log_service.protocol.schema import has_version
-from tests.unit.broker.authorization.acl_story import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, AclStory, Right, codes, leaves
-from tests.unit.broker.authorization.matrix import Row, Things
+from tests.unit.broker.authorization.acl_story import (
+    BYSTANDER,
+    CLUSTER,
+    GROUP,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    AclStory,
+    Right,
+    acl,
+    codes,
+    leaves,
+)
+from tests.unit.broker.authorization.matrix import READ, Row, Things
 from tests.unit.broker.authorization.matrix_requests import commit_request
 from tests.unit.broker.context import RawClient, batch
 
@@ -32,10 +44,25 @@ async def prepare(node: AclStory) -> Things:
 
 
 def state(node: AclStory) -> Any:
-    """What a request may change: the metadata but its ACLs, the ends and beginnings of the logs, the groups."""
+    """What a request may change: the metadata with ACLs, users and tokens, the ends and beginnings of the logs, the members of groups.
+
+    A group's members that wait for a rebalance are in no log: they are looked for where the coordinator has them.
+    """
     image = node.broker.image
     logs = {where: (log.log_start_offset, log.log_end_offset) for where, log in node.broker.foundation.logs.logs.items()}
-    return image.topics, image.configs, image.features, image.access.client_quotas, image.cluster.brokers.keys(), logs
+    access = (image.access.acls, image.access.scram_credentials, image.access.delegation_tokens, image.access.client_quotas)
+    return image.topics, image.configs, image.features, access, image.cluster.brokers.keys(), logs, members(node)
+
+
+def members(node: AclStory) -> dict[str, tuple[str, ...]]:
+    """The ids of the members of each group, those that have only asked to join among them."""
+    shards = node.broker.rooms.groups._shards.serving() or ()
+    found: dict[str, tuple[str, ...]] = {}
+    for shard in shards:
+        for group in (*shard._groups.values(), *shard.share_groups.groups()):
+            waiting = group.pending_join_members if isinstance(group, ClassicGroup) else ()
+            found[group.group_id] = (*sorted(group.members), *sorted(waiting))
+    return found
 
 
 def shape(told: Any, things: Things) -> list[tuple[str, Any]]:
@@ -67,6 +94,7 @@ def fitted(message: Any, version: int) -> Any:
 
 
 async def check_refusal(node: AclStory, client: RawClient, row: Row, version: int, things: Things, missing: Right) -> None:  # noqa: PLR0917 - one step of one case
+    await node.add(acl((READ, TOPIC, BYSTANDER), principal="User:somebody"))
     before = state(node)
     told = await ask(client, row, version, things)
     assert state(node) == before, "a refused request has done something"
