@@ -236,7 +236,7 @@ class ShareGroups:
         topics = {topic.topic_name: by_name.get(topic.topic_name) for topic in request.topics}
         wanted = {topic.topic_id: name for name, topic in topics.items() if topic is not None}
         states, going = share_states.with_topics_deleting(group.known_states, wanted, self._image())
-        if group.states is not None:
+        if group.states is not None and states != group.states:
             self._heartbeats.store_states(group.group_id, states, decision)
         refused = [
             DeleteShareGroupOffsetsResponseTopic(
