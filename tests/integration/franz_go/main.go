@@ -11,6 +11,10 @@
 //	  T id                                a transaction was committed
 //	  B id                                one was aborted
 //	  L id text                           a client was given up for a new one
+//	franz_go queue BOOTSTRAP TOPIC GROUP  a member of a share group (see queue.go)
+//	  R partition offset count value      a record came, for the so manieth time
+//	  K partition offset verdict          the cluster took its verdict: accept, release or reject
+//	  F partition offset verdict text     it refused it, or the client does not know
 //	franz_go try BOOTSTRAP TOPIC GROUP COUNT
 //	  W                                   the cluster took so many records
 //	  G                                   it gave as many in the group
@@ -235,6 +239,10 @@ func main() {
 	}
 	if os.Args[1] == "read" {
 		read(ctx, os.Args[2], os.Args[3], os.Args[4])
+		return
+	}
+	if os.Args[1] == "queue" {
+		queue(ctx, os.Args[2], os.Args[3], os.Args[4])
 		return
 	}
 	partitions, err := strconv.Atoi(os.Args[4])
