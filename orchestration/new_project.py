@@ -114,7 +114,7 @@ README = """\
 
 - `assets/` declares topics, tables and marts: every definition at the top level of a module belongs to the project,
   and every component in a `defs.yaml` below it.
-- `sensors/`, if there is one, replaces the standard sensors (new records, sources, downstream, failures, schema drift, watchdog).
+- `sensors/`, if there is one, replaces the standard sensors (new records, sources, downstream, failures, schema drift, watchdog, groups).
 - `tests/` runs the transforms on records that are made up.
 - `.env` holds settings; `workspace.yaml` and `dg.toml` are for Dagster's own commands.
 """

@@ -2,11 +2,13 @@
 
 ``new_records`` decides which tables have something to read, ``topic_sensor`` waits for it; ``progress`` decides what of watermarks and lag
 is worth an event; ``objectives`` judges whether tables keep up; ``automation`` evaluates the conditions of everything downstream;
-``sources`` looks at sources; ``schema_drift`` and ``run_failures`` watch the lake and the runs; ``watchdog`` watches the sensors.
+``sources`` looks at sources; ``schema_drift`` and ``run_failures`` watch the lake and the runs; ``watchdog`` watches the sensors;
+``groups`` tells how far the groups of other programs are behind.
 """
 
 from orchestration.sensing.alert_hooks import send_alert
 from orchestration.sensing.automation import automation_sensor
+from orchestration.sensing.groups import GroupLag, decide_groups, group_sensor
 from orchestration.sensing.new_records import TableState, decide_runs
 from orchestration.sensing.objectives import lag_objective
 from orchestration.sensing.progress import Progress, decide_events
@@ -19,15 +21,18 @@ from orchestration.sensing.watchdog import decide_sensor_alert, watchdog_sensor
 
 __all__ = [
     "Alert",
+    "GroupLag",
     "Progress",
     "TableState",
     "automation_sensor",
     "decide_alert",
     "decide_drift",
     "decide_events",
+    "decide_groups",
     "decide_looks",
     "decide_runs",
     "decide_sensor_alert",
+    "group_sensor",
     "lag_objective",
     "run_failure_alerts",
     "schema_drift_sensor",

@@ -4,6 +4,7 @@ import dagster as dg
 
 from orchestration.sensing.alert_hooks import send_alert
 from orchestration.sensing.automation import automation_sensor
+from orchestration.sensing.groups import group_sensor
 from orchestration.sensing.run_failures import run_failure_alerts
 from orchestration.sensing.schema_drift import schema_drift_sensor
 from orchestration.sensing.sources import source_sensor
@@ -20,4 +21,5 @@ def standard_sensors() -> list[dg.SensorDefinition]:
         schema_drift_sensor(notify=send_alert),
         run_failure_alerts(notify=send_alert),
         watchdog_sensor(notify=send_alert),
+        group_sensor(),
     ]

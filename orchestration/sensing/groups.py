@@ -1,0 +1,212 @@
+"""How far every group of the cluster is behind, whoever runs it: classic, consumer, share and streams groups.
+
+The sensor lists the groups and tells each as an observation of the asset ``groups/NAME``: lag by topic, members, state. No project declares
+these assets, and no run materializes them: the UI shows them once they were told. The platform's own groups are left out, because the lag
+of a table or a transform is told of its asset.
+
+``decide_groups`` decides what is worth an observation; the cursor is a memory of what was told. A tick looks at a bounded number of groups
+for a bounded time, and says so where there are more. A group that cannot be looked at keeps no other from its turn, and the tick says why.
+"""
+
+import json
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from orchestration.log_client import LogServiceError
+from orchestration.queues import read_cursor
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.sensing.progress import Told, is_due
+from orchestration.transforms.declarations import GROUP_PREFIX as OF_TABLES
+from orchestration.transforms.to_topic.declarations import GROUP_PREFIX as OF_TRANSFORMS
+
+if TYPE_CHECKING:
+    from log_service.client import BlockingAdmin, GroupListing, TopicPartition
+
+GROUPS_PREFIX = "groups"
+INTERVAL_S = 30
+TIMEOUT_MS = 5_000
+"""How long each question may take."""
+LOOK_S = 20.0
+"""How long a tick begins to look at further groups."""
+MAX_GROUPS = 50
+ALL = ("*",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLag:
+    """A group as it is: ``lags`` has, by topic, the records that it has not done with, as far as it has committed offsets there."""
+
+    kind: str
+    state: str
+    member_count: int
+    lags: Mapping[str, int]
+
+    @property
+    def lag(self) -> int:
+        """The lag of all topics."""
+        return sum(self.lags.values())
+
+    @property
+    def value(self) -> str:
+        """What is remembered of it: it changes with everything that is told."""
+        return json.dumps([self.state, self.member_count, dict(sorted(self.lags.items()))])
+
+
+def group_sensor(
+    names: Sequence[str] = ALL,
+    *,
+    name: str = "group_lags",
+    max_groups: int = MAX_GROUPS,
+    now_s: Callable[[], float] = time.time,
+) -> dg.SensorDefinition:
+    """Return the sensor that tells how far groups are behind.
+
+    ``names`` are patterns (``orders-*``) of the groups that are looked at, at most ``max_groups`` of them; ``now_s`` returns the time in
+    seconds.
+    """
+
+    @dg.sensor(
+        name=name,
+        minimum_interval_seconds=INTERVAL_S,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Tells how far the groups of other programs are behind: lag by topic, members, state",
+    )
+    def watch_groups(context: dg.SensorEvaluationContext, log_service: LogServiceResource) -> dg.SensorResult | dg.SkipReason:
+        try:
+            listed, found, reasons = look_at_groups(log_service, names, max_groups)
+        except LogServiceError as error:
+            return dg.SkipReason(f"the groups cannot be listed: {error}")
+        due, gone, told = decide_groups(found, listed, read_cursor(context.cursor), now_s())
+        events = [*(group_event(group, found[group]) for group in due), *map(gone_event, gone)]
+        reasons += [] if events else ["no group has changed"]
+        return dg.SensorResult(
+            asset_events=events,
+            cursor=json.dumps({group: [one.value, one.at_s] for group, one in sorted(told.items())}),
+            skip_reason=dg.SkipReason("; ".join(reasons)) if reasons else None,
+        )
+
+    return watch_groups
+
+
+def decide_groups(
+    found: Mapping[str, GroupLag], listed: Collection[str], told: Mapping[str, Told], now_s: float
+) -> tuple[list[str], list[str], dict[str, Told]]:
+    """Return which groups are told, which are told to be gone, and what to remember.
+
+    A group is told when its lag, members or state changed, at most once per interval, and at once when its lag becomes zero. One that was
+    told and is not ``listed`` any more is gone; one that is listed and was not ``found`` is remembered as it was.
+    """
+    fresh = {
+        group: Told(value=each.value, at_s=now_s)
+        for group, each in found.items()
+        if is_due(told.get(group), each.value, now_s, is_urgent=each.lag == 0)
+    }
+    gone = sorted(told.keys() - set(listed))
+    kept = {group: one for group, one in told.items() if group not in gone}
+    return sorted(fresh), gone, {**kept, **fresh}
+
+
+def choose_groups(group_ids: Collection[str], names: Sequence[str], max_groups: int) -> tuple[list[str], str]:
+    """Return the groups that a tick looks at, and a sentence where there are more: other programs' groups that fit a pattern, by name."""
+    fitting = sorted(
+        group
+        for group in group_ids
+        if not group.startswith((OF_TABLES, OF_TRANSFORMS)) and any(fnmatchcase(group, pattern) for pattern in names)
+    )
+    if len(fitting) <= max_groups:
+        return fitting, ""
+    return fitting[:max_groups], (
+        f"of {len(fitting)} groups only the first {max_groups} by name are looked at: "
+        "choose with group_sensor(names=[...]), or allow more with max_groups"
+    )
+
+
+def look_at_groups(
+    log_service: LogServiceResource, names: Sequence[str], max_groups: int, clock_s: Callable[[], float] = time.monotonic
+) -> tuple[frozenset[str], dict[str, GroupLag], list[str]]:
+    """Return all groups that there are, those that were looked at as they are, and sentences about the others.
+
+    :raises LogServiceError: the log service does not answer.
+    """
+    from log_service.client import KafkaError  # noqa: PLC0415 - a sensor's tick alone has use for it
+
+    deadline_s = clock_s() + LOOK_S
+    found: dict[str, GroupLag] = {}
+    ends: dict[TopicPartition, int] = {}
+    with log_service.open_admin(timeout_ms=TIMEOUT_MS) as admin:
+        listed = {each.group_id: each for each in admin.list_groups()}
+        chosen, sentence = choose_groups(listed, names, max_groups)
+        reasons = [sentence] if sentence else []
+        for number, group in enumerate(chosen):
+            if clock_s() > deadline_s:
+                reasons.append(f"{len(chosen) - number} groups from {group} on were not looked at: the others took {LOOK_S:.0f} s")
+                break
+            try:
+                found[group] = look(admin, listed[group], ends)
+            except (KafkaError, ValueError) as error:
+                reasons.append(f"the group {group} cannot be looked at: {error}")
+    return frozenset(listed), found, reasons
+
+
+def look(admin: "BlockingAdmin", listed: "GroupListing", ends: "dict[TopicPartition, int]") -> GroupLag:
+    """Return a group as it is; ``ends`` are high watermarks that are known already, and takes those that are asked for.
+
+    :raises KafkaError: the cluster does not answer, or refuses.
+    """
+    group = listed.group_id
+    kind = listed.group_type.lower() or "classic"
+    is_empty = listed.state.lower() == "empty"
+    if kind == "share":
+        members = 0 if is_empty else len(admin.describe_share_groups([group])[group].members)
+        lags = {where: each.lag for where, each in admin.list_share_group_offsets(group).items() if each.lag is not None}
+    else:
+        members = 0 if is_empty else len(admin.describe_groups([group])[group].members)
+        lags = _lags_of(admin, {where: each.offset for where, each in admin.list_group_offsets(group).items()}, ends)
+    by_topic: dict[str, int] = {}
+    for where, lag in lags.items():
+        by_topic[where.topic] = by_topic.get(where.topic, 0) + lag
+    return GroupLag(kind=kind, state=listed.state, member_count=members, lags=by_topic)
+
+
+def _lags_of(
+    admin: "BlockingAdmin", committed: "Mapping[TopicPartition, int]", ends: "dict[TopicPartition, int]"
+) -> "dict[TopicPartition, int]":
+    from log_service.client import OffsetSpec  # noqa: PLC0415
+
+    unknown = [where for where in committed if where not in ends]
+    if unknown:
+        ends.update({where: each.offset for where, each in admin.list_offsets(dict.fromkeys(unknown, OffsetSpec.latest())).items()})
+    return {where: max(ends[where] - offset, 0) for where, offset in committed.items()}
+
+
+def asset_key(group_id: str) -> dg.AssetKey:
+    """Return the asset that stands for a group."""
+    return dg.AssetKey([GROUPS_PREFIX, group_id])
+
+
+def group_event(group_id: str, found: GroupLag) -> dg.AssetObservation:
+    """Return the sample of a group."""
+    rows = [dg.TableRecord({"topic": topic, "lag": lag}) for topic, lag in sorted(found.lags.items())]
+    return dg.AssetObservation(
+        asset_key=asset_key(group_id),
+        description="How far the group is behind",
+        metadata={
+            "lag": found.lag,
+            "members": found.member_count,
+            "state": found.state,
+            "kind": found.kind,
+            "topics": dg.MetadataValue.table(rows) if rows else dg.MetadataValue.text("the group has no offsets"),
+        },
+    )
+
+
+def gone_event(group_id: str) -> dg.AssetObservation:
+    """Return what is told of a group that is there no more."""
+    return dg.AssetObservation(
+        asset_key=asset_key(group_id), description="The group is gone", metadata={"lag": 0, "members": 0, "state": "gone"}
+    )
