@@ -10,6 +10,7 @@ import dagster as dg
 import duckdb
 
 from orchestration.resources.warehouse import WarehouseResource
+from orchestration.table_address import DUCKDB, table_address
 from orchestration.tables import LAKE_PREFIX, TABLE_NAME
 from orchestration.transforms import on_fresh_inputs, table_key
 from orchestration.warehouse import Warehouse, WarehouseError
@@ -55,6 +56,7 @@ def mart(
         deps=[*(table_key(one) for one in inputs), *(mart_key(one) for one in others)],
         description=described(description or f"Built anew whenever {' or '.join([*inputs, *others])} changes.", sql),
         kinds={"duckdb", "sql"},
+        metadata=table_address(name, DUCKDB),
         pool=f"mart_{name}",
         output_required=False,
         automation_condition=on_fresh_inputs() if is_automated else None,
@@ -142,6 +144,7 @@ def _built(warehouse: Warehouse, name: str, sql: str) -> dg.MaterializeResult[No
             "dagster/row_count": build.rows,
             "bytes": build.size_bytes,
             "file": dg.MetadataValue.path(str(build.path)),
+            "dagster/uri": build.path.absolute().as_uri(),
             "inputs": " ".join(f"{table}:{version}" for table, version in build.inputs.items()),
             "first_rows": dg.MetadataValue.table(rows, schema=dg.TableSchema(columns=columns)) if rows else "none",
             "dagster/column_schema": dg.TableSchema(columns=columns),

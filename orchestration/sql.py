@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from orchestration.resources.database import DatabaseResource
 from orchestration.resources.lake import LakeResource
 from orchestration.sql_types import KEY_LENGTH, chunks, sql_column
+from orchestration.table_address import table_address
 from orchestration.tables import TABLE_NAME, TableSnapshot
 from orchestration.transforms import on_fresh_inputs, table_key
 
@@ -70,6 +71,7 @@ def sql_table(
         deps=[table_key(source)],
         description=description or f"The lake table {source} in the SQL database",
         kinds={"sql"},
+        metadata=table_address(name),
         pool=f"sql_{name}",
         output_required=False,
         automation_condition=on_fresh_inputs() if is_automated else None,

@@ -21,6 +21,7 @@ from orchestration.offsets import OffsetRanges, table_of_offsets
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.settings import load_settings
+from orchestration.table_address import DELTA, table_address
 from orchestration.topics import TopicSpec
 from orchestration.transforms import events
 from orchestration.transforms.assets import FEED_METADATA
@@ -60,7 +61,7 @@ def archive_asset(spec: TopicSpec, *, group_name: str = "archives") -> dg.Assets
         description=f"The archive of the topic {spec.name}: its records as they were. `topics.{spec.name}` in SQL reads it with the log.",
         kinds=ARCHIVE_KINDS,
         group_name=group_name,
-        metadata={FEED_METADATA: dg.MetadataValue.json(feed)},
+        metadata={FEED_METADATA: dg.MetadataValue.json(feed), **table_address(table, DELTA)},
         skippable=True,
     )
 

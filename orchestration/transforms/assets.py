@@ -20,6 +20,7 @@ from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.settings import load_settings
 from orchestration.spark.session import shared_scratch
+from orchestration.table_address import DELTA, table_address
 from orchestration.transforms import events
 from orchestration.transforms.declarations import DerivedTable, TopicTable, Transform, declare, pool_of, table_key
 from orchestration.transforms.derived_run import DerivedRunResult, run_derived_table
@@ -122,7 +123,7 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
     feed: dict[str, Any] = {"table": table.name, "topic": table.topic.name, "minimum_interval_s": table.minimum_interval_s}
     if table.aggregates:
         feed["is_replayable"] = False
-    metadata = {FEED_METADATA: dg.MetadataValue.json(feed)}
+    metadata = {FEED_METADATA: dg.MetadataValue.json(feed), **table_address(table.name, DELTA)}
     spec = asset_spec(key, [table.topic.asset_key], table.function, shown, metadata=metadata)
 
     @dg.multi_asset(
@@ -174,7 +175,11 @@ def derived_table_asset(
 
     @dg.multi_asset(
         name=key.to_python_identifier(),
-        specs=[asset_spec(key, inputs, table.function, shown, automation_condition=automation_condition)],
+        specs=[
+            asset_spec(
+                key, inputs, table.function, shown, automation_condition=automation_condition, metadata=table_address(table.name, DELTA)
+            )
+        ],
         check_specs=events.check_specs(key, table.rules, table.suite),
         can_subset=True,
         pool=pool_of(table.name),

@@ -16,6 +16,7 @@ from orchestration.offsets import OffsetRanges, table_of_offsets
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
+from orchestration.table_address import DELTA, table_address
 from orchestration.transforms import events
 from orchestration.transforms.assets import FEED_METADATA, Presentation, asset_spec, is_asset_selected, selected
 from orchestration.transforms.declarations import pool_of, table_key
@@ -69,7 +70,7 @@ def joined_table_asset(table: JoinedTable, shown: Presentation) -> dg.AssetsDefi
         "minimum_interval_s": table.minimum_interval_s,
         "is_replayable": False,
     }
-    metadata = {FEED_METADATA: dg.MetadataValue.json(feed)}
+    metadata = {FEED_METADATA: dg.MetadataValue.json(feed), **table_address(table.name, DELTA)}
     deps = [table.topic(side).asset_key for side in SIDES]
 
     @dg.multi_asset(

@@ -16,6 +16,7 @@ from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.resources.warehouse import WarehouseResource
 from orchestration.settings import load_settings
+from orchestration.table_address import DUCKDB, table_address
 from orchestration.transforms import events
 from orchestration.transforms.assets import FEED_METADATA, Presentation, asset_spec, commit_events, is_asset_selected
 from orchestration.transforms.declarations import pool_of, table_key
@@ -50,7 +51,11 @@ def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.Ass
         "database_table": declared.table,
         "is_replayable": False,
     }
-    metadata = {FEED_METADATA: dg.MetadataValue.json(feed), SINK_METADATA: declared.table}
+    metadata = {
+        FEED_METADATA: dg.MetadataValue.json(feed),
+        SINK_METADATA: declared.table,
+        **table_address(declared.table, DUCKDB if declared.kind == DUCKDB else None),
+    }
     spec = asset_spec(key, [table.topic.asset_key], table.function, shown, kinds={"pyspark", declared.kind}, metadata=metadata)
 
     @dg.multi_asset(
