@@ -13,6 +13,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tests.fuzz import decoders, hostile_broker, process_node, quorum_node, virtual_node
@@ -22,6 +23,7 @@ Engine = Callable[..., tuple[Figures, list[Finding]]]
 ENGINES: dict[str, Engine] = {
     "decoders": decoders.fuzz,
     "virtual_node": virtual_node.fuzz,
+    "guarded_node": partial(virtual_node.fuzz, is_guarded=True),
     "hostile_broker": hostile_broker.fuzz,
     "process_node": process_node.fuzz,
     "quorum_node": quorum_node.fuzz,
@@ -29,6 +31,7 @@ ENGINES: dict[str, Engine] = {
 REPLAYS: dict[str, Callable[[Case], str]] = {
     "decoders": decoders.replay,
     "virtual_node": virtual_node.replay,
+    "guarded_node": virtual_node.replay,
     "hostile_broker": hostile_broker.replay,
     "process_node": process_node.replay,
     "quorum_node": quorum_node.replay,

@@ -8,10 +8,12 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import Any
 from unittest import mock
 
 import pytest
 
+from log_service.broker.authorization.access import Access
 from log_service.broker.registry import REGISTRY
 from log_service.common.errors import KafkaError, ProtocolError
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
@@ -36,6 +38,7 @@ from log_service.records import compression
 from tests.fuzz import decoders, hostile_broker, process_node, quorum_node, virtual_node
 from tests.fuzz.__main__ import play_again, told
 from tests.fuzz.cases import Case, Finding, read, write
+from tests.fuzz.guarded import USER
 from tests.fuzz.logins import draw_challenge, draw_login, joined, read_challenge, read_login, whole_login
 from tests.fuzz.shapes import Vocabulary
 from tests.fuzz.shrink import shrink
@@ -107,6 +110,29 @@ def test_a_node_in_virtual_time_survives_every_session() -> None:
         for spec in (api.spec for api in REGISTRY.values())
         for version in range(spec.min_version, spec.max_version + 1)
     }
+
+
+def test_a_node_with_an_authorizer_survives_sessions_behind_a_login() -> None:
+    figures, findings = virtual_node.fuzz(SEED, rounds=4, is_guarded=True)
+    assert not findings, listed(findings)
+    for what in ("Metadata", "OffsetCommit", "CreateTopics"):
+        assert sum(figures.outcomes[f"{what} answered"].values()) > 0, "the sessions do not get behind the login"
+
+
+def test_a_planted_bug_in_what_asks_for_rights_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed = Access.allowed
+
+    def confused(self: Access, operation: Any, resource: Any, names: Any) -> Any:
+        asked = list(names)
+        if "compact" in asked and self.principal.name == USER:
+            raise LookupError("no such right")
+        return allowed(self, operation, resource, asked)
+
+    monkeypatch.setattr(Access, "allowed", confused)
+    _, findings = virtual_node.fuzz(SEED, rounds=2, tries=5, is_guarded=True)
+    assert findings
+    assert "no such right" in findings[0].text
+    assert virtual_node.replay(findings[0].case)
 
 
 def test_the_client_survives_a_broker_that_lies() -> None:

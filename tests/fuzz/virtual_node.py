@@ -22,6 +22,7 @@ from log_service.common.errors import ProtocolError, TidelogError
 from log_service.protocol.api_versions import KNOWN, ApiKey, response_class
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import parse_response_header
+from tests.fuzz import guarded
 from tests.fuzz.cases import Case, Figures, Finding
 from tests.fuzz.sessions import Frame, SessionDrawing, requests_of
 from tests.fuzz.shapes import Vocabulary
@@ -47,6 +48,8 @@ PROPERTIES = {
     "log.cleaner.backoff.ms": "1000",
 }
 REAL_SECONDS_PER_RUN = 60.0
+GUARDED = "guarded session"
+"""The target of sessions that log in first; see ``guarded``."""
 
 
 class Faulty(Protocol):
@@ -62,13 +65,17 @@ class Run:
     world: World
     figures: Figures
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
+    is_guarded: bool = False
+    """Whether the sessions log in first, and need rights."""
     sent: list[Session] = field(default_factory=list)
     fault: str = ""
 
     async def play(self, sessions: Sequence[Session] | None) -> None:
         """Play these sessions, or drawn ones; stops at the first fault."""
         async with trio.open_nursery() as nursery:
-            host = NodeHost(self.world, nursery, *node_config(PROPERTIES, segment_bytes=1 << 14))
+            host = NodeHost(
+                self.world, nursery, *node_config(PROPERTIES | (guarded.PROPERTIES if self.is_guarded else {}), segment_bytes=1 << 14)
+            )
             incarnation = await host.start()
             await self._prepare()
             with faults_noted(self):
@@ -90,6 +97,8 @@ class Run:
                 [NewTopic(name=name, partition_count=2, configs=configs) for name, configs in {**TOPICS, HONEST: {}}.items()]
             )
             described = await admin.describe_topics([*TOPICS, HONEST])
+            if self.is_guarded:
+                await guarded.give_rights(admin)
         for name, topic in described.items():
             if name != HONEST:
                 self.vocabulary.learn(topic.topic_id)
@@ -122,11 +131,13 @@ class Run:
         behaviour = Random(crc32c.crc32c(b"".join(session)))
         env = self.world.client_env("hostile")
         try:
-            stream = await env.network.connect(HOST, PORT)
+            stream = await env.network.connect(HOST, guarded.GUARDED_PORT if self.is_guarded else PORT)
         except OSError as error:
             self.fault = self.fault or f"no connection: {error}"
             return
         with suppress(OSError):
+            if self.is_guarded:
+                await stream.send_gathered([guarded.login()])
             for piece in session:
                 cut = behaviour.randrange(len(piece) + 1) if behaviour.random() < 0.2 else len(piece)
                 await stream.send_gathered([piece[:cut]])
@@ -143,7 +154,8 @@ class Run:
 
     async def _read(self, stream: Connection, session: Session, seconds: float) -> None:
         """Read answers, learn from them, and leave."""
-        expected = [request for piece in session for request in requests_of(piece)]
+        pieces = (guarded.login(), *session) if self.is_guarded else session
+        expected = [request for piece in pieces for request in requests_of(piece)]
         received, buffer = bytearray(), bytearray(65_536)
         with trio.move_on_after(seconds), suppress(OSError):
             while expected:
@@ -218,12 +230,14 @@ def where(error: BaseException) -> str:
     return place
 
 
-def play(seed: int, sessions: Sequence[Session] | None = None, figures: Figures | None = None) -> tuple[str, list[Session]]:
+def play(
+    seed: int, sessions: Sequence[Session] | None = None, figures: Figures | None = None, *, is_guarded: bool = False
+) -> tuple[str, list[Session]]:
     """Play one run; returns (fault, what was sent)."""
     runs: list[Run] = []
 
     async def main(world: World) -> None:
-        runs.append(Run(world, figures or Figures()))
+        runs.append(Run(world, figures or Figures(), is_guarded=is_guarded))
         await runs[0].play(sessions)
 
     try:
@@ -241,7 +255,9 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def fuzz(seed: int, *, seconds: float = float("inf"), rounds: int = 1 << 60, tries: int = 150) -> tuple[Figures, list[Finding]]:
+def fuzz(
+    seed: int, *, seconds: float = float("inf"), rounds: int = 1 << 60, tries: int = 150, is_guarded: bool = False
+) -> tuple[Figures, list[Finding]]:
     """Play runs until the time or the rounds are over; one finding for each kind of fault, made small."""
     figures, findings, seen = Figures(), [], set()
     begun = time.perf_counter()
@@ -249,10 +265,11 @@ def fuzz(seed: int, *, seconds: float = float("inf"), rounds: int = 1 << 60, tri
         if time.perf_counter() - begun > seconds:
             break
         run_seed = seed * 1_000_000 + number
-        fault, sent = play(run_seed, None, figures)
+        fault, sent = play(run_seed, None, figures, is_guarded=is_guarded)
         if fault and kind_of(fault) not in seen:
             seen.add(kind_of(fault))
-            case = Case(engine="virtual_node", target="session", seed=run_seed, sessions=tuple(sent))
+            engine, target = ("guarded_node", GUARDED) if is_guarded else ("virtual_node", "session")
+            case = Case(engine=engine, target=target, seed=run_seed, sessions=tuple(sent))
             findings.append(Finding(text=fault, case=small(case, fault, tries)))
     figures.seconds = time.perf_counter() - begun
     return figures, findings
@@ -270,4 +287,4 @@ def kind_of(fault: str) -> str:
 
 def replay(case: Case) -> str:
     """Play one case; returns what it broke, or nothing."""
-    return play(case.seed, replace(case).sessions)[0]
+    return play(case.seed, replace(case).sessions, is_guarded=case.target == GUARDED)[0]
