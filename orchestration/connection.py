@@ -59,11 +59,13 @@ TOLD_POLL_S = 0.01
 class ClientRangeReader:
     """Reads a range over a connection of its own; plain values only, so that Spark's workers can take it with them.
 
-    ``timeout_ms`` bounds the wait for each next piece of the range; the client's own limit where it is None.
+    ``timeout_ms`` bounds the wait for each next piece of the range; the client's own limit where it is None. ``client_config`` is the path
+    of a properties file, which has to be there where the reader is called; the environment says how to log in where it is None.
     """
 
     bootstrap_servers: str
     timeout_ms: int | None = None
+    client_config: str | None = None
 
     def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the committed records of the range as Arrow batches.
@@ -80,17 +82,20 @@ class ClientRangeReader:
                 wanted.end,
                 timeout_ms=self.timeout_ms,
                 topic_id=None if topic_id is None else topic_id_of(topic_id),
-                **client_settings(),
+                **client_settings(file=self.client_config),
             )
 
 
 class Connection:
     """A connected ``LogClient``; see there for what its methods promise."""
 
-    def __init__(self, admin: BlockingAdmin, bootstrap_servers: str, timeout_ms: int | None = None) -> None:
+    def __init__(
+        self, admin: BlockingAdmin, bootstrap_servers: str, timeout_ms: int | None = None, client_config: str | None = None
+    ) -> None:
         self._admin = admin
         self.bootstrap_servers = bootstrap_servers
         self._timeout_ms = timeout_ms
+        self.client_config = client_config
 
     def __repr__(self) -> str:
         return f"<Connection {self.bootstrap_servers}>"
@@ -142,7 +147,7 @@ class Connection:
 
     def range_reader(self) -> RangeReader:
         """Return a reader that connects by itself."""
-        return ClientRangeReader(self.bootstrap_servers, self._timeout_ms)
+        return ClientRangeReader(self.bootstrap_servers, self._timeout_ms, self.client_config)
 
     def create_topic(self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
         """Create the topic."""
@@ -239,7 +244,7 @@ class Connection:
                 transactional_id=transactional_id,
                 transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
                 delivery_timeout_ms=TRANSACTION_TIMEOUT_MS,
-                **client_settings(),
+                **client_settings(file=self.client_config),
             )
         with producer:
             with _explained(self.bootstrap_servers):
@@ -315,30 +320,32 @@ class ClientSender:
 
 
 @contextmanager
-def connect(bootstrap_servers: str, *, timeout_ms: int | None = None) -> Iterator[Connection]:
+def connect(bootstrap_servers: str, *, timeout_ms: int | None = None, client_config: str | None = None) -> Iterator[Connection]:
     """Yield a connection, closed afterwards. ``timeout_ms`` bounds every call; the client's own default where it is None.
+
+    ``client_config`` is the path of a properties file that says how to encrypt and log in; the environment says it where it is None.
 
     :raises LogServiceError: the addresses make no sense.
     """
     with _explained(bootstrap_servers):
-        admin = _admin(bootstrap_servers, timeout_ms)
+        admin = _admin(bootstrap_servers, timeout_ms, client_config)
     with admin:
-        yield Connection(admin, bootstrap_servers, timeout_ms)
+        yield Connection(admin, bootstrap_servers, timeout_ms, client_config)
 
 
 @contextmanager
-def connect_admin(bootstrap_servers: str, *, timeout_ms: int | None = None) -> Iterator[BlockingAdmin]:
-    """Yield the client's own admin, for what operates the cluster; ``timeout_ms`` as for ``connect``.
+def connect_admin(bootstrap_servers: str, *, timeout_ms: int | None = None, client_config: str | None = None) -> Iterator[BlockingAdmin]:
+    """Yield the client's own admin, for what operates the cluster; ``timeout_ms`` and ``client_config`` as for ``connect``.
 
     :raises LogServiceError: the addresses make no sense, or a call within the block fails.
     """
-    with _explained(bootstrap_servers), _admin(bootstrap_servers, timeout_ms) as admin:
+    with _explained(bootstrap_servers), _admin(bootstrap_servers, timeout_ms, client_config) as admin:
         yield admin
 
 
-def _admin(bootstrap_servers: str, timeout_ms: int | None) -> BlockingAdmin:
+def _admin(bootstrap_servers: str, timeout_ms: int | None, client_config: str | None) -> BlockingAdmin:
     limits = {} if timeout_ms is None else {"default_api_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
-    return BlockingAdmin(bootstrap_servers, **(client_settings() | limits))
+    return BlockingAdmin(bootstrap_servers, **(client_settings(file=client_config) | limits))
 
 
 def topic_id_text(topic_id: UUID) -> str:

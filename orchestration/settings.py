@@ -102,15 +102,18 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     )
 
 
-def client_settings(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+def client_settings(environ: Mapping[str, str] | None = None, *, file: str | None = None) -> dict[str, Any]:
     """Return how clients of the log service encrypt and log in: what TIDELOG_CLIENT_CONFIG names, and TIDELOG_SASL_... and the like.
 
-    Each process reads them where it connects, so that no secret stands in a run's configuration, a pickle or an event.
+    Each process reads them where it connects, so that no secret stands in a run's configuration, a pickle or an event. A ``file`` of
+    properties says it alone: the environment, which is about another cluster, does not hold then.
 
     :raises ConfigError: the file cannot be read or understood.
     """
-    from log_service.client import settings_from_environment  # noqa: PLC0415 - where a connection is made, never while definitions load
+    from log_service.client import settings_from_environment, settings_from_file  # noqa: PLC0415 - where a connection is made, never while definitions load
 
+    if file is not None:
+        return settings_from_file(file)
     return settings_from_environment(os.environ if environ is None else environ)
 
 

@@ -17,16 +17,24 @@ if TYPE_CHECKING:
 
 
 class LogServiceResource(dg.ConfigurableResource[LogClient]):
-    """Connects to ``bootstrap_servers``; TIDELOG_BOOTSTRAP_SERVERS where it is not given."""
+    """Connects to ``bootstrap_servers``; TIDELOG_BOOTSTRAP_SERVERS where it is not given.
+
+    ``client_config`` is the path of a properties file with Kafka's keys (``security.protocol``, ``sasl.*``, ``ssl.*``), so that two
+    resources log in to two clusters. It says everything then: TIDELOG_CLIENT_CONFIG and TIDELOG_SASL_... hold only where it is not given.
+    Each process reads the file where it connects, Spark's workers too, so that the path has to be there on every machine.
+    """
 
     bootstrap_servers: str | None = None
+    client_config: str | None = None
 
     @contextmanager
     def open(self, *, timeout_ms: int | None = None) -> Iterator[LogClient]:
         """Yield a connected client, closed afterwards; ``timeout_ms`` bounds each of its calls."""
         from orchestration.connection import connect  # noqa: PLC0415
 
-        with connect(self.bootstrap_servers or load_settings().bootstrap_servers, timeout_ms=timeout_ms) as client:
+        with connect(
+            self.bootstrap_servers or load_settings().bootstrap_servers, timeout_ms=timeout_ms, client_config=self.client_config
+        ) as client:
             yield client
 
     @contextmanager
@@ -34,5 +42,10 @@ class LogServiceResource(dg.ConfigurableResource[LogClient]):
         """Yield the client's own admin, for what operates the cluster itself; calls in the block raise ``LogServiceError``."""
         from orchestration.connection import connect_admin  # noqa: PLC0415
 
-        with connect_admin(self.bootstrap_servers or load_settings().bootstrap_servers, timeout_ms=timeout_ms) as admin:
+        with connect_admin(
+            self.bootstrap_servers or load_settings().bootstrap_servers, timeout_ms=timeout_ms, client_config=self.client_config
+        ) as admin:
             yield admin
+
+    def _servers(self) -> str:
+        return self.bootstrap_servers or load_settings().bootstrap_servers

@@ -6,6 +6,7 @@ output and of the broker, the objects that were alive during the run, and the ar
 
 import base64
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ import sqlalchemy as sa
 
 from log_service.client import BlockingAdmin, ScramUser
 from log_service.supervisor.spec import ServiceContext
+from orchestration.log_client import LogServiceError, OutgoingRecord
+from orchestration.offsets import OffsetRange
+from orchestration.resources import LogServiceResource
 from orchestration.services import components
 from tests.helpers.broker_process import HOST, BrokerProcess
 from tests.helpers.ports import free_ports
@@ -85,6 +89,31 @@ def test_nothing_of_a_run_shows_a_secret(tmp_path: Path, guarded: str) -> None:
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert [file for file in files if file.suffix == ".db" and file.is_relative_to(home)], "events are stored"
     assert not [file for file in files if holds_secret(file.read_bytes())]
+
+
+def test_two_resources_log_in_by_files_of_their_own(tmp_path: Path, guarded: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {**USER, "TIDELOG_SASL_PASSWORD": "of another cluster"}.items():
+        monkeypatch.setenv(name, value)
+    files = {}
+    for name, password in (("right", PLANTED), ("wrong", "wrong")):
+        files[name] = tmp_path / f"{name}.properties"
+        jaas = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="shop" password="{password}";'
+        files[name].write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={jaas}\n")
+    right = LogServiceResource(bootstrap_servers=guarded, client_config=str(files["right"]))
+    with right.open() as log:
+        log.create_topic("told", partitions=1, replication_factor=1, configs={})
+        with log.open_sender("told") as sender:
+            sender.send_all([("told", OutgoingRecord(key=None, value=b"v"))])
+        reader = pickle.loads(pickle.dumps(log.range_reader()))
+        (batch,) = reader("told", OffsetRange(partition=0, start=0, end=1))
+        assert batch["value"].to_pylist() == [b"v"]
+    with right.open_admin() as admin:
+        assert [topic.name for topic in admin.list_topics()] == ["told"]
+    assert PLANTED not in repr(right)
+    wrong = LogServiceResource(bootstrap_servers=guarded, client_config=str(files["wrong"]))
+    for other in (wrong, LogServiceResource(bootstrap_servers=guarded)):
+        with pytest.raises(LogServiceError, match="SASL_AUTHENTICATION_FAILED"), other.open() as log:
+            log.describe_topic("told")
 
 
 def test_no_process_of_the_platform_is_told_a_secret_by_an_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
