@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from math import floor
 from pathlib import Path
 
 import trio
@@ -28,13 +29,16 @@ from log_service.config.views import NodeConfig
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.security.file_marks import FileMark, file_mark
-from log_service.security.tls.contexts import Contexts, client_context, server_context
+from log_service.security.tls.contexts import Contexts, client_context, end_of, server_context
 from log_service.security.tls.listener import TlsListener
 from log_service.security.tls.material import MAX_STORE_BYTES, files_of
 from log_service.security.tls.outgoing import OutgoingTls
 from log_service.security.tls.replacement import validate_both_ways, validate_replacement
 
 FILE_CHECK_INTERVAL_MS = 30_000
+WARNED_DAYS = 30
+"""So many days before a listener's certificate ends the node begins to warn, once a day."""
+DAY_SECONDS = 86_400
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +87,7 @@ class Certificates:
         self._is_reconfigured = trio.Event()
         self._loaded: dict[str, Loaded] = {}
         self._nodes: dict[str, ssl.SSLContext] = {}
+        self._warned: dict[str, int] = {}
         for name in {**listeners, **outgoing}:
             tls = self._protections[name].tls
             assert tls is not None, "it has TLS"
@@ -99,6 +104,26 @@ class Certificates:
             with trio.move_on_after(FILE_CHECK_INTERVAL_MS / 1_000):
                 await self._is_reconfigured.wait()
             await self.update()
+            self.warn_of_ends()
+
+    def warn_of_ends(self) -> None:
+        """Log which listeners have a certificate that ends soon, or has ended: clients that connect from then on do not accept it."""
+        for name, days in self.days_left().items():
+            if days > WARNED_DAYS or self._warned.get(name) == days:
+                continue
+            self._warned[name] = days
+            if days < 0:
+                logger.error(
+                    "The certificate of listener %s has ended: no client that connects accepts it; give the listener a new one", name
+                )
+            else:
+                logger.warning("The certificate of listener %s ends in %d days; give the listener a new one before", name, days)
+
+    def days_left(self) -> dict[str, int]:
+        """Return by listener in how many whole days the first of its certificates ends; a negative number is one that has ended."""
+        now_s = self._env.clock.wall_ms() / 1_000
+        ends = {name: min(end_of(key).timestamp() for key in each.contexts.keys) for name, each in self._listeners.items()}
+        return {name: floor((end_s - now_s) / DAY_SECONDS) for name, end_s in ends.items()}
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Have ``run`` look again, where the configuration of this broker changed."""

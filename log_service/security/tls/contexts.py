@@ -179,6 +179,13 @@ def validate_times(key: KeyMaterial) -> None:
         raise ConfigError(f"the certificate in {key.where} is not valid before {begins:%Y-%m-%d %H:%M} UTC; look at this machine's clock")
 
 
+def end_of(key: KeyMaterial) -> datetime:
+    """Return when the certificate that stands first in a chain ends, in UTC. The key was loaded, so that it is a certificate."""
+    from cryptography import x509  # noqa: PLC0415 - a node without TLS needs none of it
+
+    return x509.load_der_x509_certificate(key.chain[0]).not_valid_after_utc
+
+
 @contextmanager
 def _nameless_file(content: bytes) -> Iterator[str]:
     """Yield a path under which OpenSSL finds some bytes; they are in memory where the system can, else in a file of ours for the moment."""

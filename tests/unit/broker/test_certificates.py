@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from log_service.broker.certificates import FILE_CHECK_INTERVAL_MS, Certificates, Fresh
+from log_service.broker.certificates import DAY_SECONDS, FILE_CHECK_INTERVAL_MS, WARNED_DAYS, Certificates, Fresh
 from log_service.broker.protection import Protection
 from log_service.common.clock import SystemClock
 from log_service.common.env import NodeEnv
@@ -239,3 +239,29 @@ def test_a_node_without_tls_has_no_certificates() -> None:
     config, settings = parse_server_properties("node.id=1\nlisteners=PLAINTEXT://127.0.0.1:1")
     env = NodeEnv(clock=SystemClock(), rng=Random(1), network=MemoryNetwork(), files=RealFiles(1))
     assert Protection(env, config).certificates(settings.texts) is None
+
+
+def test_a_certificate_that_ends_soon_is_warned_about_once_a_day(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage(ALONE | authority.issue("node").properties())
+    begun_ms = SystemClock().wall_ms()
+    left = stage.certificates.days_left()["SSL"]
+
+    def warnings(days: int) -> list[str]:
+        monkeypatch.setattr(SystemClock, "wall_ms", lambda _: begun_ms + days * DAY_SECONDS * 1_000)
+        caplog.clear()
+        for _ in range(3):
+            stage.certificates.warn_of_ends()
+        return [record.getMessage() for record in caplog.records]
+
+    assert warnings(left - WARNED_DAYS - 1) == []
+    for days in (WARNED_DAYS, 2):
+        assert warnings(left - days) == [f"The certificate of listener SSL ends in {days} days; give the listener a new one before"]
+    (told,) = warnings(left + 1)
+    assert told.startswith("The certificate of listener SSL has ended")
+    old = stage.shown
+    monkeypatch.undo()
+    stage.alter(located(authority.issue("node")))
+    assert stage.shown != old
+    assert warnings(0) == []
