@@ -115,8 +115,12 @@ class TableSnapshot:
     @property
     def size_bytes(self) -> int:
         """The bytes of the files that make up this version."""
-        actions = pa.table(self.delta.get_add_actions(flatten=True))
-        return int(pc.sum(actions["size_bytes"]).as_py() or 0)
+        return sum(self.file_sizes)
+
+    @property
+    def file_sizes(self) -> tuple[int, ...]:
+        """The bytes of each file that makes up this version."""
+        return tuple(pa.table(self.delta.get_add_actions(flatten=True))["size_bytes"].to_pylist())
 
     @property
     def folder(self) -> Path:

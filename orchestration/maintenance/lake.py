@@ -1,9 +1,11 @@
 """Upkeep of the lake, as an asset: many small files of a table become few, and files that no recent version needs are deleted.
 
-Decides which tables are worth it: those with many small files. A table that is left alone gets no new version, so that nothing downstream
-is computed anew for nothing. Rows and checkpoints never change.
+Decides which tables are worth it: those with many files of one size class. Files are merged class by class, up to the class's size, so that
+a row is written again once per class and not with every run: what was replaced stays on the disk until its retention ends. A table that
+is left alone gets no new version, so that nothing downstream is computed anew for nothing. Rows and checkpoints never change.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -13,7 +15,9 @@ from orchestration.resources.lake import LakeResource
 from orchestration.tables import DEFAULT_RETENTION_HOURS, CommitConflictError, Lake
 
 MANY_FILES = 16
-SMALL_FILE_BYTES = 32 << 20
+SIZE_CLASSES_BYTES = (64 << 10, 512 << 10, 4 << 20, 32 << 20, 128 << 20)
+"""How large files become, step by step. Each step is eight times the one before, so that some files are needed to fill it, and large files
+are touched the fewer times the larger they are; the last is what readers of Parquet like to scan at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,18 +56,17 @@ def lake_asset(*, name: str = "lake", retention_hours: int = DEFAULT_RETENTION_H
 def keep_table(lake: Lake, table: str, *, retention_hours: int, many_files: int) -> TableUpkeep:
     """Merge the files of one table if that is worth it, and delete those that are old."""
     merged, is_busy = 0, False
-    if is_fragmented(lake, table, many_files):
-        try:
-            merged = int(lake.compact(table).get("numFilesRemoved", 0))
-        except CommitConflictError:
-            is_busy = True
+    try:
+        for size in SIZE_CLASSES_BYTES:
+            if is_due(lake.existing(table).file_sizes, size, many_files):
+                merged += int(lake.compact(table, target_bytes=size).get("numFilesRemoved", 0))
+    except CommitConflictError:
+        is_busy = True
     return TableUpkeep(
         table=table, files_merged=merged, files_deleted=len(lake.vacuum(table, retention_hours=retention_hours)), is_busy=is_busy
     )
 
 
-def is_fragmented(lake: Lake, table: str, many_files: int) -> bool:
-    """Return whether a table has many files and they are small."""
-    snapshot = lake.existing(table)
-    files = len(snapshot.files)
-    return files >= many_files and snapshot.size_bytes / files < SMALL_FILE_BYTES
+def is_due(file_sizes: Sequence[int], class_bytes: int, many_files: int) -> bool:
+    """Return whether so many files are too small for a size class that merging them is worth it."""
+    return sum(size < class_bytes for size in file_sizes) >= many_files

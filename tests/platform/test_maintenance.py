@@ -1,5 +1,6 @@
 """Upkeep removes what may go, keeps what is needed, and says in numbers what it did."""
 
+import hashlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,6 +107,51 @@ def test_many_small_files_become_few_and_rows_and_checkpoint_stay(lake_root: Pat
     assert len(after.files) == 1
     assert after.row_count == 10
     assert after.checkpoints("id-of-orders", [0])[0].next_offset == 5
+
+
+def append_files(lake: Lake, count: int, rows: int) -> None:
+    for number in range(count):
+        ids = [hashlib.sha256(f"{number} {row}".encode()).hexdigest() for row in range(rows)]
+        write_deltalake(lake.existing("clean").delta, pa.table({"id": ids}), mode="append")
+
+
+def test_a_second_pass_with_nothing_new_writes_nothing(lake_root: Path) -> None:
+    lake = Lake(lake_root)
+    committed(lake, "clean", 5)
+    append_files(lake, 20, 2_000)
+    assert keep_table(lake, "clean", retention_hours=168, many_files=16).files_merged > 0
+    before, on_disk = lake.existing("clean"), set(lake.path("clean").iterdir())
+    done = keep_table(lake, "clean", retention_hours=168, many_files=16)
+    assert (done.files_merged, lake.existing("clean").version) == (0, before.version)
+    assert set(lake.path("clean").iterdir()) == on_disk
+
+
+def test_files_that_can_be_merged_no_further_get_no_new_version(lake_root: Path) -> None:
+    lake = Lake(lake_root)
+    committed(lake, "clean", 5)
+    append_files(lake, 4, 6_000)
+    size = max(lake.existing("clean").file_sizes) + 1_000
+    lake.compact("clean", target_bytes=size)
+    version = lake.existing("clean").version
+    assert len(lake.existing("clean").files) > 1
+    assert lake.compact("clean", target_bytes=size).get("numFilesRemoved", 0) == 0
+    assert lake.existing("clean").version == version
+
+
+def test_steady_appends_do_not_have_the_large_file_written_again_each_time(lake_root: Path) -> None:
+    """Four passes over twenty new files each once wrote the whole table four times."""
+    lake = Lake(lake_root)
+    committed(lake, "clean", 5)
+    written = 0
+    for _ in range(4):
+        append_files(lake, 20, 500)
+        before = set(lake.existing("clean").files)
+        keep_table(lake, "clean", retention_hours=168, many_files=16)
+        after = lake.existing("clean")
+        written += sum(file.stat().st_size for file in set(after.files) - before)
+        assert len(after.files) < 16
+    assert after.row_count == 5 + 4 * 20 * 500
+    assert written < 2 * after.size_bytes
 
 
 def test_a_table_of_few_files_gets_no_new_version(lake_root: Path) -> None:
