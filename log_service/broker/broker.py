@@ -426,6 +426,7 @@ class Broker:
                 quotas=self._quotas,
                 markers=rooms.markers,
                 decided=self._authorizer,
+                certificate_days=dict if foundation.certificates is None else foundation.certificates.days_left,
                 logins={} if self._logins is None else self._logins.handlers,
                 tls_listeners=self._protection.tls_listeners,
             )

@@ -5,7 +5,7 @@ offers, so that clients cannot make series. Failures are shown by address, too, 
 handshakes only those that failed are counted. A node without logins and without TLS shows none of all this.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from log_service.broker.metrics.sources import MetricsSources
@@ -65,3 +65,11 @@ def _rows(values: "dict[tuple[str, str], int] | dict[tuple[str, str], float]") -
         ("", labels({"listener": listener, "networkProcessor": 0, "mechanism": mechanism}), value)
         for (listener, mechanism), value in values.items()
     ]
+
+
+def certificate_families(days_left: Mapping[str, int]) -> Iterator[Family]:
+    """Yield when the certificates of listeners end, where there are some."""
+    if days_left:
+        samples = [("", labels({"listener": name}), days) for name, days in days_left.items()]
+        text = "Whole days until the certificate of a listener ends; negative once it has."
+        yield Family(name="tidelog_listener_certificate_days_left", type="gauge", help=text, samples=samples)

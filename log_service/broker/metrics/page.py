@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from log_service.broker.metrics.authorizer import authorizer_families
 from log_service.broker.metrics.clients import pushed_families
 from log_service.broker.metrics.lag import group_families
-from log_service.broker.metrics.logins import login_families
+from log_service.broker.metrics.logins import certificate_families, login_families
 from log_service.broker.metrics.partitions import partition_families
 from log_service.broker.metrics.process import process_families
 from log_service.broker.metrics.quotas import quota_families
@@ -52,6 +52,7 @@ def page(sources: MetricsSources) -> Iterator[Family | None]:
     yield from request_families(sources.meters, sources.now_ms())
     yield from connection_families(sources)
     yield from login_families(sources)
+    yield from certificate_families(sources.certificate_days())
     yield from quota_families(sources.quotas, sources.now_ms())
     yield from authorizer_families(sources.decided, lambda name, value: sources.rates.of(("authorizer", name), value, sources.now_ms()))
     yield from pushed_families(sources.node.telemetry.series, sources.now_ms())

@@ -4,7 +4,7 @@ Decides nothing about names. A look never changes what it looks at.
 """
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,8 @@ class MetricsSources:
     """The logins of each listener that asks for one, by the listener's name."""
     tls_listeners: Collection[str] = ()
     """The names of the listeners that speak TLS."""
+    certificate_days: Callable[[], Mapping[str, int]] = dict
+    """Tells by listener in how many days its certificate ends; none of a node without TLS."""
     rates: "Rates" = field(init=False)
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ import trio.testing
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from log_service.broker.certificates import DAY_SECONDS, FILE_CHECK_INTERVAL_MS, WARNED_DAYS, Certificates, Fresh
+from log_service.broker.metrics.logins import certificate_families
 from log_service.broker.protection import Protection
 from log_service.common.clock import SystemClock
 from log_service.common.env import NodeEnv
@@ -258,6 +259,9 @@ def test_a_certificate_that_ends_soon_is_warned_about_once_a_day(
     assert warnings(left - WARNED_DAYS - 1) == []
     for days in (WARNED_DAYS, 2):
         assert warnings(left - days) == [f"The certificate of listener SSL ends in {days} days; give the listener a new one before"]
+    (family,) = certificate_families(stage.certificates.days_left())
+    assert (family.name, family.samples) == ("tidelog_listener_certificate_days_left", [("", 'listener="SSL"', 2)])
+    assert list(certificate_families({})) == []
     (told,) = warnings(left + 1)
     assert told.startswith("The certificate of listener SSL has ended")
     old = stage.shown
