@@ -1,5 +1,6 @@
 """Handshakes between a listener and clients as both are configured: who is let in, as whom, and who is not."""
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -285,3 +286,29 @@ def test_an_address_with_many_silent_connections_keeps_nobody_else_out(authority
         assert listener.half_open_count == 0
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+def test_a_connection_goes_on_when_the_certificate_of_its_client_ends(authority: Authority) -> None:
+    """As with Apache Kafka: a certificate is looked at when a client connects, and the next connection of this one is refused."""
+    lasts = timedelta(seconds=4)
+    listener = listener_of(authority.issue("node"), client_auth="required")
+    ends = time.time() + lasts.total_seconds()
+    client = client_of(authority.issue("alice", (), lasts=lasts))
+    received = bytearray(10)
+
+    async def main() -> None:
+        network = MemoryNetwork()
+        bound = await network.listen("", 1)
+
+        async def serve() -> None:
+            secured = await listener.secure(await bound.accept(), ConnectionContext(1, "peer", "here", "SSL"))
+            await trio.sleep(max(0.0, ends + 1.5 - time.time()))  # OpenSSL goes by the machine's clock
+            await secured.send_gathered([b"welcome"])
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            secured = await client.secure(Destination(host="127.0.0.1", port=1), await network.connect("localhost", 1))
+            assert await secured.receive_into(received) == len(b"welcome")
+
+    trio.run(main)
+    assert "certificate has expired" in Meeting(listener, client).listener_says
