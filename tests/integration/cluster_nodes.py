@@ -27,7 +27,7 @@ from typing import Any, Protocol, Self
 from click.testing import CliRunner
 
 from log_service.cli.storage import storage
-from log_service.client import BlockingAdmin, KafkaError
+from log_service.client import BlockingAdmin, KafkaError, TopicPartition
 from tests.helpers.broker_process import END_WITH_PARENT, ROOT, SERVE
 from tests.helpers.ports import free_ports
 from tests.integration.client_clusters import APACHE_KAFKA
@@ -340,6 +340,18 @@ class ClusterNodes:
         """The nodes that hold each partition of a topic, in order of the partitions."""
         with BlockingAdmin(self.bootstrap, **self._login) as admin:
             return [partition.replicas for partition in admin.describe_topics([topic])[topic].partitions]
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Move a partition to other nodes, and wait until just these have it, all in sync, and one of them leads it."""
+        with BlockingAdmin(self.bootstrap, **self._login) as admin:
+            admin.alter_partition_reassignments({TopicPartition(topic, partition): replicas})
+
+            def is_there() -> bool:
+                found = admin.describe_topics([topic])[topic].partitions[partition]
+                places = (list(found.replicas), set(found.isr), found.leader in replicas)
+                return places == (list(replicas), set(replicas), True) and not admin.list_partition_reassignments()
+
+            _until(is_there, f"{topic}-{partition} is on {replicas}")
 
     def wait_until_equal(self, *topics: str) -> None:
         """Wait until all replicas of the topics' partitions hold the same bytes: followers fetch for a moment after the last response."""

@@ -148,9 +148,8 @@ def lead(nodes: ClusterNodes) -> None:
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
     products = {KAFKA: APACHE_KAFKA, OURS: TIDELOG, 3: TIDELOG}
-    unserved = ("eligible.leader.replicas.version",)
     directory = tmp_path_factory.mktemp("cluster")
-    with ClusterNodes(products, directory, voter_count=1, is_mixed=True, is_dynamic=True, unserved=unserved) as running:
+    with ClusterNodes(products, directory, voter_count=1, is_mixed=True, is_dynamic=True) as running:
         create_topics(running)
         running.wait_until_whole(TOPIC, BOTH)
         yield running
