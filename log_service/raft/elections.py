@@ -240,7 +240,9 @@ def settle(replica: Replica, response: Response) -> bool | None:
     None means that the rest of the response counts. Otherwise it does not, and the value says whether the peer may be sent to again at
     once.
     """
-    if response.epoch < replica.epoch or response.error is ErrorCode.UNKNOWN_LEADER_EPOCH:
+    if response.error is ErrorCode.UNKNOWN_LEADER_EPOCH:
+        return False  # the peer is behind, as one that lost its disk: until it hears of the epoch it says the same each time
+    if response.epoch < replica.epoch:
         return True
     is_stale = response.error in {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER}
     if response.epoch > replica.epoch or is_stale:
