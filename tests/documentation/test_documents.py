@@ -16,6 +16,7 @@ from tests.helpers.documents import ROOT, Block, anchors, blocks, blocks_of, doc
 LANGUAGES = {"python", "console", "yaml", "text", "properties", "sh"}
 MAKE = re.compile(r"make ([a-z-]+)")
 TEST_FILE = re.compile(r"\b(?:tests|tools|benchmarks|examples)/[\w/.-]+\.py\b")
+INNER_COMMAND = re.compile(r"\$\(([^()$]+)\)")
 SELECTED_TESTS = re.compile(r"pytest (tests/[\w/.-]+\.py) -k (\w+|\"[\w ]+\")")
 
 
@@ -63,6 +64,15 @@ def test_commands_in_the_text_exist(document: Path) -> None:
     for code in inline_code(document):
         if code.startswith("tidelog "):
             check_command(shlex.split(code)[1:])
+
+
+@pytest.mark.parametrize("block", blocks("sh", "text"), ids=str)
+def test_commands_that_only_a_reader_can_run_exist(block: Block) -> None:
+    """Blocks of ``sh`` and ``text`` are for other hosts, so that no test runs them."""
+    lines = [line for line in block.text.replace("\\\n", " ").splitlines() if not line.startswith("#")]
+    for command in (part for line in lines for part in [*INNER_COMMAND.findall(line), line]):
+        if command.startswith("tidelog "):
+            check_command(shlex.split(command, comments=True)[1:])
 
 
 def check_command(words: list[str]) -> None:

@@ -2,10 +2,12 @@
 
     for block in blocks("python"): ...
 
-Knows Markdown as far as these documents use it: fences of three backticks at the start of a line, inline code, inline links and images.
+Knows Markdown as far as these documents use it: fences of three backticks, also those that are indented as part of a list, inline code,
+inline links and images.
 """
 
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,21 +55,26 @@ def blocks_of(document: Path) -> Iterator[Block]:
     opened: tuple[int, str] | None = None
     held: list[str] = []
     for number, line in enumerate(document.read_text().splitlines(), 1):
-        if not line.startswith(FENCE):
+        if not is_fence(line):
             held.append(line)
         elif opened is None:
-            opened, held = (number + 1, line.removeprefix(FENCE).strip()), []
+            opened, held = (number + 1, line.strip().removeprefix(FENCE)), []
         else:
-            yield Block(document=document, line=opened[0], language=opened[1], text="\n".join([*held, ""]))
+            yield Block(document=document, line=opened[0], language=opened[1], text=textwrap.dedent("\n".join([*held, ""])))
             opened = None
     assert opened is None, f"{document} leaves a block open at its end"
+
+
+def is_fence(line: str) -> bool:
+    """Whether a line opens or closes a block."""
+    return line.lstrip(" ").startswith(FENCE)
 
 
 def prose(document: Path) -> str:
     """The document without its fenced blocks."""
     kept, is_kept = [], True
     for line in document.read_text().splitlines():
-        if line.startswith(FENCE):
+        if is_fence(line):
             is_kept = not is_kept
         elif is_kept:
             kept.append(line)

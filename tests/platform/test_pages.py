@@ -2,9 +2,10 @@
 
 A page's Python blocks begin with a remark that names their file. Remarks of HTML, which no reader sees, say what happens in between:
 ``in: FOLDER`` goes into a folder, ``materialize: KEY ...`` does what the sensors of a running ``tidelog up`` would, ``refused: KEY: TEXT``
-is a run that has to fail with that text, ``run: FILE`` runs a script, ``import: FILE`` only imports it, ``unset: VARIABLE`` takes one
-from the environment, ``mistaken: TEXT`` means that the project does not load, and why. A block of properties names its file as Python
-does, and so does one of YAML that is a component.
+is a run that has to fail with that text, ``installed: FOLDER`` makes a project that has run before and goes into it, ``run: FILE``
+runs a script, ``import: FILE`` only imports it, ``unset: VARIABLE`` takes one from the environment, ``mistaken: TEXT`` means that the
+project does not load, and why. A block of properties names its file as Python does, and so does one of YAML that is a component;
+other YAML is the config of a replay, or an instance's ``dagster.yaml``.
 What a script's ``print`` lines show behind a remark is compared with what they print.
 
 Each command is a process of its own, forked from one that has imported Dagster and Spark already (``forking``).
@@ -16,22 +17,26 @@ import runpy
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
+import dagster as dg
 import pytest
+import yaml  # type: ignore[import-untyped]
 
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.documents import PROMPT, ROOT
 from tests.platform.forking import forking
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(900)]
-PAGES = sorted(page for page in (ROOT / "docs" / "pipelines").glob("*.md") if "\n$ " in page.read_text())
-PART = re.compile(r"^```(\w+)\n(.*?)^```$|^<!-- (\w+): (.*?) -->$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^ *\$ ", re.MULTILINE)
+PAGES = sorted(page for page in (ROOT / "docs" / "pipelines").glob("*.md") if COMMAND.search(page.read_text()))
+PART = re.compile(r"^ *```(\w+)\n(.*?)^ *```$|^<!-- (\w+): (.*?) -->$", re.MULTILINE | re.DOTALL)
 TABLE = re.compile(r"^<!-- materialize: .*lake/", re.MULTILINE)
 """What only Spark can do."""
 ADDRESS = "127.0.0.1:9092"
-ELSEWHERE = ("tidelog up",)
+ELSEWHERE = ("tidelog up", "tidelog status", "pytest")
 COMMAND_TIMEOUT_S = 300
 MODULES = {"tidelog": "log_service.cli.main", "dagster": "dagster"}
 MATERIALIZE = """
@@ -46,6 +51,29 @@ for name in sys.argv[1:]:
         print(event.step_failure_data.user_failure_data, event.step_failure_data.error.to_string())
     assert ran.success, name
 """
+INSTALL = """
+from pathlib import Path
+from orchestration.instance import dagster_home, open_instance, write_configuration
+
+home = dagster_home(Path(".tidelog").absolute())
+home.mkdir(parents=True)
+write_configuration(home)
+with open_instance(home):
+    pass
+"""
+VALIDATE = """
+import sys
+import dagster as dg
+import yaml
+from orchestration.definitions import defs
+
+config = yaml.safe_load(sys.stdin)
+jobs = [job for job in defs.get_repository_def().get_all_jobs() if job.name.startswith("replay_")]
+assert jobs, "the project has no job that replays"
+for job in jobs:
+    dg.validate_run_config(job, config)
+"""
+"""Holds the config of a job to every job of the project that replays."""
 
 
 def run_python(arguments: tuple[str, ...], folder: Path, environment: Mapping[str, str], files: tuple[Path, Path, Path]) -> None:
@@ -103,30 +131,42 @@ class Reader:
         return process.exitcode, files[1].read_text(), files[2].read_text()
 
     def read(self, page: Path) -> None:
-        for language, text, order, argument in PART.findall(page.read_text()):
-            if language in {"python", "properties"} or (language == "yaml" and text.startswith("# assets/")):
+        for language, indented, order, argument in PART.findall(page.read_text()):
+            text = textwrap.dedent(indented)
+            if language in {"python", "properties"}:
                 self.write(text)
+            elif language == "yaml":
+                self.take_yaml(text)
             elif language == "console":
                 self.type(text)
-            elif order == "in":
-                self.folder /= argument
-                self.environment["PYTHONPATH"] = f"{self.folder}{os.pathsep}{ROOT}"
-            elif order == "materialize":
-                self.call("-c", MATERIALIZE, *argument.split())
-            elif order == "refused":
-                self.refuse(*argument.split(": ", 1))
-            elif order == "mistaken":
-                code, _, errors = self.ended("-c", "import orchestration.definitions")
-                assert code, "the project loads"
-                assert argument in errors, errors[-3000:]
-            elif order == "run":
-                self.run(argument)
-            elif order == "unset":
-                del self.environment[argument]
-            elif order == "import":
-                self.call("-c", f"import runpy; runpy.run_path({argument!r})")
+            elif order:
+                self.obey(order, argument)
             else:
-                assert language in {"yaml", "text"}, f"{page} has a block or a remark that nobody knows: {language}{order}"
+                assert language == "text", f"{page} has a block that nobody knows: {language}"
+
+    def obey(self, order: str, argument: str) -> None:
+        """Do what a remark says."""
+        if order == "in":
+            self.enter(argument)
+        elif order == "installed":
+            self.call("-m", MODULES["tidelog"], "init", argument)
+            self.enter(argument)
+            self.call("-c", INSTALL)
+        elif order == "materialize":
+            self.call("-c", MATERIALIZE, *argument.split())
+        elif order == "refused":
+            self.refuse(*argument.split(": ", 1))
+        elif order == "mistaken":
+            code, _, errors = self.ended("-c", "import orchestration.definitions")
+            assert code, "the project loads"
+            assert argument in errors, errors[-3000:]
+        elif order == "run":
+            self.run(argument)
+        elif order == "unset":
+            del self.environment[argument]
+        else:
+            assert order == "import", f"there is a remark that nobody knows: {order}"
+            self.call("-c", f"import runpy; runpy.run_path({argument!r})")
 
     def write(self, text: str) -> None:
         first, _, _ = text.partition("\n")
@@ -134,6 +174,28 @@ class Reader:
         file = self.folder / first.removeprefix("# ").strip()
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text.replace(ADDRESS, self.bootstrap))
+
+    def enter(self, folder: str) -> None:
+        self.folder /= folder
+        self.environment["PYTHONPATH"] = f"{self.folder}{os.pathsep}{ROOT}"
+
+    def take_yaml(self, text: str) -> None:
+        if text.startswith("# assets/"):
+            self.write(text)
+        elif text.startswith("ops:"):
+            self.call("-c", VALIDATE, given=text)
+        elif "run_monitoring:" in text:
+            self.configure(text)
+        else:
+            assert text.startswith("load_from:"), f"nobody knows what this YAML is: {text}"
+
+    def configure(self, text: str) -> None:
+        """Have an instance of Dagster as its ``dagster.yaml`` says."""
+        home = self.folder / "instance"
+        home.mkdir()
+        (home / "dagster.yaml").write_text(text)
+        with dg.DagsterInstance.from_config(str(home)) as instance:
+            assert instance.run_monitoring_enabled == yaml.safe_load(text)["run_monitoring"]["enabled"]
 
     def refuse(self, key: str, text: str) -> None:
         code, output, errors = self.ended("-c", MATERIALIZE, key)
@@ -161,7 +223,11 @@ class Reader:
 
     def command(self, command: str) -> str:
         piped, _, last = command.rpartition(" | ")
-        program, *arguments = shlex.split(last)
+        words = shlex.split(last.replace("$PWD", str(self.folder)))
+        while "=" in words[0]:
+            name, _, value = words.pop(0).partition("=")
+            self.environment[name] = value
+        program, *arguments = words
         assert program in MODULES, f"nobody knows how to run {command}"
         given = subprocess.run(["bash", "-c", piped], capture_output=True, text=True, check=True).stdout if piped else ""
         return self.call("-m", MODULES[program], *arguments, given=given)
