@@ -101,7 +101,7 @@ class Stage:
 
     def fill_table(self, way: str, load: Load) -> tuple[Outcome, float, float]:
         """Work on the table one way; return the outcome, and the CPU seconds that Spark and the broker spent meanwhile."""
-        what = [load.topic.name, load.topic.schema or "", self.broker.address, str(self.place)]
+        what = [load.topic.name, str(load.topic.schema or ""), self.broker.address, str(self.place)]
         program = ["benchmarks.backlog_run", way, *what] if way in OUR_WAYS else ["benchmarks.by_hand", way, *what, self.topic_id(load)]
         argv = [sys.executable, "-m", *program]
         as_shipped = memory_environment(os.environ) if way in OUR_WAYS else {}

@@ -13,6 +13,7 @@ import dagster as dg
 from pyspark.sql import types
 
 from orchestration.archive.declaration import Archive, validate_archive
+from orchestration.formats import AvroSchema, ProtobufSchema, ValueFormat, format_of
 from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.values.ddl import SchemaError, parse_ddl
@@ -27,8 +28,9 @@ class TopicSpec:
     """A topic as it should be.
 
     ``configs`` are Kafka's topic configs by key. ``key`` says what records are keyed by, for readers. ``schema`` is the Spark DDL of the
-    JSON in a record's value (see ``orchestration.values.ddl``); a field that is NOT NULL is required. Without a schema transforms get the
-    bytes. ``archive`` keeps the records in the lake, too: True, or an ``Archive`` that says when and how long.
+    JSON in a record's value (see ``orchestration.values.ddl``), where a field that is NOT NULL is required; or what ``avro_schema`` or
+    ``protobuf_schema`` of ``orchestration.formats`` return. Without a schema transforms get the bytes. ``archive`` keeps the records in
+    the lake, too: True, or an ``Archive`` that says when and how long.
     """
 
     name: str
@@ -36,7 +38,7 @@ class TopicSpec:
     replication_factor: int = 1
     configs: Mapping[str, str] = field(default_factory=dict)
     key: str | None = None
-    schema: str | None = None
+    schema: str | AvroSchema | ProtobufSchema | None = None
     description: str = ""
     archive: bool | Archive = False
 
@@ -60,7 +62,14 @@ class TopicSpec:
     @property
     def fields(self) -> types.StructType | None:
         """The fields of the schema, None without one."""
-        return None if self.schema is None else parse_ddl(self.schema)
+        if self.schema is None:
+            return None
+        return parse_ddl(self.schema) if isinstance(self.schema, str) else self.schema.fields
+
+    @property
+    def value_format(self) -> ValueFormat | None:
+        """How values are read that are not JSON; None where they are, and where there is no schema."""
+        return None if self.schema is None or isinstance(self.schema, str) else self.schema
 
     @property
     def asset_key(self) -> dg.AssetKey:
@@ -222,8 +231,9 @@ def topic_specs(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicSpec, ...]:
 
 
 def _declared_spec(declared: Mapping[str, Any]) -> TopicSpec:
-    archive = declared.get("archive")
-    return TopicSpec(**{**declared, "archive": Archive(**archive) if archive else False})
+    archive, schema = declared.get("archive"), declared.get("schema")
+    read = format_of(schema) if isinstance(schema, Mapping) else schema
+    return TopicSpec(**{**declared, "archive": Archive(**archive) if archive else False, "schema": read})
 
 
 def _declaration(spec: TopicSpec) -> dict[str, Any]:
@@ -233,7 +243,7 @@ def _declaration(spec: TopicSpec) -> dict[str, Any]:
         "replication_factor": spec.replication_factor,
         "configs": dict(spec.configs),
         "key": spec.key,
-        "schema": spec.schema,
+        "schema": spec.schema if spec.value_format is None else spec.value_format.declared(),
         "description": spec.description,
         "archive": None if spec.archived is None else asdict(spec.archived),
     }

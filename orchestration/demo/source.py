@@ -84,7 +84,12 @@ def data_sets(specs: Sequence[TopicSpec], flights: int | None) -> list[DataSet]:
             "start it in a checkout, or name one with --project"
         )
     sets = [
-        DataSet(topic=spec.name, key=spec.key, schema=spec.schema or "", limit=flights if spec.name == "flights" else None)
+        DataSet(
+            topic=spec.name,
+            key=spec.key,
+            schema=spec.schema if isinstance(spec.schema, str) else "",
+            limit=flights if spec.name == "flights" else None,
+        )
         for spec in specs
     ]
     return sorted(sets, key=lambda one: _location_size(one.topic))

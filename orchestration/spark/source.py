@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from orchestration.formats.columns import ValueFormat, ddl_of, in_places
 from orchestration.log_client import HEADERS, RangeReader
 from orchestration.offsets import OffsetRange, OffsetRanges, split_range
 from orchestration.values.times import in_microseconds
@@ -36,7 +37,7 @@ SOURCE_SCHEMA = pa.schema(
 )
 SOURCE_DDL = "_topic_id STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, _leader_epoch INT, key BINARY, value BINARY"
 HEADERS_DDL = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
-FAULT = "_fault"
+FAULT, PARSED = "_fault", "_parsed"
 SOURCE_NAME = "tidelog_range"
 MINIMUM_PIECE_RECORDS = 25_000
 PIECES_PER_PARTITION = 8
@@ -127,11 +128,21 @@ def source_ddl(*, has_headers: bool) -> str:
 
 
 def read_by_workers(
-    session: Any, reader: RangeReader, ranges: OffsetRanges, judge: Judge | None, *, has_headers: bool = False
+    session: Any,
+    reader: RangeReader,
+    ranges: OffsetRanges,
+    judge: Judge | None,
+    value_format: ValueFormat | None = None,
+    *,
+    has_headers: bool = False,
 ) -> RecordBatchFrame:
-    """Let Spark's workers read ``ranges`` and judge the values, and keep the result, so that the log is read once."""
+    """Let Spark's workers read ``ranges`` and judge the values, and keep the result, so that the log is read once.
+
+    Values in a ``value_format`` are read there, too: they are the column ``_parsed``, a struct, null where there is a fault.
+    """
     session.dataSource.register(OffsetRangeSource)
-    work = base64.b64encode(pickle.dumps(RangeWork(reader=reader, ranges=ranges, judge=judge, has_headers=has_headers))).decode()
+    handed = RangeWork(reader=reader, ranges=ranges, judge=judge, value_format=value_format, has_headers=has_headers)
+    work = base64.b64encode(pickle.dumps(handed)).decode()
     frame = session.read.format(SOURCE_NAME).option("work", work).load().persist()
     return RecordBatchFrame(frame=frame, statistics=_frame_statistics(frame), reader=reader, ranges=ranges)
 
@@ -200,11 +211,12 @@ class RangePiece(InputPartition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeWork:
-    """What Spark's workers are handed: who reads which ranges, who judges the values, and whether headers are asked for."""
+    """What Spark's workers are handed: who reads which ranges, who judges or reads the values, and whether headers are asked for."""
 
     reader: RangeReader
     ranges: OffsetRanges
     judge: Judge | None
+    value_format: ValueFormat | None = None
     has_headers: bool = False
 
 
@@ -218,7 +230,9 @@ class OffsetRangeSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns."""
-        return f"{source_ddl(has_headers=self._work.has_headers)}, {FAULT} STRING"
+        work = self._work
+        parsed = "" if work.value_format is None else f", {PARSED} {ddl_of(work.value_format.fields)}"
+        return f"{source_ddl(has_headers=work.has_headers)}, {FAULT} STRING{parsed}"
 
     def reader(self, schema: Any) -> "OffsetRangeReader":  # noqa: ARG002 - Spark's signature
         """Return the reader of this run's ranges."""
@@ -248,7 +262,12 @@ class OffsetRangeReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the Arrow batches of one piece."""
         assert isinstance(partition, RangePiece)
-        judge = self._work.judge
+        judge, value_format = self._work.judge, self._work.value_format
         for batch in source_batches(self._work.reader, self._work.ranges, partition.value):
-            faults = pa.nulls(batch.num_rows, pa.string()) if judge is None else judge(batch["value"])
-            yield (batch if self._work.has_headers else batch.drop_columns(["headers"])).append_column(FAULT, faults)
+            given = batch if self._work.has_headers else batch.drop_columns(["headers"])
+            if value_format is not None:
+                table, faults = value_format.read(batch["value"])
+                yield given.append_column(FAULT, faults).append_column(PARSED, in_places(table, faults))
+            else:
+                faults = pa.nulls(batch.num_rows, pa.string()) if judge is None else judge(batch["value"])
+                yield given.append_column(FAULT, faults)

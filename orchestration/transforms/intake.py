@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as sql
 from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from orchestration.formats import ValueFormat
 from orchestration.leftovers import old_ones
 from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRanges, ranges_of_offsets
@@ -32,7 +34,7 @@ from orchestration.spark.source import (
     source_ddl,
 )
 from orchestration.transforms.parsing import nullable_fields, text_key
-from orchestration.values.plain_json import Flags, plain_schema, read_plain
+from orchestration.values.plain_json import Flags, PlainSchema, plain_schema, read_plain
 from orchestration.values.strict_json import StrictSchema
 
 INLINE_BYTES = 512 * 1024
@@ -49,7 +51,8 @@ MOSTLY = 0.5
 FASTEST: Mapping[str, Any] = {"compression": "NONE", "use_dictionary": False, "write_statistics": False}
 PARSERS = 2
 """Chunks that are parsed at once, while the next one is read; Arrow uses all cores for each."""
-Parsed = tuple[pa.Table, Flags]
+Parsed = tuple[pa.Table, Flags, pa.Array | None]
+"""The columns of some values, which values they are of, and what is wrong with the others; None: that is to be looked for."""
 META_COLUMNS = ("_partition", "_offset", "_timestamp", "_key")
 META_TYPES = (types.IntegerType(), types.LongType(), types.TimestampType(), types.BinaryType())
 META = types.StructType([types.StructField(name, kind) for name, kind in zip(META_COLUMNS, META_TYPES, strict=True)])
@@ -62,7 +65,8 @@ ARROW_HEADERS = to_arrow_schema(HEADERS, timezone="UTC").field("_headers").type
 class Intake:
     """Some records: ``doubtful`` ones (``SOURCE_SCHEMA``) are Spark's to parse, the rows of the others are here or in a file.
 
-    ``faults`` are partition, offset and reason of those that do not fit. ``has_headers``: the rows have the column ``_headers``.
+    Values in a ``value_format`` leave no doubt. ``faults`` are partition, offset and reason of those that do not fit. ``has_headers``: the
+    rows have the column ``_headers``.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class Intake:
         fields: types.StructType | None,
         scratch: Path | None,
         *,
+        value_format: ValueFormat | None = None,
         has_headers: bool = False,
     ) -> None:
         self.ranges = ranges
@@ -80,7 +85,8 @@ class Intake:
         self._reader = reader
         self._scratch = scratch
         self.faults: list[tuple[int, int, str]] = []
-        self._plain = plain_schema(fields) if fields is not None else None
+        self._format = value_format
+        self._plain = plain_schema(fields) if fields is not None and value_format is None else None
         self._strict = StrictSchema(fields) if fields is not None else None
         self._count = StatisticsCount()
         self._rows: list[pa.Table] = []
@@ -198,12 +204,16 @@ class Intake:
         waiting: deque[tuple[pa.RecordBatch, Future[Parsed] | None]] = deque()
         for one in self.ranges:
             for batch in source_batches(self._reader, self.ranges, one):
-                schema = self._plain
-                waiting.append((batch, None if schema is None else parsers.submit(read_plain, batch["value"], schema)))
+                waiting.append((batch, self._begun(parsers, batch["value"])))
                 if len(waiting) > PARSERS:
                     yield _settled(*waiting.popleft())
         while waiting:
             yield _settled(*waiting.popleft())
+
+    def _begun(self, parsers: ThreadPoolExecutor, values: pa.Array) -> Future[Parsed] | None:
+        if self._format is not None:
+            return parsers.submit(_read_in_format, values, self._format)
+        return None if self._plain is None else parsers.submit(_read_plain, values, self._plain)
 
     def _add(self, batch: pa.RecordBatch, parsed: Parsed | None) -> None:
         self._count.add(batch)
@@ -219,9 +229,12 @@ class Intake:
         else:
             self._add_parsed(batch, *parsed)
 
-    def _add_parsed(self, batch: pa.RecordBatch, table: pa.Table, is_plain: Flags) -> None:
+    def _add_parsed(self, batch: pa.RecordBatch, table: pa.Table, is_plain: Flags, faults: pa.Array | None) -> None:
         if not is_plain.all():
-            self._add_doubtful(batch.filter(pa.array(~is_plain)))
+            if faults is None:
+                self._add_doubtful(batch.filter(pa.array(~is_plain)))
+            else:
+                self._note_faults(batch, faults)
             if is_plain.mean() < MOSTLY:
                 self._plain = None
             batch = batch.filter(pa.array(is_plain))
@@ -233,12 +246,14 @@ class Intake:
         assert self._strict is not None
         faults = pa.array(self._strict.faults_of(batch["value"]), pa.string())
         if faults.null_count < len(faults):
-            is_fit = faults.is_null()
-            places = (batch[name].filter(faults.is_valid()).to_pylist() for name in ("_partition", "_offset"))
-            self.faults += zip(*places, faults.drop_null().to_pylist(), strict=True)
-            batch = batch.filter(is_fit)
+            self._note_faults(batch, faults)
+            batch = batch.filter(faults.is_null())
         if batch.num_rows:
             self._doubtful.append(batch)
+
+    def _note_faults(self, batch: pa.RecordBatch, faults: pa.Array) -> None:
+        places = (batch[name].filter(faults.is_valid()).to_pylist() for name in ("_partition", "_offset"))
+        self.faults += zip(*places, faults.drop_null().to_pylist(), strict=True)
 
     def _rows_of(self, batch: pa.RecordBatch, columns: Sequence[Any], names: Sequence[str]) -> pa.Table:
         meta = dict(zip(META_COLUMNS, (batch[name] for name in ("_partition", "_offset", "_timestamp", "key")), strict=True))
@@ -270,16 +285,32 @@ class Intake:
 
 
 def take_in(
-    reader: RangeReader, ranges: OffsetRanges, fields: types.StructType | None, scratch: Path | None, *, has_headers: bool = False
+    reader: RangeReader,
+    ranges: OffsetRanges,
+    fields: types.StructType | None,
+    scratch: Path | None,
+    *,
+    value_format: ValueFormat | None = None,
+    has_headers: bool = False,
 ) -> Intake:
     """Read ``ranges``; ``scratch`` is a directory that Spark can read, too, and None where Spark runs on another machine."""
-    intake = Intake(reader, ranges, fields, scratch, has_headers=has_headers)
+    intake = Intake(reader, ranges, fields, scratch, value_format=value_format, has_headers=has_headers)
     try:
         intake.take_in()
     except BaseException:
         intake.release()
         raise
     return intake
+
+
+def _read_plain(values: pa.Array, schema: PlainSchema) -> Parsed:
+    table, is_plain = read_plain(values, schema)
+    return table, is_plain, None
+
+
+def _read_in_format(values: pa.Array, value_format: ValueFormat) -> Parsed:
+    table, faults = value_format.read(values)
+    return table, np.asarray(faults.is_null()), faults
 
 
 def _settled(batch: pa.RecordBatch, parsed: Future[Parsed] | None) -> tuple[pa.RecordBatch, Parsed | None]:

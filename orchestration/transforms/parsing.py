@@ -12,11 +12,10 @@ from typing import Any
 from pyspark.sql import functions as sql
 from pyspark.sql import types
 
-from orchestration.spark.source import FAULT
+from orchestration.spark.source import FAULT, PARSED
 from orchestration.values.strict_json import load_object, type_name
 
 PROVENANCE_COLUMNS = ("_topic_id", "_partition", "_offset", "_timestamp")
-PARSED = "_parsed"
 MISFIT = "_misfit"
 NULLS = "_nulls"
 UNREADABLE = "the value does not fit the schema"
@@ -86,9 +85,14 @@ def _nullable(kind: types.DataType) -> types.DataType:
 
 
 def parse(frame: Any, fields: types.StructType | None, *, has_headers: bool = False) -> ParsedFrame:
-    """Return ``frame`` (the columns of the source, and ``_fault`` of what was refused before, else null) parsed as ``fields``."""
+    """Return ``frame`` (the columns of the source, and ``_fault`` of what was refused before, else null) parsed as ``fields``.
+
+    What was read in a format of its own is there already, as ``_parsed``; only what is at fault does not fit then.
+    """
     if fields is None:
         return ParsedFrame(frame=frame.withColumn(MISFIT, sql.lit(False)), fields=None, has_headers=has_headers)
+    if PARSED in frame.columns:
+        return ParsedFrame(frame=frame.withColumn(MISFIT, sql.col(FAULT).isNotNull()), fields=fields, has_headers=has_headers)
     with_corrupt = types.StructType([*nullable_fields(fields), types.StructField(CORRUPT, types.StringType())])
     text = sql.when(sql.col(FAULT).isNull(), sql.col("value").cast("string"))
     parsed = frame.withColumn(PARSED, sql.from_json(text, with_corrupt, {**JSON_OPTIONS, "columnNameOfCorruptRecord": CORRUPT}))

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from pyspark.sql import types
 
+from orchestration.formats import ValueFormat
 from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRanges
 from orchestration.spark.source import RecordBatchFrame, read_by_workers
@@ -67,20 +68,26 @@ def read_batch(
     fields: types.StructType | None,
     *,
     arrow_records: int,
+    value_format: ValueFormat | None = None,
     scratch: Path | None = None,
     ahead: ReadAhead | None = None,
     following: OffsetRanges | None = None,
     has_headers: bool = False,
 ) -> Intake | RecordBatchFrame:
-    """Return the records of ``ranges``, whose values have ``fields`` (None: any bytes).
+    """Return the records of ``ranges``, whose values have ``fields`` (None: any bytes), in JSON or in ``value_format``.
 
     Up to ``arrow_records`` offsets go through the run process, more through Spark's workers. ``scratch`` is a directory that Spark can
     read, too; None where Spark runs on another machine. ``following`` are the ranges that are going to be asked for next, as far as that
     can be known. With ``has_headers`` the transform is given the records' headers.
     """
     if ranges.count > arrow_records:
-        return read_by_workers(session, reader, ranges, None if fields is None else ValueJudge(fields), has_headers=has_headers)
-    intake = (ahead.take(ranges) if ahead is not None else None) or take_in(reader, ranges, fields, scratch, has_headers=has_headers)
+        judge = None if fields is None or value_format is not None else ValueJudge(fields)
+        return read_by_workers(session, reader, ranges, judge, value_format, has_headers=has_headers)
+
+    def read(wanted: OffsetRanges) -> Intake:
+        return take_in(reader, wanted, fields, scratch, value_format=value_format, has_headers=has_headers)
+
+    intake = (ahead.take(ranges) if ahead is not None else None) or read(ranges)
     if ahead is not None and following is not None and 0 < following.count <= arrow_records:
-        ahead.start(following, lambda: take_in(reader, following, fields, scratch, has_headers=has_headers))
+        ahead.start(following, lambda: read(following))
     return intake

@@ -190,6 +190,7 @@ def _attempt(table: TopicTable, context: RunContext, wanted: OffsetRanges) -> To
         reader,
         ranges,
         table.topic.fields,
+        value_format=table.topic.value_format,
         arrow_records=context.arrow_records,
         scratch=context.scratch,
         has_headers=table.has_headers,

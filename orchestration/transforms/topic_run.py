@@ -246,6 +246,7 @@ def read_planned(
         FixedReader(reader, fixes) if fixes else reader,
         plan.ranges,
         table.topic.fields,
+        value_format=table.topic.value_format,
         arrow_records=context.arrow_records,
         scratch=context.scratch,
         ahead=context.ahead,

@@ -160,7 +160,14 @@ def compute(table: JoinedTable, context: RunContext, start: JoinStart) -> JoinBa
     with ExitStack() as releasing:
         intakes: dict[Side, Intake] = {}
         for side in SIDES:
-            intakes[side] = take_in(start.readers[side], start.sides[side].ranges, table.fields(side), None, has_headers=table.has_headers)
+            intakes[side] = take_in(
+                start.readers[side],
+                start.sides[side].ranges,
+                table.fields(side),
+                None,
+                value_format=table.topic(side).value_format,
+                has_headers=table.has_headers,
+            )
             releasing.callback(intakes[side].release)
         step, rejections = _joined(table, context, intakes, start)
         rows, violations = computed(table, context, step, start.table)

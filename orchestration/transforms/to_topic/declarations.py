@@ -38,6 +38,8 @@ class TopicTransform:
         name, source, target = self.name, self.source.name, self.target.name
         if source == target:
             raise ValueError(f"{name} reads the topic {source} and sends to it: it would read its own records for ever")
+        if self.target.value_format is not None:
+            raise ValueError(f"{name} sends JSON, and the schema of the topic {target} is another format's: declare it with Spark's DDL")
         if self.key is not None and (not self.key.strip() or self.key in {*PROVENANCE, "_headers"}):
             raise ValueError(f"{self.key!r} cannot be the key of {name}: name a column of the result")
         if self.deleted_when is not None and not self.deleted_when.strip():

@@ -140,6 +140,7 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext, within: Offs
         ChosenReader(FixedReader(context.log.range_reader(), fixes), start.places),
         start.ranges,
         table.topic.fields,
+        value_format=table.topic.value_format,
         arrow_records=context.arrow_records,
         scratch=context.scratch,
         has_headers=table.has_headers,

@@ -1,0 +1,121 @@
+"""Avro values with a schema from a file: ``TopicSpec(..., schema=avro_schema("orders.avsc"))``.
+
+Decides how a schema comes from its file and is kept as plain text with the declaration. What types and bytes mean is decided in
+``avro_types`` and ``avro_reading``.
+Invariant: a declaration that was made can be read wherever it is taken, without the file.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import pyarrow as pa
+from pyspark.sql import types
+
+from orchestration.formats.avro_reading import record_reader, spark_fields
+from orchestration.formats.avro_types import AvroType, parse_avro
+from orchestration.formats.columns import (
+    Framing,
+    SchemaFileError,
+    UnfitError,
+    arrow_schema,
+    read_file,
+    read_values,
+    unframed,
+    validate_framing,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvroSchema:
+    """How values in Avro are read; ``avro_schema`` makes it from a file. ``text`` is the schema's JSON.
+
+    A value may also be a record of the first N fields alone, for each N of ``older_ends``.
+    """
+
+    KIND: ClassVar[str] = "avro"
+
+    text: str
+    framing: Framing = "plain"
+    older_ends: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, declared: Mapping[str, Any]) -> Self:
+        """Return the schema whose ``declared()`` holds this."""
+        return cls(text=declared["text"], framing=declared["framing"], older_ends=tuple(declared["older_ends"]))
+
+    @property
+    def fields(self) -> types.StructType:
+        """The columns of a record; those without null in their type are never null."""
+        return spark_fields(_parsed(self.text))
+
+    def read(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
+        """Return the columns of those of ``values`` (binary) that fit, and for each value why it does not fit, null where it does."""
+        read, schema = _reading(self)
+        return read_values(values, read, schema)
+
+    def declared(self) -> dict[str, Any]:
+        """Return the schema as a JSON object."""
+        return {self.KIND: {"text": self.text, "framing": self.framing, "older_ends": list(self.older_ends)}}
+
+
+def avro_schema(file: str | Path, *, framing: Framing = "plain", older: Sequence[str | Path] = ()) -> AvroSchema:
+    """Return the schema of ``file`` (JSON, usually ``.avsc``) for a ``TopicSpec``; a relative path begins at the project's folder.
+
+    A value is one record in Avro's binary encoding. With ``framing="confluent"`` five bytes come before it, as producers with a schema
+    registry write them: a zero and the id of their schema. The id is not looked at: all records are read by the schema of the file.
+
+    ``older`` are files of schemas by which records of the topic were written before. They hold the first fields of this one; the fields
+    that were added behind them have their defaults in such records. A record of another schema does not fit.
+
+    :raises SchemaFileError: a file cannot be read, is no schema of a record, or has what a table cannot hold; or an older schema is not
+        the beginning of this one. :raises ValueError: there is no such framing.
+    """
+    validate_framing(framing)
+    text, record = _from_file(file)
+    ends = []
+    for one in older:
+        _, before = _from_file(one)
+        count = len(before.fields)
+        if count > len(record.fields) or before.fields != record.fields[:count]:
+            raise SchemaFileError(
+                f"the older schema {Path(one).absolute()} is not the beginning of {Path(file).absolute()}: only fields that were added at "
+                "the end can be told from a record's bytes. Add fields at the end and change no others, or use a new topic"
+            )
+        ends.append(count)
+    found = AvroSchema(text=text, framing=framing, older_ends=tuple(sorted({*ends} - {len(record.fields)})))
+    try:
+        _reading(found)
+    except UnfitError as error:
+        raise SchemaFileError(f"a default in the schema file {Path(file).absolute()} does not fit: {error}") from error
+    except ValueError as error:
+        raise SchemaFileError(f"the schema file {Path(file).absolute()} cannot be read together with older ones: {error}") from error
+    return found
+
+
+def _from_file(file: str | Path) -> tuple[str, AvroType]:
+    text = read_file(file)
+    try:
+        record = parse_avro(text)
+        return json.dumps(json.loads(text), separators=(",", ":")), record
+    except ValueError as error:
+        raise SchemaFileError(f"the schema file {Path(file).absolute()} is no Avro schema of a topic: {error}") from error
+
+
+@lru_cache
+def _parsed(text: str) -> AvroType:
+    return parse_avro(text)
+
+
+@lru_cache
+def _reading(schema: AvroSchema) -> tuple[Callable[[bytes], Sequence[Any]], pa.Schema]:
+    record = _parsed(schema.text)
+    begin = unframed if schema.framing == "confluent" else _first
+    return record_reader(record, begin, schema.older_ends), arrow_schema(spark_fields(record))
+
+
+def _first(_: bytes) -> int:
+    return 0

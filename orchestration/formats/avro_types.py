@@ -1,0 +1,216 @@
+"""The types of an Avro schema, from its JSON: names resolved, and only what columns of a table can hold.
+
+Decides which schemas a topic may declare: a record at the top, no type within itself, no union of several types, no array whose items
+take no bytes (a value of few bytes could claim any number of them). A logical type that is not known here is read as what it is made of,
+as Avro has it. Knows no file and no bytes.
+Invariant: a tree of types ends, and each of its arrays and maps has items of at least one byte.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any
+
+from orchestration.formats.columns import validate_names
+
+PRIMITIVES: Mapping[str, int] = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
+"""With the least bytes that a value takes."""
+COMPLEX = ("record", "enum", "array", "map", "fixed")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+LOGICAL: Mapping[str, Sequence[str]] = {
+    "decimal": ("bytes", "fixed"),
+    "date": ("int",),
+    "timestamp-millis": ("long",),
+    "timestamp-micros": ("long",),
+    "local-timestamp-millis": ("long",),
+    "local-timestamp-micros": ("long",),
+    "uuid": ("string", "fixed"),
+}
+"""By the types that they are made of."""
+MAX_DECIMAL_DIGITS, UUID_BYTES = 38, 16
+NO_NULL = -1
+NOTHING = object()
+"""A field that has no default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvroType:
+    """One type. ``name`` is a primitive's or a complex one's; the rest is what that name asks for."""
+
+    name: str
+    least_bytes: int
+    logical: str = ""
+    is_union: bool = False
+    null_index: int = NO_NULL
+    """Which type of the union null is."""
+    fields: tuple["AvroField", ...] = ()
+    symbols: tuple[str, ...] = ()
+    items: "AvroType | None" = None
+    size: int = 0
+    precision: int = 0
+    scale: int = 0
+
+    @property
+    def is_nullable(self) -> bool:
+        """Whether a value may be null."""
+        return self.name == "null" or self.null_index != NO_NULL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvroField:
+    """A field of a record."""
+
+    name: str
+    type: AvroType
+    doc: str = field(default="", compare=False)
+    default: Any = field(default=NOTHING, compare=False)
+
+
+def parse_avro(text: str | bytes) -> AvroType:
+    """Return the record that a schema's JSON declares.
+
+    :raises ValueError: it is no JSON, no Avro schema, or has what no table can hold; the text names the field.
+    """
+    try:
+        declared = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"it is not JSON: {error}") from error
+    found = _Names().type(declared, "the schema", "", "")
+    if found.name != "record" or found.is_union:
+        raise ValueError(f"the schema is a {'union' if found.is_union else found.name}: only the fields of a record can become columns")
+    return found
+
+
+class _Names:
+    """The named types that were declared so far; None for those that are being read."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, AvroType | None] = {}
+
+    def type(self, declared: Any, where: str, path: str, space: str) -> AvroType:
+        """Return the type ``declared`` at ``where``; names are in the namespace ``space``."""
+        if isinstance(declared, list):
+            return self._union(declared, where, path, space)
+        if isinstance(declared, str):
+            return (
+                AvroType(name=declared, least_bytes=PRIMITIVES[declared]) if declared in PRIMITIVES else self._named(declared, where, space)
+            )
+        if not isinstance(declared, dict) or "type" not in declared:
+            raise ValueError(f"{where} has no type: {json.dumps(declared)[:80]}")
+        kind = declared["type"]
+        if not isinstance(kind, str):
+            return self.type(kind, where, path, space)
+        if kind in ("record", "error", "enum", "fixed"):
+            return self._declare(kind, declared, where, path, space)
+        if kind in ("array", "map"):
+            return self._collection(kind, declared, where, path, space)
+        found = self.type(kind, where, path, space)
+        return _logical(found, declared, where) if kind in PRIMITIVES else found
+
+    def _named(self, name: str, where: str, space: str) -> AvroType:
+        for full in (_full(name, space), name):
+            if full in self._known:
+                known = self._known[full]
+                if known is None:
+                    raise ValueError(f"{where} is of the type {name} that it is part of: no table's column can be within itself")
+                return known
+        near = get_close_matches(name, [*PRIMITIVES, *COMPLEX, *self._known], 1)
+        advice = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{where}: there is no type {name}{advice}")
+
+    def _union(self, declared: Sequence[Any], where: str, path: str, space: str) -> AvroType:
+        chosen = [one for one in declared if one != "null"]
+        if len(chosen) > 1 or len(declared) - len(chosen) > 1:
+            told = ", ".join(str(one.get("name", one.get("type")) if isinstance(one, dict) else one) for one in declared)
+            raise ValueError(
+                f"{where} is a union of several types ({told}): a column has one. Declare a field for each of them, each a union with null"
+            )
+        if not declared:
+            raise ValueError(f"{where} is a union of nothing")
+        if not chosen:
+            return AvroType(name="null", least_bytes=1, is_union=True, null_index=0)
+        found = self.type(chosen[0], where, path, space)
+        if found.is_union:
+            raise ValueError(f"{where} is a union within a union")
+        if "null" not in declared:
+            return replace(found, is_union=True, least_bytes=1 + found.least_bytes)
+        return replace(found, is_union=True, least_bytes=1, null_index=declared.index("null"))
+
+    def _declare(self, kind: str, declared: Mapping[str, Any], where: str, path: str, space: str) -> AvroType:
+        name = declared.get("name")
+        if not isinstance(name, str) or not all(NAME.fullmatch(part) for part in name.split(".")):
+            raise ValueError(f"{where}: a {kind} needs a name of letters, digits and underscores, not {name!r}")
+        full = _full(name, str(declared.get("namespace", space)))
+        if full in self._known or full in PRIMITIVES:
+            raise ValueError(f"{where}: the name {full} is taken")
+        self._known[full] = None
+        if kind == "enum":
+            found = _enum(declared, where)
+        elif kind == "fixed":
+            found = _logical(_fixed(declared, where), declared, where)
+        else:
+            found = self._record(declared, f"the record {full}", path, full.rpartition(".")[0])
+        self._known[full] = found
+        return found
+
+    def _record(self, declared: Mapping[str, Any], where: str, path: str, space: str) -> AvroType:
+        listed = declared.get("fields")
+        if not isinstance(listed, list) or not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in listed):
+            raise ValueError(f"{where} needs fields, a list of objects with a name and a type")
+        validate_names([one["name"] for one in listed], where)
+        fields = tuple(self._field(one, f"{path}.{one['name']}" if path else one["name"], space) for one in listed)
+        return AvroType(name="record", least_bytes=sum(one.type.least_bytes for one in fields), fields=fields)
+
+    def _field(self, declared: Mapping[str, Any], path: str, space: str) -> AvroField:
+        name = declared["name"]
+        if not NAME.fullmatch(name):
+            raise ValueError(f"field {path}: {name!r} is no name of letters, digits and underscores")
+        found = self.type(declared.get("type"), f"field {path}", path, space)
+        return AvroField(name=name, type=found, doc=str(declared.get("doc") or ""), default=declared.get("default", NOTHING))
+
+    def _collection(self, kind: str, declared: Mapping[str, Any], where: str, path: str, space: str) -> AvroType:
+        wanted = "items" if kind == "array" else "values"
+        if wanted not in declared:
+            raise ValueError(f"{where}: a {kind} needs {wanted}")
+        items = self.type(declared[wanted], f"{where}[]", f"{path}[]", space)
+        if kind == "array" and not items.least_bytes:
+            raise ValueError(f"{where} is an array of what takes no bytes: a damaged value could claim any number of them")
+        return AvroType(name=kind, least_bytes=1, items=items)
+
+
+def _full(name: str, space: str) -> str:
+    return name if "." in name or not space else f"{space}.{name}"
+
+
+def _enum(declared: Mapping[str, Any], where: str) -> AvroType:
+    symbols = declared.get("symbols")
+    if not isinstance(symbols, list) or not symbols or not all(isinstance(one, str) for one in symbols) or len({*symbols}) < len(symbols):
+        raise ValueError(f"{where}: an enum needs symbols, a list of texts that differ")
+    return AvroType(name="enum", least_bytes=1, symbols=tuple(symbols))
+
+
+def _fixed(declared: Mapping[str, Any], where: str) -> AvroType:
+    size = declared.get("size")
+    if type(size) is not int or size < 0:
+        raise ValueError(f"{where}: a fixed needs a size, a number of bytes")
+    return AvroType(name="fixed", least_bytes=size, size=size)
+
+
+def _logical(found: AvroType, declared: Mapping[str, Any], where: str) -> AvroType:
+    """Return ``found`` with its logical type, if it is a known one of such a type."""
+    logical = declared.get("logicalType")
+    if not isinstance(logical, str) or found.name not in LOGICAL.get(logical, ()):
+        return found
+    if logical == "uuid" and found.name == "fixed" and found.size != UUID_BYTES:
+        return found
+    if logical != "decimal":
+        return replace(found, logical=logical)
+    precision, scale = declared.get("precision"), declared.get("scale", 0)
+    if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or not 1 <= precision <= MAX_DECIMAL_DIGITS:
+        raise ValueError(
+            f"{where}: a decimal has a precision of 1 to {MAX_DECIMAL_DIGITS} digits and a scale of no more, "
+            f"not precision {precision} and scale {scale}"
+        )
+    return replace(found, logical=logical, precision=precision, scale=scale)

@@ -1,0 +1,158 @@
+"""What all formats of values share: the face that readers of topics see, Confluent's framing, and values on their way to Arrow columns.
+
+Decides nothing about a format. Invariant: each value is either a row of the columns or has a reason; rows keep the values' order.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from orchestration.values.strict_json import NULL_VALUE
+from orchestration.values.times import FIRST_US, LAST_US
+
+Framing = Literal["plain", "confluent"]
+FRAMINGS: Sequence[Framing] = ("plain", "confluent")
+MAGIC, FRAME_BYTES = 0, 5
+"""Confluent's framing: a zero, the schema's id in the registry in four bytes, and the value behind them."""
+ReadValue = Callable[[bytes], Sequence[Any]]
+"""Returns the fields of a value, as Arrow takes them."""
+
+
+class SchemaFileError(ValueError):
+    """A schema file is not there or cannot be used; the text names the file, what is wrong in it and what to do."""
+
+
+class UnfitError(ValueError):
+    """A value does not fit its schema; the text is the reason of a dead letter."""
+
+
+class ValueFormat(Protocol):
+    """How values are read. Plain values only, so that Spark's workers can take it with them."""
+
+    @property
+    def fields(self) -> types.StructType:
+        """The columns of a value; those that are not nullable are never null."""
+
+    def read(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
+        """Return the columns of those of ``values`` (binary) that fit, and for each value why it does not fit, null where it does."""
+
+    def declared(self) -> dict[str, Any]:
+        """Return the format as a JSON object, for ``format_of``."""
+
+
+def read_values(values: pa.Array, read: ReadValue, schema: pa.Schema) -> tuple[pa.Table, pa.Array]:
+    """Return the columns (``schema``) of those of ``values`` that ``read`` takes, and why it refuses the others (null: it does not)."""
+    rows: list[Sequence[Any]] = []
+    faults: list[str | None] = []
+    for value in values.to_pylist():
+        fault = NULL_VALUE if value is None else None
+        try:
+            if value is not None:
+                rows.append(read(value))
+        except UnfitError as refused:
+            fault = str(refused)
+        faults.append(fault)
+    if not rows:
+        return schema.empty_table(), pa.array(faults, pa.string())
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)]
+    return pa.table(columns, schema=schema), pa.array(faults, pa.string())
+
+
+def in_places(table: pa.Table, faults: pa.Array) -> pa.StructArray:
+    """Return the rows of ``table`` as structs in the places of the values that have no fault, and null in those of the others."""
+    is_fit = np.asarray(faults.is_null())
+    places = pa.array(np.cumsum(is_fit) - 1, mask=~is_fit)
+    columns = [column.combine_chunks().take(places) for column in table.columns]
+    return pa.StructArray.from_arrays(columns, fields=list(table.schema), mask=pa.array(~is_fit))
+
+
+def arrow_schema(fields: types.StructType) -> pa.Schema:
+    """Return ``fields`` as Arrow has them, all nullable."""
+    found = to_arrow_schema(types.StructType([types.StructField(one.name, nullable(one.dataType)) for one in fields]), timezone="UTC")
+    return pa.schema([pa.field(one.name, one.type) for one in found])
+
+
+@lru_cache
+def nullable(kind: types.DataType) -> types.DataType:
+    """Return ``kind`` with inner fields that may all be null."""
+    if isinstance(kind, types.StructType):
+        return types.StructType([types.StructField(one.name, nullable(one.dataType)) for one in kind])
+    if isinstance(kind, types.ArrayType):
+        return types.ArrayType(nullable(kind.elementType))
+    if isinstance(kind, types.MapType):
+        return types.MapType(nullable(kind.keyType), nullable(kind.valueType))
+    return kind
+
+
+def ddl_of(kind: types.DataType) -> str:
+    """Return a type as Spark's DDL, every inner field nullable and its name in backquotes."""
+    if isinstance(kind, types.StructType):
+        return f"STRUCT<{', '.join(f'`{one.name}`: {ddl_of(one.dataType)}' for one in kind)}>"
+    if isinstance(kind, types.ArrayType):
+        return f"ARRAY<{ddl_of(kind.elementType)}>"
+    if isinstance(kind, types.MapType):
+        return f"MAP<{ddl_of(kind.keyType)}, {ddl_of(kind.valueType)}>"
+    return kind.simpleString()
+
+
+def unframed(value: bytes) -> int:
+    """Return where a value begins behind Confluent's framing.
+
+    :raises UnfitError: it has no such framing.
+    """
+    if len(value) < FRAME_BYTES or value[0] != MAGIC:
+        raise UnfitError("the value does not begin with a zero and a schema's id, as Confluent's framing has it")
+    return FRAME_BYTES
+
+
+def microseconds(time_us: int, where: str) -> int:
+    """Return ``time_us``, microseconds since 1970, if it lies in the years 1 to 9999.
+
+    :raises UnfitError: it does not; the text names the field ``where``.
+    """
+    if not FIRST_US <= time_us <= LAST_US:
+        raise UnfitError(f"field {where} is not a time of the years 1 to 9999")
+    return time_us
+
+
+def validate_framing(framing: str) -> None:
+    """Refuse a framing that there is not.
+
+    :raises ValueError: names those that there are.
+    """
+    if framing not in FRAMINGS:
+        raise ValueError(f"there is no framing {framing!r}: it is one of {', '.join(FRAMINGS)}")
+
+
+def validate_names(names: Sequence[str], where: str) -> None:
+    """Refuse fields whose names differ only in case, because columns' names do not tell it, and records without fields.
+
+    :raises ValueError: names them.
+    """
+    if not names:
+        raise ValueError(f"{where} has no fields, and nothing can be a column")
+    seen: dict[str, str] = {}
+    for name in names:
+        if name.lower() in seen:
+            raise ValueError(f"{where} has the fields {seen[name.lower()]} and {name}, which would be the same column")
+        seen[name.lower()] = name
+
+
+def read_file(file: str | Path) -> bytes:
+    """Return the bytes of a schema file.
+
+    :raises SchemaFileError: it cannot be read.
+    """
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise SchemaFileError(
+            f"the schema file {Path(file).absolute()} cannot be read: {error.strerror or error}. "
+            "A relative path begins at the project's folder"
+        ) from error

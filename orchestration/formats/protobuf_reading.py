@@ -1,0 +1,215 @@
+"""The fields of a Protobuf message as the columns of a record, by its descriptor: one plain function for each field, made once.
+
+Decides what each field is in a table: one with presence may be null, others have their default where the value does not have them; a
+number of an enum is its name. Protobuf's own runtime reads the bytes. Knows no file.
+Invariant: every refusal is an ``UnfitError``.
+"""
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+from pyspark.sql import types
+
+from orchestration.formats.columns import UnfitError, microseconds, unframed, validate_names
+
+Convert = Callable[[Any], Any]
+TIMESTAMP = "google.protobuf.Timestamp"
+NANOS_END = 1_000_000_000
+INT, BIGINT, UNSIGNED = types.IntegerType(), types.LongType(), types.DecimalType(20, 0)
+DOUBLE, FLOAT, I64, U64, I32, F64, F32, BOOL, STRING, GROUP, MESSAGE, BYTES, U32, ENUM, SF32, SF64, S32, S64 = range(1, 19)
+"""The types of fields, as descriptors number them."""
+SPARK_TYPES: dict[int, types.DataType] = {
+    DOUBLE: types.DoubleType(),
+    FLOAT: types.FloatType(),
+    I64: BIGINT,
+    U64: UNSIGNED,
+    I32: INT,
+    F64: UNSIGNED,
+    F32: BIGINT,
+    BOOL: types.BooleanType(),
+    STRING: types.StringType(),
+    BYTES: types.BinaryType(),
+    U32: BIGINT,
+    ENUM: types.StringType(),
+    SF32: INT,
+    SF64: BIGINT,
+    S32: INT,
+    S64: BIGINT,
+}
+MESSAGES = (GROUP, MESSAGE)
+
+
+# From a field to a column
+
+
+def spark_fields(message: Any, above: Sequence[str] = (), path: str = "") -> types.StructType:
+    """Return the columns of a message.
+
+    :raises ValueError: a message is within itself, or has no fields; the text names the field.
+    """
+    if message.full_name in above:
+        raise ValueError(f"field {path} is of the message {message.full_name} that it is part of: no table's column can be within itself")
+    validate_names([one.name for one in message.fields], f"the message {message.full_name}")
+    inside = (*above, message.full_name)
+    return types.StructType(
+        [types.StructField(one.name, _column(one, inside, f"{path}.{one.name}".lstrip(".")), has_null(one)) for one in message.fields]
+    )
+
+
+def has_null(field: Any) -> bool:
+    """Whether a field may be absent, and not only have its default."""
+    return bool(field.has_presence) and not field.is_required
+
+
+def _column(field: Any, above: Sequence[str], path: str) -> types.DataType:
+    if is_map(field):
+        key, value = _map_fields(field)
+        return types.MapType(_single(key, above, path), _single(value, above, f"{path}[]"))
+    found = _single(field, above, f"{path}[]" if field.is_repeated else path)
+    return types.ArrayType(found) if field.is_repeated else found
+
+
+def _single(field: Any, above: Sequence[str], path: str) -> types.DataType:
+    if field.type not in MESSAGES:
+        return SPARK_TYPES[field.type]
+    if field.message_type.full_name == TIMESTAMP:
+        return types.TimestampType()
+    return spark_fields(field.message_type, above, path)
+
+
+def is_map(field: Any) -> bool:
+    """Whether a field is a map, which is repeated messages of a key and a value on the wire."""
+    return field.type == MESSAGE and bool(field.message_type.GetOptions().map_entry)
+
+
+def _map_fields(field: Any) -> tuple[Any, Any]:
+    return field.message_type.fields_by_name["key"], field.message_type.fields_by_name["value"]
+
+
+# From bytes to a value
+
+
+def message_reader(message: Any, *, is_framed: bool) -> Callable[[bytes], Sequence[Any]]:
+    """Return what reads a value as the fields of ``message``."""
+    made: Any = GetMessageClass(message)
+    getters = [getter for _, getter in _getters(message, "")]
+    place = index_of(message)
+
+    def read(data: bytes) -> Sequence[Any]:
+        try:
+            found = made.FromString(data[_begin(data, place) :] if is_framed else data)
+            if not found.IsInitialized():
+                raise UnfitError(f"the value lacks required fields: {', '.join(found.FindInitializationErrors())}")
+            return [get(found) for get in getters]
+        except DecodeError:
+            raise UnfitError(f"the value is no {message.full_name}: its bytes are damaged or end early") from None
+
+    return read
+
+
+def index_of(message: Any) -> list[int]:
+    """Return the place of a message in its file: its number there, or that of the message around it and its number within it."""
+    outer = message.containing_type
+    if outer is not None:
+        return [*index_of(outer), [one.full_name for one in outer.nested_types].index(message.full_name)]
+    return [list(message.file.message_types_by_name).index(message.name)]
+
+
+def _begin(data: bytes, place: Sequence[int]) -> int:
+    """Return where a message begins behind Confluent's framing, which tells the message's place in its file, too.
+
+    :raises UnfitError: it has no such framing, or is another message.
+    """
+    try:
+        told, at = _place(data, unframed(data))
+    except IndexError:
+        raise UnfitError("the value does not tell its message's place in its file, as Confluent's framing has it") from None
+    if (told or [0]) != place:
+        raise UnfitError(f"the value is message {told or [0]} of its file, and not {list(place)}")
+    return at
+
+
+def _place(data: bytes, at: int) -> tuple[list[int], int]:
+    count, at = _varint(data, at)
+    if not 0 <= count <= len(data):
+        raise IndexError
+    told = []
+    for _ in range(count):
+        index, at = _varint(data, at)
+        told.append(index)
+    return told, at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+        if shift > 28:
+            raise IndexError
+
+
+def _getters(message: Any, path: str) -> list[tuple[str, Convert]]:
+    return [(one.name, _getter(one, f"{path}.{one.name}".lstrip("."))) for one in message.fields]
+
+
+def _getter(field: Any, where: str) -> Convert:
+    """Return what gets the value of ``field`` from its message."""
+    name = field.name
+    if is_map(field):
+        key, value = (_conversion(one, where) or _same for one in _map_fields(field))
+        return lambda found: [(key(one), value(held[one])) for held in (getattr(found, name),) for one in sorted(held)]
+    convert = _conversion(field, where)
+    if field.is_repeated:
+        if convert is None:
+            return lambda found: list(getattr(found, name))
+        return lambda found: [convert(one) for one in getattr(found, name)]
+    get: Convert = (lambda found: getattr(found, name)) if convert is None else (lambda found: convert(getattr(found, name)))
+    if not has_null(field):
+        return get
+    return lambda found: get(found) if found.HasField(name) else None
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _conversion(field: Any, where: str) -> Convert | None:
+    """Return what makes of one value what Arrow takes, None where it is that already."""
+    if field.type == ENUM:
+        names = {number: one.name for number, one in field.enum_type.values_by_number.items()}
+        return lambda number: names.get(number) or str(number)
+    if field.type == STRING:
+        return lambda text: _text(text, where)
+    if field.type in (U64, F64):
+        return Decimal
+    if field.type not in MESSAGES:
+        return None
+    if field.message_type.full_name == TIMESTAMP:
+        return lambda found: _time(found, where)
+    getters = _getters(field.message_type, where)
+
+    def convert(found: Any) -> dict[str, Any]:
+        return {name: get(found) for name, get in getters}
+
+    return convert
+
+
+def _text(text: str | bytes, where: str) -> str:
+    """The runtime looks at texts only where their syntax asks for UTF-8, and returns bytes for others."""
+    if not isinstance(text, str):
+        raise UnfitError(f"field {where} is not UTF-8 text")
+    return text
+
+
+def _time(found: Any, where: str) -> int:
+    if not 0 <= found.nanos < NANOS_END:
+        raise UnfitError(f"field {where} has {found.nanos} nanoseconds, which no second has")
+    return microseconds(1_000_000 * found.seconds + found.nanos // 1_000, where)

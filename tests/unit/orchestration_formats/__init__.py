@@ -1,0 +1,1 @@
+"""Values in Avro and Protobuf: what their schemas and bytes mean."""
