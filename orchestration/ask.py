@@ -43,13 +43,15 @@ def ask(
     lake = Lake(found.lake_root)
     warehouse = Warehouse(found.warehouse_directory, lake)
     names = topic_names(sql)
+    topics = tuple(topics)
     schemas = {spec.name: spec.fields for spec in topics if spec.fields is not None}
+    formats = {spec.name: spec.value_format for spec in topics if spec.value_format is not None}
     if not names:
         return warehouse.query(sql)
     if is_archive_only:
-        return warehouse.query(sql, TopicRelations(None, schemas, lake))
+        return warehouse.query(sql, TopicRelations(None, schemas, lake, formats))
     with _advised(lake, names), connect(found.bootstrap_servers, timeout_ms=timeout_ms) as log:
-        return warehouse.query(sql, TopicRelations(log, schemas, lake))
+        return warehouse.query(sql, TopicRelations(log, schemas, lake, formats))
 
 
 @contextmanager

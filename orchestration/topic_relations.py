@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from pyspark.sql import types
 
+from orchestration.formats.columns import ValueFormat, arrow_schema, in_places
 from orchestration.log_client import LogClient
 from orchestration.sql_quoting import quoted_name, quoted_text
 from orchestration.tables import Lake
@@ -51,6 +52,8 @@ SQL_TYPES: Mapping[type[types.DataType], str] = {
     types.DateType: "DATE",
     types.TimestampType: "TIMESTAMPTZ",
 }
+FIELD = "field_"
+"""How columns of fields begin that are read in a format, before they get their names."""
 READ_FOR: Mapping[str, str] = {"bytes": "value"}
 """The column of a record that a column is made of, where they have different names."""
 
@@ -81,12 +84,15 @@ class Need:
 class TopicRelations:
     """The topics of a log service, by the names under which SQL asks for them; those in ``schemas`` have a column per field, too.
 
+    Values of the topics in ``formats`` are in these; those of the others in ``schemas`` are JSON.
+
     With a ``lake`` the archive of a topic is part of it; without a ``log`` the archives are all there is.
     """
 
     log: LogClient | None
     schemas: Mapping[str, types.StructType] = field(default_factory=dict)
     lake: Lake | None = None
+    formats: Mapping[str, ValueFormat] = field(default_factory=dict)
 
     def prepare(self, connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, TopicRead]:
         """Make the topics that ``sql`` names relations of ``connection``, for this one question; returns what is going to be read.
@@ -100,17 +106,18 @@ class TopicRelations:
         if not sources:
             return {}
         connection.execute(f"CREATE SCHEMA {SCHEMA_NAME}")
-        for number, source in enumerate(sources):
-            connection.register(base_name(number), pads.dataset(base_schema(number).empty_table()))
-            connection.execute(view_sql(number, source.topic, self.schemas.get(source.topic)))
+        formats = [self.formats.get(source.topic) for source in sources]
+        for number, (source, value_format) in enumerate(zip(sources, formats, strict=True)):
+            connection.register(base_name(number), pads.dataset(base_schema(number, value_format).empty_table()))
+            connection.execute(view_sql(number, source.topic, self.schemas.get(source.topic), is_read=value_format is not None))
         needs = _needs(explained_scans(connection, sql), len(sources))
         reads = [source.read(need.bounds) if need.scans else TopicRead() for source, need in zip(sources, needs, strict=True)]
         for number, need in enumerate(needs):
-            _provide(connection, number, sources[number], reads[number], need)
+            _provide(connection, number, sources[number], reads[number], need, value_format=formats[number])
         for number, need in enumerate(_needs(explained_scans(connection, sql), len(sources))):
             is_settled = is_table(connection, number) or (need.scans <= 1 and need.columns <= needs[number].columns)
             if not is_settled:  # the plan over a stream is another one: it is what is going to happen
-                _provide(connection, number, sources[number], reads[number], need)
+                _provide(connection, number, sources[number], reads[number], need, value_format=formats[number])
         for source, read in zip(sources, reads, strict=True):
             _warn(source, read, is_asked_alone=self.log is None)
         return {source.topic: read for source, read in zip(sources, reads, strict=True)}
@@ -134,11 +141,19 @@ def _needs(scans: Sequence[Scan], count: int) -> list[Need]:
     return found
 
 
-def _provide(connection: duckdb.DuckDBPyConnection, number: int, source: TopicSource, read: TopicRead, need: Need) -> None:
+def _provide(
+    connection: duckdb.DuckDBPyConnection,
+    number: int,
+    source: TopicSource,
+    read: TopicRead,
+    need: Need,
+    *,
+    value_format: ValueFormat | None,
+) -> None:
     """Put the records of ``read`` in the place of the stand-in: as a stream, or as a table where they are scanned several times."""
-    schema, is_staged = base_schema(number), need.scans > 1
+    schema, is_staged = base_schema(number, value_format), need.scans > 1
     columns = frozenset(COLUMNS) if is_staged else need.columns
-    reader = pa.RecordBatchReader.from_batches(schema, _batches(schema, source, read, columns))
+    reader = pa.RecordBatchReader.from_batches(schema, _batches(schema, source, read, columns, value_format))
     connection.unregister(base_name(number))
     if not is_staged:
         connection.register(base_name(number), reader)
@@ -148,10 +163,13 @@ def _provide(connection: duckdb.DuckDBPyConnection, number: int, source: TopicSo
     connection.unregister("staging")
 
 
-def _batches(schema: pa.Schema, source: TopicSource, read: TopicRead, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
-    wanted = {READ_FOR.get(name, name) for name in columns}
+def _batches(
+    schema: pa.Schema, source: TopicSource, read: TopicRead, columns: Collection[str], value_format: ValueFormat | None
+) -> Iterator[pa.RecordBatch]:
+    wanted = {"value" if name.startswith(FIELD) else READ_FOR.get(name, name) for name in columns}
+    is_read = value_format is not None and (any(name.startswith(FIELD) for name in columns) or {*columns} >= {*COLUMNS})
     for partition, batch in source.batches(read, wanted):
-        yield columns_of(batch, partition, schema, columns)
+        yield columns_of(batch, partition, schema, columns, value_format if is_read else None)
 
 
 def _warn(source: TopicSource, read: TopicRead, *, is_asked_alone: bool) -> None:
@@ -188,16 +206,23 @@ def base_name(number: int) -> str:
     return f"__topic_{number}"
 
 
-def base_schema(number: int) -> pa.Schema:
+def base_schema(number: int, value_format: ValueFormat | None = None) -> pa.Schema:
     """Return its columns. They carry the topic's number, because DuckDB's plan tells the columns of a scan and not its table."""
-    return pa.schema([pa.field(f"{number}:{name}", kind) for name, kind in zip(COLUMNS, TYPES, strict=True)])
+    own = [pa.field(f"{number}:{name}", kind) for name, kind in zip(COLUMNS, TYPES, strict=True)]
+    read = () if value_format is None else arrow_schema(value_format.fields)
+    return pa.schema([*own, *(pa.field(f"{number}:{FIELD}{position}", one.type) for position, one in enumerate(read))])
 
 
-def view_sql(number: int, topic: str, schema: types.StructType | None) -> str:
-    """Return the statement that makes the relation of a topic. A field whose value has another type is null."""
+def view_sql(number: int, topic: str, schema: types.StructType | None, *, is_read: bool = False) -> str:
+    """Return the statement that makes the relation of a topic. A field whose value has another type is null.
+
+    ``is_read``: fields are columns of the relation below already.
+    """
     document = f"CASE WHEN json_valid({quoted_name(f'{number}:value')}) THEN {quoted_name(f'{number}:value')} END"
     columns = [f"{quoted_name(f'{number}:{name}')} AS _{name}" for name in COLUMNS]
-    for one in schema or ():
+    if is_read:
+        columns += [f"{quoted_name(f'{number}:{FIELD}{at}')} AS {quoted_name(one.name)}" for at, one in enumerate(schema or ())]
+    for one in () if is_read else schema or ():
         path = "$." + json.dumps(one.name)
         extracted = f"json_extract_string({document}, {quoted_text(path)})"
         kind = _sql_type(one.dataType)
@@ -208,8 +233,16 @@ def view_sql(number: int, topic: str, schema: types.StructType | None) -> str:
     return f"CREATE VIEW {SCHEMA_NAME}.{quoted_name(topic)} AS SELECT {', '.join(columns)} FROM {base_name(number)}"  # noqa: S608 - quoted
 
 
-def columns_of(batch: pa.RecordBatch, partition: int, schema: pa.Schema, wanted: Collection[str] = COLUMNS) -> pa.RecordBatch:
+def columns_of(
+    batch: pa.RecordBatch,
+    partition: int,
+    schema: pa.Schema,
+    wanted: Collection[str] = COLUMNS,
+    value_format: ValueFormat | None = None,
+) -> pa.RecordBatch:
     """Return records as the columns of a topic's relation, those that are not ``wanted`` null.
+
+    Fields are read in ``value_format``, and null where it is None; those of a value that does not fit are all null.
 
     Bytes that are no UTF-8 become replacement characters in texts.
     """
@@ -223,7 +256,11 @@ def columns_of(batch: pa.RecordBatch, partition: int, schema: pa.Schema, wanted:
         "bytes": lambda: batch["value"],
         "headers": lambda: batch["headers"] if "headers" in batch.schema.names else pa.nulls(size, TYPES[-1]),
     }
-    columns = [made[name]() if name in wanted else pa.nulls(size, one.type) for name, one in zip(COLUMNS, schema, strict=True)]
+    columns = [made[name]() if name in wanted else pa.nulls(size, one.type) for name, one in zip(COLUMNS, schema, strict=False)]
+    if value_format is None:
+        columns += [pa.nulls(size, one.type) for one in list(schema)[len(COLUMNS) :]]
+    else:
+        columns += in_places(*value_format.read(batch["value"].cast(pa.binary()))).flatten()
     return pa.record_batch([column.cast(one.type) for column, one in zip(columns, schema, strict=True)], schema=schema)
 
 
