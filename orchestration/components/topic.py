@@ -3,17 +3,35 @@
 from collections.abc import Mapping
 from decimal import Decimal
 from math import isfinite
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import dagster as dg
 from pydantic import BaseModel, Field
 
-from orchestration.components.attributes import Declaration, Made, example, refusals_placed
+from orchestration.components.attributes import Declaration, Made, example, folder_of, refusals_placed
+from orchestration.formats import AvroSchema, ProtobufSchema, avro_schema, protobuf_schema
 from orchestration.topics import TopicSpec, declare_topic, topic_asset
 
 
 def _example(name: str) -> Mapping[str, Any]:
     return {"name": name, "partitions": 1, "value_schema": "id BIGINT NOT NULL, amount DOUBLE"}
+
+
+class AvroAttributes(dg.Resolvable, dg.Model):
+    """A schema of Avro."""
+
+    file: str = Field(description="The name of a schema file beside this one, e.g. orders.avsc")
+    framing: Literal["plain", "confluent"] = Field(default="plain", description="What comes before a value")
+    older: list[str] = Field(default=[], description="Files of schemas by which records were written before, beside this one")
+
+
+class ProtobufAttributes(dg.Resolvable, dg.Model):
+    """A message of Protobuf."""
+
+    file: str = Field(description="The name of a set of descriptors or a .proto file beside this one, e.g. orders.desc")
+    message: str = Field(description="The message, with its package")
+    framing: Literal["plain", "confluent"] = Field(default="plain", description="What comes before a value")
 
 
 @dg.scaffold_with(example(_example))
@@ -26,6 +44,8 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
     configs: dict[str, str | int | float | bool] = Field(default={}, description="Kafka's topic configs, e.g. retention.ms")
     key: str | None = Field(default=None, description="What records are keyed by, for readers")
     value_schema: str | None = Field(default=None, description="The fields of the JSON in a record's value, as Spark DDL; without: bytes")
+    avro: AvroAttributes | None = Field(default=None, description="The schema of values in Avro, in the place of value_schema")
+    protobuf: ProtobufAttributes | None = Field(default=None, description="The schema of values in Protobuf, in its place")
     archive: bool = Field(default=False, description="Whether the records are kept in the lake, too")
     description: str = Field(default="", description="What the topic is about")
     group_name: str = Field(default="topics", description="Dagster's group")
@@ -35,11 +55,11 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
         """Return the component; its topic is known from now on, so that transforms may name it wherever they are written."""
         component = super().load(attributes, context)
         with refusals_placed(context):
-            declare_topic(component.spec())
+            declare_topic(component.spec(folder_of(context)))
         return component
 
-    def spec(self) -> TopicSpec:
-        """Return the declaration.
+    def spec(self, folder: Path | None = None) -> TopicSpec:
+        """Return the declaration; schema files lie in ``folder``.
 
         :raises ValueError: it makes no sense.
         """
@@ -49,14 +69,25 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
             replication_factor=self.replication_factor,
             configs={key: config_text(value) for key, value in self.configs.items()},
             key=self.key,
-            schema=self.value_schema,
+            schema=self._schema(folder or Path()),
             archive=self.archive,
             description=self.description,
         )
 
-    def declare(self, context: dg.ComponentLoadContext) -> Made:  # noqa: ARG002 - a component's signature
+    def _schema(self, folder: Path) -> str | AvroSchema | ProtobufSchema | None:
+        given = [name for name in ("value_schema", "avro", "protobuf") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} cannot be given together: values have one format")
+        if self.avro is not None:
+            older = [folder / file for file in self.avro.older]
+            return avro_schema(folder / self.avro.file, framing=self.avro.framing, older=older)
+        if self.protobuf is not None:
+            return protobuf_schema(folder / self.protobuf.file, message=self.protobuf.message, framing=self.protobuf.framing)
+        return self.value_schema
+
+    def declare(self, context: dg.ComponentLoadContext) -> Made:
         """Return the topic's asset."""
-        return topic_asset(self.spec(), group_name=self.group_name)
+        return topic_asset(self.spec(folder_of(context)), group_name=self.group_name)
 
 
 def config_text(value: str | float | bool) -> str:  # noqa: FBT001 - a value of YAML

@@ -13,10 +13,11 @@ from dagster.components.core.package_entry import discover_package_objects
 
 from orchestration.assembly import assemble
 from orchestration.components.loading import load_components
+from orchestration.formats import avro_schema, protobuf_schema
 from orchestration.marts import mart
 from orchestration.projects import ProjectError
 from orchestration.quality import Severity
-from orchestration.topics import TopicSpec, declare_topic, forget_declared_topics, topic_asset, topic_specs
+from orchestration.topics import TopicSpec, declare_topic, declared_topic, forget_declared_topics, topic_asset, topic_specs
 from orchestration.transforms import topic_feeds
 from orchestration.transforms.declarations import declared_table
 from tests.helpers.documents import ROOT
@@ -115,6 +116,30 @@ def test_a_config_that_is_no_number_is_refused_in_its_file(project: Project) -> 
     project.write("topic", TOPIC.replace("retention.ms: 604800000", "min.cleanable.dirty.ratio: .inf"))
     with pytest.raises(ProjectError, match=r"topic/defs.yaml.*a topic's config cannot be inf"):
         project.load()
+
+
+def test_schema_files_lie_beside_the_yaml(project: Project) -> None:
+    project.write("topic", '{"type": "record", "name": "P", "fields": [{"name": "id", "type": "long"}]}', "payments.avsc")
+    text = TOPIC.replace("value_schema: id BIGINT NOT NULL, paid DOUBLE", "avro: {file: payments.avsc, framing: confluent}")
+    project.write("topic", text)
+    project.load()
+    file = project.root / "assets" / "topic" / "payments.avsc"
+    assert declared_topic("payments").schema == avro_schema(file, framing="confluent")
+    project.write("topic", text.replace("archive: true", "protobuf: {file: payments.proto, message: shop.Payment}"))
+    assert "avro and protobuf cannot be given together: values have one format" in project.refusal()
+    project.write("topic", 'syntax = "proto3"; package shop; message Payment { int64 id = 1; }', "payments.proto")
+    project.write(
+        "topic", TOPIC.replace("value_schema: id BIGINT NOT NULL, paid DOUBLE", "protobuf: {file: payments.proto, message: shop.Payment}")
+    )
+    project.load()
+    assert declared_topic("payments").schema == protobuf_schema(file.with_suffix(".proto"), message="shop.Payment")
+
+
+def test_a_schema_file_that_is_not_there_is_told_with_its_line(project: Project) -> None:
+    file = project.write("topic", TOPIC.replace("value_schema: id BIGINT NOT NULL, paid DOUBLE", "avro: {file: payments.avsc}"))
+    refusal = project.refusal()
+    assert refusal.startswith(f"{file}, line "), refusal
+    assert f"the schema file {file.parent / 'payments.avsc'} cannot be read: No such file or directory" in refusal
 
 
 def test_yaml_makes_what_python_makes(project: Project) -> None:
