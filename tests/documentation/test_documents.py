@@ -13,7 +13,7 @@ import yaml  # type: ignore[import-untyped]
 from log_service.cli.main import tidelog
 from tests.helpers.documents import ROOT, Block, anchors, blocks, blocks_of, documents, inline_code, links
 
-LANGUAGES = {"python", "console", "yaml", "text", "properties", "sh"}
+LANGUAGES = {"python", "console", "json", "proto", "yaml", "text", "properties", "sh"}
 MAKE = re.compile(r"make ([a-z-]+)")
 TEST_FILE = re.compile(r"\b(?:tests|tools|benchmarks|examples)/[\w/.-]+\.py\b")
 INNER_COMMAND = re.compile(r"\$\(([^()$]+)\)")

@@ -4,8 +4,8 @@ A page's Python blocks begin with a remark that names their file. Remarks of HTM
 ``in: FOLDER`` goes into a folder, ``materialize: KEY ...`` does what the sensors of a running ``tidelog up`` would, ``refused: KEY: TEXT``
 is a run that has to fail with that text, ``installed: FOLDER`` makes a project that has run before and goes into it, ``run: FILE``
 runs a script, ``import: FILE`` only imports it, ``unset: VARIABLE`` takes one from the environment, ``mistaken: TEXT`` means that the
-project does not load, and why. A block of properties names its file as Python does, and so does one of YAML that is a component;
-other YAML is the config of a replay, or an instance's ``dagster.yaml``.
+project does not load, and why. A block of properties names its file as Python does, and so does one of YAML that is a component; one of
+JSON or Protobuf is named by ``file: FILE`` before it. Other YAML is the config of a replay, or an instance's ``dagster.yaml``.
 What a script's ``print`` lines show behind a remark is compared with what they print.
 
 Each command is a process of its own, forked from one that has imported Dagster and Spark already (``forking``).
@@ -101,6 +101,7 @@ class Reader:
 
     def __init__(self, folder: Path, bootstrap: str, spark_remote: str) -> None:
         self.folder = folder
+        self.file = ""
         self.home = folder.parent
         self.bootstrap = bootstrap
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("TIDELOG_", "DAGSTER_"))}
@@ -133,7 +134,7 @@ class Reader:
     def read(self, page: Path) -> None:
         for language, indented, order, argument in PART.findall(page.read_text()):
             text = textwrap.dedent(indented)
-            if language in {"python", "properties"}:
+            if language in {"python", "properties", "json", "proto"}:
                 self.write(text)
             elif language == "yaml":
                 self.take_yaml(text)
@@ -146,7 +147,9 @@ class Reader:
 
     def obey(self, order: str, argument: str) -> None:
         """Do what a remark says."""
-        if order == "in":
+        if order == "file":
+            self.file = argument
+        elif order == "in":
             self.enter(argument)
         elif order == "installed":
             self.call("-m", MODULES["tidelog"], "init", argument)
@@ -170,8 +173,9 @@ class Reader:
 
     def write(self, text: str) -> None:
         first, _, _ = text.partition("\n")
-        assert first.startswith("# "), f"a block has to name its file: {first}"
-        file = self.folder / first.removeprefix("# ").strip()
+        assert self.file or first.startswith("# "), f"a block has to name its file: {first}"
+        file = self.folder / (self.file or first.removeprefix("# ").strip())
+        self.file = ""
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text.replace(ADDRESS, self.bootstrap))
 
