@@ -255,6 +255,4 @@ def settle(replica: Replica, response: Response) -> bool | None:
         if not is_known:
             learn_leader(replica, response.leader_id, response.epoch, response.leader_endpoints)
         return None if response.error is ErrorCode.NONE else True
-    if response.error is ErrorCode.BROKER_NOT_AVAILABLE:
-        return False
-    return False if response.error is ErrorCode.INVALID_VOTER_KEY else None
+    return False if response.error in {ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.INVALID_VOTER_KEY} else None
