@@ -168,8 +168,8 @@ def _no_garbage_collected() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.collect()
         if not collector.is_set_aside():
-            gc.unfreeze()
+            gc.unfreeze()  # first, or the world before this one, which was referred to until now, would stay for ever
+        gc.collect()
         if was_enabled:
             gc.enable()
