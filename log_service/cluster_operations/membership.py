@@ -114,6 +114,7 @@ def remove_voter(admin: BlockingAdmin, node_id: int) -> bool:
     found = admin.describe_metadata_quorum()
     for voter in found.voters:
         if voter.node_id == node_id:
+            _refuse_last(_voter_ids(quorum_of(found)), node_id)
             refuse_to_lose_majority(quorum_of(found), node_id, _fenced(admin))
             admin.remove_raft_voter(node_id, voter.directory_id)
             return True

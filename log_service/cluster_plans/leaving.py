@@ -18,14 +18,14 @@ def what_is_on(layout: ClusterLayout, broker_id: int) -> str:
     if not held:
         return "no replica"
     led = sum(each.leader == broker_id for each in held)
-    alone = [each for each in held if each.isr == (broker_id,)]
+    alone = [each for each in held if not set(each.isr) - {broker_id}]  # none is in sync where the last one is an eligible leader replica
     parts = [f"{_counted(len(held), 'replica')}"]
     if led:
         parts.append(f"the leaders of {_counted(led, 'partition')}")
     if alone:
         names = ", ".join(str(each.where) for each in alone[:MAX_NAMED])
         more = f" and {len(alone) - MAX_NAMED} more" if len(alone) > MAX_NAMED else ""
-        parts.append(f"the only replica in sync of {_counted(len(alone), 'partition')} ({names}{more})")
+        parts.append(f"{_counted(len(alone), 'partition')} without another replica in sync ({names}{more})")
     return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
 
 
@@ -45,7 +45,8 @@ def refuse_to_forget(layout: ClusterLayout, broker_id: int) -> None:
 def refuse_to_lose_majority(quorum: QuorumState, node_id: int, fenced: Collection[int] = ()) -> None:
     """Refuse to take a voter out where those that remain could not reach a majority: then nothing could be changed any more.
 
-    A voter that does not lead counts as down where it is behind, or its broker is among ``fenced``. One that is down itself may always go.
+    A voter that does not lead counts as down where it is behind, or its broker is among ``fenced``. One that is may vote well all the
+    same, so one that seems to be down goes by the same count as any other.
 
     Raises:
         PlanRefused: too few voters would be left; the text names those that are down.
@@ -55,7 +56,7 @@ def refuse_to_lose_majority(quorum: QuorumState, node_id: int, fenced: Collectio
     remaining = [each.node_id for each in quorum.voters if each.node_id != node_id]
     lost = sorted(each for each in remaining if each in down)
     up_count = len(remaining) - len(lost)
-    if node_id in down or up_count > len(remaining) // 2:
+    if up_count > len(remaining) // 2:
         return
     who = f"{'voter' if len(lost) == 1 else 'voters'} {', '.join(map(str, lost))} {'is' if len(lost) == 1 else 'are'} down or behind"
     them = "it" if len(lost) == 1 else "them"

@@ -14,14 +14,15 @@ PARTITIONS = [partition("t", 0, [1, 2]), partition("t", 1, [2, 1]), partition("s
 
 def test_what_is_on_a_broker_is_told() -> None:
     cluster = layout([broker(1), broker(2), broker(3), broker(4)], PARTITIONS)
-    assert what_is_on(cluster, 2) == ("3 replicas, the leaders of 2 partitions and the only replica in sync of 1 partition (solo-2)")
+    assert what_is_on(cluster, 2) == ("3 replicas, the leaders of 2 partitions and 1 partition without another replica in sync (solo-2)")
     assert what_is_on(cluster, 3) == "1 replica"
     assert what_is_on(cluster, 4) == "no replica"
 
 
 def test_the_first_few_partitions_that_only_one_broker_has_are_named() -> None:
-    cluster = layout([broker(1, is_fenced=True)], [partition("t", number, [1], leader=-1) for number in range(5)])
-    assert what_is_on(cluster, 1) == "5 replicas and the only replica in sync of 5 partitions (t-0, t-1, t-2 and 2 more)"
+    for isr in ([1], []):  # the last one in sync, and the last one that may lead (KIP-966)
+        cluster = layout([broker(1, is_fenced=True)], [partition("t", number, [1], leader=-1, isr=isr) for number in range(5)])
+        assert what_is_on(cluster, 1) == "5 replicas and 5 partitions without another replica in sync (t-0, t-1, t-2 and 2 more)"
 
 
 def test_a_broker_that_serves_is_not_forgotten() -> None:
@@ -57,10 +58,14 @@ def test_all_voters_that_are_down_are_named() -> None:
         refuse_to_lose_majority(quorum(5, behind=[5]), 2, fenced=[4])
 
 
+def test_a_voter_that_seems_to_be_down_stays_where_the_others_are_no_majority() -> None:
+    with pytest.raises(PlanRefused, match="voter 3 is down or behind: without node 2 only 1 of the 2 voters that remain could vote"):
+        refuse_to_lose_majority(quorum(3, behind=[3]), 2, fenced=[2])
+
+
 def test_a_voter_that_is_down_may_go_and_so_may_one_that_is_not_needed() -> None:
     refuse_to_lose_majority(quorum(3, behind=[3]), 3)
     refuse_to_lose_majority(quorum(3), 3, fenced=[3])
-    refuse_to_lose_majority(quorum(3, behind=[2, 3]), 3)
     refuse_to_lose_majority(quorum(5, behind=[5]), 5)
     refuse_to_lose_majority(quorum(5, behind=[5]), 2)
     refuse_to_lose_majority(quorum(3), 2)
