@@ -18,7 +18,9 @@ KEPT_BYTES = 1 << 20
 KEPT_COUNT = 32
 """So many are kept, for all clients together: they name as many different expressions as they like, and what is kept stays in memory."""
 LARGEST_BYTES = 8 << 20
-"""What an expression may take at all. Only the last one that takes more than ``KEPT_BYTES`` is kept."""
+"""What an expression may take at all."""
+LARGE_COUNT = 2
+"""So many are kept of those that take more than ``KEPT_BYTES``: what they take is a quarter of the whole."""
 
 
 def validate_regex(regex: str) -> None:
@@ -42,18 +44,20 @@ def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
 
 
 def _compiled(regex: str) -> Find:
-    try:
-        return _small(regex)
-    except KafkaError:
-        return _large(regex)
+    find = _small(regex)
+    return _large(regex) if find is None else find
 
 
 @lru_cache(KEPT_COUNT)
-def _small(regex: str) -> Find:
-    return _compile(regex, KEPT_BYTES)
+def _small(regex: str) -> Find | None:
+    """Return what finds, None where it would take more than ``KEPT_BYTES``, or is not valid; that is kept, too."""
+    try:
+        return _compile(regex, KEPT_BYTES)
+    except KafkaError:
+        return None
 
 
-@lru_cache(1)
+@lru_cache(LARGE_COUNT)
 def _large(regex: str) -> Find:
     return _compile(regex, LARGEST_BYTES)
 
@@ -69,6 +73,7 @@ def _compile(regex: str, max_bytes: int) -> Find:
     except (re2.error, UnicodeEncodeError) as error:
         text = f"the regular expression {regex!r} is not valid in RE2's syntax: {_reason(error)}"
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from error
+    re2.purge()  # the library would keep 128 by itself
     find: Find = compiled.fullmatch
     return find
 

@@ -4,7 +4,9 @@ import gc
 from random import Random
 
 import pytest
+import re2
 
+from log_service.common import regexes
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.regexes import is_match, matching, validate_regex
 
@@ -45,6 +47,19 @@ def test_an_expression_that_names_twenty_thousand_topics_is_matched() -> None:
     assert is_match(everything, names[-1])
     assert not is_match(everything, "orders-of-nobody")
     assert matching("|".join(names[:5_000]), names) == frozenset(names[:5_000])
+
+
+def test_the_library_keeps_no_expressions_of_its_own() -> None:
+    for number in range(3):
+        validate_regex(f"own-{number}")
+    assert re2._Regexp._make.cache_info().currsize == 0  # a private name: no public one tells
+
+
+def test_a_large_expression_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"payments-{number}-of-shop-{number * 7919 % 10007}" for number in range(8_000)]
+    validate_regex("|".join(names))
+    monkeypatch.setattr(regexes, "_compile", lambda *_: pytest.fail("it was compiled again"))
+    assert is_match("|".join(names), names[0])
 
 
 @pytest.mark.parametrize("regex", ["(", "((a{1,900}){1,900}){1,900}", r"(a)\1"])
