@@ -318,9 +318,9 @@ def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, 
     refuse_both({"--to": targets is not None, "--cancel": cancel})
     brokers = node_ids_of(targets, "--to") if targets is not None else None
     with open_admin(bootstrap_servers) as admin, told_refusals():
-        if brokers is not None:
-            refuse_fenced_targets(admin, brokers)
         wanted = partitions_named(admin, partitions, "TOPIC") if partitions else None
+        if wanted is not None and brokers is not None:
+            refuse_fenced_targets(admin, wanted, brokers)
         if wanted is not None and (brokers is not None or cancel):
             admin.alter_partition_reassignments(dict.fromkeys(wanted, brokers))
         moving = admin.list_partition_reassignments(wanted)
@@ -337,14 +337,21 @@ def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, 
     print_rows(rows, ["topic", "partition", "replicas", "adding", "removing"], as_json=as_json, empty="nothing moves")
 
 
-def refuse_fenced_targets(admin: BlockingAdmin, broker_ids: Sequence[int]) -> None:
+def refuse_fenced_targets(admin: BlockingAdmin, partitions: Sequence[TopicPartition], broker_ids: Sequence[int]) -> None:
     """Refuse to move replicas to brokers that are down or not ready: such a move ends only once they are back.
+
+    A fenced broker that has a replica already is waited for only where a partition gets fewer replicas than it has.
 
     Raises:
         PlanRefused: some are fenced; all of them are told.
     """
     fenced = {each.node_id for each in admin.describe_brokers() if each.is_fenced}
-    down = [each for each in broker_ids if each in fenced]
+    topics = admin.describe_topics(sorted({each.topic for each in partitions})) if fenced.intersection(broker_ids) else {}
+    waited_for: set[int] = set()
+    for where in partitions if topics else ():
+        present = topics[where.topic].partitions[where.partition].replicas
+        waited_for.update(broker_ids if len(broker_ids) < len(present) else set(broker_ids).difference(present))
+    down = [each for each in broker_ids if each in fenced & waited_for]
     if down:
         who = f"broker {down[0]} is" if len(down) == 1 else f"brokers {', '.join(map(str, down))} are"
         them = "it" if len(down) == 1 else "them"

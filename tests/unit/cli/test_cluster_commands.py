@@ -22,9 +22,10 @@ from log_service.client.admin.values import (
     LogDirDescription,
     QuorumDescription,
     QuorumReplica,
+    TopicDescription,
     TopicListing,
 )
-from log_service.client.connections.cluster_view import Node
+from log_service.client.connections.cluster_view import Node, PartitionView
 from log_service.cluster_operations.reading import ClusterState, read_quorum
 from log_service.cluster_plans.execution import LEADER_RATE, LEADER_REPLICAS
 from log_service.cluster_plans.health import QuorumMember, QuorumState
@@ -92,7 +93,7 @@ def test_the_question_tells_what_is_on_the_broker(admin: Admin, monkeypatch: pyt
     monkeypatch.setattr(cluster, "read_state", lambda _admin: state((broker(1), broker(2, is_fenced=True))))
     result = invoke("unregister", "2", given="n\n")
     assert (result.exit_code, admin.forgotten) == (1, [])
-    assert "the only replica in sync of 1 partition (solo-2). Forget it?" in result.output
+    assert "1 partition without another replica in sync (solo-2). Forget it?" in result.output
     assert invoke("unregister", "2", given="y\n").output.endswith("broker 2 is forgotten\n")
     assert admin.forgotten == [2]
 
@@ -288,6 +289,11 @@ class MovingAdmin(Admin):
     def describe_brokers(self) -> list[BrokerDescription]:
         return [BrokerDescription(node_id=each, host="h", port=1, rack=None, is_fenced=each > 2) for each in (1, 2, 3, 4)]
 
+    def describe_topics(self, names: Sequence[str]) -> dict[str, TopicDescription]:
+        partition = PartitionView(partition=0, leader=2, leader_epoch=0, replicas=(2, 3), isr=(2,), offline_replicas=(3,))
+
+        return {name: TopicDescription(name=name, topic_id=NO_TOPIC_ID, is_internal=False, partitions=(partition,)) for name in names}
+
     def alter_partition_reassignments(self, moves: Mapping[TopicPartition, Sequence[int] | None]) -> None:
         self.moved.append(dict(moves))
 
@@ -305,12 +311,13 @@ def test_replicas_are_not_moved_to_a_broker_that_is_fenced(monkeypatch: pytest.M
 
     monkeypatch.setattr(cluster, "open_admin", opened)
     monkeypatch.setattr(cluster, "partitions_named", lambda _admin, _texts, _hint: [TopicPartition("t", 0)])
-    refused = invoke("reassign", "t:0", "--to", "1,3")
+    refused = invoke("reassign", "t:0", "--to", "1,4")
     assert refused.exit_code == 1
-    said = "broker 3 is fenced: down or not ready, and a move there would not end. Start it first, or name others with --to"
+    said = "broker 4 is fenced: down or not ready, and a move there would not end. Start it first, or name others with --to"
     assert said in refused.output
-    assert "brokers 3, 4 are fenced" in invoke("reassign", "t:0", "--to", "3,4").output
+    assert "broker 3 is fenced" in invoke("reassign", "t:0", "--to", "3").output, "where replicas become fewer all that stay are waited for"
     assert made.moved == []
     assert invoke("reassign", "t:0", "--to", "1,2").output == "nothing moves\n"
     assert invoke("reassign", "t:0", "--cancel").exit_code == 0
-    assert made.moved == [{TopicPartition("t", 0): [1, 2]}, {TopicPartition("t", 0): None}]
+    assert invoke("reassign", "t:0", "--to", "1,3").exit_code == 0, "what has a replica already is not waited for"
+    assert made.moved == [{TopicPartition("t", 0): each} for each in ([1, 2], None, [1, 3])]
