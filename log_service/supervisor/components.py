@@ -10,11 +10,13 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
+from random import Random
 
 from log_service.client.settings_files import settings_from_environment
 from log_service.common.errors import ConfigError
 from log_service.config.client import ClientConfig
 from log_service.mirror.settings_file import read_mirror_settings
+from log_service.security.outgoing import outgoing_security
 from log_service.supervisor.protection import SECURE_LISTENER, InstallationProtection
 from log_service.supervisor.spec import Component, ComponentFactory, HeartbeatReadiness, KafkaReadiness, ServiceContext
 
@@ -33,9 +35,10 @@ def external_broker(context: ServiceContext) -> Component:
     """Return the component of a cluster that is the user's own; it is asked as the environment says that clients encrypt and log in.
 
     Raises:
-        ConfigError: the environment's settings of clients cannot be read or understood.
+        ConfigError: the environment's settings of clients, or the files that they name, cannot be read or understood.
     """
-    settings_from_environment()
+    security = ClientConfig.of(context.bootstrap_servers, settings_from_environment()).security()
+    outgoing_security(security, Random())  # noqa: S311 - it opens no connection
     return Component(
         name=BROKER,
         argv=(),

@@ -252,10 +252,14 @@ class Supervisor:
         was_ready = True
         while True:
             await trio.sleep(component.health_interval_s)
-            is_there = await is_ready(component.readiness)
+            is_there, why = False, f"does not respond at {component.address}"
+            try:
+                is_there = await is_ready(component.readiness)
+            except ConfigError as error:  # files that it is asked with, as certificates, end or are exchanged at any time
+                why = f"cannot be asked at {component.address}: {error}"
             if is_there != was_ready:
                 self._note(component, "ready" if is_there else "not responding")
-                self._tell(component, "ready again" if is_there else f"does not respond at {component.address}")
+                self._tell(component, "ready again" if is_there else why)
             was_ready = is_there
 
     async def _is_there_in_time(self, component: Component) -> bool:

@@ -69,6 +69,11 @@ def test_a_cluster_of_the_user_s_own_is_asked_as_the_environment_says(tmp_path: 
         monkeypatch.setenv("TIDELOG_CLIENT_CONFIG", str(tmp_path / "none.properties"))
         with pytest.raises(ConfigError, match=r"none\.properties"):
             external_broker(context)
+        broken = tmp_path / "broken.properties"
+        broken.write_text(client.read_text() + f"\nssl.truststore.location={tmp_path / 'no-store.pem'}\n")
+        monkeypatch.setenv("TIDELOG_CLIENT_CONFIG", str(broken))
+        with pytest.raises(ConfigError, match=r"no-store\.pem"):
+            external_broker(context)
 
 
 def test_a_grpc_server_responds_to_the_first_frame() -> None:

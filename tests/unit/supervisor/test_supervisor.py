@@ -15,7 +15,7 @@ import trio
 from click.testing import CliRunner
 
 from log_service.cli.status import status
-from log_service.common.errors import StorageError
+from log_service.common.errors import ConfigError, StorageError
 from log_service.supervisor import readiness, state
 from log_service.supervisor import supervisor as supervisor_module
 from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, UptimeReadiness
@@ -226,6 +226,29 @@ def test_a_component_of_the_user_s_own_is_looked_at_and_left_alone(tmp_path: Pat
     finally:
         own.kill()
         own.wait()
+
+
+def test_settings_that_cannot_be_used_for_a_moment_end_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key and its certificates are two files: one that asks between the two changes finds them unlike."""
+    told: list[str] = []
+    page = replace(web_page(tmp_path, free_port()), argv=(), external_setting="MY_PAGE")
+    fault: list[str] = []
+
+    async def asked(_readiness: object) -> bool:
+        if fault:
+            raise ConfigError(fault[0])
+        return True
+
+    monkeypatch.setattr(supervisor_module, "is_ready", asked)
+    monkeypatch.setattr(readiness, "is_ready", asked)
+
+    def break_and_mend(_supervisor: Supervisor) -> None:
+        fault.append("the key is not that of the certificate")
+        assert eventually(lambda: any("cannot be asked" in line and "the key is not" in line for line in told))
+        fault.clear()
+        assert eventually(lambda: any("ready again" in line for line in told))
+
+    run(installation(tmp_path, page), told, break_and_mend)
 
 
 def test_what_is_the_user_s_own_and_not_there_is_named_with_its_setting(tmp_path: Path) -> None:
