@@ -40,6 +40,8 @@ hold for one listener.
 * A death is seen at once (`node.death.grace.ms`); Kafka waits for the session of a broker, and for the fetch timer of a voter. Only a
   refused connection counts, which a host sends when no process listens. A host out of reach proves nothing, and a process that hangs still
   has its connections accepted: those are found as in Kafka. A live node that is taken for dead costs an election and no record.
+* `min.insync.replicas` of the file counts once, as in Kafka: a new cluster keeps eligible leader replicas (KIP-966), and the file of the
+  controller that leads first gives the default of all brokers. Later it is changed there, or for a topic, and not for one broker.
 """
 
 

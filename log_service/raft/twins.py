@@ -26,8 +26,9 @@ class Twins(NamedTuple):
         """What is wrong, and what to do."""
         last, other = map(format_uuid, self.directory_ids)
         return (
-            f"two processes follow the metadata log as node {self.node_id}, from the directories {last} and {other}: while both run, "
-            "neither takes the place of the other in the quorum. Stop one of them, or give it a node.id of its own"
+            f"two processes follow the metadata log as node {self.node_id}, from the directories {last} and {other}. Stop one of them, "
+            "or give it a node.id of its own: where the nodes' files name the voters both count as one, and metadata may be lost; where "
+            "records name them, neither takes the place of the other"
         )
 
 

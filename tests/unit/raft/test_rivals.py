@@ -23,8 +23,9 @@ def test_two_processes_of_one_voter_are_told_once_a_minute_with_both_directories
     told = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(told) == 2
     assert told[0].getMessage() == (
-        f"Two processes follow the metadata log as node 3, from the directories {format_uuid(A)} and {format_uuid(B)}: while both run, "
-        "neither takes the place of the other in the quorum. Stop one of them, or give it a node.id of its own"
+        f"Two processes follow the metadata log as node 3, from the directories {format_uuid(A)} and {format_uuid(B)}. Stop one of them, "
+        "or give it a node.id of its own: where the nodes' files name the voters both count as one, and metadata may be lost; where "
+        "records name them, neither takes the place of the other"
     )
 
 
