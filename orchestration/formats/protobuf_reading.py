@@ -165,7 +165,9 @@ def _getter(field: Any, where: str) -> Convert:
     name = field.name
     if is_map(field):
         key, value = (_conversion(one, where) or _same for one in _map_fields(field))
-        return lambda found: [(key(one), value(held[one])) for held in (getattr(found, name),) for one in sorted(held)]
+        return lambda found: [
+            (told, value(held[one])) for held in (getattr(found, name),) for told, one in sorted((key(one), one) for one in held)
+        ]
     convert = _conversion(field, where)
     if field.is_repeated:
         if convert is None:

@@ -40,6 +40,7 @@ message Wider { int32 i32 = 1; string later = 99; Kind kind = 16; }
 """
 PROTO2 = """syntax = "proto2";
 message Old { required int32 id = 1; optional string note = 2 [default = "none"]; optional Kind kind = 3; enum Kind { A = 1; } }
+message Shelf { message Box { required int32 id = 1; } map<string, int32> counts = 1; map<string, Box> boxes = 2; repeated Box loose = 3; }
 """
 
 
@@ -167,6 +168,21 @@ def test_required_fields_defaults_and_closed_enums_of_proto2(folder: Path) -> No
     assert read(schema, b"\x08\x05", b"\x08\x05\x18\x02", b"", b"\x08\x05\x12\x01\xff") == (
         [{"id": 5, "note": None, "kind": None}] * 2,
         [None, None, "the value lacks required fields: id", "field note is not UTF-8 text"],
+    )
+
+
+def entry(field: int, key: bytes, value: bytes) -> bytes:
+    """Return an entry of a map whose value is ``value`` with its tag."""
+    held = b"\x0a" + bytes([len(key)]) + key + value
+    return bytes([field << 3 | 2, len(held)]) + held
+
+
+def test_a_key_of_a_map_that_is_not_utf_8_is_a_fault_beside_one_that_is(folder: Path) -> None:
+    schema = protobuf_schema(folder / "old.proto", message="Shelf")
+    good, bad = entry(1, b"a", b"\x10\x01"), entry(1, b"\xff", b"\x10\x02")
+    assert read(schema, good + bad, bad, good) == (
+        [{"counts": [("a", 1)], "boxes": [], "loose": []}],
+        [*["field counts is not UTF-8 text"] * 2, None],
     )
 
 
