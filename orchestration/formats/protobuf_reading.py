@@ -5,8 +5,10 @@ number of an enum is its name. Protobuf's own runtime reads the bytes. Knows no 
 Invariant: every refusal is an ``UnfitError``.
 """
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -18,6 +20,8 @@ from orchestration.formats.columns import UnfitError, microseconds, unframed, va
 Convert = Callable[[Any], Any]
 TIMESTAMP = "google.protobuf.Timestamp"
 NANOS_END = 1_000_000_000
+NAMED_COUNT, KEY_LENGTH = 3, 40
+"""How many required fields that are missing a reason names, and how many characters of a map's key that leads to one."""
 INT, BIGINT, UNSIGNED = types.IntegerType(), types.LongType(), types.DecimalType(20, 0)
 DOUBLE, FLOAT, I64, U64, I32, F64, F32, BOOL, STRING, GROUP, MESSAGE, BYTES, U32, ENUM, SF32, SF64, S32, S64 = range(1, 19)
 """The types of fields, as descriptors number them."""
@@ -102,12 +106,51 @@ def message_reader(message: Any, *, is_framed: bool) -> Callable[[bytes], Sequen
         try:
             found = made.FromString(data[_begin(data, place) :] if is_framed else data)
             if not found.IsInitialized():
-                raise UnfitError(f"the value lacks required fields: {', '.join(found.FindInitializationErrors())}")
+                raise UnfitError(_lacking(found))
             return [get(found) for get in getters]
         except DecodeError:
             raise UnfitError(f"the value is no {message.full_name}: its bytes are damaged or end early") from None
 
     return read
+
+
+def _lacking(found: Any) -> str:
+    """Return the reason of a message without fields that are required.
+
+    The runtime's own list of them is not asked for: it names all of them, and a map's key that is not UTF-8 ends the process within it.
+    """
+    missing = _missing(found, "")
+    named = list(islice(missing, NAMED_COUNT))
+    count = sum(1 for _ in missing)
+    return f"the value lacks required fields: {', '.join(named)}{f' and {count} more' if count else ''}"
+
+
+def _missing(found: Any, path: str) -> Iterator[str]:
+    """Yield the required fields that a message and those within it do not have.
+
+    :raises UnfitError: the key of a map that leads to one is not UTF-8.
+    """
+    for field in found.DESCRIPTOR.fields:
+        if field.is_required and not found.HasField(field.name):
+            yield f"{path}{field.name}"
+    for field, value in found.ListFields():
+        where = f"{path}({field.full_name})" if field.is_extension else f"{path}{field.name}"
+        for place, inner in _messages(field, value, where):
+            yield from _missing(inner, f"{where}{place}.")
+
+
+def _messages(field: Any, value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    """Yield the messages in a field, with their places in it."""
+    if field.type not in MESSAGES:
+        return
+    if not field.is_repeated:
+        yield "", value
+    elif not is_map(field):
+        yield from ((f"[{index}]", one) for index, one in enumerate(value))
+    elif _map_fields(field)[1].type in MESSAGES:
+        for key in value:
+            told = _text(key, where)[:KEY_LENGTH] if _map_fields(field)[0].type == STRING else key
+            yield f"[{json.dumps(told, ensure_ascii=False)}]", value[key]
 
 
 def index_of(message: Any) -> list[int]:

@@ -186,6 +186,25 @@ def test_a_key_of_a_map_that_is_not_utf_8_is_a_fault_beside_one_that_is(folder: 
     )
 
 
+def test_a_reason_names_three_of_the_required_fields_that_are_missing_and_the_count_of_the_others(folder: Path) -> None:
+    schema, lacks = protobuf_schema(folder / "old.proto", message="Shelf"), "the value lacks required fields:"
+    loose, long = b"\x1a\x00", entry(2, b"k" * 100, b"\x12\x00")
+    assert read(schema, loose * 3, loose * 5_000, entry(2, b'"\n', b"\x12\x00"), long) == (
+        [],
+        [
+            f"{lacks} loose[0].id, loose[1].id, loose[2].id",
+            f"{lacks} loose[0].id, loose[1].id, loose[2].id and 4997 more",
+            rf'{lacks} boxes["\"\n"].id',
+            f'{lacks} boxes["{"k" * 40}"].id',
+        ],
+    )
+
+
+def test_a_key_that_is_not_utf_8_before_a_required_field_that_is_missing_is_a_fault(folder: Path) -> None:
+    schema = protobuf_schema(folder / "old.proto", message="Shelf")
+    assert read(schema, entry(2, b"\xff", b"\x12\x00")) == ([], ["field boxes is not UTF-8 text"])
+
+
 def test_confluents_framing_names_the_message(folder: Path) -> None:
     wider = protobuf_schema(folder / "orders.proto", message="shop.Wider", framing="confluent")
     item = protobuf_schema(folder / "orders.proto", message="shop.Order.Item", framing="confluent")
