@@ -52,7 +52,7 @@ MESSAGES = (GROUP, MESSAGE)
 def spark_fields(message: Any, above: Sequence[str] = (), path: str = "") -> types.StructType:
     """Return the columns of a message.
 
-    :raises ValueError: a message is within itself, or has no fields; the text names the field.
+    :raises ValueError: a message is within itself, or has no fields, or several values of a closed enum; the text names the field.
     """
     if message.full_name in above:
         raise ValueError(f"field {path} is of the message {message.full_name} that it is part of: no table's column can be within itself")
@@ -71,9 +71,25 @@ def has_null(field: Any) -> bool:
 def _column(field: Any, above: Sequence[str], path: str) -> types.DataType:
     if is_map(field):
         key, value = _map_fields(field)
+        _validate_keeps_all(value, path)
         return types.MapType(_single(key, above, path), _single(value, above, f"{path}[]"))
+    if field.is_repeated:
+        _validate_keeps_all(field, path)
     found = _single(field, above, f"{path}[]" if field.is_repeated else path)
     return types.ArrayType(found) if field.is_repeated else found
+
+
+def _validate_keeps_all(field: Any, path: str) -> None:
+    """Refuse an enum that loses items of a list or a map without a word.
+
+    :raises ValueError: the enum is closed: the runtime leaves out the items whose numbers have no name.
+    """
+    if field.type == ENUM and field.enum_type.is_closed:
+        raise ValueError(
+            f"field {path} holds several values of {field.enum_type.full_name}, a closed enum as proto2 has them: Protobuf leaves out "
+            "numbers that have no name there, and nothing tells that they are gone. Declare the field as int32, which has the same bytes, "
+            "in the file that the topic reads, or the enum in a file of proto3"
+        )
 
 
 def _single(field: Any, above: Sequence[str], path: str) -> types.DataType:

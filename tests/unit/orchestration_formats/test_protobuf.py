@@ -40,6 +40,7 @@ message Wider { int32 i32 = 1; string later = 99; Kind kind = 16; }
 """
 PROTO2 = """syntax = "proto2";
 message Old { required int32 id = 1; optional string note = 2 [default = "none"]; optional Kind kind = 3; enum Kind { A = 1; } }
+message Must { required Old.Kind kind = 1; }
 message Shelf { message Box { required int32 id = 1; } map<string, int32> counts = 1; map<string, Box> boxes = 2; repeated Box loose = 3; }
 """
 
@@ -169,6 +170,8 @@ def test_required_fields_defaults_and_closed_enums_of_proto2(folder: Path) -> No
         [{"id": 5, "note": None, "kind": None}] * 2,
         [None, None, "the value lacks required fields: id", "field note is not UTF-8 text"],
     )
+    must = protobuf_schema(folder / "old.proto", message="Must")
+    assert read(must, b"\x08\x01", b"\x08\x02") == ([{"kind": "A"}], [None, "the value lacks required fields: kind"])
 
 
 def entry(field: int, key: bytes, value: bytes) -> bytes:
@@ -260,6 +263,20 @@ def test_a_message_that_makes_no_table_is_refused_with_the_file_and_the_field(tm
     with pytest.raises(SchemaFileError, match=told) as refused:
         protobuf_schema(tmp_path / "bad.proto", message="X")
     assert str(tmp_path / "bad.proto") in str(refused.value)
+
+
+@pytest.mark.parametrize("field", ["repeated Kind kinds = 2", "map<string, Kind> kinds = 2"])
+@pytest.mark.parametrize("around", ["message X {{ {} }}", "message X {{ optional In kinds = 1; }} message In {{ {} }}"])
+def test_several_values_of_a_closed_enum_are_refused_because_unknown_ones_would_be_lost(tmp_path: Path, around: str, field: str) -> None:
+    file = tmp_path / "closed.proto"
+    file.write_text(f'syntax = "proto2"; enum Kind {{ A = 0; }} {around.format(field + ";")}')
+    path = r"kinds\.kinds" if "In" in around else "kinds"
+    with pytest.raises(
+        SchemaFileError, match=rf"closed.proto cannot .*: field {path} holds several values of Kind, a closed enum .* int32"
+    ):
+        protobuf_schema(file, message="X")
+    file.write_text(f'syntax = "proto2"; {around.format(field.replace("Kind", "int32") + ";")}')
+    assert protobuf_schema(file, message="X").fields.names == ["kinds"]
 
 
 def test_files_that_are_no_descriptors_are_told(tmp_path: Path, folder: Path) -> None:
