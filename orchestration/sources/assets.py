@@ -84,6 +84,7 @@ def sql_source(
         raise ValueError(f"the source {name} needs a key: the columns that tell one row of {table} from another")
     if cursor is None and compare_every_s is None:
         raise ValueError(f"the source {name} sees nothing: give it a cursor, comparisons (compare_every_s), or both")
+    _validate_takes_json(name, topic)
 
     def make() -> Source:
         return SqlRows(
@@ -119,13 +120,27 @@ def folder_source(
     that was sent is moved to ``done/`` in the folder, one that cannot be read to ``rejected/``, with the reason beside it. A file counts
     once it was not changed for ``settle_s`` seconds; names that begin with a dot, and unfinished downloads, are left alone.
 
+    A topic whose schema is of another format than JSON takes whole files only: each has to be one value as its schema has it.
+
     :raises ValueError: the declaration makes no sense; the text says why.
     """
+    if read_as != "whole":
+        _validate_takes_json(name, topic, 'or send whole files, each a value in that format (read_as="whole")')
 
     def make() -> Source:
         return DroppedFiles(folder=Path(folder), pattern=pattern, read_as=read_as, key=key, settle_s=settle_s)
 
     return source_asset(name, topic, make, every_s, "file", group_name, description or f"Files that are dropped into {folder}")
+
+
+def _validate_takes_json(name: str, topic: TopicSpec, *others: str) -> None:
+    """Refuse a topic in which each record of a source would be a dead letter; ``others`` are what else to do.
+
+    :raises ValueError: its values are not JSON.
+    """
+    if topic.value_format is not None:
+        advice = ", ".join(["declare it with Spark's DDL", *others])
+        raise ValueError(f"the source {name} sends JSON, and the schema of the topic {topic.name} is another format's: {advice}")
 
 
 def source_asset(  # noqa: PLR0917 - both kinds of source give all of them

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from orchestration.formats import AvroSchema, ProtobufSchema, avro_schema, protobuf_schema
+from orchestration.sources import folder_source, sql_source
 from orchestration.topics import TopicSpec, topic_asset, topic_specs
 from orchestration.transforms import spark_topic
 
@@ -49,3 +50,14 @@ def test_a_transform_that_sends_json_to_a_topic_of_another_format_is_refused(sch
         def sent(records: Any) -> Any:
             """All of them."""
             return records
+
+
+def test_a_source_that_sends_json_to_such_a_topic_is_refused_and_whole_files_are_not(schema: Any, tmp_path: Path) -> None:
+    letters = TopicSpec(name="letters", schema=schema)
+    told = "the source inbox sends JSON, and the schema of the topic letters is another format's: declare it with Spark's DDL"
+    with pytest.raises(ValueError, match=f"{told}$"):
+        sql_source("inbox", topic=letters, table="letters", key="id")
+    for read_as in (None, "lines", "csv", "parquet"):
+        with pytest.raises(ValueError, match=rf'{told}, or send whole files, each a value in that format \(read_as="whole"\)$'):
+            folder_source("inbox", topic=letters, folder=tmp_path, read_as=read_as)
+    assert folder_source("inbox", topic=letters, folder=tmp_path, read_as="whole").key.path == ["sources", "inbox"]
