@@ -20,6 +20,8 @@ Framing = Literal["plain", "confluent"]
 FRAMINGS: Sequence[Framing] = ("plain", "confluent")
 MAGIC, FRAME_BYTES = 0, 5
 """Confluent's framing: a zero, the schema's id in the registry in four bytes, and the value behind them."""
+UNREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading a value, or making columns of it, may raise where a reader has overlooked something: the value's fault, and no table's."""
 ReadValue = Callable[[bytes], Sequence[Any]]
 """Returns the fields of a value, as Arrow takes them."""
 
@@ -47,7 +49,10 @@ class ValueFormat(Protocol):
 
 
 def read_values(values: pa.Array, read: ReadValue, schema: pa.Schema) -> tuple[pa.Table, pa.Array]:
-    """Return the columns (``schema``) of those of ``values`` that ``read`` takes, and why it refuses the others (null: it does not)."""
+    """Return the columns (``schema``) of those of ``values`` that ``read`` takes, and why it refuses the others (null: it does not).
+
+    As a last resort any other error of a value is a reason, too, with the error's type: one value stops no table.
+    """
     rows: list[Sequence[Any]] = []
     faults: list[str | None] = []
     for value in values.to_pylist():
@@ -57,11 +62,37 @@ def read_values(values: pa.Array, read: ReadValue, schema: pa.Schema) -> tuple[p
                 rows.append(read(value))
         except UnfitError as refused:
             fault = str(refused)
+        except UNREAD as error:
+            fault = _unread(error)
         faults.append(fault)
+    try:
+        table = _table(rows, schema)
+    except UNREAD:
+        told = [_why_no_row(row, schema) for row in rows]
+        table = _table([row for row, why in zip(rows, told, strict=True) if why is None], schema)
+        reasons = iter(told)
+        faults = [next(reasons) if fault is None else fault for fault in faults]
+    return table, pa.array(faults, pa.string())
+
+
+def _table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     if not rows:
-        return schema.empty_table(), pa.array(faults, pa.string())
+        return schema.empty_table()
     columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)]
-    return pa.table(columns, schema=schema), pa.array(faults, pa.string())
+    return pa.table(columns, schema=schema)
+
+
+def _why_no_row(row: Sequence[Any], schema: pa.Schema) -> str | None:
+    """Return why no columns can be made of ``row``, None where they can."""
+    try:
+        _table([row], schema)
+    except UNREAD as error:
+        return _unread(error)
+    return None
+
+
+def _unread(error: Exception) -> str:
+    return f"the value cannot be read: {type(error).__name__}"
 
 
 def in_places(table: pa.Table, faults: pa.Array) -> pa.StructArray:
