@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from log_service.common.secrets import SecretText
 
@@ -26,7 +27,7 @@ DEFAULT_MINIMUM_INTERVAL_S = 5
 DEFAULT_FOLLOW_S = 300
 DEFAULT_COMMIT_ATTEMPTS = 5
 POSTGRES_SCHEME = "postgresql://"
-WEBHOOK = re.compile(r"https?://[^/\s:?#]+")
+WEBHOOK = re.compile(r"https?://[^/\s@?#]+\S*")
 ADDRESS = re.compile(r"[^@\s,<>]+@[^@\s,<>]+")
 DEPLOYMENT = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
@@ -55,7 +56,7 @@ class Settings:
     follow_s: int
     commit_attempts: int
     deployment: str | None
-    alert_webhook: str | None
+    alert_webhook: SecretText | None
     alert_email_to: tuple[str, ...]
     alert_email_from: str | None
     alert_smtp: tuple[str, int] | None
@@ -158,11 +159,24 @@ def _postgres_url(given: Mapping[str, str]) -> str | None:
     return url
 
 
-def _webhook(given: Mapping[str, str]) -> str | None:
+def _webhook(given: Mapping[str, str]) -> SecretText | None:
+    """Return the URL; what is said of one that is refused does not show it."""
     url = given.get("TIDELOG_ALERT_WEBHOOK") or None
-    if url is not None and not WEBHOOK.match(url):
+    if url is None:
+        return None
+    if not url.isascii() or not url.isprintable() or " " in url:
+        raise SettingsError("TIDELOG_ALERT_WEBHOOK holds whitespace, or a character that is not printable ASCII: percent-encode it")
+    try:
+        parts = urlsplit(url)
+        is_usable = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:  # its text may show the URL
+        is_usable = False
+    else:
+        if "@" in parts.netloc:
+            raise SettingsError("TIDELOG_ALERT_WEBHOOK has a user or a password before its host, which no hook sends: leave them out")
+    if not is_usable or not WEBHOOK.fullmatch(url):
         raise SettingsError("TIDELOG_ALERT_WEBHOOK has to be a URL that begins with https:// or http:// and names a host")
-    return url
+    return SecretText(url)
 
 
 def _recipients(given: Mapping[str, str]) -> tuple[str, ...]:

@@ -40,16 +40,23 @@ def send_alert(alert: Alert) -> None:
         try:
             sent.result(timeout=HOOKS_WITHIN_S)
         except (OSError, HTTPException, smtplib.SMTPException, ValueError) as error:
-            reason = str(error).strip() or f"it took longer than {HOOKS_WITHIN_S:g} s"
+            reason = f"it took longer than {HOOKS_WITHIN_S:g} s" if not sent.done() else reason_of(error)
             logging.getLogger(__name__).error("the alert %r was not sent to %s: %s", alert.text, where, reason)
 
 
 def hooks_of(settings: Settings, alert: Alert) -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield what sends an alert, each with the place to name where that fails."""
-    if (url := settings.alert_webhook) is not None:
-        yield f"the webhook at {urlsplit(url).hostname}", lambda: post(url, alert)
+    if (webhook := settings.alert_webhook) is not None:
+        yield f"the webhook at {urlsplit(webhook.reveal()).hostname}", lambda: post(webhook.reveal(), alert)
     if (server := settings.alert_smtp) is not None and settings.alert_email_to:
         yield f"the mail server {server[0]}:{server[1]}", lambda: mail(settings, server, alert)
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a hook failed: of errors whose text may hold the URL, only what they are."""
+    if isinstance(error, HTTPError):
+        return f"HTTP Error {error.code}"
+    return (str(error).strip() if isinstance(error, OSError) else "") or type(error).__name__
 
 
 def post(url: str, alert: Alert) -> None:

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import InvalidURL
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import StreamRequestHandler, TCPServer
 from typing import Any
@@ -127,6 +128,55 @@ def test_a_server_that_is_away_or_says_nothing_fails_no_tick(monkeypatch: pytest
         "the webhook at 127.0.0.1",
         "the mail server 127.0.0.1",
     ]
+
+
+def test_an_error_whose_text_holds_the_url_is_logged_by_what_it_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(url: str, _: Alert) -> None:
+        raise InvalidURL(f"nonnumeric port in {url}")
+
+    monkeypatch.setattr(alert_hooks, "post", refuse)
+    monkeypatch.setenv("TIDELOG_ALERT_WEBHOOK", "https://127.0.0.1/hooks/s3cret")
+    send_alert(ALERT)
+    (message,) = caplog.messages
+    assert message.endswith("was not sent to the webhook at 127.0.0.1: InvalidURL")
+    assert "s3cret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("https://user:s3cret@host.example/x", "a user or a password before its host"),
+        ("https://s3cret@host.example/x", "a user or a password before its host"),
+        ("https://host.example/s3cret path", "holds whitespace"),
+        ("https://host.example/s3cret\n", "holds whitespace"),
+        ("https://host.example/s3cret/\N{LATIN SMALL LETTER E WITH ACUTE}", "not printable ASCII"),
+        ("http://[s3cret/", "names a host"),
+        ("http://:80/s3cret", "names a host"),
+        ("http://host.example:s3cret/", "names a host"),
+        ("http://host.example:99999/s3cret", "names a host"),
+        ("http:///s3cret", "names a host"),
+    ],
+)
+def test_a_webhook_that_cannot_be_used_is_refused_without_being_shown(
+    url: str, told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TIDELOG_ALERT_WEBHOOK", url)
+    with pytest.raises(SettingsError, match=told) as refused:
+        load_settings()
+    assert "s3cret" not in str(refused.value)
+    send_alert(ALERT)
+    assert "was sent nowhere" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+@pytest.mark.parametrize("url", ["https://host.example/hooks/s3cret@team?x=1", "http://[::1]:8065/s3cret", "http://host:80/s3cret"])
+def test_a_webhook_that_can_be_used_is_not_shown_with_the_settings(url: str) -> None:
+    settings = load_settings({"TIDELOG_ALERT_WEBHOOK": url})
+    assert settings.alert_webhook is not None
+    assert settings.alert_webhook.reveal() == url
+    assert "s3cret" not in repr(settings)
 
 
 def test_without_settings_an_alert_goes_nowhere(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
