@@ -13,9 +13,10 @@ from concurrent.futures import Future
 from email.message import EmailMessage
 from http.client import HTTPException
 from threading import Thread
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from orchestration.sensing.run_failures import Alert
 from orchestration.settings import Settings, SettingsError, load_settings
@@ -23,6 +24,15 @@ from orchestration.settings import Settings, SettingsError, load_settings
 HOOKS_WITHIN_S = 15.0
 """What a tick waits for its hooks: far below the limit of a tick, long enough for a mail server of the network."""
 SOCKET_WITHIN_S = 10.0
+
+
+class NoRedirects(HTTPRedirectHandler):
+    """Leaves every redirect to be an error: to follow it would be a GET without the alert, which counts as sent."""
+
+    def http_error_302(self, *_: Any, **__: Any) -> None:
+        """Return no response, and do not read where the redirect leads."""
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 def send_alert(alert: Alert) -> None:
@@ -55,12 +65,15 @@ def hooks_of(settings: Settings, alert: Alert) -> Iterator[tuple[str, Callable[[
 def reason_of(error: Exception) -> str:
     """Return why a hook failed: of errors whose text may hold the URL, only what they are."""
     if isinstance(error, HTTPError):
-        return f"HTTP Error {error.code}"
+        return f"HTTP Error {error.code}" + (", a redirect: name the URL where it ends" if 300 <= error.code < 400 else "")
     return (str(error).strip() if isinstance(error, OSError) else "") or type(error).__name__
 
 
 def post(url: str, alert: Alert) -> None:
-    """Post an alert as JSON; ``text`` is what chats show. Raises OSError or HTTPException where the status is none of success."""
+    """Post an alert as JSON; ``text`` is what chats show.
+
+    Raises OSError, HTTPException or ValueError where the status is none of success. A redirect is not followed.
+    """
     told = {
         "text": alert.text,
         "subject": alert.subject,
@@ -71,7 +84,7 @@ def post(url: str, alert: Alert) -> None:
     }
     request = Request(url, data=json.dumps(told).encode(), headers={"Content-Type": "application/json"})  # noqa: S310 - settings allow http(s) only
     try:
-        urlopen(request, timeout=SOCKET_WITHIN_S).close()  # noqa: S310
+        build_opener(NoRedirects).open(request, timeout=SOCKET_WITHIN_S).close()
     except HTTPError as error:
         error.close()  # it is a response, with its connection
         raise

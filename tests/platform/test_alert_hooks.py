@@ -37,14 +37,20 @@ def serving(server: TCPServer) -> Iterator[int]:
 
 
 @contextmanager
-def web_server(status: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield a URL, and what is posted there."""
+def web_server(status: int, location: str | None = None) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield a URL, and what is posted there; a GET is answered with success."""
     posted: list[dict[str, Any]] = []
 
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(status)
+            if location is not None:
+                self.send_header("Location", location)
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            self.send_response(200)
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that it has there
@@ -115,6 +121,27 @@ def test_a_hook_that_refuses_fails_nothing_keeps_no_other_and_is_logged_without_
     (message,) = caplog.messages
     assert "was not sent to the webhook at 127.0.0.1: HTTP Error 403" in message
     assert "secret" not in message
+
+
+@pytest.mark.parametrize("location", ["/elsewhere/secret", "ftp://127.0.0.1/secret", "http://[secret/", None])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_taken_for_an_alert_that_was_sent(
+    status: int, location: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with web_server(status, location) as (url, posted):
+        monkeypatch.setenv("TIDELOG_ALERT_WEBHOOK", url)
+        send_alert(ALERT)
+    assert len(posted) == 1
+    (message,) = caplog.messages
+    assert "was not sent to the webhook at 127.0.0.1: " in message
+    assert "secret" not in caplog.text
+
+
+def test_the_log_says_that_a_redirect_was_not_followed(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    with web_server(302, "/elsewhere") as (url, _):
+        monkeypatch.setenv("TIDELOG_ALERT_WEBHOOK", url)
+        send_alert(ALERT)
+    assert caplog.messages[0].endswith(": HTTP Error 302, a redirect: name the URL where it ends")
 
 
 def test_a_server_that_is_away_or_says_nothing_fails_no_tick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
