@@ -1,29 +1,64 @@
 """Sends alerts to where the settings say: a webhook, e-mail, both, or nowhere.
 
 Decides what is sent, and that no hook fails a tick: what cannot be sent is logged, with the host and never with the URL, because that is
-often a secret. Settings are read with each alert. Both hooks together have ``HOOKS_WITHIN_S``, in a thread of their own.
+often a secret. Settings are read with each alert.
+
+Decides how long a tick waits, too: each hook has a thread of its own, and all alerts together have ``HOOKS_WITHIN_S`` of waiting per
+``WINDOW_S``, however many there are. A hook that takes longer goes on beside the ticks, and its thread logs how it ended.
 """
 
 import json
 import logging
 import smtplib
 import socket
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+import time
+from collections.abc import Callable, Iterator, Sequence
 from email.message import EmailMessage
-from http.client import HTTPException
-from threading import Thread
+from threading import BoundedSemaphore, Lock, Thread
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from orchestration.sensing.run_failures import Alert
-from orchestration.settings import Settings, SettingsError, load_settings
+from orchestration.settings import Settings, load_settings
 
 HOOKS_WITHIN_S = 15.0
-"""What a tick waits for its hooks: far below the limit of a tick, long enough for a mail server of the network."""
+"""What ticks wait for the hooks of all alerts within ``WINDOW_S``: far below a tick's limit, enough for a mail server of the network."""
+WINDOW_S = 60.0
+"""The limit of a tick, after which Dagster cuts it off, forgets what it told, and tells it again."""
 SOCKET_WITHIN_S = 10.0
+MOST_UNDER_WAY = 64
+"""Hooks of this process that run at the same time; one that drips its response for ever holds its place."""
+
+
+class Patience:
+    """How long the callers of this process may still wait, in seconds; ``clock_s`` only goes forward."""
+
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
+        self._waits: list[tuple[float, float]] = []
+        self._lock = Lock()
+
+    def left_s(self) -> float:
+        """Return what is left of ``HOOKS_WITHIN_S`` after the waits that ended within ``WINDOW_S``."""
+        now_s = self._clock_s()
+        with self._lock:
+            self._waits = [(began_s, ended_s) for began_s, ended_s in self._waits if ended_s > now_s - WINDOW_S]
+            return max(HOOKS_WITHIN_S - sum(ended_s - began_s for began_s, ended_s in self._waits), 0.0)
+
+    def wait_for(self, threads: Sequence[Thread]) -> None:
+        """Wait until all threads have ended, or until nothing is left."""
+        began_s = self._clock_s()
+        until_s = began_s + self.left_s()
+        for thread in threads:
+            thread.join(timeout=max(until_s - self._clock_s(), 0.0))
+        with self._lock:
+            self._waits.append((began_s, self._clock_s()))
+
+
+PATIENCE = Patience()
+PLACES = BoundedSemaphore(MOST_UNDER_WAY)
 
 
 class NoRedirects(HTTPRedirectHandler):
@@ -38,20 +73,19 @@ class NoRedirects(HTTPRedirectHandler):
 def send_alert(alert: Alert) -> None:
     """Send ``alert`` to the webhook of ``TIDELOG_ALERT_WEBHOOK`` and to the addresses of ``TIDELOG_ALERT_EMAIL_TO``, where they are set.
 
-    Raises nothing: what cannot be sent, or not in time, is logged.
+    Raises nothing: what cannot be sent, or not in time, is logged. All alerts of a minute together wait 15 seconds at most; an alert that
+    takes longer is still sent while the process lives.
     """
     try:
         hooks = list(hooks_of(load_settings(), alert))
-    except SettingsError:
+    except Exception:
         logging.getLogger(__name__).exception("the alert %r was sent nowhere", alert.text)
         return
-    under_way = [(where, _begun(hook)) for where, hook in hooks]
-    for where, sent in under_way:
-        try:
-            sent.result(timeout=HOOKS_WITHIN_S)
-        except (OSError, HTTPException, smtplib.SMTPException, ValueError) as error:
-            reason = f"it took longer than {HOOKS_WITHIN_S:g} s" if not sent.done() else reason_of(error)
-            logging.getLogger(__name__).error("the alert %r was not sent to %s: %s", alert.text, where, reason)
+    under_way = {thread: where for where, hook in hooks if (thread := _begun(alert, where, hook)) is not None}
+    PATIENCE.wait_for(list(under_way))
+    for thread, where in under_way.items():
+        if thread.is_alive():
+            logging.getLogger(__name__).warning("the alert %r was not sent to %s in time: it is tried beside the tick", alert.text, where)
 
 
 def hooks_of(settings: Settings, alert: Alert) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -102,16 +136,28 @@ def mail(settings: Settings, server: tuple[str, int], alert: Alert) -> None:
         connection.send_message(message)
 
 
-def _begun(hook: Callable[[], None]) -> Future[None]:
-    future: Future[None] = Future()
+def _begun(alert: Alert, where: str, hook: Callable[[], None]) -> Thread | None:
+    """Return the thread of a hook; None where there is no place or no thread for one, which is logged."""
+    places = PLACES
 
     def run() -> None:
         try:
             hook()
-        except Exception as error:  # noqa: BLE001 - the sender of the alert names it
-            future.set_exception(error)
-        else:
-            future.set_result(None)
+        except Exception as error:  # noqa: BLE001 - no hook fails a tick
+            logging.getLogger(__name__).error("the alert %r was not sent to %s: %s", alert.text, where, reason_of(error))
+        finally:
+            places.release()
 
-    Thread(target=run, name="alert", daemon=True).start()
-    return future
+    if not places.acquire(blocking=False):
+        logging.getLogger(__name__).error(
+            "the alert %r was not sent to %s: %d hooks are still under way", alert.text, where, MOST_UNDER_WAY
+        )
+        return None
+    thread = Thread(target=run, name="alert", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:  # the process may have no more threads
+        places.release()
+        logging.getLogger(__name__).error("the alert %r was not sent to %s: %s", alert.text, where, error)
+        return None
+    return thread

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.client import InvalidURL
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import StreamRequestHandler, TCPServer
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from orchestration.sensing import alert_hooks
-from orchestration.sensing.alert_hooks import send_alert
+from orchestration.sensing.alert_hooks import HOOKS_WITHIN_S, WINDOW_S, Patience, send_alert
 from orchestration.sensing.run_failures import Alert
 from orchestration.settings import SettingsError, load_settings
 from tests.helpers.ports import free_port
@@ -146,15 +147,86 @@ def test_the_log_says_that_a_redirect_was_not_followed(monkeypatch: pytest.Monke
 
 def test_a_server_that_is_away_or_says_nothing_fails_no_tick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(alert_hooks, "HOOKS_WITHIN_S", 0.3)
+    monkeypatch.setattr(alert_hooks, "PATIENCE", Patience())
     with socket.create_server(("127.0.0.1", 0)) as mute:
         monkeypatch.setenv("TIDELOG_ALERT_WEBHOOK", f"http://127.0.0.1:{free_port()}/")
         monkeypatch.setenv("TIDELOG_ALERT_SMTP", f"127.0.0.1:{mute.getsockname()[1]}")
         monkeypatch.setenv("TIDELOG_ALERT_EMAIL_TO", "ops@example.com")
         send_alert(ALERT)
-    assert [message.partition("was not sent to ")[2].partition(":")[0] for message in caplog.messages] == [
-        "the webhook at 127.0.0.1",
-        "the mail server 127.0.0.1",
-    ]
+    ends_of_hooks()
+    told = [message.partition("was not sent to ")[2] for message in caplog.messages]
+    assert [one for one in told if one.startswith("the webhook at 127.0.0.1: ")]
+    assert [one for one in told if one.startswith("the mail server 127.0.0.1:") and "in time" in one]
+
+
+def ends_of_hooks() -> None:
+    """Wait until the threads of all hooks have ended."""
+    for thread in threading.enumerate():
+        if thread.name == "alert":
+            thread.join()
+
+
+class Endless(threading.Thread):
+    """A hook that never ends, on a clock of its own."""
+
+    now_s = 1_000.0
+
+    def join(self, timeout: float | None = None) -> None:
+        """Let the time pass."""
+        assert timeout is not None
+        Endless.now_s += timeout
+
+
+def test_all_alerts_of_a_tick_wait_as_long_as_one() -> None:
+    patience = Patience(lambda: Endless.now_s)
+    for _ in range(2):
+        began_s = Endless.now_s
+        for _ in range(6):
+            patience.wait_for([Endless(), Endless()])
+        assert Endless.now_s - began_s == pytest.approx(HOOKS_WITHIN_S)
+        assert patience.left_s() == 0
+        Endless.now_s += WINDOW_S
+        assert patience.left_s() == HOOKS_WITHIN_S
+
+
+def test_a_hook_that_hangs_keeps_no_alert_from_being_tried(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    may_end = threading.Event()
+    begun: list[str] = []
+
+    def hang(_: str, alert: Alert) -> None:
+        begun.append(alert.subject)
+        may_end.wait()
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(alert_hooks, "post", hang)
+    monkeypatch.setattr(alert_hooks, "HOOKS_WITHIN_S", 0.1)
+    monkeypatch.setattr(alert_hooks, "PATIENCE", Patience())
+    monkeypatch.setattr(alert_hooks, "PLACES", threading.BoundedSemaphore(6))
+    monkeypatch.setenv("TIDELOG_ALERT_WEBHOOK", "https://127.0.0.1/hooks/secret")
+    subjects = [f"table{number}" for number in range(7)]
+    try:
+        for subject in subjects:
+            send_alert(replace(ALERT, subject=subject))
+        late = [message for message in caplog.messages if "the webhook at 127.0.0.1 in time" in message]
+        assert len(late) == 6
+        assert "hooks are still under way" in caplog.messages[-1]
+        caplog.clear()
+    finally:
+        may_end.set()
+        ends_of_hooks()
+    assert sorted(begun) == subjects[:6]
+    assert [message.partition("was not sent to ")[2] for message in caplog.messages] == ["the webhook at 127.0.0.1: timed out"] * 6
+
+
+def test_a_hook_that_fails_in_any_way_fails_no_tick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("secret")
+
+    monkeypatch.setattr(alert_hooks, "post", fail)
+    monkeypatch.setenv("TIDELOG_ALERT_WEBHOOK", "https://127.0.0.1/hooks/secret")
+    send_alert(ALERT)
+    assert caplog.messages[0].endswith("was not sent to the webhook at 127.0.0.1: LookupError")
+    assert "secret" not in caplog.text
 
 
 def test_an_error_whose_text_holds_the_url_is_logged_by_what_it_is(
