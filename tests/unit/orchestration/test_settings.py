@@ -9,7 +9,7 @@ from sqlalchemy.engine import make_url
 
 from log_service.config.client_properties import FILE_VARIABLE, PREFIX
 from log_service.config.client_security import SECURITY_SETTINGS
-from orchestration.database_urls import shown_url
+from orchestration.database_urls import has_password, shown_url
 from orchestration.resources import DatabaseResource
 from orchestration.settings import SettingsError, load_settings
 from orchestration.sources.sql_rows import SqlRows
@@ -113,3 +113,17 @@ def test_a_url_is_shown_without_its_passwords() -> None:
         == "postgresql://me:***@db/shop?sslpassword=hidden&x=1"
     )
     assert shown_url(make_url("sqlite:///x.db")) == "sqlite:///x.db"
+
+
+@pytest.mark.parametrize(
+    "option", ["token", "access_token", "passcode", "private_key_passphrase", "client_secret", "PWD", "odbc_connect", "ODBC_Connect"]
+)
+def test_no_option_that_holds_a_secret_is_shown(option: str) -> None:
+    url = make_url(f"mssql+pyodbc://me@db/shop?{option}=DRIVER%3Dx%3BPwd%3Dplanted&x=1")
+    assert has_password(f"mssql+pyodbc://me@db/shop?{option}=DRIVER%3Dx%3B+Pwd+%3Dplanted&x=1")
+    assert "planted" not in shown_url(url)
+    assert "x=1" in shown_url(url)
+
+
+def test_a_connection_string_of_odbc_without_a_password_may_be_named() -> None:
+    assert not has_password("mssql+pyodbc:///?odbc_connect=DRIVER%3Dx%3BTrusted_Connection%3Dyes")
