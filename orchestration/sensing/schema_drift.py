@@ -2,7 +2,8 @@
 
 Decides from two pictures, the one in the cursor and the one of now; tells by an observation on the table. Starts nothing.
 
-Its ticks need no log service, so that they also look whether the watchdog fails or hangs.
+Its ticks need no log service, so that they also look whether the watchdog fails or hangs. A lake that cannot be read fails no tick, because
+a tick that fails forgets what it told of the watchdog: it is told once until it is over.
 """
 
 import json
@@ -11,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 import dagster as dg
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
 from orchestration.dead_letters import DeadLetters
 from orchestration.resources.lake import LakeResource
@@ -23,6 +26,8 @@ INTERVAL_S = 60
 SCHEMA_RULE = "schema"
 ALERTS = ":alerts"
 """Where the cursor keeps which failure of the watchdog was told; no table has such a name."""
+LAKE = "the lake"
+UNREAD = "unread"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +98,8 @@ def schema_drift_sensor(
 ) -> dg.SensorDefinition:
     """Return the sensor that tells when the shape of a table or of a topic's records changes.
 
-    ``notify`` is called when the sensor of the name ``watchdog`` fails or hangs: that one tells of all others.
+    ``notify`` is called when the sensor of the name ``watchdog`` fails or hangs, because that one tells of all others, and when the lake
+    cannot be read.
     """
 
     @dg.sensor(
@@ -104,11 +110,19 @@ def schema_drift_sensor(
     )
     def watch_shapes(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.SensorResult:
         told = watch_watchdog(context)
-        opened = lake.open()
         before = read_shapes(context.cursor)
-        if not opened.names():
+        try:
+            now = shapes_of(lake.open())
+        except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
+            why = str(error).strip() or type(error).__name__
+            unread = Alert(subject=LAKE, run_id="", failures=1, why=why, what="could not be read")
+            context.log.error(unread.text)
+            if notify is not None and LAKE not in told:
+                notify(unread)
+            return dg.SensorResult(skip_reason=dg.SkipReason(unread.text), cursor=written(before, {**told, LAKE: UNREAD}))
+        told = {subject: occurrence for subject, occurrence in told.items() if subject != LAKE}
+        if not now:
             return dg.SensorResult(skip_reason=dg.SkipReason("the lake has no tables yet"), cursor=written(before, told))
-        now = shapes_of(opened)
         drifts = {table: decide_drift(before.get(table), shape) for table, shape in now.items()}
         events = [drift_event(table, drift, now[table]) for table, drift in drifts.items() if drift.summary]
         skipped = None if events else dg.SkipReason("no table changed its shape")

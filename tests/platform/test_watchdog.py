@@ -22,7 +22,7 @@ from orchestration.instance import open_instance, write_configuration
 from orchestration.log_client import LogServiceError
 from orchestration.resources import LakeResource
 from orchestration.sensing.run_failures import Alert
-from orchestration.sensing.schema_drift import schema_drift_sensor
+from orchestration.sensing.schema_drift import read_shapes, schema_drift_sensor
 from orchestration.sensing.watchdog import UNJUDGED_TICKS, watchdog_sensor
 from tests.platform.sensor_world import World, append, told
 
@@ -154,6 +154,40 @@ def test_the_sensor_of_schema_drift_tells_of_a_watchdog_that_fails(world: World)
             cursor = result.cursor
     add_tick(world, TickStatus.FAILURE, now_s, "sources")
     assert [(alert.subject, alert.failures) for alert in alerts] == [("sensor watchdog", count) for count in (1, 2, 4)]
+
+
+def test_a_lake_that_cannot_be_read_does_not_make_the_sensor_of_schema_drift_forget_what_it_told(world: World) -> None:
+    alerts: list[Alert] = []
+    sensor = schema_drift_sensor(notify=alerts.append, now_s=lambda: world.now_s)
+    append(world, 3)
+    world.commit(3)
+    (entry,) = (world.lake_root / "clean_orders/_delta_log").glob("*0.json")
+    whole, cursor = entry.read_bytes(), None
+
+    def tick() -> Any:
+        resources = {"lake": LakeResource(root=str(world.lake_root))}
+        result = sensor(dg.build_sensor_context(instance=world.instance, cursor=cursor, resources=resources))
+        assert isinstance(result, dg.SensorResult)
+        return result
+
+    cursor = tick().cursor
+    shapes = read_shapes(cursor)
+    assert shapes.keys() == {"clean_orders"}
+    add_tick(world, TickStatus.FAILURE, time.time(), "watchdog")
+    for _ in range(2):
+        alerts.clear()
+        entry.write_bytes(b"{damaged")
+        for _ in range(3):
+            result = tick()
+            cursor = result.cursor
+            assert "the lake could not be read" in result.skip_reason.skip_message
+        assert [alert.subject for alert in alerts if alert.subject != "sensor watchdog"] == ["the lake"]
+        assert read_shapes(cursor) == shapes
+        entry.write_bytes(whole)
+        result = tick()
+        cursor = result.cursor
+        assert not result.asset_events
+    assert [alert.subject for alert in alerts] == ["the lake"], "the watchdog was told in the first round"
 
 
 def add_tick(world: World, status: TickStatus, started_s: float, sensor: str = "new_records") -> None:
