@@ -185,6 +185,7 @@ class LogClient(Protocol):
         """Return the (topic, partition) that hold something at or above their offset, as soon as one does; none after ``timeout_ms``.
 
         A position outside the log counts too: a run has to report it.
+        A partition that may not be read is left out for as long as there is another to wait for.
         """
         ...
 

@@ -150,7 +150,8 @@ class Watch:
     def wait(self, lags: Mapping[str, TopicLag], decision: RunDecision, deadline_s: float) -> None:
         """Wait for records beyond those that were seen, until something waiting may be due, or for the end of a run that is in the way.
 
-        An archive alone waits for no record: a single one makes no chunk.
+        An archive alone waits for no record: a single one makes no chunk. Where the log service refuses to let any of the topics be read,
+        time passes instead.
         """
         limit_s = deadline_s - self.clock.now_s()
         if decision.next_due_s is not None:
@@ -166,7 +167,12 @@ class Watch:
         if not ends:
             self.clock.sleep(timeout_ms / 1000)
             return
-        self.log.wait_for_records(ends, timeout_ms)
+        try:
+            self.log.wait_for_records(ends, timeout_ms)
+        except LogServiceAwayError:
+            raise
+        except LogServiceError:  # no topic of them may be read: the runs say so, and lags are told all the same
+            self.clock.sleep(max(started_s + timeout_ms / 1000 - self.clock.now_s(), 0.0))
         is_early = self.clock.now_s() - started_s < min(POLL_S, limit_s)
         if decision.is_anything_wanting and is_early:
             self.clock.sleep(min(POLL_S, limit_s))

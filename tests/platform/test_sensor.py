@@ -242,6 +242,32 @@ def test_a_table_that_cannot_be_looked_at_leaves_the_others_alone(world: World, 
     assert "the table clean_orders cannot be looked at: the partition orders-0 has no leader" in skipped.skip_reason.skip_message
 
 
+def test_topics_that_may_be_described_and_not_read_cost_no_tick_its_lags(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(world, 3)
+    world.commit(3)
+    began_s = world.now_s
+
+    def refuse(*_: object) -> Any:
+        raise LogServiceError("TOPIC_AUTHORIZATION_FAILED")
+
+    monkeypatch.setattr(world.log, "wait_for_records", refuse)
+    result = world.tick()
+    assert told(result)["AssetObservation"]["lag"] == 0
+    assert result.skip_reason.skip_message == "no new records"
+    assert world.now_s - began_s == pytest.approx(15, abs=0.1)
+
+
+def test_a_log_service_that_goes_away_within_a_wait_is_a_reason_to_skip(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(world, 3)
+    world.commit(3)
+
+    def go_away(*_: object) -> Any:
+        raise LogServiceAwayError("no broker responds")
+
+    monkeypatch.setattr(world.log, "wait_for_records", go_away)
+    assert world.tick().skip_message == "no broker responds"
+
+
 def test_a_log_service_that_goes_away_within_a_tick_is_asked_once_and_not_for_each_table(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

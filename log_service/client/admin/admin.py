@@ -296,6 +296,10 @@ class Admin:
         """Return the partitions that have something at or above their offset, as soon as one has; an empty set after ``timeout_ms``.
 
         A partition whose offset is out of range (below the log start, above the end) counts too: the caller has to look at it.
+        One that the cluster refuses for good, e.g. the right to read it, is left out for as long as there is another to wait for.
+
+        Raises:
+            ItemsFailed: TOPIC_AUTHORIZATION_FAILED and others, all partitions are refused.
         """
         return await offsets.wait_for_records(self.cluster, positions, timeout_ms, arguments.isolation_of(isolation_level))
 

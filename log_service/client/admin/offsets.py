@@ -5,13 +5,14 @@ in order, so the long poll has a connection of its own.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 import trio
 
 from log_service.client.admin.fan_out import Collected, by_topic, gather
-from log_service.client.admin.values import EpochEnd, FoundOffset, OffsetSpec, PartitionOffsets
+from log_service.client.admin.values import EpochEnd, FoundOffset, ItemsFailed, OffsetSpec, PartitionOffsets
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicPartition
@@ -207,14 +208,21 @@ async def delete_records(cluster: ClusterMetadata, offsets: Mapping[TopicPartiti
 async def wait_for_records(
     cluster: ClusterMetadata, offsets: Mapping[TopicPartition, int], wait_ms: int, isolation: int
 ) -> set[TopicPartition]:
-    """Return the partitions that have something at or above their offset, as soon as one has; empty when ``wait_ms`` passed first."""
+    """Return the partitions that have something at or above their offset, as soon as one has; empty when ``wait_ms`` passed first.
+
+    What the cluster refuses for good, e.g. the right to read, is left out for as long as there is something else to wait for.
+
+    Raises:
+        ItemsFailed: TOPIC_AUTHORIZATION_FAILED and others, all partitions are refused.
+    """
     ready: set[TopicPartition] = set()
+    refused: dict[TopicPartition, KafkaError] = {}
     if not offsets:
         await trio.sleep(wait_ms / 1_000)
         return ready
     deadline = trio.current_time() + wait_ms / 1_000
 
-    async def poll(leader: int, partitions: list[TopicPartition], done: trio.CancelScope) -> None:
+    async def ask(leader: int, partitions: list[TopicPartition]) -> _Polled:
         request, max_version = _poll_request(cluster, partitions, offsets, deadline, isolation)
         connection = await cluster.node(leader, LONG_POLL)
         try:
@@ -222,20 +230,41 @@ async def wait_for_records(
         except trio.Cancelled:
             connection.close()  # the broker goes on waiting, and the next poll would wait behind this one
             raise
-        found = _ready_in(cluster, response)
-        if found:
-            ready.update(found)
-            done.cancel()
+        return _polled(cluster, response)
+
+    async def poll(leader: int, partitions: list[TopicPartition], done: trio.CancelScope) -> None:
+        left = partitions
+        while left:
+            polled = await ask(leader, left)
+            refused.update(polled.refused)
+            if polled.ready:
+                ready.update(polled.ready)
+                done.cancel()
+            if polled.ready or not polled.refused.keys() & set(left):
+                return
+            left = [each for each in left if each not in refused]  # a leader responds at once where it refuses: it has not waited
 
     async def attempt() -> None:
-        await describe(cluster, {partition.topic for partition in offsets})
+        refused.update(await _unknown(cluster, offsets))
         while not ready and trio.current_time() < deadline:
-            leaders = cluster.group_by_leader(offsets)
+            left = [each for each in offsets if each not in refused]
+            if not left:
+                raise ItemsFailed(refused, {})
+            leaders = cluster.group_by_leader(left)
             with trio.CancelScope() as done:
                 await gather(partial(poll, leader, partitions, done) for leader, partitions in leaders.items())
 
     await cluster.retry(attempt, wait_ms + cluster.config.request_timeout_ms)
     return ready
+
+
+async def _unknown(cluster: ClusterMetadata, partitions: Collection[TopicPartition]) -> dict[TopicPartition, KafkaError]:
+    """Make sure that the view has the topics of ``partitions``, and return those whose topic the cluster refuses to describe."""
+    try:
+        await describe(cluster, by_topic(partitions))
+    except ItemsFailed as failed:
+        return {each: failed.errors[each.topic] for each in partitions if each.topic in failed.errors}
+    return {}
 
 
 def _poll_request(
@@ -258,8 +287,23 @@ def _poll_request(
     return request, LAST_FETCH_VERSION_WITH_NAMES if is_id_missing else None
 
 
-def _ready_in(cluster: ClusterMetadata, response: FetchResponse) -> set[TopicPartition]:
-    found: set[TopicPartition] = set()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Polled:
+    """What a leader said of the partitions that it was asked about: which hold something, and which it refuses for good."""
+
+    ready: set[TopicPartition]
+    refused: dict[TopicPartition, KafkaError]
+
+
+def _polled(cluster: ClusterMetadata, response: FetchResponse) -> _Polled:
+    """Return what a response says.
+
+    Raises:
+        KafkaError: no partition holds something, and one has an error that may pass: the view is to be refreshed.
+    """
+    ready: set[TopicPartition] = set()
+    refused: dict[TopicPartition, KafkaError] = {}
+    passing: list[KafkaError] = []
     names_by_id = cluster.view.names_by_id
     for topic in response.responses:
         name = topic.topic or names_by_id.get(topic.topic_id, "")  # type: ignore[call-overload]
@@ -267,10 +311,16 @@ def _ready_in(cluster: ClusterMetadata, response: FetchResponse) -> set[TopicPar
             code = ErrorCode.of(result.error_code)
             partition = TopicPartition(name, result.partition_index)
             if code not in READY_ON:
-                raise KafkaError(code, f"{partition}: {code.name}")
-            if code is ErrorCode.OFFSET_OUT_OF_RANGE or (result.records is not None and len(result.records)):
-                found.add(partition)
-    return found
+                error = KafkaError(code, f"{partition}: {code.name}")
+                if error.is_retriable:
+                    passing.append(error)
+                else:
+                    refused[partition] = error
+            elif code is ErrorCode.OFFSET_OUT_OF_RANGE or (result.records is not None and len(result.records)):
+                ready.add(partition)
+    if passing and not ready:
+        raise passing[0]
+    return _Polled(ready=ready, refused=refused)
 
 
 def _merged(parts: Iterable[Mapping[TopicPartition, V]], asked: Iterable[TopicPartition]) -> dict[TopicPartition, V]:
