@@ -94,8 +94,17 @@ def measure_lag(log: LogClient, lake: Lake, *, topic: str, table: str, also: Seq
     :raises LogServiceError: the log service does not answer.
     """
     found = [log.describe_topic(one) for one in (topic, *also)]
-    lags = [lag_in(log, lake, one, table) for one in found if one is not None]
-    return replace(lags[0], others=tuple(lags[1:])) if len(lags) == len(found) else None
+    known = [one for one in found if one is not None]
+    return lag_behind(log, lake, known, table) if len(known) == len(found) else None
+
+
+def lag_behind(log: LogClient, lake: Lake, descriptions: Sequence[TopicDescription], table: str) -> TopicLag:
+    """Return how far ``table`` is behind topics that are there; the first is the one that the others stand beside.
+
+    :raises LogServiceError: the offsets of one cannot be told. :raises DeltaError, OSError: the table cannot be read.
+    """
+    first, *others = [lag_in(log, lake, one, table) for one in descriptions]
+    return replace(first, others=tuple(others))
 
 
 def lag_in(log: LogClient, lake: Lake, description: TopicDescription, table: str) -> TopicLag:

@@ -29,7 +29,8 @@ class Told:
 class Progress:
     """Everything that was told: watermarks by topic, lag and verdicts on objectives by table, the last alert by its subject.
 
-    ``unjudged`` counts, by subject, the ticks in a row that could not judge it.
+    ``unjudged`` counts, by subject, the ticks in a row that could not judge it. ``first`` is the table that the next tick looks at first,
+    where this one had no time for it.
     """
 
     watermarks: Mapping[str, Told] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class Progress:
     verdicts: Mapping[str, Told] = field(default_factory=dict)
     alerts: Mapping[str, str] = field(default_factory=dict)
     unjudged: Mapping[str, int] = field(default_factory=dict)
+    first: str = ""
 
     def with_alerts(self, alerts: Mapping[str, str]) -> "Progress":
         """Return what was told together with ``alerts``: which occurrence of a subject was told last."""
@@ -61,20 +63,22 @@ class Progress:
             }
             alerts = {str(subject): str(occurrence) for subject, occurrence in stored.get(ALERTS, {}).items()}
             unjudged = {str(subject): int(count) for subject, count in stored.get(UNJUDGED, {}).items()}
+            first = str(stored.get(FIRST, ""))
         except (ValueError, TypeError, AttributeError, LookupError):
             return cls()
-        return cls(**kinds, alerts=alerts, unjudged=unjudged)
+        return cls(**kinds, alerts=alerts, unjudged=unjudged, first=first)
 
     def to_cursor(self) -> str:
         """Return the text that ``from_cursor`` reads."""
         told = {name: {key: [one.value, one.at_s] for key, one in sorted(getattr(self, name).items())} for name in KINDS}
-        more = {ALERTS: dict(sorted(self.alerts.items())), UNJUDGED: dict(sorted(self.unjudged.items()))}
+        more = {ALERTS: dict(sorted(self.alerts.items())), UNJUDGED: dict(sorted(self.unjudged.items())), FIRST: self.first}
         return json.dumps({**told, **{name: held for name, held in more.items() if held}})
 
 
 KINDS = ("watermarks", "lags", "verdicts")
 ALERTS = "alerts"
 UNJUDGED = "unjudged"
+FIRST = "first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from orchestration.archive.planning import due_offsets, is_sweep_due, is_tidying
 from orchestration.archive.run import swept_at
 from orchestration.checkpoints import Checkpoint
 from orchestration.instance import UNFINISHED
-from orchestration.lag import TopicLag, lag_in, seconds_behind
+from orchestration.lag import TopicLag, lag_behind, seconds_behind
 from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
@@ -75,8 +75,7 @@ class Watch:
             if len(known) < len(one.topics):
                 continue
             try:
-                first, *others = [lag_in(self.log, self.lake, description, one.table) for description in known]
-                found[one.table] = replace(first, others=tuple(others))
+                found[one.table] = lag_behind(self.log, self.lake, known, one.table)
             except (LogServiceError, DeltaError, OSError) as error:
                 self._leave_alone(one, error)
         return found

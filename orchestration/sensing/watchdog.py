@@ -2,7 +2,8 @@
 
 The topic sensor waits for records, so a tick of it may take long, or fail. Objectives are judged here, by ticks of their own, so that a
 topic sensor that does neither start runs nor tell lag is noticed by what it should have done. Each table is judged apart: one that cannot
-be judged keeps no other from its verdict.
+be judged keeps no other from its verdict. A tick that has looked for ``LOOKS_WITHIN_S`` leaves the other tables to the next one, which
+begins with them.
 
 A table that could not be judged, or a log service that did not respond, in ``UNJUDGED_TICKS`` ticks in a row is told once until it is over.
 
@@ -20,8 +21,8 @@ from dagster._core.scheduler.instigation import InstigatorTick, InstigatorType, 
 from deltalake.exceptions import DeltaError
 
 from orchestration.keeping_up import Verdict, judge
-from orchestration.lag import measure_lag
-from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError
+from orchestration.lag import lag_behind
+from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.objectives import objectives, verdict_event
@@ -34,6 +35,9 @@ INTERVAL_S = 30
 HUNG_AFTER_S = 180.0
 REMEMBERED_TICKS = 33
 LOG_TIMEOUT_MS = 5_000
+LOOKS_WITHIN_S = 25.0
+"""When a tick begins to look at no further table: a leader that is away costs each of its tables ``LOG_TIMEOUT_MS``, several times where a
+table reads several topics, and Dagster cuts off a tick that takes 60 seconds, which then tells nothing."""
 UNJUDGED_TICKS = 4
 """Ticks in a row without a verdict that are told: two minutes, in which a restart of brokers or an election of leaders is over."""
 LOG_SERVICE = "the log service"
@@ -68,10 +72,14 @@ def decide_sensor_alert(sensor: str, ticks: Sequence[TickSeen], now_s: float) ->
 
 @dataclass(slots=True, kw_only=True)
 class Judgement:
-    """What a tick found out: verdicts by table, and by table (or ``LOG_SERVICE``) why there is none."""
+    """What a tick found out: verdicts by table, and by table (or ``LOG_SERVICE``) why there is none.
+
+    ``first`` is the first table that there was no time for.
+    """
 
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     unjudged: dict[str, str] = field(default_factory=dict)
+    first: str = ""
 
 
 def decide_unjudged(before: Mapping[str, int], unjudged: Mapping[str, str]) -> tuple[dict[str, int], list[Alert]]:
@@ -110,10 +118,10 @@ def watchdog_sensor(
         progress = Progress.from_cursor(context.cursor)
         feeds = topic_feeds(context.repository_def.assets_defs_by_key.values())
         wanted = objectives(context.repository_def.asset_checks_defs_by_key.values())
-        judgement = Judgement()
+        judgement = Judgement(first=progress.first)
         try:
             with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
-                judgement = judged(log, lake.open(), feeds=feeds, wanted=wanted, now_s=now_s())
+                judgement = judged(log, lake.open(), feeds=beginning_with(progress.first, feeds), wanted=wanted, now_s=now_s)
         except LogServiceError as error:
             judgement.unjudged[LOG_SERVICE] = str(error)
         for subject, why in judgement.unjudged.items():
@@ -132,7 +140,7 @@ def watchdog_sensor(
             if notify is not None:
                 notify(alert)
         by_table = {feed.table: feed for feed in feeds}
-        kept = replace(told.progress.only_of(by_table, ()), unjudged=unjudged)
+        kept = replace(told.progress.only_of(by_table, ()), unjudged=unjudged, first=judgement.first)
         return dg.SensorResult(
             skip_reason=dg.SkipReason("; ".join(alert.text for alert in [*alerts, *missed, *stuck]) or "nothing to tell"),
             cursor=kept.with_alerts({alert.subject: alert.run_id for alert in alerts}).to_cursor(),
@@ -148,22 +156,53 @@ def missed_objective(table: str, verdict: Verdict) -> Alert:
     return Alert(subject=table, run_id="", failures=1, why=why, what="does not keep up")
 
 
-def judged(log: LogClient, lake: Lake, *, feeds: Sequence[TopicFeed], wanted: Mapping[dg.AssetKey, int], now_s: float) -> Judgement:
+def beginning_with(first: str, feeds: Sequence[TopicFeed]) -> list[TopicFeed]:
+    """Return the feeds in their order, from that of the table ``first`` on, and then those before it."""
+    at = next((place for place, feed in enumerate(feeds) if feed.table == first), 0)
+    return [*feeds[at:], *feeds[:at]]
+
+
+def judged(
+    log: LogClient, lake: Lake, *, feeds: Sequence[TopicFeed], wanted: Mapping[dg.AssetKey, int], now_s: Callable[[], float]
+) -> Judgement:
     """Return the verdicts on the tables that have an objective, and which tables cannot be looked at, with or without one.
+
+    Any broker describes any topic, so that a log service is away where none does. Offsets are told by the leaders of partitions: where one
+    does not respond, that is about the tables whose topics it leads.
 
     :raises LogServiceAwayError: the log service does not respond.
     """
     found = Judgement()
+    began_s = now_s()
     for feed in feeds:
+        if now_s() - began_s >= LOOKS_WITHIN_S:
+            found.first = found.first or feed.table
+            found.unjudged[feed.table] = f"it was not looked at, because looking at others took {LOOKS_WITHIN_S:.0f} s"
+            continue
         try:
-            lag = measure_lag(log, lake, topic=feed.topic, table=feed.table, also=feed.also)
-            if lag is not None and feed.asset_key in wanted:
-                found.verdicts[feed.table] = judge(log, lag, wanted[feed.asset_key], int(now_s * 1000))
+            topics = described(log, feed)
         except LogServiceAwayError:
             raise
+        except LogServiceError as error:
+            found.unjudged[feed.table] = str(error)
+            continue
+        try:
+            lag = lag_behind(log, lake, topics, feed.table) if topics else None
+            if lag is not None and feed.asset_key in wanted:
+                found.verdicts[feed.table] = judge(log, lag, wanted[feed.asset_key], int(now_s() * 1000))
         except (LogServiceError, DeltaError, OSError) as error:
             found.unjudged[feed.table] = str(error).strip() or type(error).__name__
     return found
+
+
+def described(log: LogClient, feed: TopicFeed) -> list[TopicDescription]:
+    """Return the topics of a table, none where one of them does not exist.
+
+    :raises LogServiceError: the log service refuses to describe one, or does not respond.
+    """
+    found = [log.describe_topic(topic) for topic in feed.topics]
+    known = [one for one in found if one is not None]
+    return known if len(known) == len(found) else []
 
 
 def sensor_alerts(instance: dg.DagsterInstance, is_watched: Callable[[str], bool], now_s: float) -> list[Alert]:

@@ -19,11 +19,14 @@ from dagster._core.scheduler.instigation import (
 from dagster_shared.error import SerializableErrorInfo
 
 from orchestration.instance import open_instance, write_configuration
-from orchestration.log_client import LogServiceError
+from orchestration.log_client import LogServiceAwayError, LogServiceError
 from orchestration.resources import LakeResource
+from orchestration.sensing import lag_objective
 from orchestration.sensing.run_failures import Alert
 from orchestration.sensing.schema_drift import read_shapes, schema_drift_sensor
-from orchestration.sensing.watchdog import UNJUDGED_TICKS, watchdog_sensor
+from orchestration.sensing.watchdog import LOOKS_WITHIN_S, UNJUDGED_TICKS, watchdog_sensor
+from orchestration.topics import TopicSpec
+from orchestration.transforms import spark_table
 from tests.platform.sensor_world import World, append, told
 
 pytestmark = pytest.mark.platform
@@ -125,6 +128,73 @@ def test_a_table_without_an_objective_that_cannot_be_looked_at_is_told_too(world
     for _ in range(UNJUDGED_TICKS):
         watchdog.tick()
     assert [alert.subject for alert in watchdog.alerts] == ["clean_orders"]
+
+
+def table_of(topic: str, world: World) -> dg.AssetsDefinition:
+    """Return a table with an objective that follows a topic of its own, which has records."""
+    for _ in range(3):
+        (world.log.topics.get(topic) or world.log.add_topic(topic)).partitions[0].append(b"{}")
+
+    @spark_table(topic=TopicSpec(name=topic, schema="id STRING"), name=f"clean_{topic}")
+    def clean(records: Any) -> Any:
+        """Records."""
+        return records
+
+    world.checks.append(lag_objective(clean, within_s=60))
+    return clean
+
+
+def judged_tables(result: Any) -> list[str]:
+    return sorted(event.asset_key.path[-1] for event in result.asset_events)
+
+
+@pytest.mark.parametrize("asked", ["partition_offsets", "offsets_at"])
+def test_a_leader_that_is_away_costs_the_tables_their_verdict_whose_topics_it_leads(
+    world: World, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    append(world, 3)
+    world.define(table_of("others", world))
+    watchdog = Watchdog(world)
+    answer = getattr(world.log, asked)
+
+    def be_silent(topic: str, *more: Any) -> Any:
+        if topic == "orders":
+            raise LogServiceAwayError("broker 2 does not respond")
+        return answer(topic, *more)
+
+    monkeypatch.setattr(world.log, asked, be_silent)
+    assert judged_tables(watchdog.tick()) == ["clean_others"]
+    for _ in range(UNJUDGED_TICKS):
+        watchdog.tick()
+    assert [alert.text for alert in watchdog.alerts if alert.subject != "clean_others"] == [
+        "clean_orders could not be judged 4 times in a row: broker 2 does not respond"
+    ]
+
+
+def test_a_tick_ends_in_time_though_leaders_are_away_and_the_next_one_begins_where_it_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(world, 3)
+    names = [f"silent{number}" for number in range(7)]
+    world.define(*[table_of(name, world) for name in names], table_of("talking", world))
+    watchdog = Watchdog(world)
+    answer = world.log.partition_offsets
+
+    def take_long(topic: str) -> Any:
+        if topic in names:
+            world.now_s += 5
+            raise LogServiceAwayError("broker 2 does not respond")
+        return answer(topic)
+
+    monkeypatch.setattr(world.log, "partition_offsets", take_long)
+    verdicts: list[str] = []
+    for _ in range(UNJUDGED_TICKS):
+        began_s = world.now_s
+        verdicts += judged_tables(watchdog.tick())
+        assert world.now_s - began_s == LOOKS_WITHIN_S
+    assert sorted(verdicts) == ["clean_orders", "clean_talking"]
+    whys = {alert.why for alert in watchdog.alerts if alert.subject.startswith("clean_silent")}
+    assert whys == {"broker 2 does not respond", "it was not looked at, because looking at others took 25 s"}
 
 
 def test_a_log_service_that_stays_away_is_told_once_until_it_is_back(world: World) -> None:
