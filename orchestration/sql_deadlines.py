@@ -1,10 +1,13 @@
 """How long a database may take to respond: what each driver calls it.
 
-Drivers that are not known here get no limit of their own. SQLite's limit is the wait for a lock.
+Drivers that are not known here get no limit of their own. SQLite's limit is the wait for a lock. PostgreSQL is told within each
+transaction, with ``SET LOCAL``: poolers such as PgBouncer refuse the startup parameter ``options``, which takes the place of ``PGOPTIONS``
+besides, and what is set for a session stays with a pooler's connection, which others use next.
 """
 
 from typing import Any
 
+from sqlalchemy import Engine, event
 from sqlalchemy.engine import URL
 
 LIBPQ_DRIVERS = frozenset({"psycopg", "psycopg2"})
@@ -12,18 +15,37 @@ CONNECT_WITHIN_S = 30
 """What a run may wait for a connection: longer than the restart of a server takes, shorter than TCP's own minutes."""
 
 
-def connect_arguments(url: URL, *, connect_s: int, statement_s: int | None = None) -> dict[str, Any]:
-    """Return what the driver of ``url`` is to be given, so that it connects in ``connect_s`` and a statement ends in ``statement_s``.
+QUERY_CANCELED = "57014"
+"""PostgreSQL's code for a statement that it ended before its time."""
+
+
+def connect_arguments(url: URL, *, connect_s: int, lock_s: int | None = None) -> dict[str, Any]:
+    """Return what the driver of ``url`` is to be given, so that it connects in ``connect_s``, and in SQLite waits ``lock_s`` for a lock.
 
     What the URL says itself holds.
     """
     backend = url.get_backend_name()
     if backend == "sqlite":
-        return {} if statement_s is None or "timeout" in url.query else {"timeout": statement_s}
-    if backend != "postgresql" or url.get_driver_name() not in LIBPQ_DRIVERS:
+        return {} if lock_s is None or "timeout" in url.query else {"timeout": lock_s}
+    if not _is_libpq(url) or "connect_timeout" in url.query:
         return {}
-    given: dict[str, Any] = {} if "connect_timeout" in url.query else {"connect_timeout": connect_s}
-    options = url.query.get("options", "")
-    if statement_s is not None and isinstance(options, str) and "statement_timeout" not in options:
-        given["options"] = f"{options} -c statement_timeout={statement_s * 1000}".strip()
-    return given
+    return {"connect_timeout": connect_s}
+
+
+def limit_statements(engine: Engine, within_s: int) -> None:
+    """Have PostgreSQL cancel each statement of the engine's transactions that takes longer; what the URL says itself holds."""
+    if not _is_libpq(engine.url) or "statement_timeout" in str(engine.url.query.get("options", "")):
+        return
+
+    @event.listens_for(engine, "begin")
+    def limit(connection: object) -> None:
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {within_s * 1000}")  # type: ignore[attr-defined]
+
+
+def is_cut_off(error: Exception) -> bool:
+    """Return whether PostgreSQL canceled the statement that a driver's ``error`` tells of: it took longer than it may."""
+    return QUERY_CANCELED in {getattr(error, "sqlstate", None), getattr(error, "pgcode", None)}
+
+
+def _is_libpq(url: URL) -> bool:
+    return url.get_backend_name() == "postgresql" and url.get_driver_name() in LIBPQ_DRIVERS

@@ -1,7 +1,8 @@
 """Starts a source's run when there may be something new for it: a file in its folder, a row beyond its cursor, a comparison that is due.
 
 Decides from Dagster's runs and from what the sources say, not from a cursor of its own, so that nothing is forgotten. A source that
-cannot be looked at, or whose topic is refused, is started: its run says why it fails. A log service that is away is a reason to skip.
+cannot be looked at, or whose topic is refused, is started: its run says why it fails. One whose look took too long is not: its run
+would take long as well, at every interval. The tick says so. A log service that is away is a reason to skip.
 Sources are looked at beside each other, each in a thread, so that a database or a folder that hangs keeps no other source waiting for
 longer than ``LOOKS_WITHIN_S``.
 Invariants: at most one run of a source is in flight; two starts are at least the source's interval apart, more after runs that failed.
@@ -24,7 +25,7 @@ from orchestration.sensing.topic_sensor import LOG_TIMEOUT_MS, REMEMBERED_RUNS, 
 from orchestration.settings import SettingsError, load_settings
 from orchestration.sources.assets import SourceFeed, declared_source, source_feeds
 from orchestration.sources.positions import read_position
-from orchestration.sources.reading import SourceError
+from orchestration.sources.reading import LookTooLongError, SourceError
 from orchestration.sources.run import sender_id
 
 SOURCE_TAG = "tidelog/source"
@@ -147,11 +148,17 @@ def begin_look(looks: Looks, feed: SourceFeed, log: LogClient, now: datetime) ->
 
 
 def is_wanting(feed: SourceFeed, look: Future[bool], until_s: float, context: dg.SensorEvaluationContext) -> bool:
-    """Return whether a run of the source would find something; also where that cannot be told in time, because the run says why."""
+    """Return whether a run of the source is to start: it would find something, or say why that cannot be told.
+
+    Where the database took too long for a look, there may be nothing new, and a run would take as long, at every interval.
+    """
     try:
         return look.result(timeout=max(until_s - monotonic(), 0.0))
     except TimeoutError:
         context.log.error("the source %s cannot be looked at: it does not respond", feed.source)
+    except LookTooLongError as error:
+        context.log.error("whether the source %s has something new is not known, and no run is started: %s", feed.source, error)
+        return False
     except (LogServiceError, SourceError, SettingsError, OSError) as error:
         context.log.error("the source %s cannot be looked at: %s", feed.source, error)
     return True

@@ -31,6 +31,10 @@ class SourceError(RuntimeError):
         self.is_passing = is_passing
 
 
+class LookTooLongError(SourceError):
+    """A look took longer than it may: whether the source has something new is not known, and a run would find out as slowly."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
     """Records and the position after them, which commit together; then ``finish`` is called, which may never happen.
@@ -59,7 +63,7 @@ class Source(Protocol):
     def is_wanting(self, position: Position | None, now: datetime) -> bool:
         """Whether there may be something new after ``position``.
 
-        :raises SourceError: it cannot be looked at.
+        :raises LookTooLongError: that could not be told in the time that a look has. :raises SourceError: it cannot be looked at.
         """
         ...
 

@@ -21,8 +21,8 @@ import sqlalchemy as sa
 from orchestration.database_urls import shown_url
 from orchestration.log_client import LogClient, OutgoingRecord
 from orchestration.sources.json_rows import json_key, json_value
-from orchestration.sources.reading import Portion, Position, Situation, SourceError, portioned, settled_ranges
-from orchestration.sql_deadlines import CONNECT_WITHIN_S, connect_arguments
+from orchestration.sources.reading import LookTooLongError, Portion, Position, Situation, SourceError, portioned, settled_ranges
+from orchestration.sql_deadlines import CONNECT_WITHIN_S, connect_arguments, is_cut_off, limit_statements
 
 ROWS_AT_ONCE = 5_000
 LATER = "_is_later"
@@ -53,7 +53,8 @@ class SqlRows:
     def is_wanting(self, position: Position | None, now: datetime) -> bool:
         """Whether a row is beyond the cursor, or a comparison is due; a database that does not respond in ``LOOK_WITHIN_S`` is an error.
 
-        :raises SourceError: the database cannot be reached in time, or cannot be asked.
+        :raises LookTooLongError: PostgreSQL canceled the look. :raises SourceError: the database cannot be reached in time, or cannot be
+            asked.
         """
         if self.cursor is None or self._is_comparison_due(position, now):
             return self._is_comparison_due(position, now)
@@ -172,7 +173,7 @@ class SqlRows:
     def _reflected(self, *, is_a_look: bool = False) -> Iterator[tuple[sa.Connection, sa.Table]]:
         """Yield a connection and the table as it is.
 
-        :raises SourceError: the database cannot be reached, or the table lacks a column.
+        :raises LookTooLongError: a look was canceled. :raises SourceError: the database cannot be reached, or the table lacks a column.
         """
         engine = _engine(self.url, LOOK_WITHIN_S if is_a_look else None)
         try:
@@ -187,7 +188,11 @@ class SqlRows:
         except sa.exc.NoSuchTableError as error:
             raise SourceError(f"the database at {shown_url(engine.url)} has no table {self.table}") from error
         except sa.exc.SQLAlchemyError as error:
-            told = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+            cause = getattr(error, "orig", None) or error
+            told = str(cause).strip().partition("\n")[0]
+            if is_a_look and is_cut_off(cause):
+                advice = f"an index on {', '.join(self._order())} of the table {self.table} makes it short"
+                raise LookTooLongError(f"{shown_url(engine.url)}: {told}. A look may take {LOOK_WITHIN_S} s: {advice}") from error
             is_passing = isinstance(error, sa.exc.OperationalError)
             raise SourceError(f"{shown_url(engine.url)}: {told}", is_passing=is_passing) from error
         finally:
@@ -230,10 +235,13 @@ def _engine(url: str, within_s: int | None = None) -> sa.Engine:
     try:
         parsed = sa.make_url(url)
         connect_s = CONNECT_WITHIN_S if within_s is None else within_s
-        return sa.create_engine(parsed, connect_args=connect_arguments(parsed, connect_s=connect_s, statement_s=within_s))
+        engine = sa.create_engine(parsed, connect_args=connect_arguments(parsed, connect_s=connect_s, lock_s=within_s))
     except (sa.exc.ArgumentError, ImportError) as error:
         example = "postgresql+psycopg://user@host/name"
         raise SourceError(f"the database's URL cannot be used: {error}. Give SQLAlchemy's form, e.g. {example}") from error
+    if within_s is not None:
+        limit_statements(engine, within_s)
+    return engine
 
 
 def _beyond(order: "Sequence[sa.Column[Any]]", place: Sequence[Any]) -> "sa.ColumnElement[bool]":

@@ -23,6 +23,7 @@ from orchestration.sources.dropped_files import DroppedFiles
 from orchestration.sources.reading import SourceError
 from orchestration.sql_deadlines import connect_arguments
 from orchestration.topics import TopicSpec, topic_asset
+from tests.helpers.postgres import postgres
 from tests.platform.assets_world import World, failure_of
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
@@ -150,18 +151,58 @@ def test_a_database_that_accepts_and_says_nothing_is_an_error_in_time(monkeypatc
             sql_rows.SqlRows(url=url, table="orders", key=("id",), cursor="changed").is_wanting(None, datetime.now(UTC))
 
 
+@pytest.fixture
+def shop() -> Iterator[str]:
+    """A database of PostgreSQL with a view that is slow to look at."""
+    pytest.importorskip("psycopg")
+    with postgres() as url:
+        engine = sa.create_engine(url)
+        with engine.begin() as connection:
+            connection.execute(sa.text("CREATE VIEW slow AS SELECT 1 AS id, now() AS changed FROM pg_sleep(60)"))
+            limit = "current_setting('statement_timeout')"
+            path = "current_setting('search_path')"
+            connection.execute(sa.text(f"CREATE VIEW limits AS SELECT 1 AS id, 1 AS changed WHERE {limit} = '5s' AND {path} = 'public'"))
+        engine.dispose()
+        yield url
+
+
+def test_a_look_at_postgresql_is_limited_without_startup_options(shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGOPTIONS", "-c search_path=public")
+    rows = sql_rows.SqlRows(url=shop, table="limits", key=("id",), cursor="changed")
+    assert rows.is_wanting({"compared_at": time.time()}, datetime.now(UTC))
+    given = sql_rows.SqlRows(
+        url=f"{shop}&options=-csearch_path%3Dpublic%20-cstatement_timeout%3D9s", table="limits", key=("id",), cursor="changed"
+    )
+    assert not given.is_wanting({"compared_at": time.time()}, datetime.now(UTC)), "what the URL says holds"
+
+
+def test_a_look_that_takes_too_long_is_told_and_starts_no_run(
+    shop: str, world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sql_rows, "LOOK_WITHIN_S", 1)
+    monkeypatch.setenv("SHOP_URL", shop)
+    source = sql_source("slow", topic=PAYMENTS, table="slow", key="id", cursor="changed", compare_every_s=None, url=dg.EnvVar("SHOP_URL"))
+    sensor = source_sensor()
+    repository = dg.Definitions(assets=[source], sensors=[sensor], resources=world.resources).get_repository_def()
+    with dg.build_sensor_context(instance=world.instance, repository_def=repository, resources={"log_service": Opened(world)}) as context:
+        assert not sensor.evaluate_tick(context).run_requests
+    told = capfd.readouterr().err
+    assert "whether the source slow has something new is not known" in told
+    assert "an index on changed, id of the table slow makes it short" in told
+
+
 @pytest.mark.parametrize(
     ("url", "arguments"),
     [
-        ("postgresql+psycopg://a@b/c", {"connect_timeout": 5, "options": "-c statement_timeout=5000"}),
-        ("postgresql+psycopg2://a@b/c?connect_timeout=9&options=-c%20a%3Db", {"options": "-c a=b -c statement_timeout=5000"}),
+        ("postgresql+psycopg://a@b/c?options=-c%20a%3Db", {"connect_timeout": 5}),
+        ("postgresql+psycopg2://a@b/c?connect_timeout=9", {}),
         ("sqlite:///a.db", {"timeout": 5}),
         ("sqlite:///a.db?timeout=60", {}),
         ("mysql+pymysql://a@b/c", {}),
     ],
 )
 def test_each_driver_is_given_its_own_limits(url: str, arguments: dict[str, Any]) -> None:
-    assert connect_arguments(sa.make_url(url), connect_s=5, statement_s=5) == arguments
+    assert connect_arguments(sa.make_url(url), connect_s=5, lock_s=5) == arguments
 
 
 class Opened:
