@@ -10,6 +10,7 @@ import pytest
 
 from log_service.client import AclBinding, AclFilter, BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic, ScramUser
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
 from tests.helpers.authority import Authority
 from tests.integration.command_line import as_json, run
 from tests.integration.kafka_node import skip_unless_kafka_is_there
@@ -164,6 +165,26 @@ def test_token_stands_for_its_owner_until_it_is_expired(kafka: SecureKafka) -> N
 def told(admin: BlockingAdmin, count: int) -> list[str]:
     """Return the ids of tokens, once there are as many as there should be."""
     return [token.token_id for token in eventually(admin.describe_delegation_tokens, count)]
+
+
+def test_a_topic_that_may_be_described_and_not_read_keeps_no_other_from_being_waited_for(kafka: SecureKafka) -> None:
+    shut, open_one = TopicPartition("shut", 0), TopicPartition("readable", 0)
+    rights = [("shut", "describe"), ("readable", "read")]
+    bindings = [AclBinding(resource_type="topic", name=name, principal=f"User:{ALICE}", operation=right) for name, right in rights]
+    with BlockingAdmin(kafka.sasl, **kafka.as_user()) as admin, BlockingAdmin(kafka.sasl, **kafka.as_user(ALICE, ALICE_PASSWORD)) as alice:
+        admin.create_topics([NewTopic(name=name, partition_count=1, replication_factor=1) for name, _ in rights])
+        admin.create_acls(bindings)
+        assert [one.name for one in eventually(alice.list_topics, 2)] == ["readable", "shut"]
+        assert alice.describe_offsets(["shut"])[shut].high_watermark == 0
+        assert alice.wait_for_records({shut: 0, open_one: 0}, 500) == set()
+        with BlockingProducer(kafka.sasl, **kafka.as_user()) as producer:
+            producer.send("readable", b"x").wait()
+        assert alice.wait_for_records({shut: 0, open_one: 0}, 20_000) == {open_one}
+        with pytest.raises(KafkaError) as refused:
+            alice.wait_for_records({shut: 0}, 20_000)
+        admin.delete_acls([AclFilter(principal=f"User:{ALICE}")])
+        assert eventually(admin.describe_acls, 0) == []
+    assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def eventually(ask: Callable[[], list[T]], count: int) -> list[T]:
