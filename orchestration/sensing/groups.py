@@ -5,7 +5,8 @@ these assets, and no run materializes them: the UI shows them once they were tol
 of a table or a transform is told of its asset.
 
 ``decide_groups`` decides what is worth an observation; the cursor is a memory of what was told. A tick looks at a bounded number of groups
-for a bounded time, and says so where there are more. A group that cannot be looked at keeps no other from its turn, and the tick says why.
+for a bounded time, and says so where there are more; the next tick begins after the group at which this one stopped. A group that cannot be
+looked at keeps no other from its turn, and the tick says why.
 """
 
 import json
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -32,9 +33,11 @@ INTERVAL_S = 30
 TIMEOUT_MS = 5_000
 """How long each question may take."""
 LOOK_S = 20.0
-"""How long a tick begins to look at further groups."""
+"""How long a tick begins to look at further groups; it looks at one in any case."""
 MAX_GROUPS = 50
 ALL = ("*",)
+TOLD = "told"
+STOPPED_AT = "stopped_at"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,19 @@ class GroupLag:
     def value(self) -> str:
         """What is remembered of it: it changes with everything that is told."""
         return json.dumps([self.state, self.member_count, dict(sorted(self.lags.items()))])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What a tick saw: all groups that are ``listed``, those that were ``found`` as they are, and ``reasons``, sentences about the others.
+
+    ``stopped_at`` is the group that was looked at last, where the time was over; empty where all had their turn.
+    """
+
+    listed: frozenset[str]
+    found: Mapping[str, GroupLag]
+    reasons: tuple[str, ...]
+    stopped_at: str
 
 
 def group_sensor(
@@ -78,15 +94,15 @@ def group_sensor(
     )
     def watch_groups(context: dg.SensorEvaluationContext, log_service: LogServiceResource) -> dg.SensorResult | dg.SkipReason:
         try:
-            listed, found, reasons = look_at_groups(log_service, names, max_groups)
+            looked = look_at_groups(log_service, names, max_groups, after=read_stop(context.cursor))
         except LogServiceError as error:
             return dg.SkipReason(f"the groups cannot be listed: {error}")
-        due, gone, told = decide_groups(found, listed, read_cursor(context.cursor), now_s())
-        events = [*(group_event(group, found[group]) for group in due), *map(gone_event, gone)]
-        reasons += [] if events else ["no group has changed"]
+        due, gone, told = decide_groups(looked.found, looked.listed, read_told(context.cursor), now_s())
+        events = [*(group_event(group, looked.found[group]) for group in due), *map(gone_event, gone)]
+        reasons = [*looked.reasons, *([] if events else ["no group has changed"])]
         return dg.SensorResult(
             asset_events=events,
-            cursor=json.dumps({group: [one.value, one.at_s] for group, one in sorted(told.items())}),
+            cursor=written(told, looked.stopped_at),
             skip_reason=dg.SkipReason("; ".join(reasons)) if reasons else None,
         )
 
@@ -127,9 +143,14 @@ def choose_groups(group_ids: Collection[str], names: Sequence[str], max_groups: 
 
 
 def look_at_groups(
-    log_service: LogServiceResource, names: Sequence[str], max_groups: int, clock_s: Callable[[], float] = time.monotonic
-) -> tuple[frozenset[str], dict[str, GroupLag], list[str]]:
-    """Return all groups that there are, those that were looked at as they are, and sentences about the others.
+    log_service: LogServiceResource,
+    names: Sequence[str],
+    max_groups: int,
+    *,
+    after: str = "",
+    clock_s: Callable[[], float] = time.monotonic,
+) -> Looked:
+    """Look at the groups that there are, beginning with the first whose name comes after ``after``.
 
     :raises LogServiceError: the log service does not answer.
     """
@@ -138,19 +159,50 @@ def look_at_groups(
     deadline_s = clock_s() + LOOK_S
     found: dict[str, GroupLag] = {}
     ends: dict[TopicPartition, int] = {}
+    stopped_at = ""
     with log_service.open_admin(timeout_ms=TIMEOUT_MS) as admin:
         listed = {each.group_id: each for each in admin.list_groups()}
         chosen, sentence = choose_groups(listed, names, max_groups)
+        chosen.sort(key=lambda group: (group <= after, group))
         reasons = [sentence] if sentence else []
         for number, group in enumerate(chosen):
-            if clock_s() > deadline_s:
-                reasons.append(f"{len(chosen) - number} groups from {group} on were not looked at: the others took {LOOK_S:.0f} s")
+            if number and clock_s() > deadline_s:
+                stopped_at = chosen[number - 1]
+                reasons.append(
+                    f"{len(chosen) - number} groups were not looked at, because the others took {LOOK_S:.0f} s: "
+                    f"the next tick begins with {group}"
+                )
                 break
             try:
                 found[group] = look(admin, listed[group], ends)
             except (KafkaError, ValueError) as error:
                 reasons.append(f"the group {group} cannot be looked at: {error}")
-    return frozenset(listed), found, reasons
+    return Looked(listed=frozenset(listed), found=found, reasons=tuple(reasons), stopped_at=stopped_at)
+
+
+def written(told: Mapping[str, Told], stopped_at: str) -> str:
+    """Return the cursor that ``read_told`` and ``read_stop`` read."""
+    return json.dumps({TOLD: {group: [one.value, one.at_s] for group, one in sorted(told.items())}, STOPPED_AT: stopped_at})
+
+
+def read_told(cursor: str | None) -> dict[str, Told]:
+    """Return what was told of each group; nothing where the cursor cannot be read. Older cursors hold nothing else."""
+    kept = _kept(cursor)
+    return read_cursor(cursor if kept is None else json.dumps(kept[TOLD]))
+
+
+def read_stop(cursor: str | None) -> str:
+    """Return the group that the last tick looked at last, where its time was over."""
+    return str((_kept(cursor) or {}).get(STOPPED_AT, ""))
+
+
+def _kept(cursor: str | None) -> dict[str, Any] | None:
+    """Return a cursor's parts; None where it is an older one, in which a group may have any name, or none that can be read."""
+    try:
+        kept = json.loads(cursor or "{}")
+    except ValueError:
+        return None
+    return kept if isinstance(kept, dict) and isinstance(kept.get(TOLD), dict) else None
 
 
 def look(admin: "BlockingAdmin", listed: "GroupListing", ends: "dict[TopicPartition, int]") -> GroupLag:

@@ -1,6 +1,17 @@
 """Which groups are looked at, and what of them is worth an observation."""
 
-from orchestration.sensing.groups import GroupLag, asset_key, choose_groups, decide_groups
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.sensing import groups
+from orchestration.sensing.groups import GroupLag, asset_key, choose_groups, decide_groups, group_sensor, read_stop, read_told, written
 from orchestration.sensing.progress import TELL_INTERVAL_S, Told
 
 
@@ -27,3 +38,74 @@ def test_the_platforms_own_groups_and_those_beyond_the_bound_are_left_out() -> N
     assert "of 3 groups only the first 2" in sentence
     assert choose_groups(groups, ["c*"], 2) == (["c"], "")
     assert asset_key("a").path == ["groups", "a"]
+
+
+class SlowCluster(LogServiceResource):
+    """A cluster of five groups."""
+
+    @contextmanager
+    def open_admin(self, *, timeout_ms: int | None = None) -> Iterator[Any]:
+        """Yield what lists the groups."""
+        assert timeout_ms
+        yield SimpleNamespace(list_groups=lambda: [SimpleNamespace(group_id=name) for name in "ecbda"])
+
+
+CLUSTER = SlowCluster(bootstrap_servers="none:1")
+
+
+def test_a_look_begins_after_the_group_at_which_the_last_one_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+
+    def look(*_: object) -> GroupLag:
+        nonlocal now_s
+        now_s += groups.LOOK_S * 0.6
+        return lagging(3)
+
+    monkeypatch.setattr(groups, "look", look)
+    after = ""
+    for wanted in ("ab", "cd", "ea", "bc"):
+        looked = groups.look_at_groups(CLUSTER, ["*"], 50, after=after, clock_s=lambda: now_s)
+        after = looked.stopped_at
+        assert "".join(looked.found) == wanted
+        assert looked.listed == set("abcde")
+        assert f"3 groups were not looked at, because the others took {groups.LOOK_S:.0f} s" in looked.reasons[0]
+
+
+def test_every_group_has_its_turn_where_a_tick_has_time_for_one_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "look", lambda *_: lagging(3))
+    monkeypatch.setattr(groups, "LOOK_S", -1.0)
+    sensor, cursor, told = group_sensor(now_s=lambda: 1_000.0), None, []
+    for _ in range(6):
+        result: Any = sensor(dg.build_sensor_context(cursor=cursor, resources={"log_service": CLUSTER}))
+        cursor = result.cursor
+        told += [event.asset_key.path[-1] for event in result.asset_events]
+    assert told == list("abcde")
+
+
+def test_a_tick_that_looked_at_all_groups_is_followed_by_one_that_begins_with_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def look(_: object, listed: Any, __: object) -> GroupLag:
+        seen.append(listed.group_id)
+        return lagging(3)
+
+    monkeypatch.setattr(groups, "look", look)
+    sensor = group_sensor(now_s=lambda: 1_000.0)
+    cursor: str | None = written({}, "c")
+    for wanted in ("deabc", "abcde"):
+        seen.clear()
+        result: Any = sensor(dg.build_sensor_context(cursor=cursor, resources={"log_service": CLUSTER}))
+        cursor = result.cursor
+        assert "".join(seen) == wanted
+
+
+def test_cursors_are_read_back_and_those_of_before_too() -> None:
+    told = {name: Told(value="3", at_s=1.0) for name in ("a", "told", "stopped_at")}
+    assert read_told(written(told, "b")) == told
+    assert read_stop(written(told, "b")) == "b"
+    older = json.dumps({name: ["3", 1.0] for name in told})
+    assert read_told(older) == told
+    assert read_stop(older) == ""
+    for lost in (None, "", "{", "[1]", "3"):
+        assert read_told(lost) == {}
+        assert read_stop(lost) == ""
