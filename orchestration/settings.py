@@ -195,6 +195,8 @@ def _mail_server(given: Mapping[str, str]) -> tuple[str, int] | None:
     text = given.get("TIDELOG_ALERT_SMTP") or None
     if text is None:
         return None
+    if "@" in text:
+        raise SettingsError("TIDELOG_ALERT_SMTP names a user: mail is sent without a login; give host:port, e.g. mail.example.com:25")
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
         raise SettingsError(f"TIDELOG_ALERT_SMTP is {text!r}: it has to be host:port, e.g. mail.example.com:25")

@@ -292,6 +292,7 @@ def test_without_settings_an_alert_goes_nowhere(monkeypatch: pytest.MonkeyPatch,
         ({"TIDELOG_ALERT_WEBHOOK": "file:///etc/passwd"}, "TIDELOG_ALERT_WEBHOOK has to be a URL"),
         ({"TIDELOG_ALERT_EMAIL_TO": "ops@example.com"}, "set TIDELOG_ALERT_SMTP"),
         ({"TIDELOG_ALERT_EMAIL_TO": "ops", "TIDELOG_ALERT_SMTP": "a:25"}, "names 'ops'"),
+        ({"TIDELOG_ALERT_EMAIL_TO": "ops@example.com", "TIDELOG_ALERT_SMTP": "me:secret@mail:25"}, "without a login"),
         ({"TIDELOG_ALERT_SMTP": "mail"}, "TIDELOG_ALERT_SMTP is 'mail': it has to be host:port"),
     ],
 )

@@ -46,7 +46,8 @@ def test_a_project_without_sensors_and_upkeep_loads_with_the_standard_ones(proje
     finished = python(project, "-c", LISTING)
     assert finished.returncode == 0, finished.stderr
     upkeep = "'maintenance/compaction', 'maintenance/history', 'maintenance/lake', 'maintenance/retention'"
-    assert f"['hello', {upkeep}]\n['downstream', 'new_records', 'run_failures', 'schema_drift', 'sources', 'watchdog']\n" in finished.stdout
+    sensors = "'downstream', 'group_lags', 'new_records', 'run_failures', 'schema_drift', 'sources', 'watchdog'"
+    assert f"['hello', {upkeep}]\n[{sensors}]\n" in finished.stdout
     assert "['maintenance_compaction', 'maintenance_history', 'maintenance_lake', 'maintenance_retention']" in finished.stdout
 
 
