@@ -48,6 +48,8 @@ FIELDS: Mapping[str, str] = {
     "segment.ms": "segment_ms",
 }
 """Topic keys that are one field of the view each; cleanup.policy is two."""
+TOPIC_DEFAULTS = (*FIELDS, "cleanup.policy")
+"""All topic keys of the view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,14 +123,14 @@ def _default(topic_key: str) -> Setting:
 
 def log_defaults(static: Texts) -> LogConfig:
     """Return what a topic without configuration gets on a broker with that file alone."""
-    return LogConfig(**_fields((*FIELDS, "cleanup.policy"), Layers(static=static)))
+    return LogConfig(**_fields(TOPIC_DEFAULTS, Layers(static=static)))
 
 
 def dynamic_log_defaults(of_file: LogConfig, layers: Layers) -> LogConfig:
     """Return what a topic without configuration gets where dynamic configurations stand over the file, which gives ``of_file``."""
     named = [
         topic_key
-        for topic_key in (*FIELDS, "cleanup.policy")
+        for topic_key in TOPIC_DEFAULTS
         if any(name in layers.cluster or name in layers.broker for name, _ in BROKER_SYNONYMS.get(topic_key, ()))
     ]
     return of_file.with_values(_fields(named, layers))
