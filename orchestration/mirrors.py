@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from log_service.client import ConfigError, KafkaError
-from orchestration.sensing.progress import Told, is_due
+from orchestration.sensing.progress import Told, is_due, read_cursor, stored
 from orchestration.troubles import mistaken_asset
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def mirror_sensor(
         reasons = [*failures.values(), *([] if events else ["no mirror has got on or behind"])]
         return dg.SensorResult(
             asset_events=events,
-            cursor=json.dumps({flow: [one.value, one.at_s] for flow, one in sorted(told.items())}),
+            cursor=json.dumps(stored(told)),
             skip_reason=dg.SkipReason("; ".join(reasons)) if reasons else None,
         )
 
@@ -129,14 +129,6 @@ def decide_lags(
         flow for flow, value in values.items() if is_due(told.get(flow), value, now_s, is_urgent=value == "0" or flow in failed)
     )
     return due, {**told, **{flow: Told(value=values[flow], at_s=now_s) for flow in due}}
-
-
-def read_cursor(cursor: str | None) -> dict[str, Told]:
-    """Return what was told before; nothing where there is no cursor, or one that this sensor did not write."""
-    try:
-        return {str(flow): Told(value=str(one[0]), at_s=float(one[1])) for flow, one in json.loads(cursor or "{}").items()}
-    except (ValueError, TypeError, AttributeError, LookupError):
-        return {}
 
 
 def lag_event(flow: "FlowSettings", found: "FlowLag") -> dg.AssetObservation:

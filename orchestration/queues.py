@@ -17,7 +17,7 @@ import dagster as dg
 
 from orchestration.log_client import LogServiceError
 from orchestration.resources.log_service import LogServiceResource
-from orchestration.sensing.progress import Told, is_due
+from orchestration.sensing.progress import Told, is_due, read_cursor, stored
 from orchestration.topics import TopicSpec
 
 QUEUE_PREFIX = "queues"
@@ -94,7 +94,7 @@ def queue_sensor(specs: Sequence[QueueSpec], *, name: str = "queue_depths", now_
         reasons += [] if events else ["no queue has changed"]
         return dg.SensorResult(
             asset_events=events,
-            cursor=json.dumps({group: [one.value, one.at_s] for group, one in sorted(told.items())}),
+            cursor=json.dumps(stored(told)),
             skip_reason=dg.SkipReason("; ".join(reasons)) if reasons else None,
         )
 
@@ -122,14 +122,6 @@ def decide_depths(depths: Mapping[str, int | None], told: Mapping[str, Told], no
         if depth is not None and is_due(told.get(group), str(depth), now_s, is_urgent=depth == 0)
     }
     return frozenset(fresh), {**told, **fresh}
-
-
-def read_cursor(cursor: str | None) -> dict[str, Told]:
-    """Return what was told before; nothing where there is no cursor, or one that this sensor did not write."""
-    try:
-        return {str(group): Told(value=str(one[0]), at_s=float(one[1])) for group, one in json.loads(cursor or "{}").items()}
-    except (ValueError, TypeError, AttributeError, LookupError):
-        return {}
 
 
 def depth_event(spec: QueueSpec, found: QueueDepth) -> dg.AssetObservation:

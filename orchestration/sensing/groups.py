@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from orchestration.log_client import LogServiceError
-from orchestration.queues import read_cursor
 from orchestration.resources.log_service import LogServiceResource
-from orchestration.sensing.progress import Told, is_due
+from orchestration.sensing.progress import Told, is_due, read_cursor, stored
 from orchestration.transforms.declarations import GROUP_PREFIX as OF_TABLES
 from orchestration.transforms.to_topic.declarations import GROUP_PREFIX as OF_TRANSFORMS
 
@@ -182,7 +181,7 @@ def look_at_groups(
 
 def written(told: Mapping[str, Told], stopped_at: str) -> str:
     """Return the cursor that ``read_told`` and ``read_stop`` read."""
-    return json.dumps({TOLD: {group: [one.value, one.at_s] for group, one in sorted(told.items())}, STOPPED_AT: stopped_at})
+    return json.dumps({TOLD: stored(told), STOPPED_AT: stopped_at})
 
 
 def read_told(cursor: str | None) -> dict[str, Told]:

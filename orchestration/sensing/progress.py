@@ -9,10 +9,13 @@ losing it costs a repeated event.
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from orchestration.lag import TopicLag
 
 TELL_INTERVAL_S = 15.0
+UNREADABLE = (ValueError, TypeError, AttributeError, LookupError)
+"""What reading a cursor raises that this software did not write."""
 QUIET_S = 60.0
 """A lag that was not told for so long stood still: every change is told sooner."""
 
@@ -23,6 +26,27 @@ class Told:
 
     value: str
     at_s: float
+
+
+def stored(told: Mapping[str, Told]) -> dict[str, list[str | float]]:
+    """Return what was told as a JSON object, for ``told_in``."""
+    return {key: [one.value, one.at_s] for key, one in sorted(told.items())}
+
+
+def told_in(held: Any) -> dict[str, Told]:
+    """Return what ``stored`` has made a JSON object of.
+
+    :raises ValueError, TypeError, AttributeError, LookupError: it is no such object.
+    """
+    return {str(key): Told(value=str(one[0]), at_s=float(one[1])) for key, one in held.items()}
+
+
+def read_cursor(cursor: str | None) -> dict[str, Told]:
+    """Return what was told before by a sensor whose cursor is that alone; nothing where there is no cursor, or another sensor's."""
+    try:
+        return told_in(json.loads(cursor or "{}"))
+    except UNREADABLE:
+        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,20 +81,18 @@ class Progress:
     def from_cursor(cls, cursor: str | None) -> "Progress":
         """Read a cursor; one that cannot be read is one that was lost."""
         try:
-            stored = json.loads(cursor or "{}")
-            kinds = {
-                name: {key: Told(value=str(one[0]), at_s=float(one[1])) for key, one in stored.get(name, {}).items()} for name in KINDS
-            }
-            alerts = {str(subject): str(occurrence) for subject, occurrence in stored.get(ALERTS, {}).items()}
-            unjudged = {str(subject): int(count) for subject, count in stored.get(UNJUDGED, {}).items()}
-            first = str(stored.get(FIRST, ""))
-        except (ValueError, TypeError, AttributeError, LookupError):
+            held = json.loads(cursor or "{}")
+            kinds = {name: told_in(held.get(name, {})) for name in KINDS}
+            alerts = {str(subject): str(occurrence) for subject, occurrence in held.get(ALERTS, {}).items()}
+            unjudged = {str(subject): int(count) for subject, count in held.get(UNJUDGED, {}).items()}
+            first = str(held.get(FIRST, ""))
+        except UNREADABLE:
             return cls()
         return cls(**kinds, alerts=alerts, unjudged=unjudged, first=first)
 
     def to_cursor(self) -> str:
         """Return the text that ``from_cursor`` reads."""
-        told = {name: {key: [one.value, one.at_s] for key, one in sorted(getattr(self, name).items())} for name in KINDS}
+        told = {name: stored(getattr(self, name)) for name in KINDS}
         more = {ALERTS: dict(sorted(self.alerts.items())), UNJUDGED: dict(sorted(self.unjudged.items())), FIRST: self.first}
         return json.dumps({**told, **{name: held for name, held in more.items() if held}})
 

@@ -6,9 +6,9 @@ import dagster as dg
 import pytest
 
 from log_service.client import BlockingAdmin, BlockingProducer, BlockingShareConsumer, ConfigResource, NewTopic
-from orchestration.queues import QueueSpec, decide_depths, queue_asset, queue_sensor, read_cursor
+from orchestration.queues import QueueSpec, decide_depths, queue_asset, queue_sensor
 from orchestration.resources.log_service import LogServiceResource
-from orchestration.sensing.progress import TELL_INTERVAL_S, Told
+from orchestration.sensing.progress import TELL_INTERVAL_S, Told, read_cursor
 from orchestration.topics import TopicSpec
 from tests.helpers.broker_process import BrokerProcess
 
