@@ -73,7 +73,8 @@ def test_a_tables_asset_says_what_the_table_is_called_and_what_stores_it(asset: 
 
 def test_a_build_of_a_mart_tells_its_file_as_an_address(tmp_path: Path) -> None:
     resource = WarehouseResource(directory=str(tmp_path / "marts"), lake_root=str(tmp_path / "lake"))
-    done = dg.materialize([MART], resources={"warehouse": resource}, instance=dg.DagsterInstance.ephemeral())
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = dg.materialize([MART], resources={"warehouse": resource}, instance=instance)
     (event,) = done.asset_materializations_for_node(MART.node_def.name)
     values: dict[str, Any] = {name: each.value for name, each in event.metadata.items()}
     assert Path(url2pathname(urlsplit(values["dagster/uri"]).path)) == Path(values["file"])
