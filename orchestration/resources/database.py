@@ -11,7 +11,7 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from orchestration.database_urls import has_password
+from orchestration.database_urls import may_hold_secret
 from orchestration.settings import SettingsError, load_settings
 from orchestration.sql_deadlines import CONNECT_WITHIN_S, connect_arguments
 
@@ -22,7 +22,8 @@ class DatabaseResource(dg.ConfigurableResource[Engine]):
     """Opens the database at ``url`` (SQLAlchemy's form); TIDELOG_SQL_URL where it is not given, by default a SQLite file.
 
     Dagster shows the configuration of resources to everyone who sees its pages. A URL with a password comes from the environment:
-    ``DatabaseResource(url=dg.EnvVar("SHOP_DATABASE"))``, of which Dagster shows the variable's name. A password in the text is refused.
+    ``DatabaseResource(url=dg.EnvVar("SHOP_DATABASE"))``, of which Dagster shows the variable's name. A password in the text is refused, and
+    so is an option that is not known to be harmless.
     """
 
     url: str | None = Field(default=None, repr=False)
@@ -30,10 +31,11 @@ class DatabaseResource(dg.ConfigurableResource[Engine]):
     def get_resource_definition(self) -> Any:
         """Return what Dagster keeps of this resource.
 
-        :raises SettingsError: a password stands in the text of ``url``.
+        :raises SettingsError: a secret stands, or may stand, in the text of ``url``.
         """
-        if self.url is not None and not isinstance(self.url, dg.EnvVar) and has_password(self.url):
-            raise SettingsError(f"the url of a DatabaseResource holds a password, which Dagster would show to everyone: {FROM_ENVIRONMENT}")
+        secret = None if self.url is None or isinstance(self.url, dg.EnvVar) else may_hold_secret(self.url)
+        if secret is not None:
+            raise SettingsError(f"the url of a DatabaseResource holds {secret}; Dagster would show it to everyone: {FROM_ENVIRONMENT}")
         return super().get_resource_definition()
 
     @contextmanager

@@ -9,7 +9,7 @@ from sqlalchemy.engine import make_url
 
 from log_service.config.client_properties import FILE_VARIABLE, PREFIX
 from log_service.config.client_security import SECURITY_SETTINGS
-from orchestration.database_urls import has_password, shown_url
+from orchestration.database_urls import may_hold_secret, shown_url
 from orchestration.resources import DatabaseResource
 from orchestration.settings import SettingsError, load_settings
 from orchestration.sources.sql_rows import SqlRows
@@ -107,23 +107,32 @@ def test_a_resource_takes_a_password_from_the_environment(monkeypatch: pytest.Mo
     assert DatabaseResource(url="postgresql://me@db/shop").get_resource_definition() is not None
 
 
-def test_a_url_is_shown_without_its_passwords() -> None:
-    assert (
-        shown_url(make_url("postgresql://me:planted@db/shop?sslpassword=planted&x=1"))
-        == "postgresql://me:***@db/shop?sslpassword=hidden&x=1"
-    )
+def test_a_url_is_shown_without_its_secrets() -> None:
+    url = make_url("postgresql://me:planted@db/shop?sslpassword=planted&sslmode=require&connect_timeout=5")
+    assert shown_url(url) == "postgresql://me:***@db/shop?connect_timeout=5&sslmode=require&sslpassword=hidden"
     assert shown_url(make_url("sqlite:///x.db")) == "sqlite:///x.db"
 
 
 @pytest.mark.parametrize(
-    "option", ["token", "access_token", "passcode", "private_key_passphrase", "client_secret", "PWD", "odbc_connect", "ODBC_Connect"]
+    "option",
+    [
+        *("token", "access_token", "passcode", "private_key_passphrase", "client_secret", "PWD", "odbc_connect", "ODBC_Connect"),
+        *("credentials_base64", "credentials_info", "api_key", "apikey", "private_key", "auth", "sas", "options", "init_command", "x"),
+    ],
 )
-def test_no_option_that_holds_a_secret_is_shown(option: str) -> None:
-    url = make_url(f"mssql+pyodbc://me@db/shop?{option}=DRIVER%3Dx%3BPwd%3Dplanted&x=1")
-    assert has_password(f"mssql+pyodbc://me@db/shop?{option}=DRIVER%3Dx%3B+Pwd+%3Dplanted&x=1")
-    assert "planted" not in shown_url(url)
-    assert "x=1" in shown_url(url)
+def test_no_option_is_shown_that_is_not_known_to_be_harmless(option: str) -> None:
+    text = f"mssql+pyodbc://me@db/shop?{option}=DRIVER%3Dx%3B+Pwd+%3Dplanted&{option}=planted&Encrypt=yes"
+    assert may_hold_secret(text)
+    assert "planted" not in shown_url(make_url(text))
+    assert "Encrypt=yes" in shown_url(make_url(text))
+
+
+def test_a_resource_says_which_option_may_be_a_secret() -> None:
+    with pytest.raises(SettingsError, match="holds the option api_key, which may be a secret") as caught:
+        DatabaseResource(url="postgresql://me@db/shop?sslmode=require&api_key=planted").get_resource_definition()
+    assert "planted" not in str(caught.value)
+    assert DatabaseResource(url="postgresql://me@db/shop?sslmode=require").get_resource_definition() is not None
 
 
 def test_a_connection_string_of_odbc_without_a_password_may_be_named() -> None:
-    assert not has_password("mssql+pyodbc:///?odbc_connect=DRIVER%3Dx%3BTrusted_Connection%3Dyes")
+    assert not may_hold_secret("mssql+pyodbc:///?odbc_connect=DRIVER%3Dx%3BTrusted_Connection%3Dyes")
