@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from log_service.cli.connection import open_admin
-from log_service.cli.output import bootstrap_option, confirm, json_option, print_rows, tell
+from log_service.cli.output import bootstrap_option, confirm, json_option, print_rows, say, tell
 from log_service.client.admin.access import CLUSTER_NAME, OPERATIONS, AclBinding, AclFilter
 from log_service.common.access import OPERATIONS_ON
+from log_service.common.log_lines import escaped
 from log_service.common.topic_names import topic_name_fault
 
 RESOURCES = {
@@ -278,7 +279,7 @@ def remove(*, yes: bool, as_json: bool, bootstrap_servers: str, **given: Any) ->
         if not found:
             raise click.ClickException("there are no such ACLs; see: tidelog acls list")
         if not yes:
-            click.echo("\n".join(str(acl) for acl in found), err=True)
+            say("\n".join(escaped(str(acl)) for acl in found), err=True)
             confirm("Remove these?", "nothing was removed")
         removed = admin.delete_acls(wanted)
     tell("\n".join(f"removed: {acl}" for acl in removed), shown(removed), as_json=as_json)

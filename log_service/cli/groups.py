@@ -20,7 +20,7 @@ from log_service.cli.group_resets import (
 )
 from log_service.cli.names import complete_groups, complete_topics, matching_groups, partitions_named
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows, refuse_both, tell
+from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows, readable, refuse_both, say, tell
 from log_service.cli.share_groups import SHARE, described_share_group, queue_positions, share_groups_among, whole_topics
 from log_service.cli.times import TimeParameter
 from log_service.client.admin.share_groups import ShareGroupDescription
@@ -103,7 +103,7 @@ def describe(*, group_ids: tuple[str, ...], with_members: bool, with_state: bool
         print_rows([state_row(each) for each in told], columns, as_json=False, empty="there are no groups")
     else:
         for number, each in enumerate(told):
-            click.echo(("\n" if number else "") + headline(each))
+            say(("\n" if number else "") + headline(each))
             show(each, with_members=with_members)
 
 
@@ -140,7 +140,7 @@ def described(admin: BlockingAdmin, group: GroupDescription | ShareGroupDescript
 
 def headline(told: dict[str, Any]) -> str:
     """Return a group's first line."""
-    return f"{told['group_id']}  {told['state']}  {counted(len(told['members']), 'member')}  coordinator {told['coordinator']}"
+    return f"{readable(told['group_id'])}  {told['state']}  {counted(len(told['members']), 'member')}  coordinator {told['coordinator']}"
 
 
 def show(told: dict[str, Any], *, with_members: bool) -> None:
@@ -249,7 +249,7 @@ def reset(
     target = target_of(ways)
     for prefix, note in ((MIRROR_PREFIX, MIRROR_NOTE), (SENDING_PREFIX, SENDING_NOTE)):
         if group_id.startswith(prefix):
-            click.echo(note.format(group=group_id, table=group_id.rpartition(".")[2]), err=True)
+            say(note.format(group=group_id, table=group_id.rpartition(".")[2]), err=True)
     if target.path is not None and (topics or all_topics):
         raise click.UsageError("--from-file names the partitions: leave out --topic and --all-topics")
     with open_admin(bootstrap_servers) as admin:
@@ -261,7 +261,7 @@ def reset(
             wanted = dict.fromkeys(chosen_partitions(admin, committed, topics, is_all=all_topics), 0)
         moves = planned(admin, target, committed, wanted)
         if state == ABSENT and not committed:
-            click.echo(absence(admin, group_id, is_made=execute and bool(moves)), err=True)
+            say(absence(admin, group_id, is_made=execute and bool(moves)), err=True)
         if execute and moves:
             if state not in {"Empty", "Dead"}:
                 raise click.ClickException(f"group {group_id!r} is {state}: it has members, stop them first")

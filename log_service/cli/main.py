@@ -13,9 +13,10 @@ import click
 
 from log_service import __version__
 from log_service.cli.explain import explain
-from log_service.cli.output import command_config_option
+from log_service.cli.output import command_config_option, say
 from log_service.cli.project_settings import read_settings_of
 from log_service.common.errors import TidelogError
+from log_service.common.log_lines import LineFormatter
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("log_service.cli.up:up", "Start everything: broker, Spark, Dagster. Ctrl-C stops it in order."),
@@ -118,7 +119,9 @@ def tidelog(ctx: click.Context, *, verbose: bool, bootstrap_servers: str | None)
     if not verbose:
         for name in SPEAKING_FOR_THEMSELVES:
             logging.getLogger(name).setLevel(logging.ERROR)
-    logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, handlers=[handler])
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -137,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except (TidelogError, OSError) as error:
         if is_verbose:
             raise
-        click.echo(f"Error: {explain(error)}", err=True)
+        say(f"Error: {explain(error)}", err=True)
         sys.exit(1)
 
 

@@ -1,4 +1,8 @@
-"""What everything printed has in common: aligned tables that fit a terminal, JSON for programs, sizes and times that people read."""
+"""What everything printed has in common: aligned tables that fit a terminal, JSON for programs, sizes and times that people read.
+
+Names come from clients: whoever may join a group may name it so that a terminal would obey the name. So control characters in tables,
+sentences and JSON are written as escapes. Records alone are printed as they are.
+"""
 
 import json
 import os
@@ -12,6 +16,7 @@ import click
 
 from log_service.cli.times import as_time
 from log_service.common.errors import ConfigError
+from log_service.common.log_lines import escaped, escaped_lines
 from log_service.config.client import parse_servers
 from log_service.config.client_properties import FILE_VARIABLE
 
@@ -190,12 +195,29 @@ def tell(text: str, values: Any, *, as_json: bool) -> None:
     if as_json:
         print_json(values)
     else:
-        click.echo(text)
+        say(text)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print sentences that may have names in them."""
+    click.echo(escaped_lines(text), err=err)
 
 
 def print_json(value: Any) -> None:
     """Print a value for programs."""
-    click.echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
+    click.echo(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON of several lines, in which letters of all languages stand as they are, and control characters as escapes."""
+    text = json.dumps(value, indent=2, default=str, ensure_ascii=False)
+    return "\n".join(line if line.isprintable() else "".join(map(_in_json, line)) for line in text.split("\n"))
+
+
+def _in_json(character: str) -> str:
+    if character.isprintable():
+        return character
+    return f"\\u{ord(character):04x}" if ord(character) <= 0xFFFF else json.dumps(character)[1:-1]
 
 
 def aligned(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
@@ -218,8 +240,8 @@ def readable(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ",".join(str(part) for part in value)
-    return str(value)
+        return escaped(",".join(str(part) for part in value))
+    return escaped(str(value))
 
 
 def sized(size_bytes: int) -> str | None:

@@ -9,7 +9,7 @@ from log_service.cli.connection import open_admin
 from log_service.cli.group_resets import DurationParameter
 from log_service.cli.names import complete_topics, matching, partitions_named, split_partitions
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows, tell
+from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows, say, tell
 from log_service.client.admin.values import HangingTransaction, ProducerDescription, TransactionDescription
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.errors import ErrorCode, KafkaError
@@ -138,7 +138,7 @@ def find_hanging(*, topics: tuple[str, ...], open_for: int, as_json: bool, boots
     if found and not as_json:
         where = found[0].topic_partition
         hint = f"tidelog transactions abort {where.topic}:{where.partition} --start-offset {found[0].start_offset}"
-        click.echo(f"{counted(len(found), 'transaction')}; one is ended by: {hint}", err=True)
+        say(f"{counted(len(found), 'transaction')}; one is ended by: {hint}", err=True)
 
 
 def hanging_row(transaction: HangingTransaction) -> dict[str, Any]:

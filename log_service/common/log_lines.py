@@ -1,4 +1,4 @@
-"""Lines of a log: one event is one line, whatever a client has put into it.
+"""Lines of a log, and of a terminal: one event is one line, whatever a client has put into it.
 
 Texts in log lines come from clients, too: names of topics and groups, the name in a certificate, the subject of a token. A line feed in
 one would begin a line that looks like the node's own, and other control characters would change what a terminal shows. Decides how such
@@ -19,6 +19,11 @@ class LineFormatter(logging.Formatter):
 def escaped(text: str) -> str:
     """Return a text without characters that have no glyph: control characters, and what separates lines."""
     return text if text.isprintable() else "".join(each if each.isprintable() else _escape(each) for each in text)
+
+
+def escaped_lines(text: str) -> str:
+    """Return a text of several lines whose other control characters are escaped: for terminals, which would obey them."""
+    return "\n".join(map(escaped, text.split("\n")))
 
 
 def _escape(character: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from log_service.cli.explain import explain
-from log_service.cli.output import aligned, confirm, counted, print_rows, readable
+from log_service.cli.output import aligned, confirm, counted, json_text, print_rows, readable, tell
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 
 ROWS = [{"name": "a", "count": 5, "tags": ["x", "y"]}, {"name": "long name", "count": 1_000, "tags": None}]
@@ -39,6 +39,26 @@ def test_json_has_every_field_and_nothing_else(capsys: pytest.CaptureFixture[str
 def test_nothing_found_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows([], ["name"], as_json=False, empty="there are no topics")
     assert capsys.readouterr().out == "there are no topics\n"
+
+
+HOSTILE = "g\x1b[2J\x9b31m\n\u2028\u202eok"
+"""A name that any client may give to its group: it clears the screen, begins lines and turns what follows around."""
+
+
+def test_names_do_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"name": HOSTILE, "tags": [HOSTILE]}]
+    for as_json in (False, True):
+        print_rows(rows, ["name", "tags"], as_json=as_json)
+        tell(f"deleted {HOSTILE}", rows, as_json=as_json)
+        printed = capsys.readouterr().out
+        assert all(line.isprintable() for line in printed.split("\n"))
+        assert "\\x1b[2J" in printed or "\\u001b[2J" in printed
+    assert json.loads(json_text(rows)) == rows
+
+
+def test_letters_of_all_languages_stay() -> None:
+    assert readable("gruppe-ü-日本") == "gruppe-ü-日本"
+    assert "日本" in json_text(["日本"])
 
 
 def test_counts_have_their_noun() -> None:
