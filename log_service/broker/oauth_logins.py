@@ -3,6 +3,8 @@
 Knows no keys of the configuration, which ``config.oauth`` reads. The options of the unsecured validator stand in the JAAS text.
 """
 
+import logging
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -10,6 +12,7 @@ import trio
 from log_service.common.env import NodeEnv
 from log_service.common.errors import ConfigError
 from log_service.config.security import OAuthConfig
+from log_service.security.issuer_requests import issuer_tls
 from log_service.security.jwks import Jwks, JwksConfig, fetch_document
 from log_service.security.sasl.jaas import JaasEntry
 from log_service.security.sasl.oauthbearer import Validate, ValidToken
@@ -18,9 +21,13 @@ from log_service.security.sasl.web_tokens import WebTokenRules, check_claims, un
 CLAIM_OPTION, SCOPE_OPTION = "unsecuredValidatorPrincipalClaimName", "unsecuredValidatorScopeClaimName"
 SKEW_OPTION: Final = "unsecuredValidatorAllowableClockSkewMs"
 
+logger = logging.getLogger(__name__)
+
 
 class OAuthOffer:
     """How tokens of one listener are checked. ``jwks`` are the issuer's keys, None where tokens need no signature.
+
+    Options ``ssl.*`` of the JAAS text say whom a URL of the issuer is trusted by, as in Apache Kafka.
 
     Raises:
         ConfigError: an option of the JAAS text has no meaning.
@@ -28,8 +35,10 @@ class OAuthOffer:
 
     def __init__(self, listener: str, config: OAuthConfig, entry: JaasEntry, env: NodeEnv) -> None:
         self.listener = listener
+        self._is_in_clear = (config.jwks_url or "").startswith("http:")
         self.jwks: Jwks | None = None
         self._clock = env.clock
+        self._tls = issuer_tls(entry)
         self._rules = _unsecured_rules(entry) if config.jwks_url is None else _rules(config)
         if config.jwks_url is not None:
             self.jwks = self._new_jwks(config.jwks_url, config)
@@ -49,7 +58,7 @@ class OAuthOffer:
             retry_backoff_ms=config.retry_backoff_ms,
             retry_backoff_max_ms=config.retry_backoff_max_ms,
         )
-        return Jwks(times, self._rules, self._clock, fetch=fetch_document, run_in_thread=run_in_thread)
+        return Jwks(times, self._rules, self._clock, fetch=partial(fetch_document, tls=self._tls), run_in_thread=run_in_thread)
 
     @property
     def validate(self) -> Validate:
@@ -64,6 +73,12 @@ class OAuthOffer:
         """
         if self.jwks is None:
             return
+        if self._is_in_clear:
+            logger.warning(
+                "The keys of OAUTHBEARER on listener %s are fetched without TLS: who stands between can name keys of his own, and be "
+                "anyone; use an https URL",
+                self.listener,
+            )
         try:
             await self.jwks.refresh()
         except (OSError, ValueError) as error:

@@ -88,7 +88,7 @@ class Protection:
 def own_name(config: NodeConfig) -> str:
     """Return as whom a node comes to controllers, as its configuration says."""
     login = config.controller_login
-    if login is not None and login.jaas is not None:
+    if login is not None and login.jaas is not None and login.mechanism != "OAUTHBEARER":
         from log_service.security.sasl.jaas import parse_jaas  # noqa: PLC0415 - see the module's opening
 
         user = parse_jaas(login.jaas.reveal()).options.get("username")

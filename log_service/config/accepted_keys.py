@@ -172,7 +172,7 @@ TLS: Family = (
     ),
 )
 SASL: Family = (
-    "Belongs to parts of SASL that are not there: Kerberos, Java classes, and clients that fetch their tokens themselves.",
+    "Belongs to parts of SASL that are not there: Kerberos, Java classes, their times, and nodes that sign assertions.",
     (
         ("sasl.client.callback.handler.class", CLASS, None),
         ("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit"),
@@ -202,10 +202,7 @@ SASL: Family = (
         ("sasl.oauthbearer.assertion.private.key.file", STRING, None),
         ("sasl.oauthbearer.assertion.private.key.passphrase", PASSWORD, None),
         ("sasl.oauthbearer.assertion.template.file", STRING, None),
-        ("sasl.oauthbearer.client.credentials.client.id", STRING, None),
-        ("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None),
         ("sasl.oauthbearer.jwt.retriever.class", CLASS, "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever"),
-        ("sasl.oauthbearer.scope", STRING, None),
     ),
 )
 PLUG_INS: Family = (

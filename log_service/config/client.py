@@ -85,6 +85,16 @@ class ClientConfig:
     sasl_oauthbearer_token: Callable[[], str] | str | None = field(
         default=None, metadata={"reason": "a function that returns a token, or the path of a file that holds it"}
     )
+    sasl_oauthbearer_token_endpoint_url: str | None = _text(
+        "instead of it: an http or https URL that gives tokens for the next two (client credentials grant), or the file: URL of a token"
+    )
+    sasl_oauthbearer_client_credentials_client_id: str | None = _text("or clientId in sasl_jaas_config")
+    sasl_oauthbearer_client_credentials_client_secret: SecretText | None = field(
+        default=None, metadata=_secret("or clientSecret in sasl_jaas_config")
+    )
+    sasl_oauthbearer_scope: str | None = _text("what the token is to be for, where the endpoint asks; or scope in sasl_jaas_config")
+    sasl_oauthbearer_header_urlencode: bool = _plain(False, "Kafka's default; RFC 6749 wants id and secret encoded, few endpoints do")
+    sasl_oauthbearer_ca: str | None = _text("as ssl_ca, for the endpoint; or ssl.truststore.location in sasl_jaas_config")
     ssl_ca: str | None = _text("PEM, or the path of a PEM file: whose certificates are trusted; None: the system's authorities")
     ssl_truststore_type: str | None = _text("JKS where it is not given, as in Kafka; PEM, PKCS12")
     ssl_truststore_location: str | None = _text("a file of that type, instead of ssl_ca")

@@ -22,16 +22,29 @@ FILE_VARIABLE: Final = "TIDELOG_CLIENT_CONFIG"
 """Names a properties file that holds for every client of the command line and of the platform."""
 ALIASES: Final = {
     "sasl.mechanisms": "sasl_mechanism",
+    "sasl.oauthbearer.client.id": "sasl_oauthbearer_client_credentials_client_id",
+    "sasl.oauthbearer.client.secret": "sasl_oauthbearer_client_credentials_client_secret",
+    "https.ca.location": "sasl_oauthbearer_ca",
+    "https.ca.pem": "sasl_oauthbearer_ca",
     "ssl.ca.location": "ssl_ca",
     "ssl.ca.pem": "ssl_ca",
     "ssl.key.pem": "ssl_keystore_key",
     "ssl.certificate.pem": "ssl_keystore_certificate_chain",
 }
 """librdkafka's keys that mean one of ours."""
-TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the name of a key
+CLASSES_OF_LOGINS: Final = {
+    "sasl.login.callback.handler.class": ("OAuthBearerLoginCallbackHandler",),
+    "sasl.oauthbearer.jwt.retriever.class": ("DefaultJwtRetriever", "FileJwtRetriever", "ClientCredentialsJwtRetriever"),
+}
+"""Keys that name a class of Java which gets the token of OAUTHBEARER, and the classes whose work is done here, too."""
+UNHEEDED_KEYS: Final = frozenset(
+    {f"sasl.login.{name}.ms" for name in ("connect.timeout", "read.timeout", "retry.backoff", "retry.backoff.max")}
+    | {f"sasl.login.refresh.{name}" for name in ("buffer.seconds", "min.period.seconds", "window.factor", "window.jitter")}
+    | {"sasl.oauthbearer.method"}
+)
+"""Keys of logins whose defaults hold here."""
 CODE_KEYS: Final = frozenset({f"{part}.{kind}" for part in ("key", "value") for kind in ("serializer", "deserializer")})
 """Keys of Apache Kafka's clients that name Java code for records, which the commands have no use for."""
-FILE_SCHEME: Final = "file://"
 BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -50,14 +63,14 @@ def settings_of_properties(properties: Mapping[str, str], name: str) -> dict[str
     Raises:
         ConfigError: a value is none of its key.
     """
-    kinds = {declared.name: declared.default for declared in fields(ClientConfig) if declared.default is not MISSING}
+    kinds = _kinds()
     found: dict[str, Any] = {}
     for key, value in properties.items():
         setting = ALIASES.get(key, key.replace(".", "_"))
-        if key == TOKEN_URL:
-            found["sasl_oauthbearer_token"] = _token_path(value, name)
-        elif setting in kinds and not (value == "" and setting != "ssl_endpoint_identification_algorithm"):
+        if setting in kinds and not (value == "" and setting != "ssl_endpoint_identification_algorithm"):
             found[setting] = _converted(key, value.strip() if isinstance(kinds[setting], int) else value, kinds[setting], name)
+    if found.get("sasl_mechanism") == "OAUTHBEARER":
+        _validate_classes(properties, name)
     return found
 
 
@@ -67,14 +80,24 @@ def unknown_warning(text: str) -> str | None:
     Keys of producers and consumers, as a client's own file has them, are known, and mean nothing to the others.
     """
     kinds = (AdminConfig, ProducerConfig, ConsumerConfig, ShareConsumerConfig)
-    known = {declared.name.replace("_", ".") for kind in kinds for declared in fields(kind)} | ALIASES.keys() | {TOKEN_URL}
+    known = {declared.name.replace("_", ".") for kind in kinds for declared in fields(kind)} | ALIASES.keys()
+    known |= CLASSES_OF_LOGINS.keys() | UNHEEDED_KEYS
     unknown = [key for key in parse_properties(text) if key.replace("_", ".") not in known and key not in CODE_KEYS]
     return unknown_keys_warning(unknown, known)
 
 
 def settings_of_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the security settings that variables such as ``TIDELOG_SECURITY_PROTOCOL`` and ``TIDELOG_SASL_PASSWORD`` say."""
-    return {name: environ[variable] for name in SECURITY_SETTINGS if environ.get(variable := f"{PREFIX}{name.upper()}")}
+    """Return the security settings that variables such as ``TIDELOG_SECURITY_PROTOCOL`` and ``TIDELOG_SASL_PASSWORD`` say.
+
+    Raises:
+        ConfigError: a value is none of its setting.
+    """
+    kinds, variables = _kinds(), {name: f"{PREFIX}{name.upper()}" for name in SECURITY_SETTINGS}
+    return {
+        name: _converted(variable, environ[variable], kinds[name], "the environment")
+        for name, variable in variables.items()
+        if environ.get(variable)
+    }
 
 
 def servers_of_file(text: str) -> str | None:
@@ -94,7 +117,14 @@ def _converted(key: str, value: str, default: Any, name: str) -> Any:
     return value
 
 
-def _token_path(value: str, name: str) -> str:
-    if not value.startswith(FILE_SCHEME):
-        raise ConfigError(f"{name}: {TOKEN_URL} must begin with {FILE_SCHEME}: tokens are read from files, and fetched by other programs")
-    return value.removeprefix(FILE_SCHEME)
+def _kinds() -> dict[str, Any]:
+    """Return the defaults of all settings that every client has."""
+    return {declared.name: declared.default for declared in fields(ClientConfig) if declared.default is not MISSING}
+
+
+def _validate_classes(properties: Mapping[str, str], name: str) -> None:
+    """Refuse a class of Java that would get the token: without it the login is another one."""
+    for key, known in CLASSES_OF_LOGINS.items():
+        named = properties.get(key, "").strip()
+        if named and named.rpartition(".")[2] not in known:
+            raise ConfigError(f"{name}: {key} names a Java class, which cannot run here; remove it, or name one of {', '.join(known)}")

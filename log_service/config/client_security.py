@@ -8,8 +8,9 @@ Invariant: no error and no ``repr`` shows a secret.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
@@ -19,6 +20,7 @@ from log_service.config.tls import tls_config
 SECRETS: Final = frozenset(
     {
         "sasl_jaas_config",
+        "sasl_oauthbearer_client_credentials_client_secret",
         "sasl_password",
         "ssl_key_password",
         "ssl_keystore_key",
@@ -27,7 +29,17 @@ SECRETS: Final = frozenset(
     }
 )
 """Settings whose values are never shown."""
-SASL_SETTINGS: Final = ("sasl_mechanism", "sasl_jaas_config", "sasl_username", "sasl_password", "sasl_oauthbearer_token")
+ENDPOINT: Final = "sasl_oauthbearer_token_endpoint_url"
+CREDENTIALS: Final = (
+    "sasl_oauthbearer_client_credentials_client_id",
+    "sasl_oauthbearer_client_credentials_client_secret",
+    "sasl_oauthbearer_scope",
+    "sasl_oauthbearer_header_urlencode",
+    "sasl_oauthbearer_ca",
+)
+"""What is shown to, and expected of, the endpoint that gives tokens."""
+OAUTH_SETTINGS: Final = ("sasl_oauthbearer_token", ENDPOINT, *CREDENTIALS)
+SASL_SETTINGS: Final = ("sasl_mechanism", "sasl_jaas_config", "sasl_username", "sasl_password", *OAUTH_SETTINGS)
 SSL_SETTINGS: Final = (
     "ssl_ca",
     "ssl_truststore_type",
@@ -52,6 +64,20 @@ TokenSource = Callable[[], str] | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenEndpointConfig:
+    """Where tokens are given for a client's id and secret. What is None may stand in the JAAS text, as ``clientId`` and its like."""
+
+    url: str
+    client_id: str | None = None
+    client_secret: SecretText | None = None
+    scope: str | None = None
+    is_header_encoded: bool = False
+    """Whether id and secret are encoded as in URLs before they are joined (RFC 6749, 2.3.1)."""
+    ca: str | None = None
+    """PEM, or the path of a PEM file: whose certificates are trusted there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoginConfig:
     """How a client, or a node that connects to another one, proves who it is."""
 
@@ -60,6 +86,8 @@ class LoginConfig:
     username: str | None = None
     password: SecretText | None = None
     token: TokenSource | None = None
+    endpoint: TokenEndpointConfig | None = None
+    """Instead of ``token``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +105,7 @@ def client_security(given: Mapping[str, Any]) -> ClientSecurity:
     Raises:
         ConfigError: settings contradict each other, or one is missing that another needs.
     """
-    texts = {name: value for name in SECURITY_SETTINGS if (value := given.get(name)) is not None}
+    texts = {name: value for name in SECURITY_SETTINGS if (value := given.get(name)) is not None and value is not False}
     protocol = str(texts.pop("security_protocol", "PLAINTEXT"))
     if protocol not in PROTOCOLS:
         raise ConfigError(f"security_protocol must be one of {', '.join(PROTOCOLS)}, not {protocol!r}")
@@ -132,15 +160,16 @@ def _login(protocol: str, texts: Mapping[str, Any]) -> LoginConfig:
         jaas=texts.get("sasl_jaas_config"),
         username=texts.get("sasl_username"),
         password=texts.get("sasl_password"),
-        token=texts.get("sasl_oauthbearer_token"),
     )
-    _validate_token(login) if mechanism == "OAUTHBEARER" else _validate_password(login)
+    if mechanism == "OAUTHBEARER":
+        return _with_token(login, texts)
+    if unused := [name for name in OAUTH_SETTINGS if name in texts]:
+        raise ConfigError(f"{unused[0]} means nothing with sasl_mechanism={mechanism}: set OAUTHBEARER, or leave it out")
+    _validate_password(login)
     return login
 
 
 def _validate_password(login: LoginConfig) -> None:
-    if login.token is not None:
-        raise ConfigError(f"sasl_oauthbearer_token means nothing with sasl_mechanism={login.mechanism}: set OAUTHBEARER, or leave it out")
     if login.jaas is not None:
         if login.username is not None or login.password is not None:
             raise ConfigError("sasl_jaas_config holds the user and the password: leave out sasl_username and sasl_password")
@@ -151,10 +180,58 @@ def _validate_password(login: LoginConfig) -> None:
             raise ConfigError(f"{name} is {state}: {login.mechanism} needs sasl_username and sasl_password, or sasl_jaas_config")
 
 
-def _validate_token(login: LoginConfig) -> None:
+def _with_token(login: LoginConfig, texts: Mapping[str, Any]) -> LoginConfig:
+    """Return a login by tokens: from a function, a file or an endpoint."""
     if login.username is not None or login.password is not None:
         raise ConfigError("OAUTHBEARER logs in with a token: leave out sasl_username and sasl_password")
-    if login.token is None:
-        raise ConfigError("sasl_oauthbearer_token is missing: a function that returns the token, or the path of the file that it lies in")
-    if not callable(login.token) and not isinstance(login.token, str):
+    token, url = texts.get("sasl_oauthbearer_token"), texts.get(ENDPOINT)
+    if token is not None and url is not None:
+        raise ConfigError(f"sasl_oauthbearer_token and {ENDPOINT} both say where tokens are: keep one of them")
+    is_fetched = url is not None and not str(url).startswith("file:")
+    if not is_fetched and (unused := [name for name in CREDENTIALS if name in texts]):
+        raise ConfigError(f"{unused[0]} means nothing without the http or https URL of an endpoint: set {ENDPOINT}, or leave it out")
+    if url is not None:
+        return replace(login, endpoint=_endpoint(url, login, texts)) if is_fetched else replace(login, token=file_of_url(url))
+    if token is None:
+        raise ConfigError(
+            "sasl_oauthbearer_token is missing: a function that returns the token, or the path of the file that it lies in; "
+            f"or set {ENDPOINT}, where tokens are given for a client's id and secret"
+        )
+    if not callable(token) and not isinstance(token, str):
         raise ConfigError("sasl_oauthbearer_token is a function without arguments, or the path of a file")
+    return replace(login, token=token)
+
+
+def _endpoint(url: str, login: LoginConfig, texts: Mapping[str, Any]) -> TokenEndpointConfig:
+    validate_web_url(url, ENDPOINT)
+    for name in CREDENTIALS[:2]:
+        if texts.get(name) in {None, "", SecretText("")} and login.jaas is None:
+            option = "clientId" if name.endswith("id") else "clientSecret"
+            raise ConfigError(f"{name} is missing: the endpoint gives tokens to clients with an id and a secret; or set {option} in "
+                              "sasl_jaas_config")  # fmt: skip
+    client_id, client_secret, scope, is_encoded, ca = (texts.get(name) for name in CREDENTIALS)
+    return TokenEndpointConfig(
+        url=url, client_id=client_id, client_secret=client_secret, scope=scope, is_header_encoded=bool(is_encoded), ca=ca
+    )
+
+
+def validate_web_url(url: str, key: str) -> None:
+    """Refuse what no document can be fetched from. The URL is not shown: a secret may stand in it.
+
+    Raises:
+        ConfigError: it is no http or https URL of a host, or has a user in it.
+    """
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good or not url.isascii() or not url.isprintable() or " " in url:
+        raise ConfigError(f"{key} must be a URL that begins with http://, https:// or file:// and names a host or a file")
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError(f"{key} has a user in it, which is not heeded: name the client's id and secret in keys of their own")
+
+
+def file_of_url(url: str) -> str:
+    """Return the path that a file URL names."""
+    return unquote(urlsplit(url).path)

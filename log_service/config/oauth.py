@@ -7,9 +7,12 @@ for trials; Apache Kafka takes them by default. Opens no file and fetches nothin
 
 from collections.abc import Mapping
 from typing import Final, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from log_service.common.errors import ConfigError
+from log_service.common.secrets import SecretText
+from log_service.common.urls import shown_url
+from log_service.config.client_security import LoginConfig, TokenEndpointConfig, file_of_url, validate_web_url
 from log_service.config.sasl_keys import SASL_KEYS
 from log_service.config.security import OAuthConfig, effective_text
 
@@ -19,6 +22,12 @@ ALLOWED_URLS: Final = f"{PREFIX}allowed.urls"
 JWKS_URL: Final = f"{PREFIX}jwks.endpoint.url"
 TOKEN_URL: Final = f"{PREFIX}token.endpoint.url"
 UNSECURED: Final = f"{PREFIX}unsecured.tokens.allowed"
+CREDENTIALS: Final = (
+    f"{PREFIX}client.credentials.client.id",
+    f"{PREFIX}client.credentials.client.secret",
+    f"{PREFIX}scope",
+)
+"""What this node shows to the endpoint that gives it a token."""
 SCHEMES: Final = ("http", "https", "file")
 
 OF_MECHANISM: Final = (*(key.name for key in SASL_KEYS if key.name.startswith(PREFIX)), "sasl.server.callback.handler.class")
@@ -30,7 +39,7 @@ CLASSES: Final = {
 """Keys of a listener that name a class of Java, and the classes that are understood."""
 CLASSES_OF_LOGINS: Final = {
     "sasl.login.callback.handler.class": ("OAuthBearerLoginCallbackHandler",),
-    f"{PREFIX}jwt.retriever.class": ("DefaultJwtRetriever", "FileJwtRetriever"),
+    f"{PREFIX}jwt.retriever.class": ("DefaultJwtRetriever", "FileJwtRetriever", "ClientCredentialsJwtRetriever"),
 }
 """The same of a node that logs in."""
 
@@ -69,30 +78,44 @@ def oauth_config(texts: Mapping[str, str], listener: str) -> OAuthConfig:
     )
 
 
-def token_file(texts: Mapping[str, str], listener: str) -> str:
-    """Return the path of the file with the token that a node shows to other nodes.
+def node_token(texts: Mapping[str, str], listener: str, jaas: SecretText | None) -> LoginConfig:
+    """Return how a node logs in to other nodes by a token: one that lies in a file, or one that an endpoint gives.
 
     Raises:
-        ConfigError: none is named, it is not allowed, or the token would come from elsewhere.
+        ConfigError: none is named, it is not allowed, or an endpoint is named and nothing to show to it.
     """
     where = f"the OAUTHBEARER login of this node on listener {listener}"
     _validate_classes(texts, listener, CLASSES_OF_LOGINS, where)
-    values = {name: _value(texts, name, listener) for name in (TOKEN_URL, ALLOWED_URLS)}
+    values = {name: _value(texts, name, listener) for name in (TOKEN_URL, ALLOWED_URLS, *CREDENTIALS)}
     url = cast("str | None", values[TOKEN_URL])
     if url is None:
-        raise ConfigError(f"{where} has no token; set {TOKEN_URL} to the file: URL of the file that something keeps fresh")
+        raise ConfigError(
+            f"{where} has no token; set {TOKEN_URL} to the file: URL of the file that something keeps fresh, or to the URL of an endpoint"
+        )
     _validate_url(url, values, TOKEN_URL)
-    parts = urlsplit(url)
-    if parts.scheme != "file":
-        raise ConfigError(f"{TOKEN_URL} is {url}; a node reads its token from a file, whose URL begins with file:")
-    return unquote(parts.path)
+    if urlsplit(url).scheme == "file":
+        return LoginConfig(mechanism=MECHANISM, token=file_of_url(url), jaas=jaas)
+    client_id, secret, scope = (values[name] for name in CREDENTIALS)
+    return LoginConfig(
+        mechanism=MECHANISM,
+        jaas=jaas,
+        endpoint=TokenEndpointConfig(
+            url=url,
+            client_id=cast("str | None", client_id),
+            client_secret=None if secret is None else SecretText(str(secret)),
+            scope=cast("str | None", scope),
+        ),
+    )
 
 
 def _validate_url(url: str, values: Mapping[str, object], key: str) -> None:
-    if urlsplit(url).scheme not in SCHEMES:
-        raise ConfigError(f"{key} is {url}; it must begin with one of {', '.join(f'{scheme}:' for scheme in SCHEMES)}")
+    scheme = urlsplit(url).scheme
+    if scheme not in SCHEMES:
+        raise ConfigError(f"{key} is {shown_url(url)}; it must begin with one of {', '.join(f'{scheme}:' for scheme in SCHEMES)}")
+    if scheme != "file":
+        validate_web_url(url, key)
     if url not in cast("tuple[str, ...]", values[ALLOWED_URLS]):
-        raise ConfigError(f"{key} is {url}, which does not stand in {ALLOWED_URLS}; add it there if this node may read it")
+        raise ConfigError(f"{key} is {shown_url(url)}, which does not stand in {ALLOWED_URLS}; add it there if this node may read it")
 
 
 def _value(texts: Mapping[str, str], name: str, listener: str) -> object:

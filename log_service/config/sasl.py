@@ -15,7 +15,7 @@ from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
 from log_service.config.client_security import LoginConfig
 from log_service.config.definition import split_list
-from log_service.config.oauth import CLASSES_OF_LOGINS, oauth_config, token_file
+from log_service.config.oauth import CLASSES_OF_LOGINS, node_token, oauth_config
 from log_service.config.security import KERBEROS, MECHANISMS, MechanismConfig, SaslConfig, effective_text
 
 KERBEROS_REFUSAL: Final = "GSSAPI (Kerberos) is not there; use SCRAM-SHA-512, OAUTHBEARER or TLS with client certificates"
@@ -49,7 +49,7 @@ def sasl_config(texts: Mapping[str, str], listener: str) -> SaslConfig:
 def node_login(texts: Mapping[str, str], listener: str, key: str, own: SaslConfig | None) -> LoginConfig:
     """Return how a node logs in on that listener of other nodes: by the mechanism that ``key`` names.
 
-    Its user stands in its own JAAS text for the mechanism; its token, for OAUTHBEARER, in a file.
+    Its user stands in its own JAAS text for the mechanism; its token, for OAUTHBEARER, in a file, or it comes from an endpoint.
 
     ``own`` is what the node's own listener of that name offers, None where it has none.
 
@@ -66,7 +66,7 @@ def node_login(texts: Mapping[str, str], listener: str, key: str, own: SaslConfi
     if own is not None and mechanism not in own.mechanisms:
         raise ConfigError(f"{where}, but listener {listener} enables {', '.join(own.mechanisms)}; enable it there, too")
     if mechanism == "OAUTHBEARER":
-        return LoginConfig(mechanism=mechanism, token=token_file(texts, listener))
+        return node_token(texts, listener, _jaas(texts, listener, mechanism))
     jaas = _jaas(texts, listener, mechanism)
     if jaas is None:
         raise ConfigError(f"{where}, but {jaas_key(listener, mechanism)} is missing; its username and password are this node's")

@@ -55,8 +55,15 @@ SASL_KEYS = (
          "they stand in sasl.oauthbearer.jwks.endpoint.url and sasl.oauthbearer.token.endpoint.url; Kafka has a JVM property for it.",
          "none: who may change keys of a broker must not make it fetch what he likes", validator=no_empty_item),
     _key("sasl.oauthbearer.token.endpoint.url", ConfigType.STRING, None, "Where this node's own token is, with which it logs in to other "
-         "nodes: the file: URL of a file, which is read at each login. sasl.oauthbearer.allowed.urls must have it.",
+         "nodes: the file: URL of a file, which is read at each login, or the http or https URL of an endpoint that gives tokens for an id "
+         "and a secret. sasl.oauthbearer.allowed.urls must have it.",
          "none, nodes log in otherwise"),
+    _key("sasl.oauthbearer.client.credentials.client.id", ConfigType.STRING, None, "The id that this node shows to the endpoint which "
+         "gives it a token; the JAAS text may have it as clientId.", "none, the JAAS text has it, or no endpoint is asked"),
+    _key("sasl.oauthbearer.client.credentials.client.secret", ConfigType.PASSWORD, None, "The secret that goes with the id; the JAAS text "
+         "may have it as clientSecret.", "none, the JAAS text has it, or no endpoint is asked"),
+    _key("sasl.oauthbearer.scope", ConfigType.STRING, None, "What this node's token is to be for; the JAAS text may have it as scope.",
+         "what the endpoint gives by itself"),
     _key("sasl.oauthbearer.unsecured.tokens.allowed", ConfigType.BOOLEAN, "false", "Whether OAUTHBEARER takes tokens without signatures, "
          "so that every client is who it says. For trials alone.", "Kafka takes them where no handler is named; a client must prove "
          "who it is"),

@@ -3,18 +3,15 @@
 Decides when keys are fetched: at the start, in a fixed interval, after a failure with a pause that doubles, and at once when a token names
 a key that is not known, but for one key id only once a minute. A file is read again when it has changed. Fetching runs in a thread.
 
-Which URLs are allowed is decided in ``config.oauth``. Invariants: no redirect is followed and no proxy asked; what is read is bounded in
+Which URLs are allowed is decided in ``config.oauth``, and how one is asked in ``issuer_requests``. Invariants: what is read is bounded in
 size and time; a failure keeps the keys that are there. The first fetch has to succeed.
 """
 
-import http.client
 import logging
-import time
-import urllib.error
-import urllib.request
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -22,12 +19,13 @@ from urllib.parse import unquote, urlsplit
 import trio
 
 from log_service.common.env import Clock
+from log_service.common.urls import shown_url
 from log_service.security.file_marks import FileMark, file_mark
+from log_service.security.issuer_requests import MAX_DOCUMENT_BYTES, IssuerTls, exchange
 from log_service.security.sasl.oauthbearer import ValidToken
 from log_service.security.sasl.web_tokens import KeySet, UnknownKeyError, WebTokenRules, parse_key_set, validate_token
 
-MAX_DOCUMENT_BYTES: Final = 1 << 20
-FETCH_TIMEOUT_S: Final = 10.0
+SYSTEM_TLS: Final = IssuerTls()
 FILE_CHECK_INTERVAL_S: Final = 5.0
 MISSING_KEY_PAUSE_MS: Final = 60_000
 MAX_MISSING_KEYS: Final = 16
@@ -65,7 +63,7 @@ class Jwks:
         self._read_as: FileMark = None
 
     def __repr__(self) -> str:
-        return f"<Jwks {self._config.url} keys={len(self.keys)}>"
+        return f"<Jwks {shown_url(self._config.url)} keys={len(self.keys)}>"
 
     def validate(self, token: str) -> ValidToken:
         """Check a token with the keys that are there. A key that is not known is looked for, and is there for a later token.
@@ -109,7 +107,7 @@ class Jwks:
             except (OSError, ValueError) as error:
                 failed_count = min(failed_count + 1, 30)
                 if failed_count == 1:
-                    logger.warning("The keys at %s cannot be fetched, those of before stay: %s", self._config.url, error)
+                    logger.warning("The keys at %s cannot be fetched, those of before stay: %s", shown_url(self._config.url), error)
 
     async def _wait_until_wanted(self) -> None:
         """Wait until a token names a key that is not known, or the file has changed."""
@@ -142,14 +140,7 @@ class Jwks:
         self._wanted.set()
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: they lead to where the list of allowed URLs does not."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Follow none."""
-
-
-def fetch_document(url: str) -> bytes:
+def fetch_document(url: str, tls: IssuerTls = SYSTEM_TLS) -> bytes:
     """Return the document at a URL. Blocks.
 
     Raises:
@@ -157,29 +148,13 @@ def fetch_document(url: str) -> bytes:
     """
     if urlsplit(url).scheme == "file":
         content = _read_file(_path_of(url))
-    else:
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
-        try:
-            with opener.open(url, timeout=FETCH_TIMEOUT_S) as response:
-                content = _read_in_time(response, url)
-        except http.client.HTTPException as error:
-            raise OSError(f"{url} did not respond in HTTP: {error}") from error
-        except urllib.error.HTTPError as error:
-            error.close()
-            raise OSError(f"{url} responded with status {error.code}") from error
-    if len(content) > MAX_DOCUMENT_BYTES:
-        raise OSError(f"{url} has more than {MAX_DOCUMENT_BYTES} bytes")
-    return content
-
-
-def _read_in_time(response: http.client.HTTPResponse, url: str) -> bytes:
-    """Read a document that must not trickle in for ever."""
-    deadline, content = time.monotonic() + FETCH_TIMEOUT_S, b""
-    while len(content) <= MAX_DOCUMENT_BYTES and (part := response.read1(1 << 16)):
-        content += part
-        if time.monotonic() > deadline:
-            raise OSError(f"{url} did not send its document within {FETCH_TIMEOUT_S:g} s")
-    return content
+        if len(content) > MAX_DOCUMENT_BYTES:
+            raise OSError(f"{url} has more than {MAX_DOCUMENT_BYTES} bytes")
+        return content
+    response = exchange(url, tls)
+    if response.status != HTTPStatus.OK:
+        raise OSError(f"{shown_url(url)} responded with status {response.status}")
+    return response.body
 
 
 def _path_of(url: str) -> Path:

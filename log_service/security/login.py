@@ -7,26 +7,30 @@ that a reconnection costs nothing.
 Invariant: no error and no ``repr`` shows a password or a token; what the broker says is shown as it came.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.common.secrets import SecretBytes, SecretText
-from log_service.config.client_security import LoginConfig
+from log_service.config.client_security import LoginConfig, TokenEndpointConfig
 from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from log_service.rpc.connection import RpcConnection
+from log_service.security.issuer_errors import IssuerError
 from log_service.security.sasl.credentials import SCRAM_MECHANISMS
-from log_service.security.sasl.jaas import parse_jaas
+from log_service.security.sasl.jaas import JaasEntry, parse_jaas
 from log_service.security.sasl.mechanisms import ClientExchange, LoginError
-from log_service.security.sasl.oauth_client import OAuthClient
+from log_service.security.sasl.oauth_client import OAuthClient, extensions_of
 from log_service.security.sasl.plain import PlainClient
 from log_service.security.sasl.scram import TOKEN_AUTHENTICATION, random_text, salted_password
 from log_service.security.sasl.scram_client import SaltingWanted, ScramClient
+
+if TYPE_CHECKING:
+    from log_service.security.token_endpoint import TokenEndpoint
 
 T = TypeVar("T")
 
@@ -54,13 +58,16 @@ class ClientLogin:
         self.user: str | None = config.username
         self._password = config.password
         self._token = config.token
+        self._extensions: Mapping[str, str] = {}
         self._is_by_token = False
         self._rng = rng
         self._run_in_thread: RunInThread[Any] = run_in_thread or trio.to_thread.run_sync
         self._read_file = read_file or _read_beginning
         self._salted: tuple[SaltingWanted, SecretBytes] | None = None
-        if config.jaas is not None and config.mechanism != "OAUTHBEARER":
-            self._take_jaas(config.jaas)
+        entry = None if config.jaas is None else self._entry(config.jaas)
+        if entry is not None:
+            self._take_options(entry)
+        self._endpoint = None if config.endpoint is None else _token_endpoint(config.endpoint, entry)
 
     def __repr__(self) -> str:
         return f"<ClientLogin {self.mechanism} {self.user or ''}>"
@@ -76,13 +83,39 @@ class ClientLogin:
         await self._log_in(connection)
 
     async def _log_in(self, connection: RpcConnection) -> None:
-        await self._shake_hands(connection)
         try:
-            lifetime_ms = await self._exchange(connection, await self._begin())
+            if self._endpoint is not None:
+                lifetime_ms = await self._log_in_by_endpoint(self._endpoint, connection)
+            else:
+                exchange = await self._begin()
+                await self._shake_hands(connection)
+                lifetime_ms = await self._exchange(connection, exchange)
         except LoginError as error:
             raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self._what(connection)} failed: {error}") from error
         if lifetime_ms > 0:
             connection.renew_login_after(lifetime_ms / 1_000 * RENEWAL_SHARE, self._log_in)
+
+    async def _log_in_by_endpoint(self, endpoint: "TokenEndpoint", connection: RpcConnection) -> int:
+        """Log in with a token of an endpoint, which is fetched before the login begins: a broker does not wait for issuers.
+
+        A failure that may pass, and the refusal of a token that was there before, are NETWORK_EXCEPTION: the next login has a fresh token.
+        """
+        try:
+            token, is_fresh = await endpoint.token()
+        except IssuerError as error:
+            code = ErrorCode.NETWORK_EXCEPTION if error.may_pass else ErrorCode.SASL_AUTHENTICATION_FAILED
+            raise KafkaError(code, f"{self._what(connection)} has no token: {error}") from error
+        await self._shake_hands(connection)
+        try:
+            return await self._exchange(connection, OAuthClient(token, self._extensions))
+        except (LoginError, KafkaError) as error:
+            is_refused = isinstance(error, LoginError) or error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+            if not is_refused:
+                raise
+            endpoint.forget(token)
+            if is_fresh:
+                raise
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{error}; another token is fetched") from error
 
     async def _shake_hands(self, connection: RpcConnection) -> None:
         request = SaslHandshakeRequest(mechanism=self.mechanism)
@@ -119,7 +152,7 @@ class ClientLogin:
 
     async def _begin(self) -> "ClientExchange | ScramClient":
         if self.mechanism == "OAUTHBEARER":
-            return OAuthClient(await self._fresh_token())
+            return OAuthClient(await self._fresh_token(), self._extensions)
         assert self.user is not None
         assert self._password is not None
         if self.mechanism == "PLAIN":
@@ -151,10 +184,16 @@ class ClientLogin:
             self._salted = (wanted, salted)
         return self._salted[1]
 
-    def _take_jaas(self, text: SecretText) -> None:
+    def _entry(self, text: SecretText) -> JaasEntry:
         entry = parse_jaas(text.reveal())
         if self.mechanism not in entry.mechanisms:
             raise ConfigError(f"sasl_jaas_config has a login module for {', '.join(entry.mechanisms)}; sasl_mechanism is {self.mechanism}")
+        return entry
+
+    def _take_options(self, entry: JaasEntry) -> None:
+        if self.mechanism == "OAUTHBEARER":
+            self._extensions = extensions_of(entry)
+            return
         user, password = entry.option("username"), entry.option("password")
         if not user or not password:
             raise ConfigError('sasl_jaas_config names no user: its options are username="..." and password="..."')
@@ -163,6 +202,12 @@ class ClientLogin:
 
     def _what(self, connection: RpcConnection) -> str:
         return f"the {self.mechanism} login{f' of {self.user}' if self.user else ''} at {connection.destination}"
+
+
+def _token_endpoint(config: TokenEndpointConfig, entry: JaasEntry | None) -> "TokenEndpoint":
+    from log_service.security.token_endpoint import TokenEndpoint  # noqa: PLC0415 - other logins have no use for it
+
+    return TokenEndpoint(config, entry)
 
 
 def _read_beginning(path: Path) -> bytes:

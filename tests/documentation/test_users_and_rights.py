@@ -21,6 +21,8 @@ from log_service.client import (
     TopicPartition,
     settings_from_file,
 )
+from log_service.client.settings_files import read_settings_file
+from log_service.config.client import AdminConfig
 from log_service.config.properties import parse_properties
 from log_service.config.server import parse_server_properties
 from log_service.security.login import ClientLogin
@@ -48,6 +50,9 @@ def shown(first: str, last: str) -> list[Block]:
 
 
 STEPS = shown("Users with passwords", "From plaintext to mTLS")
+PROPERTIES = [block.text for block in STEPS if block.language == "properties"]
+OF_NODES = [text for text in PROPERTIES if not text.startswith("security.protocol=")]
+(OF_CLIENT,) = set(PROPERTIES) - set(OF_NODES)
 
 
 class Reader:
@@ -96,7 +101,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     authority = Authority(tmp_path)
     (tmp_path / "authority.pem").write_bytes(authority.truststore.read_bytes())
     port = free_port()
-    texts = parse_properties("".join(block.text for block in STEPS if block.language == "properties").replace(CERTIFICATES, str(tmp_path)))
+    texts = parse_properties("".join(OF_NODES).replace(CERTIFICATES, str(tmp_path)))
     properties = texts | authority.issue("node", ("127.0.0.1", "localhost")).properties() | {"ssl.client.auth": "none"}
     properties |= {"listeners": f"SASL_SSL://127.0.0.1:{port}", "listener.security.protocol.map": "SASL_SSL:SASL_SSL"}
     broker = BrokerProcess(tmp_path / "node", port=port, properties=properties)
@@ -120,6 +125,19 @@ def test_nodes_log_in_as_the_properties_of_the_cluster_say(tmp_path: Path) -> No
     config, _ = parse_server_properties(parse_properties(STEPS[0].text) | issued.properties() | own | protocols)
     assert config.inter_broker_login is not None
     assert ClientLogin(config.inter_broker_login, Random(1)).user == "node"
+
+
+def test_client_that_fetches_its_tokens_is_configured_as_the_page_says(tmp_path: Path) -> None:
+    (tmp_path / "issuer.pem").write_bytes(Authority(tmp_path).truststore.read_bytes())
+    file = tmp_path / "shop.properties"
+    file.write_text(OF_CLIENT.replace(CERTIFICATES, str(tmp_path)))
+    settings, _, warning = read_settings_file(file)
+    assert warning is None
+    login = AdminConfig.of(SERVERS, settings).security().login
+    assert login is not None
+    assert login.endpoint is not None
+    assert (login.endpoint.client_id, login.endpoint.scope) == ("shop", "logs")
+    assert "issuer.example" in repr(ClientLogin(login, Random(1))._endpoint)
 
 
 def is_refused(servers: str, file: Path) -> bool:

@@ -1,17 +1,41 @@
 """The client's side of OAUTHBEARER (RFC 7628, KIP-255): one message with a token, and the broker's reasons where it refuses it."""
 
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
+from log_service.security.sasl.jaas import JaasEntry
 from log_service.security.sasl.mechanisms import LoginError
 
 SEPARATOR = "\x01"
 MAX_REASON_LENGTH = 500
+EXTENSION: Final = "extension_"
+EXTENSION_NAME: Final = re.compile(r"(?!auth$)[A-Za-z]+")
+EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
+NO_EXTENSIONS: Final[Mapping[str, str]] = {}
+
+
+def extensions_of(entry: JaasEntry) -> dict[str, str]:
+    """Return the SASL extensions (KIP-342) that a JAAS text has as ``extension_<name>``.
+
+    Raises:
+        ConfigError: a name or a value is none that RFC 7628 has.
+    """
+    found = {name.removeprefix(EXTENSION): value.reveal() for name, value in entry.options.items() if name.startswith(EXTENSION)}
+    for name, value in found.items():
+        if not EXTENSION_NAME.fullmatch(name) or not EXTENSION_VALUE.fullmatch(value):
+            raise ConfigError(f"{EXTENSION}{name} of sasl_jaas_config: a name has letters alone and is not auth, a value has visible ASCII")
+    return found
 
 
 class OAuthClient:
-    """A login with a bearer token."""
+    """A login with a bearer token, and with extensions by their names."""
 
-    def __init__(self, token: SecretText) -> None:
+    def __init__(self, token: SecretText, extensions: Mapping[str, str] = NO_EXTENSIONS) -> None:
         self._token = token
+        self._extensions = extensions
         self._is_refused = False
 
     def __repr__(self) -> str:
@@ -31,7 +55,8 @@ class OAuthClient:
         token = self._token.reveal()
         if not token.isascii() or not token.isprintable() or " " in token:
             raise LoginError("the token has characters that no token has")
-        return f"n,,{SEPARATOR}auth=Bearer {token}{SEPARATOR}{SEPARATOR}".encode()
+        pairs = [f"auth=Bearer {token}", *(f"{name}={value}" for name, value in self._extensions.items())]
+        return f"n,,{SEPARATOR}{''.join(pair + SEPARATOR for pair in pairs)}{SEPARATOR}".encode()
 
     def evaluate(self, token: bytes) -> bytes:
         """Take the broker's reasons for a refusal, and return the byte that makes it end the login.

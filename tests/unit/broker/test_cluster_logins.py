@@ -1,5 +1,6 @@
 """Three nodes that log in to each other, brokers by SCRAM and controllers by PLAIN, in virtual time."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from log_service.broker.broker import Broker
 from log_service.broker.one_error import one_error
 from log_service.common.access import NODE_ADVICE
 from log_service.common.errors import ConfigError, KafkaError
+from log_service.common.secrets import SecretText
 from log_service.config.authorizer_keys import STANDARD_AUTHORIZER
+from log_service.config.client_security import TokenEndpointConfig
 from log_service.config.server import parse_server_properties
 from log_service.metadata.access import ScramUser
 from log_service.metadata.access_records import credential_record
@@ -269,7 +272,29 @@ def test_tokens_of_its_own_that_a_node_does_not_start_with(key: str, text: str, 
         parse_server_properties(with_tokens(**{key: text})[1])
 
 
-def test_token_comes_from_a_file_and_from_nowhere_else() -> None:
-    url = "https://issuer/token"
-    with pytest.raises(ConfigError, match="reads its token from a file"):
+def test_token_comes_from_an_endpoint_for_the_id_and_secret_of_this_node() -> None:
+    url, prefix = "https://issuer.example/token", "sasl.oauthbearer."
+    named = {
+        f"{prefix}token.endpoint.url": url,
+        f"{prefix}allowed.urls": url,
+        f"{prefix}client.credentials.client.id": "general",
+        f"listener.name.inside.oauthbearer.{prefix}client.credentials.client.id": "node",
+        f"{prefix}client.credentials.client.secret": "planted",
+        f"{prefix}scope": "logs",
+    }
+    config, _ = parse_server_properties(with_tokens(**named)[1])
+    endpoint = TokenEndpointConfig(url=url, client_id="node", client_secret=SecretText("planted"), scope="logs")
+    assert config.inter_broker_login is not None
+    assert (config.inter_broker_login.endpoint, config.inter_broker_login.token) == (endpoint, None)
+    assert config.controller_login is not None
+    assert config.controller_login.endpoint == replace(endpoint, client_id="general")
+    assert "planted" not in repr(config)
+    with pytest.raises(ConfigError, match=rf"issuer\.example/token, which does not stand in {prefix}allowed\.urls"):
+        parse_server_properties(with_tokens(**named | {f"{prefix}allowed.urls": "https://issuer.example"})[1])
+
+
+def test_url_of_an_endpoint_with_a_user_in_it_is_refused_unshown() -> None:
+    url = "https://user:planted@issuer.example/token"
+    with pytest.raises(ConfigError, match="has a user in it") as caught:
         parse_server_properties(with_tokens(**{"sasl.oauthbearer.token.endpoint.url": url, "sasl.oauthbearer.allowed.urls": url})[1])
+    assert "planted" not in str(caught.value)

@@ -39,6 +39,7 @@ TRUST_STORES = (STORES, "test_authorities_are_read_from_every_kind_of_store")
 AUTHORIZER = ("unit/broker/authorization/test_visibility.py", "test_super_users_and_open_clusters")
 OAUTH = "unit/broker/test_oauth_logins.py"
 OAUTH_TIMES = (OAUTH, "test_times_of_fetching")
+OAUTH_ENDPOINT = ("unit/broker/test_cluster_logins.py", "test_token_comes_from_an_endpoint_for_the_id_and_secret_of_this_node")
 TOKENS = "unit/broker/test_delegation_tokens.py"
 AUDIT = "unit/broker/authorization/test_audit_log.py"
 PROOFS = {
@@ -73,6 +74,8 @@ PROOFS = {
     "delegation.token.max.lifetime.ms": (TOKENS, "test_times_of_a_token"),
     "delegation.token.secret.key": (TOKENS, "test_owner_makes_a_token_and_logs_in_by_it"),
     "sasl.oauthbearer.allowed.urls": (OAUTH, "test_url_has_to_be_allowed"),
+    "sasl.oauthbearer.client.credentials.client.id": OAUTH_ENDPOINT,
+    "sasl.oauthbearer.client.credentials.client.secret": OAUTH_ENDPOINT,
     "sasl.oauthbearer.clock.skew.seconds": (OAUTH, "test_skew_of_clocks"),
     "sasl.oauthbearer.expected.audience": (OAUTH, "test_claims_that_the_keys_ask_for"),
     "sasl.oauthbearer.expected.issuer": (OAUTH, "test_claims_that_the_keys_ask_for"),
@@ -81,9 +84,10 @@ PROOFS = {
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": OAUTH_TIMES,
     "sasl.oauthbearer.jwks.endpoint.url": (OAUTH, "test_keys_that_cannot_be_fetched_stop_the_start"),
     "sasl.oauthbearer.jwt.validator.class": (OAUTH, "test_java_classes"),
+    "sasl.oauthbearer.scope": OAUTH_ENDPOINT,
     "sasl.oauthbearer.scope.claim.name": (OAUTH, "test_names_of_claims"),
     "sasl.oauthbearer.sub.claim.name": (OAUTH, "test_names_of_claims"),
-    "sasl.oauthbearer.token.endpoint.url": ("unit/broker/test_cluster_logins.py", "test_token_comes_from_a_file_and_from_nowhere_else"),
+    "sasl.oauthbearer.token.endpoint.url": OAUTH_ENDPOINT,
     "sasl.oauthbearer.unsecured.tokens.allowed": (OAUTH, "test_tokens_without_signatures_only_where_they_are_asked_for"),
     "sasl.server.callback.handler.class": (OAUTH, "test_java_classes"),
     "connection.failed.authentication.delay.ms": (LOGINS, "test_refusal_is_told_after_the_delay_and_the_connection_closed"),

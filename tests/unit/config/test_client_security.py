@@ -10,6 +10,7 @@ from log_service.common.errors import ConfigError
 from log_service.common.secrets import SecretText
 from log_service.config.client import AdminConfig
 from log_service.config.client_properties import servers_of_file, settings_of_environment, settings_of_file, unknown_warning
+from log_service.config.client_security import TokenEndpointConfig
 
 PLANTED = "planted-secret"
 LOGIN = {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", "sasl_username": "alice", "sasl_password": PLANTED}
@@ -19,6 +20,16 @@ SECRETS = {
     "ssl_keystore_certificate_chain": "chain",
     "ssl_keystore_type": "PEM",
     "ssl_key_password": PLANTED,
+}
+
+
+BY_TOKEN = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
+URL = "https://issuer.example/token"
+BY_ENDPOINT = {
+    **BY_TOKEN,
+    "sasl_oauthbearer_token_endpoint_url": URL,
+    "sasl_oauthbearer_client_credentials_client_id": "shop",
+    "sasl_oauthbearer_client_credentials_client_secret": PLANTED,
 }
 
 
@@ -62,6 +73,27 @@ def test_ca_may_be_the_text_itself() -> None:
             {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": 7},
             "is a function without arguments",
         ),
+        ({**LOGIN, "sasl_oauthbearer_scope": "x"}, "sasl_oauthbearer_scope means nothing with sasl_mechanism=SCRAM-SHA-512"),
+        ({**BY_ENDPOINT, "sasl_oauthbearer_token": "x.jwt"}, "both say where tokens are"),
+        ({**BY_TOKEN, "sasl_oauthbearer_token": "x.jwt", "sasl_oauthbearer_ca": "a"}, "means nothing without the http or https URL"),
+        (
+            {**BY_ENDPOINT, "sasl_oauthbearer_token_endpoint_url": "file:///x.jwt"},
+            "sasl_oauthbearer_client_credentials_client_id means nothing without the http or https URL",
+        ),
+        ({**BY_ENDPOINT, "sasl_oauthbearer_client_credentials_client_id": None}, "or set clientId in sasl_jaas_config"),
+        ({**BY_ENDPOINT, "sasl_oauthbearer_client_credentials_client_secret": ""}, "or set clientSecret in sasl_jaas_config"),
+        *(
+            ({**BY_ENDPOINT, "sasl_oauthbearer_token_endpoint_url": url}, "sasl_oauthbearer_token_endpoint_url must be a URL")
+            for url in (
+                f"ftp://{PLANTED}",
+                PLANTED,
+                f"https:///{PLANTED}",
+                f"https://a b/{PLANTED}",
+                f"https://a:b/{PLANTED}",
+                "https://a:0/",
+            )
+        ),
+        ({**BY_ENDPOINT, "sasl_oauthbearer_token_endpoint_url": f"https://shop:{PLANTED}@a/"}, "has a user in it"),
         ({"security_protocol": "SSL", "ssl_ca": "a", "ssl_truststore_location": "b"}, "both say whom to trust"),
         ({"security_protocol": "SSL", "ssl_keystore_key": PLANTED}, "ssl.keystore"),
         ({**LOGIN, "sasl_password": 7}, "sasl_password must be text or None, not what was given"),
@@ -75,12 +107,14 @@ def test_contradictions_are_told_at_construction_and_show_no_secret(settings: di
 
 
 def test_no_secret_shows_itself() -> None:
-    config = config_of(**LOGIN | SECRETS)
-    security = config.security()
-    for shown in (repr(config), str(config), f"{config}", repr(asdict(config)), repr(security), repr(security.tls), repr(security.login)):
-        assert PLANTED not in shown
-    with pytest.raises(TypeError, match="not written anywhere"):
-        pickle.dumps(config)
+    for settings in (LOGIN | SECRETS, BY_ENDPOINT):
+        config = config_of(**settings)
+        security = config.security()
+        for value in (config, asdict(config), security, security.tls, security.login):
+            assert PLANTED not in repr(value)
+        assert PLANTED not in f"{config}"
+        with pytest.raises(TypeError, match="not written anywhere"):
+            pickle.dumps(config)
 
 
 def test_file_of_kafkas_tools_is_taken() -> None:
@@ -112,7 +146,57 @@ def test_file_of_kafkas_tools_is_taken() -> None:
 
 def test_keys_of_librdkafka_and_files_of_tokens_are_taken() -> None:
     text = "sasl.mechanisms=OAUTHBEARER\nsasl.oauthbearer.token.endpoint.url=file:///run/token\nssl.ca.location=/ca.pem\n"
-    assert settings_of_file(text, "f") == {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": "/run/token", "ssl_ca": "/ca.pem"}
+    settings = settings_of_file(text, "f")
+    assert settings["ssl_ca"] == "/ca.pem"
+    login = config_of(security_protocol="SASL_SSL", **settings).security().login
+    assert login is not None
+    assert (login.token, login.endpoint) == ("/run/token", None)
+
+
+def test_endpoint_of_tokens_is_named_as_kafka_and_librdkafka_name_it() -> None:
+    kafkas = f"""
+    sasl.mechanism=OAUTHBEARER
+    sasl.login.callback.handler.class=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler
+    sasl.oauthbearer.jwt.retriever.class=org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever
+    sasl.oauthbearer.token.endpoint.url={URL}
+    sasl.oauthbearer.client.credentials.client.id=shop
+    sasl.oauthbearer.client.credentials.client.secret=planted
+    sasl.oauthbearer.scope=logs
+    sasl.oauthbearer.header.urlencode=true
+    sasl.login.retry.backoff.ms=100
+    """
+    librdkafkas = f"""
+    sasl.mechanisms=OAUTHBEARER
+    sasl.oauthbearer.method=oidc
+    sasl.oauthbearer.token.endpoint.url={URL}
+    sasl.oauthbearer.client.id=shop
+    sasl.oauthbearer.client.secret=planted
+    sasl.oauthbearer.scope=logs
+    https.ca.location=/ca.pem
+    """
+    for text, is_encoded, ca in ((kafkas, True, None), (librdkafkas, False, "/ca.pem")):
+        assert unknown_warning(text) is None
+        login = config_of(security_protocol="SASL_SSL", **settings_of_file(text, "f")).security().login
+        assert login is not None
+        assert login.endpoint == TokenEndpointConfig(
+            url=URL, client_id="shop", client_secret=SecretText("planted"), scope="logs", is_header_encoded=is_encoded, ca=ca
+        )
+
+
+def test_id_and_secret_may_stand_in_the_jaas_text() -> None:
+    text = 'org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId="a" clientSecret="planted";'
+    login = config_of(**BY_TOKEN, sasl_oauthbearer_token_endpoint_url=URL, sasl_jaas_config=text).security().login
+    assert login is not None
+    assert login.endpoint == TokenEndpointConfig(url=URL)
+    assert login.jaas == SecretText(text)
+
+
+@pytest.mark.parametrize("key", ["sasl.login.callback.handler.class", "sasl.oauthbearer.jwt.retriever.class"])
+def test_class_that_would_get_the_token_is_not_passed_over(key: str) -> None:
+    text = f"sasl.mechanism=OAUTHBEARER\n{key}=com.example.Own\n"
+    with pytest.raises(ConfigError, match=rf"mine: {key} names a Java class"):
+        settings_of_file(text, "mine")
+    assert settings_of_file(text.replace("OAUTHBEARER", "PLAIN"), "mine") == {"sasl_mechanism": "PLAIN"}
 
 
 def test_keys_that_no_client_has_are_told_with_what_may_have_been_meant() -> None:
@@ -124,9 +208,7 @@ def test_keys_that_no_client_has_are_told_with_what_may_have_been_meant() -> Non
     )
 
 
-@pytest.mark.parametrize(
-    "line", ["request.timeout.ms=planted", "enable.metrics=planted", "sasl.oauthbearer.token.endpoint.url=https://planted"]
-)
+@pytest.mark.parametrize("line", ["request.timeout.ms=planted", "enable.metrics=planted", "sasl.oauthbearer.header.urlencode=planted"])
 def test_bad_value_in_a_file_is_told_by_its_key(line: str) -> None:
     with pytest.raises(ConfigError) as caught:
         settings_of_file(line, "client.properties")
@@ -138,3 +220,6 @@ def test_bad_value_in_a_file_is_told_by_its_key(line: str) -> None:
 def test_environment_names_settings_in_capitals() -> None:
     environ = {"TIDELOG_SECURITY_PROTOCOL": "SASL_SSL", "TIDELOG_SASL_PASSWORD": "p", "TIDELOG_DATA": "x", "TIDELOG_SSL_CA": ""}
     assert settings_of_environment(environ) == {"security_protocol": "SASL_SSL", "sasl_password": "p"}
+    assert settings_of_environment({"TIDELOG_SASL_OAUTHBEARER_HEADER_URLENCODE": "TRUE"}) == {"sasl_oauthbearer_header_urlencode": True}
+    with pytest.raises(ConfigError, match="TIDELOG_SASL_OAUTHBEARER_HEADER_URLENCODE must be true or false"):
+        settings_of_environment({"TIDELOG_SASL_OAUTHBEARER_HEADER_URLENCODE": "perhaps"})

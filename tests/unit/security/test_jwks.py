@@ -13,7 +13,8 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
-from log_service.security.jwks import FILE_CHECK_INTERVAL_S, MAX_DOCUMENT_BYTES, MAX_MISSING_KEYS, Fetch, Jwks, JwksConfig, fetch_document
+from log_service.security.issuer_requests import MAX_DOCUMENT_BYTES
+from log_service.security.jwks import FILE_CHECK_INTERVAL_S, MAX_MISSING_KEYS, Fetch, Jwks, JwksConfig, fetch_document
 from log_service.security.sasl.oauthbearer import TokenRefusedError
 from log_service.security.sasl.web_tokens import WebTokenRules
 from tests.unit.security.sasl.issuer import NOW_S, jwk, key_set, token

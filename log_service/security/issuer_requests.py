@@ -1,0 +1,233 @@
+"""One exchange over HTTP with an issuer of tokens: for its keys, or for a token. Blocks, so that it is made in a thread.
+
+Decides how long an exchange may take, from the connection to the last byte, and how many bytes may come; whom TLS trusts; and which
+failures may pass. No redirect is followed and no proxy is asked: they lead to where the configuration does not.
+
+Invariants: errors name the URL without its user and options, and whose certificates were trusted. What is sent and what comes are secrets,
+and stand in no error.
+"""
+
+import http.client
+import io
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+from log_service.common.errors import ConfigError
+from log_service.common.urls import shown_url
+from log_service.config.security import TlsConfig
+from log_service.config.tls import tls_config
+from log_service.security.issuer_errors import IssuerError
+from log_service.security.sasl.jaas import JaasEntry
+
+if TYPE_CHECKING:
+    import ssl
+
+MAX_DOCUMENT_BYTES: Final = 1 << 20
+MAX_HEAD_BYTES: Final = 1 << 16
+"""The status line, the headers, and the marks between chunks."""
+EXCHANGE_TIMEOUT_S: Final = 10.0
+SYSTEM: Final = "the system's authorities"
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+NO_HEADERS: Final[Mapping[str, str]] = {}
+PASSING_STATUSES: Final = frozenset({408, 425, 429})
+"""Those below 500 after which a later request may succeed."""
+NOT_OF_TRUST: Final = frozenset({9, 10, 62, 63, 64})
+"""OpenSSL's numbers of what is wrong with a certificate whoever signed it: it is not valid yet or any more, or is for another host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuerTls:
+    """The TLS of an exchange. ``trusted`` says in complaints whose certificates are trusted, and ``advice`` how to name others."""
+
+    config: TlsConfig = field(default_factory=TlsConfig)
+    trusted: str = SYSTEM
+    advice: str = "name its authority as ssl.truststore.location, with ssl.truststore.type=PEM, among the options of sasl.jaas.config"
+
+    def context(self) -> "ssl.SSLContext":
+        """Return the context of one connection, with what the files hold now.
+
+        Raises:
+            ConfigError: a store cannot be read, or cannot be used.
+        """
+        from log_service.security.tls.contexts import client_context  # noqa: PLC0415 - exchanges in the clear have no use for it
+
+        return client_context(self.config, Path.read_bytes).context
+
+
+def issuer_tls(entry: JaasEntry | None) -> IssuerTls:
+    """Return the TLS that the options ``ssl.*`` of a JAAS text ask for: Kafka takes it from there, not from the other keys.
+
+    Raises:
+        ConfigError: the options contradict each other.
+    """
+    options = {} if entry is None else {name: value.reveal() for name, value in entry.options.items() if name.startswith("ssl.")}
+    try:
+        config = tls_config(options)
+    except ConfigError as error:
+        raise ConfigError(f"the options of sasl.jaas.config: {error}") from None
+    if config.truststore_location is not None:
+        return IssuerTls(config=config, trusted=f"ssl.truststore.location={config.truststore_location} of sasl.jaas.config")
+    if config.truststore_certificates is not None:
+        return IssuerTls(config=config, trusted="ssl.truststore.certificates of sasl.jaas.config")
+    return IssuerTls(config=config)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """What came back. The body may hold a token."""
+
+    status: int
+    body: bytes = field(repr=False)
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether a failure of this status may be over for a later request."""
+        return self.status >= 500 or self.status in PASSING_STATUSES
+
+
+def exchange(
+    url: str,
+    tls: IssuerTls,
+    *,
+    body: bytes | None = None,
+    headers: Mapping[str, str] = NO_HEADERS,
+    timeout_s: float = EXCHANGE_TIMEOUT_S,
+) -> Response:
+    """Send one request, POST where it has a body, else GET, and return what comes back.
+
+    Raises:
+        IssuerError: the issuer cannot be reached or is not trusted, does not speak HTTP, takes too long, or sends too much.
+    """
+    shown = shown_url(url)
+    try:
+        return _exchanged(urlsplit(url), tls, body, headers, time.monotonic() + timeout_s)
+    except IssuerError:
+        raise
+    except ConfigError as error:
+        raise IssuerError(f"TLS with {shown}: {error}", may_pass=True) from error
+    except TimeoutError as error:
+        raise IssuerError(f"{shown} did not send its whole response within {timeout_s:g} s", may_pass=True) from error
+    except _TooLargeError as error:
+        raise IssuerError(f"{shown} sent more than {MAX_DOCUMENT_BYTES} bytes", may_pass=False) from error
+    except OSError as error:
+        raise _lost(error, shown, tls) from error
+    except (http.client.HTTPException, ValueError) as error:
+        raise IssuerError(f"{shown} did not respond in HTTP: {type(error).__name__}", may_pass=True) from error
+
+
+class _TooLargeError(Exception):
+    """More came than is read."""
+
+
+def _lost(error: OSError, shown: str, tls: IssuerTls) -> IssuerError:
+    told, reason = getattr(error, "verify_message", ""), getattr(error, "reason", None)
+    if told and getattr(error, "verify_code", 0) in NOT_OF_TRUST:
+        return IssuerError(f"the certificate of {shown} cannot be accepted: {told.rstrip('.')}", may_pass=False)
+    if told:
+        text = f"the certificate of {shown} is not trusted ({told}); trusted are {tls.trusted}"
+        return IssuerError(f"{text}; {tls.advice}", may_pass=False)
+    if reason:
+        return IssuerError(f"the TLS handshake with {shown} failed ({reason})", may_pass=True)
+    return IssuerError(f"{shown} cannot be reached: {error.strerror or error}", may_pass=True)
+
+
+def _exchanged(parts: SplitResult, tls: IssuerTls, body: bytes | None, headers: Mapping[str, str], deadline: float) -> Response:
+    host, port = parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme]
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    with closing(_secured(_connected(host, port, deadline), host, tls if parts.scheme == "https" else None, deadline)) as stream:
+        connection = http.client.HTTPConnection(host, port)
+        connection.default_port = DEFAULT_PORTS[parts.scheme]  # which the header Host does not name
+        connection.sock = _Bounded(stream, deadline)  # it uses no more of a socket than this has
+        connection.request("GET" if body is None else "POST", target, body, {**headers, "Connection": "close"})
+        response = connection.getresponse()
+        content = response.read(MAX_DOCUMENT_BYTES + 1)
+        if len(content) > MAX_DOCUMENT_BYTES:
+            raise _TooLargeError
+        if response.length:
+            raise http.client.IncompleteRead(b"", response.length)
+        return Response(status=response.status, body=content)
+
+
+def _connected(host: str, port: int, deadline: float) -> socket.socket:
+    """Return a connection to the first address of a host that takes it; each of those that are left has its share of the time."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    failure = OSError(f"{host} has no address")
+    for tried_count, (family, kind, protocol, _, address) in enumerate(found):
+        stream = socket.socket(family, kind, protocol)
+        try:
+            stream.settimeout(_left(deadline) / (len(found) - tried_count))
+            stream.connect(address)
+        except OSError as error:
+            stream.close()
+            failure = error
+        else:
+            return stream
+    raise failure
+
+
+def _secured(stream: socket.socket, host: str, tls: IssuerTls | None, deadline: float) -> socket.socket:
+    """Return the stream to speak on; it is closed where TLS fails."""
+    if tls is None:
+        return stream
+    try:
+        stream.settimeout(_left(deadline))  # of the whole handshake
+        return tls.context().wrap_socket(stream, server_hostname=host)
+    except BaseException:
+        stream.close()
+        raise
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+class _Bounded:
+    """What ``http.client`` needs of a socket: all that is sent and read ends by one deadline. Whoever made the socket closes it."""
+
+    def __init__(self, stream: socket.socket, deadline: float) -> None:
+        self._stream = stream
+        self._deadline = deadline
+
+    def sendall(self, content: Any) -> None:
+        """Send bytes."""
+        self._stream.settimeout(_left(self._deadline))
+        self._stream.sendall(content)
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """Return what comes."""
+        return io.BufferedReader(_BoundedBytes(self._stream, self._deadline))
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class _BoundedBytes(io.RawIOBase):
+    """The bytes of a connection, at most as many as a document and its head have."""
+
+    def __init__(self, stream: socket.socket, deadline: float) -> None:
+        super().__init__()
+        self._stream = stream
+        self._deadline = deadline
+        self._left_count = MAX_DOCUMENT_BYTES + MAX_HEAD_BYTES
+
+    def readable(self) -> bool:
+        """Whether it can be read: always."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read what is there, and wait for it until the deadline."""
+        if self._left_count <= 0:
+            raise _TooLargeError
+        self._stream.settimeout(_left(self._deadline))
+        count = self._stream.recv_into(buffer)
+        self._left_count -= count
+        return count
