@@ -3,9 +3,6 @@
 The same files serve our clients, our commands and Apache Kafka's own tool.
 """
 
-import base64
-import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,28 +12,15 @@ import pytest
 from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, ErrorCode, KafkaError, NewTopic, settings_from_file
 from tests.helpers.authority import Authority
 from tests.helpers.broker_process import BrokerProcess
-from tests.helpers.issuer_server import Asked, IssuerServer, server_context, serving
+from tests.helpers.issuer_server import IssuerServer, serving
 from tests.integration.command_line import run
 from tests.integration.kafka_node import java, skip_unless_kafka_is_there
 from tests.integration.login_frames import PACKAGE
-from tests.unit.security.sasl.issuer import jwk, key_set, token
+from tests.integration.oauth_issuer import SECRET, oauth_issuer
 
-SECRET = "planted-secret"
 WAIT_SECONDS = 30
 TOPIC = "guarded"
 MODULE = f"{PACKAGE}.oauthbearer.OAuthBearerLoginModule required"
-
-
-def respond(request: Asked) -> tuple[int, bytes]:
-    """Give out keys, and tokens to the one client that there is."""
-    if request.path == "/keys":
-        return 200, key_set(jwk("rsa"))
-    known = base64.b64encode(f"service:{SECRET}".encode()).decode()
-    if request.headers.get("Authorization") != f"Basic {known}" or b"grant_type=client_credentials" not in request.body:
-        return 401, json.dumps({"error": "invalid_client", "error_description": "no such client"}).encode()
-    now_s = int(time.time())
-    signed = token("rsa", sub="service", aud="logs", iat=now_s - 5, exp=now_s + 600)
-    return 200, json.dumps({"access_token": signed, "token_type": "Bearer", "expires_in": 600}).encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +56,7 @@ class Realm:
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
     directory = tmp_path_factory.mktemp("issuer")
     authority = Authority(directory / "authority")
-    with serving(respond, server_context(authority.issue("issuer"))) as issuer:
+    with oauth_issuer(authority) as issuer:
         trust = f'ssl.truststore.type="PEM" ssl.truststore.location="{authority.truststore}"'
         properties = {
             "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
