@@ -14,7 +14,7 @@ from types import FrameType
 
 import psutil
 
-from benchmarks import consume, footprint, groups, latency, produce, queues, quotas, rebalances, rounds, table, transactions
+from benchmarks import consume, footprint, groups, latency, many_acls, produce, queues, quotas, rebalances, rounds, table, transactions
 from benchmarks.access import access
 from benchmarks.asyncio_clients import asyncio_clients
 from benchmarks.canned import with_floor
@@ -43,6 +43,7 @@ NODE: Mapping[str, Family] = {
     "asyncio": asyncio_clients,
     "decisions": decisions,
     "access": access,
+    "acls": of_new_brokers(many_acls.measure),
     "encrypted": encrypted,
     "handshakes": handshakes,
     "guarded": guarded,
@@ -52,7 +53,7 @@ PLATFORM: Mapping[str, Family] = {
 }
 """A family of the platform is a function with the name of its module."""
 FAMILIES = {**NODE, **PLATFORM}
-SECURITY = ("access", "encrypted", "handshakes", "guarded")
+SECURITY = ("access", "acls", "encrypted", "handshakes", "guarded")
 GROUPS = {"node": tuple(NODE), "security": SECURITY, "platform": tuple(PLATFORM)}
 
 

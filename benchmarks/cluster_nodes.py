@@ -48,16 +48,23 @@ SETTLED_S = 5.0
 
 
 class Nodes:
-    """Three nodes of one product in ``directory``; ``properties`` go to each of them."""
+    """Three nodes of one product in ``directory``; ``properties`` go to each of them.
 
-    def __init__(self, product: str, directory: Path, properties: Mapping[str, str] | None = None) -> None:
+    ``listeners`` are the names of listeners beside the one in the clear; ``beside`` has each node's address of them.
+    """
+
+    def __init__(self, product: str, directory: Path, properties: Mapping[str, str] | None = None, listeners: Sequence[str] = ()) -> None:
         self.product = product
         self.directory = directory
         self.processes: dict[int, psutil.Popen] = {}
         self._properties = dict(properties or {})
-        ports = free_ports(2 * len(NODES))
+        ports = free_ports((2 + len(listeners)) * len(NODES))
         self.addresses = {node: f"127.0.0.1:{ports[node - 1]}" for node in NODES}
         self.controllers = {node: f"127.0.0.1:{ports[len(NODES) + node - 1]}" for node in NODES}
+        self.beside = {
+            name: {node: f"127.0.0.1:{ports[(2 + index) * len(NODES) + node - 1]}" for node in NODES}
+            for index, name in enumerate(listeners)
+        }
         for node in NODES:
             text = "".join(f"{key}={value}\n" for key, value in self._all_properties(node).items())
             self._file(node).write_text(text)
@@ -82,12 +89,13 @@ class Nodes:
         return self.directory / f"node{node}.properties"
 
     def _all_properties(self, node: int) -> Mapping[str, str]:
+        beside = "".join(f",{name}://{addresses[node]}" for name, addresses in self.beside.items())
         return {
             "process.roles": "broker,controller",
             "node.id": str(node),
             "controller.quorum.voters": ",".join(f"{each}@{address}" for each, address in self.controllers.items()),
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{self.addresses[node]},CONTROLLER://{self.controllers[node]}",
+            "listeners": f"PLAINTEXT://{self.addresses[node]},CONTROLLER://{self.controllers[node]}{beside}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(self.directory / f"data{node}"),
             "log.segment.delete.delay.ms": "0",
@@ -258,12 +266,12 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def running_cluster(product: str, **properties: str) -> Iterator[Nodes]:
+def running_cluster(product: str, listeners: Sequence[str] = (), **properties: str) -> Iterator[Nodes]:
     """Start a cluster in an empty directory that is removed afterwards, and wait until it is whole; underscores stand for dots."""
     if product != "kafka":
         compileall.compile_dir(Path(log_service.__file__).parent, quiet=1)
     named = {name.replace("_", "."): value for name, value in properties.items()}
-    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory, Nodes(product, Path(directory), named) as nodes:
+    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory, Nodes(product, Path(directory), named, listeners) as nodes:
         nodes.until_whole()
         yield nodes
 

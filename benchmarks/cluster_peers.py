@@ -23,6 +23,7 @@ from benchmarks import (
     quotas,
     rebalances,
     rounds,
+    secure_clusters,
     table,
     transactions,
 )
@@ -48,6 +49,8 @@ FIGURES: Mapping[str, ClusterFamily] = {
     "moves": of_living_clusters(cluster_moves.moves, PATIENCE),
     "faults": of_living_clusters(cluster_faults.measure, {}, SETTLED_S),
     "footprint": of_new_clusters(cluster_footprint.measure),
+    "encrypted": secure_clusters.encrypted,
+    "guarded": secure_clusters.guarded,
     "scaling": scaling,
     "partitions": of_new_clusters(cluster_partitions.measure),
 }
@@ -61,6 +64,8 @@ MOST_ROUNDS = {
     "moves": 2,
     "faults": 2,
     "footprint": 2,
+    "encrypted": 2,
+    "guarded": 1,
     "scaling": 2,
     "partitions": 1,
 }

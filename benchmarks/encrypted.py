@@ -7,9 +7,10 @@ from functools import partial
 
 from benchmarks.broker_process import touch_memory
 from benchmarks.consume import consume_values
+from benchmarks.measured import Asked
 from benchmarks.produce import MEGABYTE, produce_values
 from benchmarks.rounds import Bench, Sides, say
-from benchmarks.secure_brokers import PROTOCOLS, SecureBroker, others_suspended, secure_brokers
+from benchmarks.secure_brokers import PROTOCOLS, AnyMeasured, SecureBroker, others_suspended, secure_brokers
 from benchmarks.table import Row, at_least, at_most
 
 VALUE_BYTES, COUNT, MIN_COUNT = 1_024, 400_000, 20_000
@@ -17,12 +18,12 @@ PASSES = 2
 """How often a topic is read in a round after a first time that does not count."""
 
 
-def measure(secure: SecureBroker, bench: Bench) -> list[Row]:
+def measure(secure: SecureBroker[AnyMeasured], bench: Asked) -> list[Row]:
     """Measure one round."""
     return [row for protocol in PROTOCOLS for row in _rows(secure, protocol, bench.count(COUNT, at_least=MIN_COUNT))]
 
 
-def _rows(secure: SecureBroker, protocol: str, count: int) -> Iterator[Row]:
+def _rows(secure: SecureBroker[AnyMeasured], protocol: str, count: int) -> Iterator[Row]:
     broker, address, settings = secure.broker, secure.addresses[protocol], secure.client_settings(protocol)
     size_bytes = VALUE_BYTES * count
     with broker.topic() as topic:

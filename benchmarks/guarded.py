@@ -6,20 +6,23 @@ per cent of the one without; the goal is a bound of the cost itself.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from benchmarks.broker_process import BrokerProcess, touch_memory
+from benchmarks.measured import Asked, Measured
 from benchmarks.produce import MEGABYTE, PRODUCERS, produce_alone, produce_values
 from benchmarks.rounds import Bench, Sides, say
-from benchmarks.secure_brokers import brokers_of, guarded_brokers, others_suspended
+from benchmarks.secure_brokers import AnyMeasured, guarded_brokers, others_suspended
 from benchmarks.table import PERCENT, Row, at_least, value_at_most
 
 TURNS = 3
 ALONE_BYTES, ALONE_COUNT = 100, 96_000
 VALUE_BYTES, VALUE_COUNT = 1_024, 500_000
 MAX_COST_PERCENT = 5.0
+Alone = Callable[[AnyMeasured], contextlib.AbstractContextManager[None]]
+"""Leaves the machine to one of those who are measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,7 @@ class Taken:
         return self.cpu_us_each * 1e3 / size_bytes
 
 
-def take_alone(broker: BrokerProcess, topic: str, bench: Bench) -> Taken:
+def take_alone(broker: Measured, topic: str, bench: Asked) -> Taken:
     """Produce one record at a time from many producers."""
     count = bench.count(ALONE_COUNT, at_least=PRODUCERS)
     count -= count % PRODUCERS
@@ -45,7 +48,7 @@ def take_alone(broker: BrokerProcess, topic: str, bench: Bench) -> Taken:
     return Taken(per_s=count / seconds, cpu_us_each=(broker.cpu_s() - cpu_before) / count * 1e6)
 
 
-def take_values(broker: BrokerProcess, topic: str, bench: Bench) -> Taken:
+def take_values(broker: Measured, topic: str, bench: Asked) -> Taken:
     """Produce as many records in a batch as there are."""
     count = bench.count(VALUE_COUNT)
     touch_memory(int(VALUE_BYTES * count * 1.2))
@@ -89,27 +92,32 @@ def _percent_more(more: float, less: float) -> float:
     return (more / less - 1) * 100 if less else 0.0
 
 
+def measure(open_one: AnyMeasured, guarded_one: AnyMeasured, alone: Alone[AnyMeasured], bench: Asked) -> list[Row]:
+    """Measure one round: by turns the broker, or cluster, without an authorizer and the one with it. ``alone`` gives a turn."""
+    of_alone: tuple[list[Taken], list[Taken]] = ([], [])
+    of_values: tuple[list[Taken], list[Taken]] = ([], [])
+    for turn in range(TURNS):
+        for which in (1, 0) if turn % 2 else (0, 1):
+            broker = (open_one, guarded_one)[which]
+            with alone(broker):
+                with broker.topic(PRODUCERS) as topic:
+                    of_alone[which].append(take_alone(broker, topic, bench))
+                with broker.topic() as topic:
+                    of_values[which].append(take_values(broker, topic, bench))
+    return [*rows_alone(*of_alone), *rows_of_values(*of_values)]
+
+
 @contextlib.contextmanager
 def guarded(bench: Bench) -> Iterator[Sides]:
     """Keep two brokers of each product from round to round."""
     bench.stop_brokers()
     with guarded_brokers(bench) as found:
-        every = brokers_of(found.values())
+        every = [each for pair in found.values() for each in pair]
 
-        def take(name: str, how: Bench) -> list[Row]:
-            alone: tuple[list[Taken], list[Taken]] = ([], [])
-            values: tuple[list[Taken], list[Taken]] = ([], [])
-            for turn in range(TURNS):
-                for which in (1, 0) if turn % 2 else (0, 1):
-                    broker = found[name][which]
-                    with others_suspended(broker, every):
-                        with broker.topic(PRODUCERS) as topic:
-                            alone[which].append(take_alone(broker, topic, how))
-                        with broker.topic() as topic:
-                            values[which].append(take_values(broker, topic, how))
-            return [*rows_alone(*alone), *rows_of_values(*values)]
+        def alone(broker: BrokerProcess) -> contextlib.AbstractContextManager[None]:
+            return others_suspended(broker, every)
 
-        for name in found:
+        for name, pair in found.items():
             say(f"guarded: warming up {name}")
-            take(name, bench.at_scale(1 / 3))
-        yield bench.beside({name: partial(take, name, bench) for name in found})
+            measure(*pair, alone, bench.at_scale(1 / 3))
+        yield bench.beside({name: partial(measure, *pair, alone, bench) for name, pair in found.items()})

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from benchmarks.broker_process import BenchmarkError
+from benchmarks.broker_process import BenchmarkError, BrokerProcess
 from benchmarks.latency import garbage_collector_resting, percentile
 from benchmarks.rounds import Bench, Sides, say
 from benchmarks.secure_brokers import PASSWORD, SASL_SSL, SCRAM, SSL, USER, SecureBroker, others_suspended, secure_brokers
@@ -37,7 +37,7 @@ ASKED_VERSION, HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 3, 1, 2
 class Logins:
     """Logs in as the user of the benchmark, again and again."""
 
-    def __init__(self, secure: SecureBroker) -> None:
+    def __init__(self, secure: SecureBroker[BrokerProcess]) -> None:
         self._address = secure.addresses[SASL_SSL]
         self._context = secure.context()
         self._rng = random.SystemRandom()
@@ -74,7 +74,7 @@ class Logins:
         return self._salted[wanted.salt]
 
 
-def measure_handshakes(secure: SecureBroker, bench: Bench) -> list[Row]:
+def measure_handshakes(secure: SecureBroker[BrokerProcess], bench: Bench) -> list[Row]:
     """Measure one round of new connections."""
     context, address, count = secure.context(), secure.addresses[SSL], bench.count(HANDSHAKE_COUNT, at_least=MIN_COUNT)
 
@@ -97,7 +97,7 @@ def measure_handshakes(secure: SecureBroker, bench: Bench) -> list[Row]:
     ]
 
 
-def measure_logins(secure: SecureBroker, bench: Bench) -> list[Row]:
+def measure_logins(secure: SecureBroker[BrokerProcess], bench: Bench) -> list[Row]:
     """Measure one round of logins."""
     logins = Logins(secure)
     logins.login_ms()  # which salts the password
@@ -110,7 +110,7 @@ def measure_logins(secure: SecureBroker, bench: Bench) -> list[Row]:
     ]
 
 
-def measure_idle(secure: SecureBroker, bench: Bench) -> list[Row]:
+def measure_idle(secure: SecureBroker[BrokerProcess], bench: Bench) -> list[Row]:
     """Measure the memory of connections with TLS that have asked once and wait; on a broker that has had few before.
 
     What a process has taken for connections that are closed again serves later ones, and its growth would be none.
@@ -128,7 +128,7 @@ def measure_idle(secure: SecureBroker, bench: Bench) -> list[Row]:
 
 
 @contextlib.contextmanager
-def idle_connections(secure: SecureBroker, count: int) -> Iterator[None]:
+def idle_connections(secure: SecureBroker[BrokerProcess], count: int) -> Iterator[None]:
     """Open connections, and go on once the broker has settled."""
     context = secure.context()
     with contextlib.ExitStack() as stack:
@@ -140,7 +140,7 @@ def idle_connections(secure: SecureBroker, count: int) -> Iterator[None]:
         yield
 
 
-PARTS: tuple[Callable[[SecureBroker, Bench], list[Row]], ...] = (measure_handshakes, measure_logins)
+PARTS: tuple[Callable[[SecureBroker[BrokerProcess], Bench], list[Row]], ...] = (measure_handshakes, measure_logins)
 
 
 @contextlib.contextmanager

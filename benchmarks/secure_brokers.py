@@ -11,9 +11,10 @@ import contextlib
 import ssl
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -22,6 +23,7 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from benchmarks.broker_process import ERRORS_ONLY, BenchmarkError, Beside, BrokerProcess, free_port
+from benchmarks.measured import Measured
 from benchmarks.rounds import SUSPENDED_SESSION_MS, Bench
 from tests.helpers.authority import Authority, Issued
 
@@ -32,18 +34,20 @@ SCRAM, ITERATIONS = "SCRAM-SHA-512", 4_096
 USER, PASSWORD = "bench", "the-password-of-bench"
 JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+AUTHORIZER = {"authorizer_class_name": STANDARD_AUTHORIZER, "allow_everyone_if_no_acl_found": "true"}
 TOPIC_PREFIX = "bench-"
 """Of the topics that ``BrokerProcess.topic`` makes."""
 OTHER_ACL_COUNT, ACLS_PER_REQUEST = 1_000, 250
 ADMIN_S, KNOWN_S = 60.0, 30.0
 """How long an admin request may take, and how long until a change is known."""
+AnyMeasured = TypeVar("AnyMeasured", bound=Measured)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecureBroker:
-    """A broker with TLS. ``broker`` has the address in the clear, ``addresses`` the others by their protocol."""
+class SecureBroker(Generic[AnyMeasured]):
+    """A broker with TLS, or a cluster. ``broker`` has the address in the clear, ``addresses`` the others by their protocol."""
 
-    broker: BrokerProcess
+    broker: AnyMeasured
     addresses: Mapping[str, str]
     authority: Path
     """The certificate that signed the broker's own, PEM."""
@@ -59,7 +63,7 @@ class SecureBroker:
 
 
 @contextlib.contextmanager
-def secure_brokers(bench: Bench) -> Iterator[dict[str, SecureBroker]]:
+def secure_brokers(bench: Bench) -> Iterator[dict[str, SecureBroker[BrokerProcess]]]:
     """Start one of each product, with a user who can log in."""
     with contextlib.ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-bench-")))
@@ -74,7 +78,7 @@ def secure_brokers(bench: Bench) -> Iterator[dict[str, SecureBroker]]:
             found[name] = SecureBroker(
                 broker=broker, addresses={each.protocol: each.address for each in beside}, authority=issued.truststore
             )
-            _add_user(found[name])
+            add_user(found[name])
         yield found
 
 
@@ -86,14 +90,9 @@ def guarded_brokers(bench: Bench) -> Iterator[dict[str, tuple[BrokerProcess, Bro
         found = {}
         for number, (name, prepare) in enumerate(bench.kinds.items()):
             open_one = prepare(_empty(root, 2 * number), broker_session_timeout_ms=SUSPENDED_SESSION_MS)
-            guarded = prepare(
-                _empty(root, 2 * number + 1),
-                broker_session_timeout_ms=SUSPENDED_SESSION_MS,
-                authorizer_class_name=STANDARD_AUTHORIZER,
-                allow_everyone_if_no_acl_found="true",
-            )
+            guarded = prepare(_empty(root, 2 * number + 1), broker_session_timeout_ms=SUSPENDED_SESSION_MS, **AUTHORIZER)
             found[name] = stack.enter_context(open_one.running()), stack.enter_context(guarded.running())
-            _add_acls(found[name][1].address)
+            add_acls(found[name][1].address)
         yield found
 
 
@@ -114,16 +113,20 @@ def _empty(root: Path, number: int) -> Path:
 
 
 def _secure_properties(issued: Issued) -> dict[str, str]:
+    return {**secure_listeners(issued), "broker_session_timeout_ms": SUSPENDED_SESSION_MS}
+
+
+def secure_listeners(issued: Issued) -> dict[str, str]:
+    """Return what the listeners with TLS show, and how users log in."""
     login = f"listener.name.{LISTENER_NAMES[SASL_SSL].lower()}."
     return {
         **issued.properties(),
         f"{login}sasl.enabled.mechanisms": SCRAM,
         f"{login}{SCRAM.lower()}.sasl.jaas.config": JAAS,
-        "broker_session_timeout_ms": SUSPENDED_SESSION_MS,
     }
 
 
-def _add_user(secure: SecureBroker) -> None:
+def add_user(secure: SecureBroker[AnyMeasured]) -> None:
     """Give the user a password, and wait until the broker lets it in."""
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, ITERATIONS)
     admin = AdminClient({"bootstrap.servers": secure.broker.address, "log_level": ERRORS_ONLY})
@@ -141,7 +144,7 @@ def _add_user(secure: SecureBroker) -> None:
             return
 
 
-def _add_acls(address: str) -> None:
+def add_acls(address: str) -> None:
     """Make the ACLs, and wait until they are known: the first request after them is decided by them."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": ERRORS_ONLY})
     acls = [
@@ -159,8 +162,3 @@ def _pattern(number: int) -> ResourcePatternType:
 
 def _acl(name: str, pattern: ResourcePatternType, principal: str) -> AclBinding:
     return AclBinding(ResourceType.TOPIC, name, pattern, principal, "*", AclOperation.ALL, AclPermissionType.ALLOW)
-
-
-def brokers_of(pairs: Iterable[Sequence[BrokerProcess]]) -> list[BrokerProcess]:
-    """Return all brokers of some pairs."""
-    return [each for pair in pairs for each in pair]
