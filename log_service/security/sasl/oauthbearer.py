@@ -54,6 +54,7 @@ class OAuthServer:
     def __init__(self, validate: Validate) -> None:
         self._validate = validate
         self._stage = _Stage.FIRST
+        self._complaint = ""
 
     def __repr__(self) -> str:
         return f"<OAuthServer waits for {self._stage.value}>"
@@ -62,7 +63,7 @@ class OAuthServer:
         """Decide on the client's next message."""
         stage, self._stage = self._stage, _Stage.DONE
         if stage is _Stage.REFUSED:
-            return Refused(reason="the token was refused", told=INVALID_TOKEN.decode())
+            return Refused(reason=f"the token was refused: {self._complaint}", told=INVALID_TOKEN.decode())
         if stage is not _Stage.FIRST:
             return Refused(reason="a message came after the login")
         found = parse_first(token)
@@ -71,8 +72,8 @@ class OAuthServer:
     def _decide(self, authorization: str, bearer: str) -> Outcome:
         try:
             valid = self._validate(bearer)
-        except TokenRefusedError:
-            self._stage = _Stage.REFUSED
+        except TokenRefusedError as error:
+            self._stage, self._complaint = _Stage.REFUSED, str(error)
             return Challenge(token=INVALID_TOKEN)
         if authorization not in ("", valid.subject):
             text = "Authentication failed: Client requested an authorization id that is different from the token's principal name"

@@ -39,6 +39,7 @@ def test_refused_token_costs_the_login_whatever_follows(answer: bytes) -> None:
     refused = server.evaluate(answer)
     assert isinstance(refused, Refused)
     assert refused.told == INVALID_TOKEN.decode()
+    assert refused.reason == "the token was refused: why", "for the broker's log alone"
     assert isinstance(server.evaluate(message()), Refused)
 
 
