@@ -76,13 +76,14 @@ def fill(path: Path, origin: Path) -> None:
 class Authority:
     """A root that signs. ``directory`` receives the files; two authorities need two directories."""
 
-    def __init__(self, directory: Path, name: str = "Test Authority") -> None:
+    def __init__(self, directory: Path, name: str = "Test Authority", above: "Authority | None" = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._issued_count = 0
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        builder = _builder(subject, subject, self._key.public_key(), _now() + timedelta(days=3650))
+        subject = self.subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        issuer = subject if above is None else above.subject
+        builder = _builder(subject, issuer, self._key.public_key(), _now() + timedelta(days=3650))
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         usage = x509.KeyUsage(
             digital_signature=True,
@@ -96,10 +97,14 @@ class Authority:
             decipher_only=False,
         )
         builder = builder.add_extension(usage, critical=True)
-        self.certificate = builder.sign(self._key, hashes.SHA256())
+        self.certificate = builder.sign(self._key if above is None else above._key, hashes.SHA256())
         self.truststore = self._write("truststore.pem", _pem(self.certificate))
         bundle = pkcs12.PKCS12Certificate(self.certificate, b"authority")
         self.truststore_p12 = self._write("truststore.p12", pkcs12.serialize_java_truststore([bundle], _encryption(PASSWORD)))
+
+    def authority_below(self, directory: Path) -> "Authority":
+        """Return an authority that this one has signed."""
+        return Authority(directory, "Authority Below", self)
 
     def issue(
         self,

@@ -158,6 +158,8 @@ def _load_trust(context: ssl.SSLContext, trust: TrustMaterial) -> None:
         context.load_verify_locations(cadata="".join(map(pem_of, trust.certificates)))
     except ssl.SSLError as error:
         raise ConfigError(f"{trust.where} holds what is no certificate ({error.reason or error})") from error
+    # each is trusted by itself, as in Java, also one that others have signed which are not in the store
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
 def validate_times(key: KeyMaterial) -> None:

@@ -115,6 +115,20 @@ def test_both_sides_say_why_a_client_is_refused(authority: Authority) -> None:
     assert "asks for a certificate, and we show none" in meeting.client_says
 
 
+def test_each_certificate_of_a_trust_store_is_trusted_by_itself(authority: Authority, tmp_path: Path) -> None:
+    """As in Java: an authority below another one, or a peer's own certificate, needs nothing above it in the store."""
+    node, alice, bob = authority.issue("node"), authority.issue("alice", ()), authority.issue("bob", ())
+    below = authority.authority_below(tmp_path / "below")
+    carol, mallory = below.issue("carol", ()), Authority(tmp_path / "elsewhere", "Test Authority").issue("carol", ())
+    assert Meeting(listener_of(node, client_auth="required", truststore_location=str(alice.chain)), client_of(alice)).principal == ALICE
+    assert (
+        "not trust" in Meeting(listener_of(node, client_auth="required", truststore_location=str(alice.chain)), client_of(bob)).client_says
+    )
+    listener = listener_of(node, client_auth="required", truststore_location=str(below.truststore))
+    told = {each: Meeting(listener, client_of(each, truststore_location=str(node.chain))) for each in (carol, mallory, alice)}
+    assert [str(met.principal) for met in told.values()] == ["User:CN=carol", "None", "None"]
+
+
 def test_the_host_that_a_client_asks_for_chooses_among_several_certificates(authority: Authority, tmp_path: Path) -> None:
     shop, billing = authority.issue("shop", ("shop.example",)), authority.issue("billing", ("billing.example", "*.billing.example"))
     store = tmp_path / "several.pem"
