@@ -6,7 +6,7 @@ The modules of TLS and of logins are imported where a configuration asks for the
 
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from log_service.common.env import Connection
 from log_service.common.errors import ErrorCode, KafkaError
@@ -16,6 +16,9 @@ from log_service.rpc.connection import Destination, Plaintext, RpcConnection, Se
 
 if TYPE_CHECKING:
     from log_service.security.login import ClientLogin
+
+WORDS_OF_DISTRUST: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "ALERT_HANDSHAKE_FAILURE")
+"""In OpenSSL's reasons. A peer of TLS 1.2 that misses a certificate says no more than that the handshake failed."""
 
 
 class StreamSecurity(Protocol):
@@ -98,7 +101,8 @@ def _is_distrust(error: OSError) -> bool:
 
     found: BaseException | None = error
     while found is not None:
-        if isinstance(found, ssl.SSLCertVerificationError) or "CERTIFICATE" in str(getattr(found, "reason", "") or "").upper():
+        reason = str(getattr(found, "reason", "") or "").upper()
+        if isinstance(found, ssl.SSLCertVerificationError) or any(word in reason for word in WORDS_OF_DISTRUST):
             return True
         found = found.__cause__
     return False
