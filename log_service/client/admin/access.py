@@ -8,7 +8,7 @@ Invariant: no ``repr`` shows a password or the HMAC of a token, which is as good
 
 import base64
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from random import Random
 from types import MappingProxyType
@@ -104,6 +104,10 @@ class AclFilter:
     host: str | None = None
     permission: str = "any"
 
+    def __str__(self) -> str:
+        given = [f"{each.name} {value}" for each in fields(self) if (value := getattr(self, each.name)) not in {None, "any"}]
+        return f"ACLs with {', '.join(given)}" if given else "all ACLs"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegationTokenDescription:
@@ -146,7 +150,7 @@ async def _alter_users(cluster: ClusterMetadata, request: AlterUserScramCredenti
         response = await (await cluster.controller()).request(request, AlterUserScramCredentialsResponse)
         collected = Collected()
         for result in response.results:
-            collected.note(result.user, result.error_code, result.error_message, f"user {result.user}")
+            collected.note(result.user, result.error_code, result.error_message, "user ")
         collected.finish({})
 
     await cluster.retry(attempt, timeout_ms, is_refreshing=False)
@@ -161,7 +165,7 @@ async def describe_scram_users(cluster: ClusterMetadata, names: Sequence[str] | 
         raise_for(response.error_code, response.error_message, "users")
         collected, found = Collected(), {}
         for result in response.results:
-            if not collected.note(result.user, result.error_code, result.error_message, f"user {result.user}"):
+            if not collected.note(result.user, result.error_code, result.error_message, "user "):
                 found[result.user] = {f"SCRAM-SHA-{256 * each.mechanism}": each.iterations for each in result.credential_infos}
         return collected.finish(found)
 
@@ -210,7 +214,7 @@ async def create_acls(cluster: ClusterMetadata, bindings: Sequence[AclBinding], 
         response = await (await cluster.controller()).request(request, CreateAclsResponse)
         collected = Collected()
         for binding, result in zip(bindings, response.results, strict=False):
-            collected.note(binding, result.error_code, result.error_message, str(binding))
+            collected.note(binding, result.error_code, result.error_message)
         collected.finish({})
 
     await cluster.retry(attempt, timeout_ms, is_refreshing=False)
@@ -242,7 +246,7 @@ async def delete_acls(cluster: ClusterMetadata, filters: Sequence[AclFilter], ti
         response = await (await cluster.controller()).request(request, DeleteAclsResponse)
         collected, deleted = Collected(), []
         for wanted, result in zip(filters, response.filter_results, strict=False):
-            if not collected.note(wanted, result.error_code, result.error_message, "ACLs"):
+            if not collected.note(wanted, result.error_code, result.error_message):
                 matches = [each for each in result.matching_acls if each.error_code == ErrorCode.NONE]
                 deleted += [_binding(each.resource_type, each.resource_name, each.pattern_type, each) for each in matches]
         collected.finish({})
