@@ -137,7 +137,8 @@ class ClientLogin:
             response = await connection.request_of_login(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse)
             if response.error_code:
                 code = ErrorCode.of(response.error_code)
-                raise KafkaError(code, f"{self._what(connection)} was refused: {response.error_message or code.name}")
+                why = "; the broker's log says why" if self.mechanism == "OAUTHBEARER" else ""
+                raise KafkaError(code, f"{self._what(connection)} was refused: {response.error_message or code.name}{why}")
             if response.auth_bytes or not exchange.is_complete:
                 token = await self._next_token(exchange, response.auth_bytes)
             if exchange.is_complete:

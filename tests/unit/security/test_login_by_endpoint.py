@@ -121,6 +121,7 @@ def refused(act: Callable[[], None]) -> KafkaError:
 def test_fresh_token_that_is_refused_ends_the_client() -> None:
     error = refused(lambda: play(login(Tokens("bad", "a")), Broker("a")))
     assert (error.code, error.is_retriable) == (ErrorCode.SASL_AUTHENTICATION_FAILED, False)
+    assert str(error).endswith("was refused: invalid_token; the broker's log says why")
 
 
 def test_older_token_that_is_refused_is_replaced_by_a_fresh_one() -> None:
