@@ -3,6 +3,8 @@
 ``tidelog cluster`` asks for one more node, for the end of one, for a restart, or that one stays down for a while. The supervisor looks into
 ``control/`` of its data directory twice a second, carries out one request after the other, and says in a file beside it what became of it.
 Only the supervisor that holds the directory's lock does that, so a request to one that has ended is refused at once.
+
+Invariant: the directory is for its owner alone, whatever the umask was: who can write there can stop nodes.
 """
 
 import json
@@ -72,7 +74,8 @@ def ask(data_directory: Path, request: ControlRequest, *, timeout_s: float) -> d
 async def serve(data_directory: Path, handle: Handle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
     """Carry out requests until cancelled. One that is there already was meant for another supervisor, or came too early: it is refused."""
     directory = data_directory / DIRECTORY
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.chmod(0o700)
     for left in directory.glob(f"*{RESPONSE}"):
         left.unlink()
     for early in directory.glob(f"*{REQUEST}"):

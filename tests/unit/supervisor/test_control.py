@@ -42,6 +42,13 @@ def test_a_request_gets_its_response_and_a_refusal_its_reason(tmp_path: Path) ->
     while_serving(tmp_path, echo, body)
 
 
+def test_requests_are_taken_from_the_owner_of_the_directory_alone(tmp_path: Path) -> None:
+    (tmp_path / "control").mkdir()
+    (tmp_path / "control").chmod(0o777)
+    while_serving(tmp_path, echo, lambda: None)
+    assert (tmp_path / "control").stat().st_mode & 0o777 == 0o700
+
+
 def test_many_requests_at_once_are_carried_out_one_after_the_other(tmp_path: Path) -> None:
     running: list[int] = []
     found: list[int] = []
