@@ -127,8 +127,11 @@ class LoginHandler:
         return self._perform(context, session, step)
 
     def connection_closed(self, context: ConnectionContext) -> None:
-        """Forget the session."""
-        self._sessions.pop(context.connection_id, None)
+        """Forget the session. A client that leaves when it sees its token refused was refused."""
+        session = self._sessions.pop(context.connection_id, None)
+        reason = None if session is None else session.untold_refusal
+        if session is not None and reason is not None:
+            self._note_refusal(context, session, reason)
         self._handler.connection_closed(context)
 
     def _now(self) -> Now:
@@ -195,6 +198,15 @@ class LoginHandler:
         Raises:
             ProtocolError: too many wait.
         """
+        self._note_refusal(context, session, step.reason)
+        context.must_log_in_by_ms = None  # the refusal has its own time
+        context.finish()
+        if not self._refusals.try_enter(context.peer_host):
+            response.complete(None)
+            return
+        self._start_task(self._respond_late, context.peer_host, step.chunks, response)
+
+    def _note_refusal(self, context: ConnectionContext, session: LoginSession, reason: str) -> None:
         meter = self.meters[session.mechanism]
         if session.login is None:
             meter.failure_total += 1
@@ -202,13 +214,7 @@ class LoginHandler:
             meter.repeated_failure_total += 1
         self.failures.add(session.mechanism, context.peer_host)
         text = "Refusing a login from %s on listener %s: %s"
-        self._log.warning(("refused", context.peer_host), text, context.peer_host, context.listener_name, step.reason)
-        context.must_log_in_by_ms = None  # the refusal has its own time
-        context.finish()
-        if not self._refusals.try_enter(context.peer_host):
-            response.complete(None)
-            return
-        self._start_task(self._respond_late, context.peer_host, step.chunks, response)
+        self._log.warning(("refused", context.peer_host), text, context.peer_host, context.listener_name, reason)
 
     async def _respond_late(self, host: str, chunks: list[Chunk] | None, response: PendingResponse) -> None:
         try:

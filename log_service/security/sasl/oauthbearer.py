@@ -59,6 +59,11 @@ class OAuthServer:
     def __repr__(self) -> str:
         return f"<OAuthServer waits for {self._stage.value}>"
 
+    @property
+    def untold_refusal(self) -> str | None:
+        """Why the token was refused, as long as the client has not ended the login; None where it was not."""
+        return f"the token was refused: {self._complaint}" if self._stage is _Stage.REFUSED else None
+
     def evaluate(self, token: bytes) -> Outcome:
         """Decide on the client's next message."""
         stage, self._stage = self._stage, _Stage.DONE

@@ -30,6 +30,7 @@ from log_service.protocol.frames import RequestHeader, UnsupportedVersionError, 
 from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from log_service.security.sasl.mechanisms import Accepted, Challenge, Lookup, Outcome, Refused, ServerExchange
+from log_service.security.sasl.oauthbearer import OAuthServer
 
 MIN_RELOGIN_INTERVAL_NS: Final = 1_000_000_000
 """A connection may begin to log in again no sooner than this after it began the last time."""
@@ -159,6 +160,11 @@ class LoginSession:
     def mechanism(self) -> str:
         """The mechanism of the newest login, one of those that the listener offers; empty where the client has not chosen one."""
         return self._mechanism
+
+    @property
+    def untold_refusal(self) -> str | None:
+        """Why a login is refused whose client has not asked for the refusal yet; None of others. Who leaves by then was refused, too."""
+        return self._exchange.untold_refusal if isinstance(self._exchange, OAuthServer) else None
 
     def receive(self, frame: Buffer, now: Now) -> Step:
         """Decide on the next frame, given without its size."""

@@ -22,9 +22,11 @@ from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from log_service.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from log_service.security.sasl.credentials import ScramMechanism
+from log_service.security.sasl.oauthbearer import INVALID_TOKEN
 from tests.sim import World, sim_run
 from tests.unit.broker.context import PORT, Story, running
 from tests.unit.broker.login_story import CLEAR_PORT, LISTENER, PACKAGE, PROPERTIES, guest, plain, scram_user, seconds, tell_of_logins
+from tests.unit.security.sasl.issuer import unsigned
 
 
 def test_client_with_the_right_password_is_served_and_one_without_is_not() -> None:
@@ -245,6 +247,24 @@ def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         tell_of_logins(story)
     assert any("Refusing a login" in line for line in caplog.messages)
     assert not [line for line in caplog.messages if "planted" in line or "alice-secret" in line]
+
+
+def test_client_that_leaves_when_its_token_is_refused_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """It need not ask for the refusal: guessing tokens would be seen nowhere."""
+
+    async def story(node: Story) -> None:
+        client = await guest(node)
+        assert (await client.handshake("OAUTHBEARER")).error_code == 0
+        told = await client.authenticate(f"n,,\x01auth=Bearer {unsigned(exp=1)}\x01\x01".encode())
+        assert (told.error_code, told.auth_bytes) == (0, INVALID_TOKEN)
+        client.close()
+        await trio.sleep(1)
+        assert node.broker._logins is not None
+        assert node.broker._logins.handlers["GUARDED"].meters["OAUTHBEARER"].failure_total == 1
+
+    jaas = {f"{LISTENER}.oauthbearer.sasl.jaas.config": f"{PACKAGE}.oauthbearer.OAuthBearerLoginModule required;"}
+    tell_of_logins(story, **jaas, sasl_enabled_mechanisms="PLAIN,OAUTHBEARER", sasl_oauthbearer_unsecured_tokens_allowed="true")
+    assert "the token was refused: the token has expired" in caplog.text
 
 
 def test_flood_of_refusals_waits_within_bounds() -> None:
