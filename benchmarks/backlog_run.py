@@ -25,7 +25,8 @@ from orchestration.tables import PROVENANCE, Lake
 from orchestration.topics import TopicSpec
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.following import follow
-from orchestration.transforms.replay_run import Replayed, ReplayRequest, run_replay
+from orchestration.transforms.replay_plan import ReplayRequest
+from orchestration.transforms.replay_run import Replayed, run_replay
 from orchestration.transforms.topic_run import RunContext
 
 TABLE = "copied"

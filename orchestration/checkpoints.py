@@ -9,7 +9,7 @@ stable offset; a checkpoint never goes back.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.offsets import OffsetRange, OffsetRanges, outside
 
 UNDEFINED_OFFSET = -1
 """What OffsetForLeaderEpoch answers when the leader has never known the epoch (KIP-101)."""
@@ -163,49 +163,60 @@ def share_limit(pending: Mapping[int, int], limit: int) -> dict[int, int]:
 
 
 def plan_replay(
-    *, topic: str, topic_id: str, wanted: Iterable[OffsetRange], log: Sequence[PartitionOffsets], committed: Mapping[int, Checkpoint]
+    *,
+    topic: str,
+    topic_id: str,
+    wanted: Iterable[OffsetRange],
+    held: Mapping[int, Sequence[OffsetRange]],
+    committed: Mapping[int, Checkpoint],
 ) -> OffsetRanges:
-    """Return ``wanted`` in order, if every range was committed before and is still in the log.
+    """Return ``wanted`` in order, if every range was committed before and can be read.
 
-    :raises ProgressError: a range reaches above the checkpoint, below the log start, overlaps another, or names an unknown partition.
+    ``held`` are, for every partition, the ranges that can be read.
+
+    :raises ProgressError: a range reaches above the checkpoint or is not held, overlaps another, or names an unknown partition.
     """
-    states = {state.partition: state for state in log}
     ranges: list[OffsetRange] = []
     for one in sorted(wanted):
-        if one.partition not in states:
-            raise ProgressError(f"topic {topic} has no partition {one.partition}: it has {len(states)}")
+        if one.partition not in held:
+            raise ProgressError(f"topic {topic} has no partition {one.partition}: it has {len(held)}")
         if ranges and ranges[-1].partition == one.partition and ranges[-1].end > one.start:
             raise ProgressError(f"the replay ranges {ranges[-1]} and {one} of {topic} overlap")
-        ranges.append(_validated_replay(f"{topic}-{one.partition}", one, states[one.partition], committed.get(one.partition)))
+        ranges.append(_validated_replay(f"{topic}-{one.partition}", one, held[one.partition], committed.get(one.partition)))
     return OffsetRanges(topic=topic, topic_id=topic_id, ranges=tuple(ranges)).without_empty()
 
 
-def _validated_replay(where: str, wanted: OffsetRange, state: PartitionOffsets, checkpoint: Checkpoint | None) -> OffsetRange:
-    next_offset = checkpoint.next_offset if checkpoint else state.log_start_offset
+def _validated_replay(where: str, wanted: OffsetRange, held: Sequence[OffsetRange], checkpoint: Checkpoint | None) -> OffsetRange:
+    next_offset = checkpoint.next_offset if checkpoint else 0
     if wanted.end > next_offset:
         raise ProgressError(
             f"{where}: the replay [{wanted.start}, {wanted.end}) reaches above the checkpoint {next_offset}. "
             "A replay repeats what was committed; a run without replay reads what comes after"
         )
-    if wanted.start < state.log_start_offset:
+    gone = outside([wanted], held)
+    if gone:
+        places = ", ".join(f"[{one.start}, {one.end})" for one in gone)
+        left = ", ".join(f"[{one.start}, {one.end})" for one in held) or "nothing"
         raise ProgressError(
-            f"{where}: the replay [{wanted.start}, {wanted.end}) reaches below the log start {state.log_start_offset}; "
-            "those records are gone"
+            f"{where}: of the replay [{wanted.start}, {wanted.end}) neither the log nor an archive of the topic holds {places}: "
+            f"those records are gone. Replay within what is left: {left}"
         )
     return wanted
 
 
-def clip_replay(
-    partition: int, start: int | None, end: int | None, state: PartitionOffsets, checkpoint: Checkpoint | None
-) -> OffsetRange | None:
-    """Return the committed part of [start, end) that is still in the log, None where there is none; a bound that is None is the checkpoint.
+def clip_replay(start: int | None, end: int | None, held: Sequence[OffsetRange], checkpoint: Checkpoint | None) -> list[OffsetRange]:
+    """Return the committed parts of [start, end) of a partition that are among ``held``; a bound that is None is the checkpoint.
 
     A replay by time asks for it: a time after the last record has no offset.
     """
-    next_offset = checkpoint.next_offset if checkpoint else state.log_start_offset
-    first = max(start if start is not None else next_offset, state.log_start_offset)
-    after = min(end if end is not None else next_offset, next_offset)
-    return OffsetRange(partition=partition, start=first, end=after) if first < after else None
+    next_offset = checkpoint.next_offset if checkpoint else 0
+    first = next_offset if start is None else start
+    after = min(next_offset if end is None else end, next_offset)
+    return [
+        OffsetRange(partition=one.partition, start=max(one.start, first), end=min(one.end, after))
+        for one in held
+        if max(one.start, first) < min(one.end, after)
+    ]
 
 
 def validate_advance(topic: str, committed: Mapping[int, Checkpoint], ends: Mapping[int, int]) -> None:

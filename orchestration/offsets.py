@@ -100,6 +100,48 @@ def places_within(places: Places, ranges: Iterable[OffsetRange]) -> dict[int, li
     return {partition: offsets for partition, offsets in found.items() if offsets}
 
 
+def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """Return ``ranges`` in order, those that touch or overlap made one."""
+    whole: list[OffsetRange] = []
+    for one in sorted(ranges):
+        if whole and whole[-1].partition == one.partition and one.start <= whole[-1].end:
+            whole[-1] = OffsetRange(partition=one.partition, start=whole[-1].start, end=max(whole[-1].end, one.end))
+        else:
+            whole.append(one)
+    return whole
+
+
+def within(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """Return the parts of ``ranges`` that lie in ``others``, in order; neither overlap among themselves."""
+    held = list(others)
+    bounds = [
+        (one.partition, max(one.start, other.start), min(one.end, other.end))
+        for one in ranges
+        for other in held
+        if one.partition == other.partition
+    ]
+    return [OffsetRange(partition=partition, start=start, end=end) for partition, start, end in sorted(bounds) if start < end]
+
+
+def outside(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """Return the parts of ``ranges`` that lie in none of ``others``, in order; neither overlap among themselves.
+
+    >>> outside([OffsetRange(partition=0, start=0, end=9)], [OffsetRange(partition=0, start=2, end=5)])
+    [OffsetRange(partition=0, start=0, end=2), OffsetRange(partition=0, start=5, end=9)]
+    """
+    held = sorted(others)
+    found = []
+    for one in sorted(ranges):
+        start = one.start
+        for other in within([one], held):
+            if start < other.start:
+                found.append(OffsetRange(partition=one.partition, start=start, end=other.start))
+            start = other.end
+        if start < one.end:
+            found.append(OffsetRange(partition=one.partition, start=start, end=one.end))
+    return found
+
+
 def split_range(whole: OffsetRange, size: int) -> Sequence[OffsetRange]:
     """Cut ``whole`` into ranges of at most ``size`` offsets, in order."""
     starts = range(whole.start, whole.end, size)

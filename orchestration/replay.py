@@ -1,11 +1,11 @@
 """Replay from Python, without Dagster: ``replay(clean_orders, from_time="2026-01-01T00:00:00Z")``.
 
-For scripts and notebooks in a project's folder. It uses the broker, lake and Spark of the settings, and the commits are those of the job
-``replay_TABLE``; the Dagster UI shows nothing of it.
+For scripts and notebooks in a project's folder. It uses broker, lake and Spark of the settings. The commits are those of the
+job ``replay_TABLE``; the Dagster UI shows nothing of it.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from uuid import uuid4
 
@@ -18,9 +18,11 @@ from orchestration.settings import load_settings
 from orchestration.spark.session import close_session, open_session, shared_scratch
 from orchestration.tables import Lake
 from orchestration.transforms.declarations import declared_table
+from orchestration.transforms.history import TableReplayer
 from orchestration.transforms.joining.declarations import declared_join, declared_joins
 from orchestration.transforms.joining.replay import run_join_replay, summed
-from orchestration.transforms.replay_run import Replayed, ReplayRequest, run_replay
+from orchestration.transforms.replay_plan import ReplayRequest
+from orchestration.transforms.replay_run import Replayed
 from orchestration.transforms.telling import milliseconds
 from orchestration.transforms.to_topic.declarations import declared_transform, declared_transforms, group_of
 from orchestration.transforms.to_topic.outgoing import sending
@@ -54,12 +56,13 @@ def replay(
     """Read committed records once more into ``table``, an asset of the project or its name once the project is imported.
 
     ``offsets`` are (partition, start, end), end exclusive; times are of records, ``to_time`` exclusive, UTC where they name no zone. A
-    transform to a topic takes ``dead_letters=True`` alone, a join ``everything=True``.
+    transform to a topic takes ``dead_letters=True`` alone, a join ``everything=True``. What the log no longer
+    holds is read from the topic's archive.
 
     :raises ValueError: nothing is asked for, or what ``table`` cannot take. :raises ReplayRefusedError: a check forbids the commit
-        of a piece. :raises ProgressError: a range was never committed, or is no longer in the log, or nothing of a span of time is. Where a
-        part of a span is left, that is replayed, and a warning in the log names the partitions. :raises LogServiceError: the log service
-        cannot be reached.
+        of a piece. :raises ProgressError: a range was never committed, or neither log nor archive holds it, or nothing of a span of time.
+        Where a part of a span is left, that is replayed, and ``lost`` of what is returned names the rest. :raises LogServiceError: the
+        log service cannot be reached.
     """
     request = ReplayRequest(
         ranges=tuple(OffsetRange(partition=partition, start=start, end=end) for partition, start, end in offsets),
@@ -76,7 +79,6 @@ def replay(
     if why is not None:
         raise ValueError(why)
     settings = load_settings()
-    replayed = Replayed()
     session = open_session(settings)
     try:
         with connect(settings.bootstrap_servers) as log:
@@ -96,20 +98,29 @@ def replay(
                 if whole.failures:
                     raise ReplayRefusedError(f"{name}: {'; '.join(whole.failures)}")
                 return summed(whole)
-            for result in _pieces(name, context, request, log, settings.deployment):
-                if result.failures:
-                    raise ReplayRefusedError(f"{name}, offsets {result.ranges}: {'; '.join(result.failures)}")
-                replayed.add(result)
+            if name in declared_transforms():
+                return _counted(name, Replayed(), _letters(name, context, request, log, settings.deployment))
+            replayer = TableReplayer(declared_table(name), context)
+            planned = replayer.plan(request)
+            return _counted(name, Replayed(lost=planned.lost, archived_count=planned.archived_count), replayer.run(planned))
     finally:
         close_session(session, settings)
+
+
+def _counted(name: str, replayed: Replayed, results: Iterable[TopicRunResult]) -> Replayed:
+    """Return ``replayed`` with what became of each piece.
+
+    :raises ReplayRefusedError: a check forbids the commit of one.
+    """
+    for result in results:
+        if result.failures:
+            raise ReplayRefusedError(f"{name}, offsets {result.ranges}: {'; '.join(result.failures)}")
+        replayed.add(result)
     return replayed
 
 
-def _pieces(name: str, context: RunContext, request: ReplayRequest, log: LogClient, deployment: str | None) -> Iterator[TopicRunResult]:
-    """Yield what becomes of each piece of a table, or of the dead letters of a transform to a topic."""
-    if name not in declared_transforms():
-        yield from run_replay(declared_table(name), context, request)
-        return
+def _letters(name: str, context: RunContext, request: ReplayRequest, log: LogClient, deployment: str | None) -> Iterator[TopicRunResult]:
+    """Yield what becomes of each part of the dead letters of a transform to a topic."""
     transform, group_id = declared_transform(name), group_of(name, deployment)
     with log.open_sender(group_id) as sender:
         work = Sending(transform=transform, group_id=group_id, sender=sender)

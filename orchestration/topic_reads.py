@@ -91,10 +91,11 @@ class TopicSource:
         partitions = [one.partition for one in self.offsets] if self.log is not None else self.archive.partitions if self.archive else ()
         archived = {} if self.archive is None else self.archive.ranges(partitions)
         live, gaps = beside(self.offsets, archived)
+        gaps += [] if self.archive is None else kept_holes(self.archive.holes(partitions), archived)
         return TopicRead(
             archived=tuple(bounds.cut(archived.values())),
             live=tuple(self._within_times(bounds.cut(live), bounds)),
-            gaps=tuple(bounds.cut(gaps)),
+            gaps=tuple(bounds.cut(sorted(gaps))),
             bounds=bounds,
         )
 
@@ -118,7 +119,7 @@ class TopicSource:
     def batches(self, read: TopicRead, columns: Collection[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the records of ``read``, each batch with its partition: first the archive's. ``columns`` are those that are wanted."""
         if self.archive is not None and read.archived:
-            yield from self.archive.batches(read.archived, columns, from_ms=read.bounds.from_ms, to_ms=read.bounds.to_ms)
+            yield from self.archive.records.batches(read.archived, columns, from_ms=read.bounds.from_ms, to_ms=read.bounds.to_ms)
         if self.log is not None and read.live:
             reader = self.log.range_reader()
             for one in read.live:
@@ -137,6 +138,11 @@ def beside(offsets: Iterable[PartitionOffsets], archived: Mapping[int, OffsetRan
         if after < one.log_start_offset:
             gaps.append(OffsetRange(partition=one.partition, start=after, end=one.log_start_offset))
     return live, gaps
+
+
+def kept_holes(holes: Iterable[OffsetRange], archived: Mapping[int, OffsetRange]) -> list[OffsetRange]:
+    """Return what of ``holes`` lies in what is archived: older ones do not matter once what was before them is kept no longer."""
+    return [one for one in holes if one.partition in archived and one.start > archived[one.partition].start]
 
 
 def find_source(topic: str, log: LogClient | None, lake: Lake | None) -> TopicSource | None:

@@ -5,7 +5,7 @@ Invariant: records come as they were archived, of one topic id and one version o
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,14 @@ import pyarrow.dataset as pads
 
 from orchestration.archive.declaration import archive_table
 from orchestration.archive.files import FILE_SCHEMA
+from orchestration.marks import beginning, holes_in
 from orchestration.offsets import OffsetRange
 from orchestration.tables import Lake, TableSnapshot
 from orchestration.values.times import milliseconds_of
 
 ARCHIVE_OF = "tidelog.archiveOf"
 """A table's property: the name of the topic of which it is the archive."""
-RECORD_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
+RECORD_COLUMNS = ("offset", "timestamp", "leader_epoch", "key", "value", "headers")
 BATCH_ROWS = 16_384
 
 
@@ -109,47 +110,25 @@ def _milliseconds(moment: Any) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivedTopic:
-    """What is archived of one topic id, at one version of the archive's table."""
+class ArchivedRecords:
+    """The files that hold records of one topic id. Plain values only, so that Spark's workers can take them with them."""
 
-    snapshot: TableSnapshot
+    folder: Path
     topic_id: str
     files: tuple[ArchivedFile, ...]
-
-    @property
-    def partitions(self) -> tuple[int, ...]:
-        """The partitions of which there are files."""
-        return tuple(sorted({one.partition for one in self.files}))
-
-    def ranges(self, partitions: Iterable[int]) -> dict[int, OffsetRange]:
-        """Return, by partition, which offsets the archive covers; partitions that were never archived are left out.
-
-        A range begins at the first offset that is kept, at 0 where the table's log does not tell it, and is empty where nothing is kept.
-        """
-        known: dict[int, int] = {}
-        for one in self.files:
-            if one.may_hold(self.topic_id, _whole(one.partition), None, None):
-                is_told = one.offsets is not None and one.topic_ids == (self.topic_id, self.topic_id)
-                start = one.offsets[0] if is_told and one.offsets is not None else 0
-                known[one.partition] = min(start, known.get(one.partition, start))
-        ends = self.snapshot.checkpoints(self.topic_id, partitions)
-        return {
-            number: OffsetRange(partition=number, start=min(known.get(number, one.next_offset), one.next_offset), end=one.next_offset)
-            for number, one in ends.items()
-        }
 
     def batches(
         self, ranges: Sequence[OffsetRange], columns: Collection[str], *, from_ms: int | None = None, to_ms: int | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the records of ``ranges``, each batch with its partition.
 
-        ``columns`` are those of ``RECORD_COLUMNS`` that are wanted. The files are those of this version, which stay for a week.
+        ``columns`` are those of ``RECORD_COLUMNS`` that are wanted. The files are those of one version, which stay for a week.
         """
         wanted = [f"_{name}" for name in RECORD_COLUMNS if name in columns] or ["_offset"]
         for one in ranges:
             chosen = chosen_files(self.files, self.topic_id, one, from_ms, to_ms)
             for file in chosen:
-                source = pads.dataset(self.snapshot.folder / Path(file.path), schema=FILE_SCHEMA, format="parquet", partitioning=None)
+                source = pads.dataset(self.folder / Path(file.path), schema=FILE_SCHEMA, format="parquet", partitioning=None)
                 scanner = source.scanner(
                     columns=wanted,
                     filter=_row_filter(self.topic_id, one, from_ms, to_ms),
@@ -160,6 +139,61 @@ class ArchivedTopic:
                 for batch in scanner.to_batches():
                     if batch.num_rows:
                         yield one.partition, batch.rename_columns([name.removeprefix("_") for name in wanted])
+
+    def first_at(self, wanted: OffsetRange, timestamp_ms: int) -> int | None:
+        """Return the first offset of ``wanted`` whose record has a timestamp at or after ``timestamp_ms``, None if there is none."""
+        first: int | None = None
+        for file in chosen_files(self.files, self.topic_id, wanted, timestamp_ms):
+            if first is not None and file.offsets is not None and file.offsets[0] > first:
+                break
+            for _, batch in replace(self, files=(file,)).batches([wanted], ["offset"], from_ms=timestamp_ms):
+                found = int(pc.min(batch["offset"]).as_py())
+                first = found if first is None else min(first, found)
+        return first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedTopic:
+    """What is archived of one topic id, at one version of the archive's table."""
+
+    snapshot: TableSnapshot
+    topic_id: str
+    files: tuple[ArchivedFile, ...]
+
+    @property
+    def records(self) -> ArchivedRecords:
+        """The records, without the table."""
+        return ArchivedRecords(folder=self.snapshot.folder, topic_id=self.topic_id, files=self.files)
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """The partitions of which there are files."""
+        return tuple(sorted({one.partition for one in self.files}))
+
+    def ranges(self, partitions: Iterable[int]) -> dict[int, OffsetRange]:
+        """Return, by partition, which offsets the archive covers; partitions that were never archived are left out.
+
+        A range begins at the first offset that is kept. A table of an earlier release does not note it: there it begins at the first record
+        that is kept, at 0 where the table's log does not tell that, and is empty where nothing is kept. What was lost before it was
+        archived lies within the range (``holes``).
+        """
+        known: dict[int, int] = {}
+        for one in self.files:
+            if one.may_hold(self.topic_id, _whole(one.partition), None, None):
+                is_told = one.offsets is not None and one.topic_ids == (self.topic_id, self.topic_id)
+                start = one.offsets[0] if is_told and one.offsets is not None else 0
+                known[one.partition] = min(start, known.get(one.partition, start))
+        ends = self.snapshot.checkpoints(self.topic_id, partitions)
+        found = {}
+        for number, end in ((number, checkpoint.next_offset) for number, checkpoint in ends.items()):
+            noted = self.snapshot.transaction_version(beginning(self.topic_id, number))
+            first = known.get(number, end) if noted is None else noted
+            found[number] = OffsetRange(partition=number, start=min(first, end), end=end)
+        return found
+
+    def holes(self, partitions: Iterable[int]) -> list[OffsetRange]:
+        """Return the offsets within the archive that were removed from the log before they were archived."""
+        return [hole for number in partitions for hole in holes_in(self.topic_id, number, self.snapshot.transaction_version)]
 
 
 def _whole(partition: int) -> OffsetRange:

@@ -22,6 +22,7 @@ from orchestration.archive.planning import is_tidying_due, pinned, plan_archive
 from orchestration.archive.reading import ARCHIVE_OF, ArchivedFile, archived_by, expired_files, files_of
 from orchestration.checkpoints import BatchPlan, Checkpoint, PartitionOffsets
 from orchestration.log_client import LogClient, OtherTopicError, RangeReader
+from orchestration.marks import beginning, marks_of
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.schemas import SchemaConflictError
 from orchestration.tables import CommitConflictError, Lake, TableSnapshot, advance, commit_properties, conflicts_translated
@@ -188,7 +189,11 @@ def _archive(spec: TopicSpec, context: ArchiveContext, state: ArchiveState, plan
         is_through = context.is_sweep and plan.backlog == 0 and taken.ends() == plan.ranges.ends()
         expired = _expired(spec, context, target) if is_through else []
         epochs = {one.taken.partition: one.leader_epoch for one in chunks if one.leader_epoch is not None}
-        transactions = advance(target, taken, epochs, state.committed)
+        transactions = {
+            **advance(target, taken, epochs, state.committed),
+            **marks_of(taken, state.committed, target.transaction_version),
+            **_kept_from(expired, state.topic_id),
+        }
         if is_through:
             transactions[SWEPT_AT] = int(context.now().timestamp())
         actions = move_in(target.folder, chunks)
@@ -239,6 +244,16 @@ def _is_tidying(spec: TopicSpec, context: ArchiveContext, state: ArchiveState) -
 def _expired(spec: TopicSpec, context: ArchiveContext, target: TableSnapshot) -> list[ArchivedFile]:
     kept_s = _policy(spec).kept_s
     return [] if kept_s is None else expired_files(files_of(target), int((context.now().timestamp() - kept_s) * 1000))
+
+
+def _kept_from(expired: Sequence[ArchivedFile], topic_id: str) -> dict[str, int]:
+    """Return the marks of where partitions begin once ``expired`` are gone."""
+    found: dict[str, int] = {}
+    for one in expired:
+        if one.offsets is not None and one.topic_ids == (topic_id, topic_id):
+            mark = beginning(topic_id, one.partition)
+            found[mark] = max(found.get(mark, 0), one.offsets[1] + 1)
+    return found
 
 
 def _removal(file: ArchivedFile, now: datetime) -> RemoveAction:

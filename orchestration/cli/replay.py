@@ -1,8 +1,9 @@
 """``tidelog replay``: read committed records once more into a table. Shows which offsets that is; ``--execute`` does it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
@@ -33,7 +34,7 @@ class OffsetsParameter(click.ParamType[Bounds]):
 @click.option("--offsets", type=OffsetsParameter(), multiple=True, metavar="P:START-END", help="A range of a partition; may be repeated.")
 @click.option("--from", "from_ms", type=TimeParameter(), metavar="TIME", help="From this time of records on.")
 @click.option("--to", "to_ms", type=TimeParameter(), metavar="TIME", help="Up to this time of records, exclusive.")
-@click.option("--everything", is_flag=True, help="All that the table has committed and the log still holds.")
+@click.option("--everything", is_flag=True, help="All that the table has committed and that log or archive holds.")
 @click.option("--dead-letters", is_flag=True, help="What the table rejected.")
 @click.option("--execute", is_flag=True, help="Do it; without this the offsets are only shown.")
 @json_option
@@ -90,13 +91,19 @@ def replay(
     if as_json:
         print_json({"table": table, "executed": execute, **told})
     elif not execute:
-        click.echo(f"{table}: {told['offset_count']} offsets would be replayed: {told['offsets']}")
+        click.echo(f"{table}: {told['offset_count']} offsets would be replayed: {told['offsets']}{from_archive(told)}")
         click.echo("nothing was done; --execute does it")
     else:
         click.echo(
             f"{table}: {told['records']} records replayed in {told['commits']} commits: "
-            f"{told['rows']} rows, {told['dead_letters']} dead letters; offsets {told['offsets']}"
+            f"{told['rows']} rows, {told['dead_letters']} dead letters; offsets {told['offsets']}{from_archive(told)}"
         )
+
+
+def from_archive(told: Mapping[str, Any]) -> str:
+    """Return what is said of offsets that the log no longer holds; empty where there are none."""
+    count = told.get("offsets_from_the_archive")
+    return f"; {count} of them from the archive" if count else ""
 
 
 def refuse_transforms(name: str, *, is_everything: bool = False, is_of_dead_letters: bool = False) -> None:

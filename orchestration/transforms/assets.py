@@ -26,7 +26,8 @@ from orchestration.transforms.declarations import DerivedTable, TopicTable, Tran
 from orchestration.transforms.derived_run import DerivedRunResult, run_derived_table
 from orchestration.transforms.failures import explained
 from orchestration.transforms.following import follow
-from orchestration.transforms.replay_run import ReplayRequest, run_replay
+from orchestration.transforms.replay_plan import ReplayRequest
+from orchestration.transforms.replay_run import run_replay
 from orchestration.transforms.telling import (
     DagsterReporter,
     Event,

@@ -8,8 +8,10 @@ itself is in ``replay_run``.
 """
 
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any, Protocol
 
 import dagster as dg
 from pydantic import Field
@@ -19,6 +21,7 @@ from orchestration.dead_letter_asset import rejection_events
 from orchestration.dead_letters import DeadLetters
 from orchestration.fixes import Fixes, fix_of
 from orchestration.letter_places import Place
+from orchestration.log_client import LogClient
 from orchestration.offsets import OffsetRange
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
@@ -28,9 +31,10 @@ from orchestration.transforms.assets import ReplayRangeConfig, topic_feeds
 from orchestration.transforms.declarations import TopicTable, declared_table, pool_of, table_key
 from orchestration.transforms.events import plain
 from orchestration.transforms.failures import explained
-from orchestration.transforms.replay_run import Replayed, ReplayRequest, lost_records, plan, run_replay
+from orchestration.transforms.replay_plan import ReplayPlan, ReplayRequest, plan
+from orchestration.transforms.replay_run import Replayed, run_plan
 from orchestration.transforms.telling import Context, DagsterReporter, milliseconds, run_context, topic_events
-from orchestration.transforms.topic_run import RunContext
+from orchestration.transforms.topic_run import RunContext, TopicRunResult
 
 HISTORY_PREFIX = "history"
 DAY_MS = 86_400_000
@@ -63,7 +67,7 @@ class ReplayConfig(dg.Config):
     offsets: list[ReplayRangeConfig] = Field(default=[], description="Ranges of offsets: partition, start, end (exclusive)")
     from_time: str | None = Field(default="", description="From this time of records on: ISO 8601, e.g. 2026-01-01T00:00:00Z")
     to_time: str | None = Field(default="", description="Up to this time of records (exclusive)")
-    everything: bool = Field(default=False, description="All that the table has committed and the log still holds")
+    everything: bool = Field(default=False, description="All that the table has committed and that log or archive holds")
     dead_letters: bool = Field(default=False, description="The records that the table rejected")
     dry_run: bool = Field(default=False, description="Only say which offsets that are")
 
@@ -101,39 +105,91 @@ def history_asset(table: TopicTable) -> dg.AssetsDefinition:
 
 
 def _history_asset(table: TopicTable) -> dg.AssetsDefinition:
-    @dg.asset(
+    @days_asset(table)
+    def replay_days(
+        context: dg.AssetExecutionContext, log_service: LogServiceResource, spark: SparkResource, lake: LakeResource
+    ) -> Iterator[Told | dg.MaterializeResult[None]]:
+        with explained(table.name, spark), log_service.open() as log:
+            yield from days_events(context, table, TableReplayer(table, replay_context(context, table, log, lake, spark)))
+
+    return replay_days
+
+
+def days_asset(table: TopicTable, kind: str = "deltalake") -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """Return what makes a function the asset whose partitions are the days of the table's records."""
+    return dg.asset(
         key=dg.AssetKey([HISTORY_PREFIX, f"{table.name}_by_day"]),
         deps=[table_key(table.name)],
         description=f"The records of the table {table.name} by day (UTC). Materializing days, or a backfill, replays them into the table: "
         "the same records through today's transform, rules and fixes. The checkpoint stays where it is.",
-        kinds={"kafka", "deltalake"},
+        kinds={"kafka", kind},
         group_name=HISTORY_PREFIX,
         partitions_def=dg.DailyPartitionsDefinition(start_date=table.history_from.isoformat(), timezone="UTC", end_offset=1),
         backfill_policy=dg.BackfillPolicy.single_run(),
         pool=pool_of(table.name),
     )
-    def replay_days(
-        context: dg.AssetExecutionContext, log_service: LogServiceResource, spark: SparkResource, lake: LakeResource
-    ) -> Iterator[Told | dg.MaterializeResult[None]]:
-        window = context.partition_time_window
-        from_ms, to_ms = (int(moment.timestamp() * 1000) for moment in (window.start, window.end))
-        request = ReplayRequest(from_ms=from_ms, to_ms=to_ms)
-        first_day = ReplayRequest(from_ms=from_ms, to_ms=from_ms + DAY_MS)
-        with explained(table.name, spark), log_service.open() as log:
-            refuse_lost_day(table, run_context(context, log, lake, spark, DagsterReporter(context, table)), first_day)
-        replayed = yield from _replay(context, table, request, log_service=log_service, spark=spark, lake=lake)
-        yield dg.MaterializeResult(metadata=replayed.metadata())
-
-    return replay_days
 
 
-def refuse_lost_day(table: TopicTable, run: RunContext, first_day: ReplayRequest) -> None:
-    """Refuse days of which the first is no longer in the log: Dagster would show it as replayed.
+class Replayer(Protocol):
+    """What replays into one table, as a run does it."""
+
+    @property
+    def lake(self) -> Lake:
+        """Where the dead letters are."""
+        ...
+
+    def plan(self, request: ReplayRequest, *, needed: ReplayRequest | None = None) -> ReplayPlan:
+        """Return the offsets that ``request`` means; of ``needed``, a span of time, something has to be left."""
+        ...
+
+    def run(self, planned: ReplayPlan) -> Iterator[TopicRunResult]:
+        """Replay what was planned and yield what became of each piece."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableReplayer:
+    """Replays into a table of the lake."""
+
+    table: TopicTable
+    context: RunContext
+
+    @property
+    def lake(self) -> Lake:
+        """The lake."""
+        return self.context.lake
+
+    def plan(self, request: ReplayRequest, *, needed: ReplayRequest | None = None) -> ReplayPlan:
+        """Return the offsets that ``request`` means."""
+        return plan(self.table, self.context, request, needed=needed)
+
+    def run(self, planned: ReplayPlan) -> Iterator[TopicRunResult]:
+        """Replay what was planned."""
+        return run_plan(self.table, self.context, planned)
+
+
+def replay_context(context: Context, table: TopicTable, log: LogClient, lake: LakeResource, spark: SparkResource) -> RunContext:
+    """Return what a replay works with."""
+    return run_context(context, log, lake, spark, DagsterReporter(context, table))
+
+
+def days_events(context: dg.AssetExecutionContext, table: TopicTable, replayer: Replayer) -> Iterator[Told | dg.MaterializeResult[None]]:
+    """Replay the days of the run's partitions, and yield what Dagster is told."""
+    window = context.partition_time_window
+    from_ms, to_ms = (int(moment.timestamp() * 1000) for moment in (window.start, window.end))
+    first_day = ReplayRequest(from_ms=from_ms, to_ms=from_ms + DAY_MS)
+    planned = plan_days(replayer, ReplayRequest(from_ms=from_ms, to_ms=to_ms), first_day)
+    replayed = yield from _replay(context, table, replayer, planned)
+    yield dg.MaterializeResult(metadata=replayed.metadata())
+
+
+def plan_days(replayer: Replayer, request: ReplayRequest, first_day: ReplayRequest) -> ReplayPlan:
+    """Return which offsets some days mean; days of which the first is lost are refused: Dagster would show it as replayed.
 
     :raises ProgressError: nothing of that day is left, because retention removed it.
     """
     try:
-        plan(table, run, first_day)
+        return replayer.plan(request, needed=first_day)
     except ProgressError as error:
         day = datetime.fromtimestamp((first_day.from_ms or 0) / 1000, UTC).date()
         raise ProgressError(f"the day {day} cannot be replayed, choose days from a later one on: {error}") from error
@@ -141,40 +197,49 @@ def refuse_lost_day(table: TopicTable, run: RunContext, first_day: ReplayRequest
 
 def replay_job(table: TopicTable) -> dg.JobDefinition:
     """Return the job that replays what its config asks for."""
-    name = JOB_PREFIX + table.name
-    description = f"Replay records into the table {table.name}: by offsets, by time, everything, or what was rejected"
 
-    @dg.op(name=f"{name}_records", description=description, pool=pool_of(table.name))
+    @replay_op(table)
     def replay(
         context: dg.OpExecutionContext, config: ReplayConfig, log_service: LogServiceResource, spark: SparkResource, lake: LakeResource
     ) -> Iterator[Told | dg.Output[None]]:
-        with explained(table.name, spark):
-            request = config.request()
-        if config.dry_run:
-            with explained(table.name, spark), log_service.open() as log:
-                run = run_context(context, log, lake, spark, DagsterReporter(context, table))
-                ranges, lost = plan(table, run, request), lost_records(table, run, request)
-            context.log.info("%s: would replay offsets %s", table.name, ranges)
-            yield dg.Output(
-                None,
-                metadata={
-                    "offsets": str(ranges) or "none",
-                    "offset_count": ranges.count,
-                    "dry_run": True,
-                    **({"no_longer_in_the_log": lost} if lost else {}),
-                },
-            )
-            return
-        with explained(table.name, spark):
-            keep_fixes(lake.open(), table.name, config.fixes, note=f"run {context.run.run_id}")
-        replayed = yield from _replay(context, table, request, log_service=log_service, spark=spark, lake=lake)
-        yield dg.Output(None, metadata=replayed.metadata())
+        with explained(table.name, spark), log_service.open() as log:
+            yield from job_events(context, table, config, TableReplayer(table, replay_context(context, table, log, lake, spark)))
 
-    @dg.job(name=name, description=description)
+    return job_of(table, replay)
+
+
+def replay_op(table: TopicTable) -> Callable[[Callable[..., Any]], dg.OpDefinition]:
+    """Return what makes a function the one step of the job."""
+    return dg.op(name=f"{JOB_PREFIX}{table.name}_records", description=_described(table), pool=pool_of(table.name))
+
+
+def job_of(table: TopicTable, replay: dg.OpDefinition) -> dg.JobDefinition:
+    """Return the job of a step."""
+
+    @dg.job(name=JOB_PREFIX + table.name, description=_described(table))
     def made() -> None:
         replay.alias(NODE)()
 
     return made
+
+
+def _described(table: TopicTable) -> str:
+    return f"Replay records into the table {table.name}: by offsets, by time, everything, or what was rejected"
+
+
+def job_events(
+    context: dg.OpExecutionContext, table: TopicTable, config: ReplayConfig, replayer: Replayer
+) -> Iterator[Told | dg.Output[None]]:
+    """Do what a job's config asks for, and yield what Dagster is told."""
+    request = config.request()
+    if config.dry_run:
+        planned = replayer.plan(request)
+        context.log.info("%s: would replay offsets %s", table.name, planned.ranges)
+        yield dg.Output(None, metadata={**planned.metadata(), "dry_run": True})
+        return
+    keep_fixes(replayer.lake, table.name, config.fixes, note=f"run {context.run.run_id}")
+    replayed = yield from _replay(context, table, replayer, replayer.plan(request))
+    yield dg.Output(None, metadata=replayed.metadata())
 
 
 def keep_fixes(lake: Lake, table: str, given: Sequence[FixConfig], *, note: str) -> None:
@@ -188,25 +253,14 @@ def keep_fixes(lake: Lake, table: str, given: Sequence[FixConfig], *, note: str)
     Fixes(lake).put(table, [fix_of(letters, table, place, value) for place, value in places], note=note)
 
 
-def _replay(
-    context: Context,
-    table: TopicTable,
-    request: ReplayRequest,
-    *,
-    log_service: LogServiceResource,
-    spark: SparkResource,
-    lake: LakeResource,
-) -> Generator[Told, None, Replayed]:
+def _replay(context: Context, table: TopicTable, replayer: Replayer, planned: ReplayPlan) -> Generator[Told, None, Replayed]:
     """Replay, yield what the table's asset is to show of each commit, and return what it was in all."""
-    replayed = Replayed()
-    with explained(table.name, spark), log_service.open() as log:
-        run = run_context(context, log, lake, spark, DagsterReporter(context, table))
-        replayed.lost = lost_records(table, run, request)
-        for result in run_replay(table, run, request):
-            if result.batch is None:
-                continue
-            for event in topic_events(context, table, result):
-                yield plain(event)
-            yield from rejection_events(table.name, result.letters)
-            replayed.add(result)
+    replayed = Replayed(lost=planned.lost, archived_count=planned.archived_count)
+    for result in replayer.run(planned):
+        if result.batch is None:
+            continue
+        for event in topic_events(context, table, result):
+            yield plain(event)
+        yield from rejection_events(table.name, result.letters)
+        replayed.add(result)
     return replayed

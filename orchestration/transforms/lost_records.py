@@ -1,45 +1,66 @@
-"""What a replay of a span of time cannot reach: records that retention removed, so that the log begins within the span, or after it.
+"""What a replay of a span of time cannot reach: records that retention removed and that no archive holds.
 
-Decides which partitions lost the beginning of a span. The log does not tell the times of what it removed, so a partition whose first
-record is younger than the span's start, and whose log no longer begins at offset 0, counts as one that lost something. Writes nothing.
+Decides which gaps of a topic may have held records of the span. Nothing tells the times of what was removed, so a gap counts where the
+first record of the span that is left may not have been the first: it stands behind the gap. Writes nothing.
 """
 
 from collections.abc import Mapping, Sequence
 
-from orchestration.archive.reading import find_archive
-from orchestration.checkpoints import Checkpoint, PartitionOffsets
-from orchestration.tables import Lake
+from orchestration.checkpoints import Checkpoint
+from orchestration.held_records import HeldTopic, Ranges
+from orchestration.offsets import OffsetRange, outside
+
+Offsets = Mapping[int, int | None]
+"""The first offset of a time by partition; None where no record is as young."""
 
 
 def decide_lost(
-    log: Sequence[PartitionOffsets], committed: Mapping[int, Checkpoint], starts: Mapping[int, int | None] | None
-) -> list[PartitionOffsets]:
-    """Return the partitions of a table that lost the beginning of a span.
+    held: Ranges, committed: Mapping[int, Checkpoint], starts: Offsets | None, ends: Offsets | None = None
+) -> list[OffsetRange]:
+    """Return the gaps in which records of a span may have been, among those offsets that a table has committed.
 
-    ``starts`` are the first offsets of the span as the log tells them, None where no record is as young; None altogether: the span has no
-    beginning.
+    ``held`` are, for every partition, the ranges that can be read. ``starts`` and ``ends`` are the first offsets of the span and behind it;
+    None altogether: the span has no beginning, or no end.
     """
-    return [
-        one
-        for one in log
-        if one.log_start_offset > 0 and one.partition in committed and (starts is None or _begins_within(one, starts.get(one.partition)))
-    ]
+    found = []
+    for partition, ranges in sorted(held.items()):
+        for gap in gaps_below(partition, ranges, committed):
+            is_begun = starts is None or _begins_by(gap, starts.get(partition), ranges)
+            end = None if ends is None else ends.get(partition)
+            if is_begun and (end is None or end >= gap.end):
+                found.append(gap)
+    return found
 
 
-def _begins_within(one: PartitionOffsets, start: int | None) -> bool:
-    is_empty = one.log_start_offset >= one.high_watermark
-    return is_empty or (start is not None and start <= one.log_start_offset)
+def gaps_below(partition: int, held: Sequence[OffsetRange], committed: Mapping[int, Checkpoint]) -> list[OffsetRange]:
+    """Return the offsets of a partition that a table has committed and that can be read no more."""
+    if partition not in committed:
+        return []
+    return outside([OffsetRange(partition=partition, start=0, end=committed[partition].next_offset)], held)
 
 
-def lost_sentence(lost: Sequence[PartitionOffsets], lake: Lake, topic: str) -> str:
-    """Return what is said of them, with the topic's archive where there is one; empty where nothing was lost."""
+def _begins_by(gap: OffsetRange, start: int | None, held: Sequence[OffsetRange]) -> bool:
+    """Whether the span begins within the gap, or before it: so far as can be known, where nothing is left behind the gap."""
+    if start is None:
+        return not held or held[-1].end <= gap.start
+    return start <= gap.end
+
+
+def lost_sentence(lost: Sequence[OffsetRange], held: HeldTopic, *, is_archive_read: bool = True) -> str:
+    """Return what is said of gaps, with the topic's archive where there is one; empty where nothing was lost.
+
+    ``is_archive_read`` is false where a part of a table of newest rows is replayed.
+    """
     if not lost:
         return ""
-    places = ", ".join(f"{topic}-{one.partition} [0, {one.log_start_offset})" for one in lost)
-    archive = find_archive(lake, topic)
-    where = (
-        "the topic has no archive"
-        if archive is None
-        else f"the topic's archive, the lake table {archive.name}, has what was archived of them"
-    )
+    places = ", ".join(f"{held.topic}-{one.partition} [{one.start}, {one.end})" for one in lost)
+    if held.archive is None:
+        where = "the topic has no archive"
+    elif is_archive_read:
+        where = f"the topic's archive, the lake table {held.archive.snapshot.name}, does not hold them"
+    else:
+        where = (
+            f"the topic's archive, the lake table {held.archive.snapshot.name}, is read only where everything is replayed: of a table that "
+            "keeps the newest row of each key, a deletion behind them may have been forgotten"
+        )
     return f"retention has removed {places} from the log, and records of that time may be among them; {where}"

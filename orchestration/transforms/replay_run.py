@@ -1,34 +1,33 @@
 """A replay: read committed records once more, and replace exactly what came from them, in the table and among the dead letters.
 
-Decides which offsets are meant (ranges, a span of time, everything, what was rejected) once, at the start, and goes through them piece by
-piece, at most as many offsets at a time as a run of the table reads. Each piece is one commit of the table, and takes effect in that moment
-whole: its rows and its dead letters are replaced together (``orchestration.dead_letters`` says how). A replay that is killed leaves the
-pieces that it had committed replayed and the others as they were; it may be run again. No checkpoint moves. A record that was fixed
-(``orchestration.fixes``) is read as it should have been. Knows no Dagster.
+Goes through the offsets that ``replay_plan`` says piece by piece, at most as many at a time as a run of the table reads. Each piece is one
+commit of the table, and takes effect in that moment whole: its rows and its dead letters are replaced together
+(``orchestration.dead_letters`` says how). A replay that is killed leaves the pieces that it had committed replayed and the others as they
+were; it may be run again. No checkpoint moves. A record that was fixed (``orchestration.fixes``) is read as it should have been. Knows no
+Dagster.
 
 A table that keeps the newest row of each key is replayed in one piece: what a row replaced is not in the table, so only the whole range
 says what is newest. Where not even that says it (the range no longer gives a key the row that it gave it), a replay of everything does.
-
-An offset belongs to the time of the newest timestamp up to it, as in Kafka's ListOffsets: spans of time that follow one another cover each
-offset once, though timestamps need not be in order.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pyarrow as pa
 
-from orchestration.checkpoints import ProgressError, clip_replay, plan_replay, share_limit
+from orchestration.checkpoints import plan_replay
 from orchestration.dead_letters import DeadLetters, Origin, naming
-from orchestration.fixes import FixedReader, Fixes
+from orchestration.fixes import Fixes
+from orchestration.held_records import HeldTopic
 from orchestration.latest import Replaced
-from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.offsets import OffsetRanges
 from orchestration.schemas import conform
 from orchestration.tables import overwrite_ranges, ranges_predicate
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
-from orchestration.transforms.lost_records import decide_lost, lost_sentence
-from orchestration.transforms.reading import read_batch
+from orchestration.transforms.replay_pieces import pieces, read_held
+from orchestration.transforms.replay_plan import ReplayPlan, ReplayRequest, everything_of, held_of, plan, readable_by
 from orchestration.transforms.topic_run import (
     RunContext,
     TopicRunResult,
@@ -44,25 +43,6 @@ from orchestration.uniqueness import TableKeys
 from orchestration.upserts import upsert
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayRequest:
-    """What to replay: ranges of offsets, a span of time [from_ms, to_ms), everything, or what the dead letters of the table came from.
-
-    What is asked for in several ways is put together.
-    """
-
-    ranges: tuple[OffsetRange, ...] = ()
-    from_ms: int | None = None
-    to_ms: int | None = None
-    is_everything: bool = False
-    is_of_dead_letters: bool = False
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is asked for."""
-        return not (self.ranges or self.is_everything or self.is_of_dead_letters) and self.from_ms is None and self.to_ms is None
-
-
 @dataclass(slots=True)
 class Replayed:
     """What a replay did in all."""
@@ -73,7 +53,9 @@ class Replayed:
     dead_letters: int = 0
     commits: int = 0
     lost: str = ""
-    """What of the span of time is no longer in the log, in words."""
+    """What of the span of time neither log nor archive holds, in words."""
+    archived_count: int = 0
+    """How many offsets were to be read from the archive."""
 
     def add(self, result: TopicRunResult) -> None:
         """Count a piece that was committed."""
@@ -93,6 +75,7 @@ class Replayed:
             "dead_letters": self.dead_letters,
             "commits": self.commits,
             "offsets": " ".join(f"{one.topic} {one}" if is_of_several else str(one) for one in self.ranges) or "none",
+            **({"offsets_from_the_archive": self.archived_count} if self.archived_count else {}),
             **({"no_longer_in_the_log": self.lost} if self.lost else {}),
         }
 
@@ -100,101 +83,62 @@ class Replayed:
 def run_replay(table: TopicTable, context: RunContext, request: ReplayRequest) -> Iterator[TopicRunResult]:
     """Replay what ``request`` asks for and yield what became of each piece; the first one that may not be committed is the last.
 
-    :raises ProgressError: a range was never committed or is no longer in the log. :raises CommitConflictError: rivals were always faster.
+    :raises ProgressError: a range was never committed or can be read no more. :raises CommitConflictError: rivals were always faster.
     """
-    ranges = plan(table, context, request)
-    if ranges.is_empty:
+    yield from run_plan(table, context, plan(table, context, request))
+
+
+def run_plan(table: TopicTable, context: RunContext, planned: ReplayPlan, *, attempt: "Attempt | None" = None) -> Iterator[TopicRunResult]:
+    """Replay what was planned; yields and raises as ``run_replay``. ``attempt`` replays into something else than the lake's table."""
+    if planned.ranges.is_empty:
         context.reporter.note(f"there is nothing to replay for the table {table.name}")
-        yield TopicRunResult(kind="replay", state=read_state(table, context), ranges=ranges, version=None)
-    else:
-        context.reporter.pin("replay", ranges)
-    whole = [] if ranges.is_empty else [ranges]
-    for piece in whole if table.latest_by else pieces(ranges, table.records_per_run or context.records_per_run):
-        result = _run_piece(table, context, piece)
+        yield TopicRunResult(kind="replay", state=planned.state, ranges=planned.ranges, version=None)
+        return
+    context.reporter.pin("replay", planned.ranges)
+    limit = table.records_per_run or context.records_per_run
+    for piece in [planned.ranges] if table.latest_by else pieces(planned.ranges, limit):
+        is_everything = planned.is_everything and bool(table.latest_by)
+        result = attempted(context, partial(attempt or _attempt, table, context, piece, is_everything))
         yield result
         if result.failures:
             return
 
 
-def why_no_replay_of_groups(name: str, topic: str) -> str:
-    """Return why nothing can be replayed into a table of aggregates."""
-    return (
-        f"the table {name} keeps aggregates, and what a range gave to a group cannot be taken out of it: there is no replay. To have it "
-        f"built anew from {topic}, move the table's folder in the lake away: the next run begins at the log start"
+Attempt = Callable[[TopicTable, RunContext, OffsetRanges, bool], TopicRunResult]
+"""Replays one piece. The last says whether it is everything, so that what was committed meanwhile is part of it."""
+
+
+def replanned(table: TopicTable, held: HeldTopic, state: TopicState, wanted: OffsetRanges, *, is_everything: bool) -> OffsetRanges:
+    """Return the offsets of a piece, judged by where log, archive and table stand now.
+
+    :raises ProgressError: they can be read no more. :raises NotReadyError: table or topic were made anew.
+    """
+    if state.snapshot is None or state.topic_id != wanted.topic_id:
+        raise NotReadyError(f"the table {table.name} or its topic {table.topic.name} was made anew while it was replayed")
+    readable = readable_by(table, held, state, is_everything=is_everything)
+    return plan_replay(
+        topic=wanted.topic,
+        topic_id=wanted.topic_id,
+        wanted=everything_of(readable, state.committed) if is_everything else wanted,
+        held=readable,
+        committed=state.committed,
     )
 
 
-def plan(table: TopicTable, context: RunContext, request: ReplayRequest) -> OffsetRanges:
-    """Return the offsets that ``request`` means; writes nothing and reads no record.
-
-    :raises NotReadyError: there is no such topic or table. :raises ProgressError: as ``run_replay``, and where nothing of a span of time is
-        left in the log.
-    """
-    if table.aggregates:
-        raise ProgressError(why_no_replay_of_groups(table.name, table.topic.name))
-    state = read_state(table, context)
-    if state.snapshot is None:
-        raise NotReadyError(f"the table {table.name} does not exist yet: there is nothing to replay")
-    wanted = _wanted_ranges(table, context, request, state)
-    lost = _lost_of_time(table, context, request, state)
-    if lost and not wanted:
-        raise ProgressError(f"there is nothing to replay for the table {table.name}: {lost}")
-    if lost:
-        context.reporter.note(f"the replay of {table.name} is not whole: {lost}")
-    return plan_replay(topic=table.topic.name, topic_id=state.topic_id, wanted=wanted, log=state.log, committed=state.committed)
+def replaced_by(table: TopicTable, held: HeldTopic, state: TopicState, ranges: OffsetRanges) -> Replaced:
+    """Return what a replay of ``ranges`` puts its rows in place of."""
+    is_whole = bool(table.latest_by) and list(ranges) == everything_of(held.tails, state.committed)
+    return Replaced(ranges=ranges, is_whole=is_whole)
 
 
-def pieces(ranges: OffsetRanges, limit: int) -> Iterator[OffsetRanges]:
-    """Cut ``ranges`` into pieces of at most ``limit`` offsets, each with its share of every partition.
-
-    A run of the table shares its limit in the same way, so that a piece mostly takes the place of whole files.
-    """
-    left: dict[int, list[OffsetRange]] = {}
-    for one in ranges:
-        left.setdefault(one.partition, []).append(one)
-    while left:
-        shares = share_limit({partition: sum(one.count for one in kept) for partition, kept in left.items()}, limit)
-        yield _some(ranges, [part for partition, share in shares.items() for part in _taken(left[partition], share)])
-        left = {partition: kept for partition, kept in left.items() if kept}
-
-
-def _taken(kept: list[OffsetRange], count: int) -> Iterator[OffsetRange]:
-    """Yield the first ``count`` offsets, and leave the others."""
-    while count > 0:
-        one = kept.pop(0)
-        end = min(one.end, one.start + count)
-        yield OffsetRange(partition=one.partition, start=one.start, end=end)
-        if end < one.end:
-            kept.insert(0, OffsetRange(partition=one.partition, start=end, end=one.end))
-        count -= end - one.start
-
-
-def _some(ranges: OffsetRanges, held: Sequence[OffsetRange]) -> OffsetRanges:
-    return OffsetRanges(topic=ranges.topic, topic_id=ranges.topic_id, ranges=tuple(held))
-
-
-def _run_piece(table: TopicTable, context: RunContext, wanted: OffsetRanges) -> TopicRunResult:
-    return attempted(context, lambda: _attempt(table, context, wanted))
-
-
-def _attempt(table: TopicTable, context: RunContext, wanted: OffsetRanges) -> TopicRunResult:
+def _attempt(table: TopicTable, context: RunContext, wanted: OffsetRanges, is_everything: bool) -> TopicRunResult:  # noqa: FBT001 - an Attempt
     letters = DeadLetters(context.lake)
     letters_snapshot = letters.snapshot()
     state = read_state(table, context)
-    if state.snapshot is None or state.topic_id != wanted.topic_id:
-        raise NotReadyError(f"the table {table.name} or its topic {table.topic.name} was made anew while it was replayed")
-    ranges = plan_replay(topic=wanted.topic, topic_id=wanted.topic_id, wanted=wanted, log=state.log, committed=state.committed)
-    reader = FixedReader(context.log.range_reader(), Fixes(context.lake).of(table.name, state.topic_id))
-    source = read_batch(
-        context.session(),
-        reader,
-        ranges,
-        table.topic.fields,
-        value_format=table.topic.value_format,
-        arrow_records=context.arrow_records,
-        scratch=context.scratch,
-        has_headers=table.has_headers,
-    )
+    held = held_of(table, context, state)
+    ranges = replanned(table, held, state, wanted, is_everything=is_everything)
+    assert state.snapshot is not None
+    source = read_held(table, context, held, ranges, fixes=Fixes(context.lake).of(table.name, state.topic_id))
     try:
         existing = TableKeys(snapshot=state.snapshot, without=ranges_predicate(ranges))
         result = checked_batch(table, context, source, state, existing)
@@ -207,7 +151,7 @@ def _attempt(table: TopicTable, context: RunContext, wanted: OffsetRanges) -> To
     finally:
         source.release()
     conform(result.batch.rows, table.name, state.snapshot.arrow_schema, is_evolving=table.is_evolving)
-    changes = decide_changes(table, state, result.batch, Replaced(ranges=ranges, is_whole=_is_whole(ranges, state)))
+    changes = decide_changes(table, state, result.batch, replaced_by(table, held, state, ranges))
     cleaned = letters.cleaned(letters_snapshot, origin, state.snapshot)
     attempt = letters.begin_replay(cleaned, origin, ranges, pa.concat_tables([rejected, staying]))
     named = naming(state.topic_id, attempt)
@@ -231,68 +175,3 @@ def _attempt(table: TopicTable, context: RunContext, wanted: OffsetRanges) -> To
     if attempt is not None:
         letters.settle_replay(origin, ranges, attempt)
     return replace(result, kind="replay", version=committed.version, row_count=committed.row_count, letters=rejected, changes=changes)
-
-
-def _is_whole(ranges: OffsetRanges, state: TopicState) -> bool:
-    """Whether ``ranges`` are all that was committed and is in the log."""
-    starts = {one.partition: one.log_start_offset for one in state.log}
-    everything = [
-        OffsetRange(partition=partition, start=starts[partition], end=one.next_offset)
-        for partition, one in sorted(state.committed.items())
-        if starts[partition] < one.next_offset
-    ]
-    return merged(list(ranges)) == everything
-
-
-def _wanted_ranges(table: TopicTable, context: RunContext, request: ReplayRequest, state: TopicState) -> list[OffsetRange]:
-    wanted = list(request.ranges)
-    if request.is_everything:
-        wanted += _ranges_of_time(table, context, ReplayRequest(), state)
-    elif request.from_ms is not None or request.to_ms is not None:
-        wanted += _ranges_of_time(table, context, request, state)
-    if request.is_of_dead_letters:
-        starts = {one.partition: one.log_start_offset for one in state.log}
-        letters = DeadLetters(context.lake).replay_ranges(table.name, state.topic_id)
-        kept = [one for one in letters if one.start >= starts.get(one.partition, 0)]
-        if len(kept) < len(letters):
-            context.reporter.note(f"{len(letters) - len(kept)} ranges of dead letters are no longer in the log; they stay as they are")
-        wanted += kept
-    return merged(wanted)
-
-
-def lost_records(table: TopicTable, context: RunContext, request: ReplayRequest) -> str:
-    """Return what of the span of time of ``request`` is no longer in the log, in words; empty where nothing is known to be missing."""
-    return _lost_of_time(table, context, request, read_state(table, context))
-
-
-def _lost_of_time(table: TopicTable, context: RunContext, request: ReplayRequest, state: TopicState) -> str:
-    if request.is_everything or (request.from_ms is None and request.to_ms is None):
-        return ""
-    starts = None if request.from_ms is None else context.log.offsets_at(table.topic.name, request.from_ms)
-    return lost_sentence(decide_lost(state.log, state.committed, starts), context.lake, table.topic.name)
-
-
-def _ranges_of_time(table: TopicTable, context: RunContext, request: ReplayRequest, state: TopicState) -> list[OffsetRange]:
-    topic = table.topic.name
-    starts = (
-        {one.partition: one.log_start_offset for one in state.log}
-        if request.from_ms is None
-        else context.log.offsets_at(topic, request.from_ms)
-    )
-    ends = {} if request.to_ms is None else context.log.offsets_at(topic, request.to_ms)
-    found = (
-        clip_replay(one.partition, starts.get(one.partition), ends.get(one.partition), one, state.committed.get(one.partition))
-        for one in state.log
-    )
-    return [one for one in found if one is not None]
-
-
-def merged(ranges: list[OffsetRange]) -> list[OffsetRange]:
-    """Return ``ranges`` in order, those that touch or overlap made one."""
-    whole: list[OffsetRange] = []
-    for one in sorted(ranges):
-        if whole and whole[-1].partition == one.partition and one.start <= whole[-1].end:
-            whole[-1] = OffsetRange(partition=one.partition, start=whole[-1].start, end=max(whole[-1].end, one.end))
-        else:
-            whole.append(one)
-    return whole

@@ -4,7 +4,7 @@ from orchestration.archive.declaration import archive_table
 from orchestration.topics import declared_topic, declared_topics
 from orchestration.transforms.declarations import declared_names, declared_table
 from orchestration.transforms.joining import declarations as of_joins
-from orchestration.transforms.replay_run import why_no_replay_of_groups
+from orchestration.transforms.replay_plan import why_no_replay_of_groups
 from orchestration.transforms.to_database import declarations as of_databases
 from orchestration.transforms.to_topic import declarations as of_topics
 

@@ -11,7 +11,7 @@ from orchestration.dead_letters import DeadLetters
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
 from orchestration.tables import Lake
-from orchestration.transforms.replay_run import ReplayRequest
+from orchestration.transforms.replay_plan import ReplayRequest
 from orchestration.transforms.to_topic import ledger
 from orchestration.transforms.to_topic.replay import run_letters_replay
 from orchestration.transforms.topic_run import RunContext

@@ -14,6 +14,7 @@ from orchestration.dead_letters import DeadLetters
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
 from orchestration.transforms import replay_run, topic_run
+from orchestration.transforms.replay_plan import ReplayRequest
 from tests.platform.accounts import accounts_table, newest_accounts
 from tests.platform.dying import Steps, plant
 from tests.platform.pipeline import clean_orders, orders_table, run_context
@@ -74,6 +75,6 @@ def main(remote: str, log_path: str, limit: str, step: str, *lakes: str) -> None
     for lake in lakes:
         context = run_context(log, Path(lake), session, records_per_run=int(limit), commit_attempts=ATTEMPTS)
         if is_replay:
-            list(replay_run.run_replay(table, context, replay_run.ReplayRequest(is_everything=True)))
+            list(replay_run.run_replay(table, context, ReplayRequest(is_everything=True)))
             continue
         topic_run.run_topic_table(table, context)

@@ -17,7 +17,8 @@ from orchestration.schemas import SchemaConflictError
 from orchestration.tables import Lake
 from orchestration.topics import topic_asset
 from orchestration.transforms import spark_aggregate, table_key
-from orchestration.transforms.replay_run import ReplayRequest, run_replay
+from orchestration.transforms.replay_plan import ReplayRequest
+from orchestration.transforms.replay_run import run_replay
 from orchestration.transforms.topic_run import run_topic_table
 from tests.platform.assets_world import World, failure_of
 from tests.platform.forking import forking

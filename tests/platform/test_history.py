@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import dagster as dg
 import pytest
@@ -15,6 +16,7 @@ from orchestration.transforms.history import NODE, ReplayConfig, replay_job
 from tests.platform.assets_world import ASSETS, World, clean_orders, failure_of, orders_topic
 from tests.platform.history_jobs import HISTORY, JOB, output_of, run_job
 from tests.platform.pipeline import order, orders_table
+from tests.unit.orchestration.archived import archive
 
 pytestmark = pytest.mark.platform
 DAY_MS = 86_400_000
@@ -90,6 +92,20 @@ def test_days_that_retention_removed_are_refused_and_do_not_turn_green(world: Wo
     assert (ids(world), world.instance.get_materialized_partitions(HISTORY.key)) == (before, set())
     assert backfill(world, "2026-01-04", "2026-01-04").success
     assert "no_longer_in_the_log" not in world.values(HISTORY.key)
+
+
+def test_days_that_retention_removed_are_replayed_from_the_archive(world: World) -> None:
+    archive(world.log, world.lake)
+    world.log.delete_records("orders", {0: 4})
+    with mock.patch.object(world.log, "offsets_at", wraps=world.log.offsets_at) as asked:
+        assert backfill(world, "2026-01-02", "2026-01-03").success
+    assert asked.call_count == 3
+    assert ids(world) == ["changed1", "changed2", "o0", "o3", "o4"]
+    assert world.instance.get_materialized_partitions(HISTORY.key) == {"2026-01-02", "2026-01-03"}
+    told = world.values(HISTORY.key)
+    assert {name: told.get(name) for name in ("rows", "offsets", "offsets_from_the_archive", "no_longer_in_the_log")} == {
+        "rows": 2, "offsets": "0:[1,3)", "offsets_from_the_archive": 2, "no_longer_in_the_log": None,
+    }  # fmt: skip
 
 
 def test_a_span_of_time_of_which_a_part_is_left_says_what_is_missing(world: World) -> None:

@@ -37,7 +37,7 @@ from orchestration.transforms.joining.declarations import JoinedTable, declare_j
 from orchestration.transforms.joining.history import join_replay_job
 from orchestration.transforms.joining.replay import planned_replay, run_join_replay, summed
 from orchestration.transforms.joining.run import JoinRunResult, run_joined_table
-from orchestration.transforms.replay_run import ReplayRequest
+from orchestration.transforms.replay_plan import ReplayRequest
 from orchestration.transforms.topic_run import RunContext
 from tests.platform import dying, joined
 from tests.platform.assets_world import World, failure_of

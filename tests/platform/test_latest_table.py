@@ -16,7 +16,8 @@ from orchestration.transforms import spark_table
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import TransformError
 from orchestration.transforms.events import topic_materialization
-from orchestration.transforms.replay_run import ReplayRequest, run_replay
+from orchestration.transforms.replay_plan import ReplayRequest, plan
+from orchestration.transforms.replay_run import run_replay
 from orchestration.transforms.topic_run import RunContext, TopicRunResult, run_topic_table
 from orchestration.warehouse import Warehouse
 from tests.platform.accounts import (
@@ -29,6 +30,7 @@ from tests.platform.accounts import (
     newest_accounts,
 )
 from tests.platform.pipeline import letters_of, rows_of, run_context
+from tests.unit.orchestration.archived import archive
 from tests.unit.orchestration.memory_log import MemoryLog
 
 pytestmark = pytest.mark.platform
@@ -240,3 +242,40 @@ def test_declarations_that_make_no_sense_are_refused(declared: dict[str, Any], s
 def test_only_a_table_from_a_topic_keeps_the_newest_rows() -> None:
     with pytest.raises(ValueError, match=r"latest_by, .* need a topic; newest_accounts comes from tables"):
         spark_table(tables=["accounts"], latest_by=["id"])(newest_accounts)
+
+
+def test_everything_is_read_from_the_archive_and_a_part_below_the_log_start_is_refused(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    """A deletion that retention removed is forgotten: only a replay that reads it again knows that its key is gone."""
+    append_account(log, 0, "a", 1)
+    append_account(log, 0, "b", 2)
+    append_account(log, 0, "a", None)
+    context = run_context(log, lake_root, spark)
+    run_topic_table(accounts_table(), context)
+    archive(log, Lake(lake_root), "accounts")
+    whole = accounts_of(log)
+    log.delete_records("accounts", {0: 3})
+    append_account(log, 0, "c", 3)
+    run_topic_table(accounts_table(), context)  # forgets that a was deleted
+    assert held_accounts(lake_root) == {**whole, "c": 3} == {"b": 2, "c": 3}
+
+    with pytest.raises(ProgressError, match=r"0:\[0,1\) reach below the log start, .* Replay everything instead"):
+        replay(accounts_table(), context, ReplayRequest(ranges=(OffsetRange(partition=0, start=0, end=1),)))
+    assert "is read only where everything is replayed" in plan(accounts_table(), context, ReplayRequest(to_ms=1_700_000_000_001)).lost
+    assert held_accounts(lake_root) == {"b": 2, "c": 3}
+    result = replay(accounts_table(function=correcting), context, EVERYTHING)
+    assert str(result.ranges) == "0:[0,4)"
+    assert held_accounts(lake_root) == {"b": 1, "c": 0}
+
+
+def test_what_lies_before_a_gap_is_left_alone_by_a_replay_of_everything(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    append_account(log, 0, "a", 1)
+    archive(log, Lake(lake_root), "accounts")
+    append_account(log, 0, "a", None)
+    context = run_context(log, lake_root, spark)
+    run_topic_table(accounts_table(), context)
+    log.delete_records("accounts", {0: 2})
+    append_account(log, 0, "b", 2)
+    run_topic_table(accounts_table(), context)
+    result = replay(accounts_table(), context, EVERYTHING)
+    assert str(result.ranges) == "0:[2,3)"
+    assert held_accounts(lake_root) == {"b": 2}

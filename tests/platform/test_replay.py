@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -13,9 +14,10 @@ from orchestration.schemas import SchemaConflictError
 from orchestration.tables import Lake
 from orchestration.transforms import replay_run as replay_module
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.replay_run import ReplayRequest
+from orchestration.transforms.replay_plan import ReplayRequest, plan
 from orchestration.transforms.topic_run import RunContext, TopicRunResult, run_topic_table
 from tests.platform.pipeline import Notes, clean_orders, letters_of, order, orders_table, rows_of, run_context
+from tests.unit.orchestration.archived import archive
 from tests.unit.orchestration.memory_log import MemoryLog
 
 pytestmark = pytest.mark.platform
@@ -97,12 +99,66 @@ def test_ranges_that_were_never_committed_or_are_gone_are_refused(log: MemoryLog
     with pytest.raises(ProgressError, match="reaches above the checkpoint 6"):
         run_replay(orders_table(), run_context(log, lake_root, spark), ReplayRequest(ranges=(OffsetRange(partition=0, start=3, end=7),)))
     log.topics["orders"].partitions[0].log_start_offset = 4
-    with pytest.raises(ProgressError, match="below the log start 4"):
+    with pytest.raises(ProgressError, match=r"neither the log nor an archive of the topic holds \[3, 4\)"):
         run_replay(orders_table(), run_context(log, lake_root, spark), ReplayRequest(ranges=(OffsetRange(partition=0, start=3, end=6),)))
     context = run_context(log, lake_root, spark)
     run_replay(orders_table(), context, ReplayRequest(is_of_dead_letters=True))
     assert "no longer in the log" in context.reporter.notes[0]  # type: ignore[attr-defined]
     assert len(letters_of(lake_root)) == 4
+
+
+def test_what_retention_removed_is_read_from_the_archive_as_if_it_were_in_the_log(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    """Ranges, times and everything mean the same offsets, and the records are as they were."""
+    archive(log, Lake(lake_root))
+    log.delete_records("orders", {0: 4, 1: 6})
+    context = run_context(log, lake_root, spark)
+    ranges = (OffsetRange(partition=0, start=1, end=5), OffsetRange(partition=1, start=0, end=2))
+    for request, offsets, archived in [
+        (ReplayRequest(ranges=ranges), "0:[1,5) 1:[0,2)", 6),
+        (ReplayRequest(from_ms=1_500, to_ms=4_000), "0:[2,4) 1:[2,4)", 4),
+        (ReplayRequest(is_everything=True), "0:[0,6) 1:[0,6)", 12),
+        (ReplayRequest(is_of_dead_letters=True), "0:[0,2) 1:[0,2)", 4),
+    ]:
+        planned = plan(orders_table(), context, request)
+        assert (str(planned.ranges), planned.lost, planned.archived_count) == (offsets, "", archived)
+    before = amounts(lake_root), letters_of(lake_root)
+    run_replay(orders_table(), context, ReplayRequest(is_everything=True))
+    assert (amounts(lake_root), letters_of(lake_root)) == before
+    run_replay(orders_table(function=fixed), context, ReplayRequest(ranges=ranges))
+    assert amounts(lake_root) == [
+        *((0, offset, amount) for offset, amount in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 4)]),
+        *((1, offset, amount) for offset, amount in [(0, 2), (1, 1), (2, 1), (3, 2), (4, 3), (5, 4)]),
+    ]
+    assert [one[:2] for one in letters_of(lake_root)] == [(0, 0)]
+    assert versions(lake_root) == [6, 6]
+
+
+def test_only_what_neither_log_nor_archive_holds_is_lost(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    archive(log, Lake(lake_root))
+    for number, partition in enumerate(log.topics["orders"].partitions):
+        for position in range(4):
+            partition.append(order(f"later-{number}-{position}", 1), timestamp_ms=10_000 + position)
+    run_topic_table(orders_table(), run_context(log, lake_root, spark))
+    log.delete_records("orders", {0: 8})
+    rows = amounts(lake_root)
+    context = run_context(log, lake_root, spark)
+    with pytest.raises(ProgressError, match=r"holds \[6, 8\): those records are gone. Replay within what is left: \[0, 6\), \[8, 10\)"):
+        run_replay(orders_table(), context, ReplayRequest(ranges=(OffsetRange(partition=0, start=5, end=9),)))
+    assert amounts(lake_root) == rows
+    planned = plan(orders_table(), context, ReplayRequest(from_ms=5_000))
+    assert str(planned.ranges) == "0:[5,6) 0:[8,10) 1:[5,10)"
+    assert "retention has removed orders-0 [6, 8) from the log" in planned.lost
+    assert "the lake table orders_archive, does not hold them" in planned.lost
+    assert plan(orders_table(), context, ReplayRequest(from_ms=0, to_ms=5_000)).lost == ""
+    run_replay(orders_table(), context, ReplayRequest(is_everything=True))
+    assert amounts(lake_root) == rows
+    assert [offset for partition, offset, _ in rows if partition == 0] == [2, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_each_time_is_asked_once(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    with mock.patch.object(log, "offsets_at", wraps=log.offsets_at) as asked:
+        run_replay(orders_table(), run_context(log, lake_root, spark), ReplayRequest(from_ms=3_500, to_ms=5_000))
+    assert [one.args for one in asked.call_args_list] == [("orders", 3_500), ("orders", 5_000)]
 
 
 def with_currency(records: Any) -> Any:
@@ -146,7 +202,5 @@ def test_spans_of_time_that_follow_one_another_cover_each_offset_once(lake_root:
         partition.append(order(f"o-{number}", 1), timestamp_ms=1_000 * time_s)
     run_topic_table(orders_table(), run_context(made, lake_root, spark))
     context = run_context(made, lake_root, spark)
-    spans = [
-        replay_module.plan(orders_table(), context, ReplayRequest(from_ms=start, to_ms=start + 10_000)) for start in (0, 10_000, 20_000)
-    ]
-    assert [str(one) for one in spans] == ["0:[0,3)", "0:[3,5)", "0:[5,7)"]
+    spans = [plan(orders_table(), context, ReplayRequest(from_ms=start, to_ms=start + 10_000)) for start in (0, 10_000, 20_000)]
+    assert [str(one.ranges) for one in spans] == ["0:[0,3)", "0:[3,5)", "0:[5,7)"]

@@ -13,7 +13,8 @@ from orchestration.log_client import CommittedOffset, SenderFencedError
 from orchestration.offsets import OffsetRange
 from orchestration.quality import fail
 from orchestration.tables import Lake
-from orchestration.transforms.replay_run import Replayed, ReplayRequest
+from orchestration.transforms.replay_plan import ReplayRequest
+from orchestration.transforms.replay_run import Replayed
 from orchestration.transforms.to_topic import ledger
 from orchestration.transforms.to_topic.declarations import TopicTransform
 from orchestration.transforms.to_topic.replay import run_letters_replay

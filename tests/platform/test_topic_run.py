@@ -21,7 +21,8 @@ from orchestration.transforms.following import follow
 from orchestration.transforms.intake import Intake
 from orchestration.transforms.parsing import parse
 from orchestration.transforms.reading import read_batch
-from orchestration.transforms.replay_run import ReplayRequest, run_replay
+from orchestration.transforms.replay_plan import ReplayRequest
+from orchestration.transforms.replay_run import run_replay
 from orchestration.transforms.results import chosen_rows
 from orchestration.transforms.topic_run import run_topic_table
 from tests.platform.pipeline import SUITE, Notes, append_order, letters_of, order, orders_table, rows_of, run_context

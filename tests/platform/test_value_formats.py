@@ -19,7 +19,8 @@ from orchestration.tables import Lake
 from orchestration.topics import TopicSpec
 from orchestration.transforms import intake
 from orchestration.transforms.joining.run import run_joined_table
-from orchestration.transforms.replay_run import ReplayRequest, run_replay
+from orchestration.transforms.replay_plan import ReplayRequest
+from orchestration.transforms.replay_run import run_replay
 from orchestration.transforms.topic_run import run_topic_table
 from tests.platform.joined import joined_table
 from tests.platform.pipeline import letters_of, orders_table, run_context

@@ -1,9 +1,9 @@
-"""A replay of a join: all that was committed and is still in the logs is joined once more, at once, and none of it is late.
+"""A replay of a join: all that was committed and is still in logs or archives is joined once more, at once, and none of it is late.
 
-The partners of a range may lie anywhere in the other topic, so a join is replayed whole. Rows of records that are no longer in the logs
+The partners of a range may lie anywhere in the other topic, so a join is replayed whole. Rows of records that are held no longer
 stay as they are; all others are replaced, in one commit that moves no checkpoint, with the dead letters of both topics and with what is
 kept. A record that was late meets its partners. Knows no Dagster. Both topics are in the memory of the run at once.
-Invariant: a pair of records that are both in the logs is there once if they belong together, else not at all.
+Invariant: a pair of records that are both held is there once if they belong together, else not at all.
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orchestration.checkpoints import ProgressError, clip_replay
+from orchestration.checkpoints import ProgressError
 from orchestration.dead_letters import DeadLetters, naming
 from orchestration.fixes import FixedReader, Fixes
+from orchestration.held_records import HeldTopic, held_topic
 from orchestration.join_state import JoinState, fitted, read_state, validate_joined
 from orchestration.joins import MATCHED, OTHER, PLACE, PLACES, SIDES, Flags, JoinStep, Side
 from orchestration.offsets import OffsetRanges
@@ -35,8 +36,9 @@ from orchestration.transforms.joining.run import (
     origin_of,
     validate_unmoved,
 )
-from orchestration.transforms.replay_run import Replayed, ReplayRequest
-from orchestration.transforms.topic_run import RunContext, attempted, topic_state
+from orchestration.transforms.replay_plan import ReplayRequest, everything_of
+from orchestration.transforms.replay_run import Replayed
+from orchestration.transforms.topic_run import RunContext, TopicState, attempted, topic_state
 
 Ranges = Mapping[Side, OffsetRanges]
 
@@ -53,7 +55,7 @@ def run_join_replay(table: JoinedTable, context: RunContext, request: ReplayRequ
 
 
 def planned_replay(table: JoinedTable, context: RunContext, snapshot: TableSnapshot | None = None) -> dict[Side, SideResult]:
-    """Return what of both topics was committed and is still in the logs.
+    """Return what of both topics was committed and is still in logs or archives.
 
     :raises NotReadyError: the table does not exist yet.
     """
@@ -64,10 +66,15 @@ def planned_replay(table: JoinedTable, context: RunContext, snapshot: TableSnaps
     for side in SIDES:
         topic = table.topic(side).name
         state = topic_state(topic, context, snapshot)
-        found = [clip_replay(one.partition, one.log_start_offset, None, one, state.committed.get(one.partition)) for one in state.log]
-        ranges = OffsetRanges(topic=topic, topic_id=state.topic_id, ranges=tuple(one for one in found if one is not None))
+        found = everything_of(held_side(context, topic, state).ranges, state.committed)
+        ranges = OffsetRanges(topic=topic, topic_id=state.topic_id, ranges=tuple(found))
         sides[side] = SideResult(topic=topic, state=state, ranges=ranges, backlog=0)
     return sides
+
+
+def held_side(context: RunContext, topic: str, state: TopicState) -> HeldTopic:
+    """Return what archive and log hold of one topic."""
+    return held_topic(topic, state.topic_id, context.log, state.log, context.lake)
 
 
 def summed(result: JoinRunResult) -> Replayed:
@@ -98,7 +105,8 @@ def _attempt(table: JoinedTable, context: RunContext) -> JoinRunResult:
     before = snapshot.dataset().to_table()
     staying = before.filter(pa.array(~(_is_within(before, "left", ranges) & _is_within(before, "right", ranges))))
     fixes = Fixes(context.lake)
-    readers = {side: FixedReader(context.log.range_reader(), fixes.of(table.name, one.topic_id)) for side, one in ranges.items()}
+    held_sides = {side: held_side(context, one.topic, one.state) for side, one in sides.items()}
+    readers = {side: FixedReader(held_sides[side].reader, fixes.of(table.name, one.topic_id)) for side, one in ranges.items()}
     amended = partial(_beside, held, staying, ranges, table.name)
     start = JoinStart(letters=letters, table=snapshot, held=held, sides=sides, readers=readers, amended=amended)
     batch = compute(table, context, start)

@@ -7,27 +7,28 @@ in which readers of committed records find the rows, and not before, the records
 nothing, or finds nothing left to send. What does not fit yet is a dead letter again, with its new reason. What takes more than one
 transaction is replayed in parts, each exact by itself. Knows no Dagster.
 
-Invariant: a dead letter leaves the table of dead letters in the transaction that sends its rows. One whose record is no longer in the log
-stays.
+Invariant: a dead letter leaves the table of dead letters in the transaction that sends its rows. One whose record neither the log nor an
+archive holds stays.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from orchestration.checkpoints import Checkpoint, PartitionOffsets, ProgressError
+from orchestration.checkpoints import Checkpoint, ProgressError
 from orchestration.dead_letters import DeadLetters, Origin
-from orchestration.fixes import ChosenReader, FixedReader, Fixes
+from orchestration.fixes import Fixes
+from orchestration.held_records import HeldTopic, held_topic
 from orchestration.offsets import OffsetRange, OffsetRanges, Places, places_within, ranges_of_offsets
 from orchestration.tables import CommitConflictError, TableSnapshot
 from orchestration.transforms.batch import ComputedBatch
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
-from orchestration.transforms.reading import read_batch
-from orchestration.transforms.replay_run import ReplayRequest, pieces
+from orchestration.transforms.replay_pieces import pieces, read_held
+from orchestration.transforms.replay_plan import ReplayRequest
 from orchestration.transforms.to_topic import ledger, outgoing
 from orchestration.transforms.to_topic.declarations import TopicTransform, why_only_dead_letters
 from orchestration.transforms.to_topic.progress import Progress, Route, note_of, offsets_to_commit
@@ -67,7 +68,7 @@ def planned_letters(transform: TopicTransform, context: RunContext, request: Rep
     if not request.is_of_dead_letters:
         found = places_within(found, request.ranges)
     log = context.log.partition_offsets(transform.source.name)
-    kept = _in_log(found, log)
+    kept = _held_places(found, held_topic(topic.topic, topic.topic_id, context.log, log, context.lake))
     gone = _count(found) - _count(kept)
     if gone:
         context.reporter.note(f"the records of {gone} dead letters of {transform.name} are no longer in the log; they stay as they are")
@@ -114,6 +115,7 @@ class _Start:
     account: TableSnapshot
     progress: Progress
     state: TopicState
+    held: HeldTopic
     places: Places
 
     @property
@@ -135,16 +137,7 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext, within: Offs
     if not start.places:
         return None
     fixes = Fixes(context.lake).of(table.name, start.state.topic_id)
-    source = read_batch(
-        context.session(),
-        ChosenReader(FixedReader(context.log.range_reader(), fixes), start.places),
-        start.ranges,
-        table.topic.fields,
-        value_format=table.topic.value_format,
-        arrow_records=context.arrow_records,
-        scratch=context.scratch,
-        has_headers=table.has_headers,
-    )
+    source = read_held(table, context, start.held, start.ranges, fixes=fixes, places=start.places)
     try:
         computed, rows = computed_batch(work, table, context, source)
         result = judged_batch(table, context, source, start.state, computed)
@@ -180,8 +173,9 @@ def _started(work: Sending, table: TopicTable, context: RunContext, within: Offs
     account, progress = followed_ledger(work, context, route, [one.partition for one in log])
     state = TopicState(topic_id=route.source.topic_id, log=log, snapshot=account, committed=progress.checkpoints)
     found = places_within(letters.places(table.name, state.topic_id), within)
-    places = _in_log(_committed(found, progress.checkpoints), log)
-    return _Start(letters=snapshot, route=route, account=account, progress=progress, state=state, places=places)
+    held = held_topic(route.source.topic, route.source.topic_id, context.log, log, context.lake)
+    places = _held_places(_committed(found, progress.checkpoints), held)
+    return _Start(letters=snapshot, route=route, account=account, progress=progress, state=state, held=held, places=places)
 
 
 def _settle(work: Sending, context: RunContext, start: _Start, part: _Part) -> TableSnapshot:
@@ -214,8 +208,8 @@ def _origin(name: str, context: RunContext, start: _Start) -> Origin:
     return Origin(target=name, topic=start.route.source.topic, topic_id=start.state.topic_id, run_id=context.run_id)
 
 
-def _in_log(places: Places, log: Iterable[PartitionOffsets]) -> dict[int, list[int]]:
-    return places_within(places, [OffsetRange(partition=one.partition, start=one.log_start_offset, end=one.high_watermark) for one in log])
+def _held_places(places: Places, held: HeldTopic) -> dict[int, list[int]]:
+    return places_within(places, [part for found in held.ranges.values() for part in found])
 
 
 def _committed(places: Places, checkpoints: Mapping[int, Checkpoint]) -> dict[int, list[int]]:

@@ -102,7 +102,7 @@ def test_an_epoch_that_ends_below_the_checkpoint_or_is_unknown_is_refused() -> N
 
 def test_replays_stay_within_what_was_committed_and_is_still_there() -> None:
     def replay(*wanted: OffsetRange) -> str:
-        return str(plan_replay(topic="t", topic_id="T", wanted=wanted, log=[state(0, 5, 20)], committed={0: at(10)}))
+        return str(plan_replay(topic="t", topic_id="T", wanted=wanted, held={0: [one(5, 20)]}, committed={0: at(10)}))
 
     def one(start: int, end: int, partition: int = 0) -> OffsetRange:
         return OffsetRange(partition=partition, start=start, end=end)
@@ -110,7 +110,7 @@ def test_replays_stay_within_what_was_committed_and_is_still_there() -> None:
     assert replay(one(8, 10), one(5, 7)) == "0:[5,7) 0:[8,10)"
     for wrong, reason in [
         ((one(8, 11),), "above the checkpoint 10"),
-        ((one(4, 6),), "below the log start 5"),
+        ((one(4, 6),), r"\[4, 6\) neither the log nor an archive of the topic holds \[4, 5\).*Replay within what is left: \[5, 20\)"),
         ((one(5, 8), one(7, 9)), "overlap"),
         ((one(5, 6, partition=3),), "no partition 3"),
     ]:
@@ -119,11 +119,12 @@ def test_replays_stay_within_what_was_committed_and_is_still_there() -> None:
 
 
 def test_a_range_of_time_is_clipped_to_what_was_committed() -> None:
-    log = state(0, 5, 20)
-    assert clip_replay(0, 2, None, log, at(10)) == OffsetRange(partition=0, start=5, end=10)
-    assert clip_replay(0, 7, 15, log, at(10)) == OffsetRange(partition=0, start=7, end=10)
-    assert clip_replay(0, None, None, log, at(10)) is None
-    assert clip_replay(0, 12, None, log, at(10)) is None
+    held = [OffsetRange(partition=0, start=0, end=3), OffsetRange(partition=0, start=5, end=20)]
+    assert list(map(str, clip_replay(2, None, held, at(10)))) == ["0:[2,3)", "0:[5,10)"]
+    assert list(map(str, clip_replay(7, 15, held, at(10)))) == ["0:[7,10)"]
+    assert clip_replay(None, None, held, at(10)) == []
+    assert clip_replay(12, None, held, at(10)) == []
+    assert clip_replay(0, None, held, None) == []
 
 
 def test_a_checkpoint_never_goes_back() -> None:

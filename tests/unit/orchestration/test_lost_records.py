@@ -1,46 +1,66 @@
-"""Which partitions lost the beginning of a span of time, and what is said of them."""
+"""Which gaps may have held records of a span of time, and what is said of them."""
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from orchestration.archive.declaration import archive_table
-from orchestration.archive.reading import ARCHIVE_OF
-from orchestration.checkpoints import Checkpoint, PartitionOffsets
+from orchestration.checkpoints import Checkpoint
+from orchestration.offsets import OffsetRange
 from orchestration.tables import Lake
 from orchestration.transforms.lost_records import decide_lost, lost_sentence
+from tests.unit.orchestration.archived import archive, held_by
+from tests.unit.orchestration.memory_log import MemoryLog
 
 COMMITTED = {0: Checkpoint(next_offset=9)}
 
 
-def partition(log_start: int, end: int = 9, number: int = 0) -> PartitionOffsets:
-    return PartitionOffsets(partition=number, log_start_offset=log_start, last_stable_offset=end, high_watermark=end)
+def texts(ranges: list[OffsetRange]) -> list[str]:
+    return [str(one) for one in ranges]
+
+
+def held(*bounds: tuple[int, int], number: int = 0) -> dict[int, list[OffsetRange]]:
+    return {number: [OffsetRange(partition=number, start=start, end=end) for start, end in bounds]}
 
 
 @pytest.mark.parametrize(
-    ("log", "starts", "is_lost"),
+    ("ranges", "starts", "lost"),
     [
-        (partition(0), {0: 0}, False),
-        (partition(4), {0: 4}, True),
-        (partition(4), {0: 5}, False),
-        (partition(4), {0: None}, False),
-        (partition(9), {0: None}, True),
-        (partition(4), None, True),
-        (partition(0), None, False),
-        (partition(4, number=1), {1: 4}, False),
+        (held((0, 9)), {0: 0}, []),
+        (held((4, 9)), {0: 4}, ["0:[0,4)"]),
+        (held((4, 9)), {0: 5}, []),
+        (held((4, 9)), {0: None}, []),
+        (held(), {0: None}, ["0:[0,9)"]),
+        (held((4, 9)), None, ["0:[0,4)"]),
+        (held((0, 9)), None, []),
+        (held((4, 9), number=1), {1: 4}, []),
+        (held((0, 2), (5, 9)), {0: 5}, ["0:[2,5)"]),
+        (held((0, 2), (5, 9)), {0: 1}, ["0:[2,5)"]),
+        (held((0, 2), (5, 9)), {0: 6}, []),
+        (held((1, 2), (5, 9)), {0: 1}, ["0:[0,1)", "0:[2,5)"]),
+        (held((0, 2)), {0: None}, ["0:[2,9)"]),
+        (held((0, 2)), {0: 1}, ["0:[2,9)"]),
     ],
-    ids=["nothing removed", "begins within", "begins before", "all is older", "empty", "no beginning", "from 0 on", "never committed"],
 )
-def test_a_partition_whose_log_begins_within_the_span_lost_something(
-    log: PartitionOffsets, starts: dict[int, int | None] | None, is_lost: bool
+def test_a_gap_counts_where_the_span_may_have_begun_in_it_or_before(
+    ranges: dict[int, list[OffsetRange]], starts: dict[int, int | None] | None, lost: list[str]
 ) -> None:
-    assert decide_lost([log], COMMITTED, starts) == ([log] if is_lost else [])
+    assert texts(decide_lost(ranges, COMMITTED, starts)) == lost
+
+
+@pytest.mark.parametrize(("end", "lost"), [(1, []), (2, []), (5, ["0:[2,5)"]), (8, ["0:[2,5)"]), (None, ["0:[2,5)"])])
+def test_a_gap_behind_the_end_of_the_span_does_not_count(end: int | None, lost: list[str]) -> None:
+    assert texts(decide_lost(held((0, 2), (5, 9)), COMMITTED, {0: 0}, {0: end})) == lost
 
 
 def test_the_archive_is_named_where_there_is_one(tmp_path: Path) -> None:
-    lake = Lake(tmp_path / "lake")
-    assert lost_sentence([], lake, "orders") == ""
-    assert lost_sentence([partition(4)], lake, "orders").endswith("the topic has no archive")
-    lake.create(archive_table("orders"), pa.schema([pa.field("offset", pa.int64())]), properties={ARCHIVE_OF: "orders"})
-    assert "the lake table orders_archive" in lost_sentence([partition(4)], lake, "orders")
+    log = MemoryLog()
+    partition = log.add_topic("orders").partitions[0]
+    for _ in range(9):
+        partition.append(b"1")
+    log.delete_records("orders", {0: 4})
+    lake, gap = Lake(tmp_path / "lake"), [OffsetRange(partition=0, start=0, end=4)]
+    assert lost_sentence([], held_by(log, lake), is_archive_read=True) == ""
+    assert lost_sentence(gap, held_by(log, lake)).endswith("the topic has no archive")
+    archive(log, lake)
+    assert lost_sentence(gap, held_by(log, lake)).endswith("the lake table orders_archive, does not hold them")
+    assert "is read only where everything is replayed" in lost_sentence(gap, held_by(log, lake), is_archive_read=False)

@@ -1,0 +1,209 @@
+"""What a replay is asked for, and which offsets that means: decided once, at the start, from the checkpoint, the log and the archive.
+
+What the log no longer holds is read from the topic's archive (``orchestration.held_records``); only what neither holds is lost. A range of
+offsets that is lost is refused, and so is a span of time of which nothing is left; where a part of a span is left, that is replayed and the
+gaps are told. Everything means all that is held. Writes nothing and reads no record, but for the times in an archive.
+
+An offset belongs to the time of the newest timestamp up to it, as in Kafka's ListOffsets: spans of time that follow one another cover each
+offset once, though timestamps need not be in order.
+
+A table that keeps the newest row of each key forgets the deletions that retention has removed from the log. So the archive is read for it
+only where everything is replayed, without a gap up to the newest records: each deletion is among the records then.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from orchestration.checkpoints import Checkpoint, ProgressError, clip_replay, plan_replay
+from orchestration.dead_letters import DeadLetters
+from orchestration.held_records import HeldTopic, Ranges, held_topic
+from orchestration.offsets import OffsetRange, OffsetRanges, merged, places_within, ranges_of_offsets, within
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.errors import NotReadyError
+from orchestration.transforms.lost_records import decide_lost, lost_sentence
+from orchestration.transforms.topic_run import RunContext, TopicState, read_state
+
+MAX_LETTER_RANGES = 50
+"""Per partition; what lies in the gaps between dead letters is replayed, too."""
+StateReader = Callable[[TopicTable, RunContext], TopicState]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRequest:
+    """What to replay: ranges of offsets, a span of time [from_ms, to_ms), everything, or what the dead letters of the table came from.
+
+    What is asked for in several ways is put together.
+    """
+
+    ranges: tuple[OffsetRange, ...] = ()
+    from_ms: int | None = None
+    to_ms: int | None = None
+    is_everything: bool = False
+    is_of_dead_letters: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is asked for."""
+        return not (self.ranges or self.is_everything or self.is_of_dead_letters) and not self.is_of_time
+
+    @property
+    def is_of_time(self) -> bool:
+        """Whether a span of time is asked for."""
+        return self.from_ms is not None or self.to_ms is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayPlan:
+    """Which offsets are replayed. ``lost`` says what of the span of time is gone, ``archived_count`` how many are from the archive."""
+
+    ranges: OffsetRanges
+    state: TopicState
+    lost: str = ""
+    archived_count: int = 0
+    is_everything: bool = False
+
+    def metadata(self) -> dict[str, str | int]:
+        """Return it by labels, for those who only want to see it."""
+        return {
+            "offsets": str(self.ranges) or "none",
+            "offset_count": self.ranges.count,
+            **({"offsets_from_the_archive": self.archived_count} if self.archived_count else {}),
+            **({"no_longer_in_the_log": self.lost} if self.lost else {}),
+        }
+
+
+def plan(
+    table: TopicTable, context: RunContext, request: ReplayRequest, *, needed: ReplayRequest | None = None, read: StateReader = read_state
+) -> ReplayPlan:
+    """Return the offsets that ``request`` means.
+
+    ``needed`` is a span of time of which something has to be left, beside the request's own. ``read`` says where topic and table stand.
+
+    :raises NotReadyError: there is no such topic or table. :raises ProgressError: a range was never committed or is lost, or nothing of a
+        span of time is left.
+    """
+    if table.aggregates:
+        raise ProgressError(why_no_replay_of_groups(table.name, table.topic.name))
+    state = read(table, context)
+    if state.snapshot is None:
+        raise NotReadyError(f"the table {table.name} does not exist yet: there is nothing to replay")
+    held = held_of(table, context, state)
+    reach = _Reach(table, context, state, held, readable_by(table, held, state, is_everything=request.is_everything))
+    if needed is not None:
+        reach.validate_left(needed)
+    lost = reach.validate_left(request)
+    if lost:
+        context.reporter.note(f"the replay of {table.name} is not whole: {lost}")
+    wanted = reach.wanted(request)
+    _validate_above_log_start(table, request, held, state)
+    ranges = plan_replay(topic=table.topic.name, topic_id=state.topic_id, wanted=wanted, held=reach.readable, committed=state.committed)
+    archived_count = held.archived_count(ranges)
+    return ReplayPlan(ranges=ranges, state=state, lost=lost, archived_count=archived_count, is_everything=request.is_everything)
+
+
+def held_of(table: TopicTable, context: RunContext, state: TopicState) -> HeldTopic:
+    """Return what archive and log hold of the table's topic."""
+    return held_topic(table.topic.name, state.topic_id, context.log, state.log, context.lake)
+
+
+def readable_by(table: TopicTable, held: HeldTopic, state: TopicState, *, is_everything: bool) -> Ranges:
+    """Return which ranges a replay of the table may read, for every partition."""
+    if not table.latest_by:
+        return held.ranges
+    return held.tails if is_everything else in_log(held, state)
+
+
+def in_log(held: HeldTopic, state: TopicState) -> dict[int, list[OffsetRange]]:
+    """Return what can be read of each partition from its log start on."""
+    starts = {one.partition: OffsetRange(partition=one.partition, start=one.log_start_offset, end=one.high_watermark) for one in state.log}
+    return {number: within(found, [starts[number]]) for number, found in held.ranges.items()}
+
+
+def everything_of(readable: Ranges, committed: Mapping[int, Checkpoint]) -> list[OffsetRange]:
+    """Return all that was committed and can be read."""
+    return [part for number, found in sorted(readable.items()) for part in clip_replay(0, None, found, committed.get(number))]
+
+
+def why_no_replay_of_groups(name: str, topic: str) -> str:
+    """Return why nothing can be replayed into a table of aggregates."""
+    return (
+        f"the table {name} keeps aggregates, and what a range gave to a group cannot be taken out of it: there is no replay. To have it "
+        f"built anew from {topic}, move the table's folder in the lake away: the next run begins at the log start"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """What a replay of a table can reach: ``held`` is what can be read at all, ``readable`` what the table can be given of it."""
+
+    table: TopicTable
+    context: RunContext
+    state: TopicState
+    held: HeldTopic
+    readable: Ranges
+
+    def wanted(self, request: ReplayRequest) -> list[OffsetRange]:
+        wanted = list(request.ranges)
+        if request.is_everything:
+            wanted += everything_of(self.readable, self.state.committed)
+        elif request.is_of_time:
+            wanted += self._of_time(request)
+        if request.is_of_dead_letters:
+            wanted += self._of_letters()
+        return merged(wanted)
+
+    def validate_left(self, request: ReplayRequest) -> str:
+        """Return what of the span of time is lost, in words; empty where nothing is known to be missing.
+
+        :raises ProgressError: nothing of it is left.
+        """
+        if request.is_everything or not request.is_of_time:
+            return ""
+        lost = lost_sentence(
+            decide_lost(self.readable, self.state.committed, self._at(request.from_ms), self._at(request.to_ms)),
+            self.held,
+            is_archive_read=not self.table.latest_by,
+        )
+        is_all = not (request.ranges or request.is_of_dead_letters or self._of_time(request))
+        if lost and is_all:
+            raise ProgressError(f"there is nothing to replay for the table {self.table.name}: {lost}")
+        return lost
+
+    def _at(self, time_ms: int | None) -> dict[int, int | None] | None:
+        return None if time_ms is None else self.held.offsets_at(time_ms)
+
+    def _of_time(self, request: ReplayRequest) -> list[OffsetRange]:
+        starts = self._at(request.from_ms) or dict.fromkeys(self.readable, 0)
+        ends = self._at(request.to_ms) or {}
+        return [
+            part
+            for number, found in self.readable.items()
+            for part in clip_replay(starts.get(number), ends.get(number), found, self.state.committed.get(number))
+        ]
+
+    def _of_letters(self) -> list[OffsetRange]:
+        places = DeadLetters(self.context.lake).places(self.table.name, self.state.topic_id)
+        held = [part for found in self.readable.values() for part in found]
+        kept = places_within(places, held)
+        gone = sum(map(len, places.values())) - sum(map(len, kept.values()))
+        if gone:
+            told = f"the records of {gone} dead letters of {self.table.name} are no longer in the log; they stay as they are"
+            self.context.reporter.note(told)
+        covering = [one for number, offsets in kept.items() for one in ranges_of_offsets(number, offsets, MAX_LETTER_RANGES)]
+        return within(covering, held)
+
+
+def _validate_above_log_start(table: TopicTable, request: ReplayRequest, held: HeldTopic, state: TopicState) -> None:
+    """Refuse ranges of a table of newest rows that only the archive holds.
+
+    :raises ProgressError: that is so.
+    """
+    if not table.latest_by or request.is_everything:
+        return
+    starts = {one.partition: one.log_start_offset for one in state.log}
+    below = [one for one in request.ranges if one.start < starts.get(one.partition, 0)]
+    if held.archived_count(below):
+        raise ProgressError(
+            f"{' '.join(map(str, below))} reach below the log start, and the table {table.name} keeps the newest row of each key: a "
+            f"deletion behind these records may have been forgotten. Replay everything instead: it reads the topic's archive, too"
+        )

@@ -1,0 +1,31 @@
+"""The topic ``orders`` of a log in memory, archived into a lake: how a test archives, and what archive and log hold then."""
+
+from typing import Any
+
+from orchestration.archive import Archive
+from orchestration.archive.run import ArchiveContext, run_archive
+from orchestration.held_records import HeldTopic, held_topic
+from orchestration.tables import Lake
+from orchestration.topics import TopicSpec
+from tests.unit.orchestration.memory_log import MemoryLog
+
+
+def archive(
+    log: MemoryLog, lake: Lake, topic: str = "orders", *, chunk_records: int = 4, kept_days: float | None = None, **changes: Any
+) -> None:
+    """Archive all that waits."""
+    context: dict[str, Any] = {
+        "log": log,
+        "lake": lake,
+        "note": lambda _: None,
+        "pin": lambda _: None,
+        "run_id": "archive-1",
+        "commit_attempts": 3,
+    }
+    spec = TopicSpec(name=topic, archive=Archive(chunk_records=chunk_records, kept_days=kept_days))
+    run_archive(spec, ArchiveContext(**{**context, **changes}))
+
+
+def held_by(log: MemoryLog, lake: Lake, topic: str = "orders") -> HeldTopic:
+    """Return what archive and log hold."""
+    return held_topic(topic, log.topics[topic].topic_id, log, log.partition_offsets(topic), lake)
