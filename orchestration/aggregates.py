@@ -13,6 +13,7 @@ from typing import Literal
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as pads
 
 from orchestration.dead_letters import Rejection
 from orchestration.latest import Changes, HasRows
@@ -140,6 +141,33 @@ def merged(rows: pa.Table, held: HasRows | None, by: Sequence[str], aggregates: 
         deletions=nothing,
         is_deletion_new=False,
     )
+
+
+def accumulated(rows: pa.Table, groups: pa.Table | None, by: Sequence[str], aggregates: Sequence[Aggregate]) -> pa.Table:
+    """Return all of ``groups`` with ``rows`` merged into them; None: there are no groups yet.
+
+    :raises AggregateError: as ``merged``.
+    """
+    changes = merged(rows, None if groups is None else _Groups(groups), by, aggregates)
+    if groups is None:
+        return changes.rows
+    same = " AND ".join(f"held.{quoted_name(key)} = replaced.{quoted_name(key)}" for key in by)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("groups", groups)
+        connection.register("replaced", changes.replaced)
+        others = connection.sql(f"SELECT * FROM groups AS held ANTI JOIN replaced ON {same}").to_arrow_table()  # noqa: S608 - names are quoted
+    return pa.concat_tables([others.cast(changes.rows.schema), changes.rows])
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Groups that are in memory, as ``merged`` takes those of a table."""
+
+    rows: pa.Table
+
+    def dataset(self) -> pads.Dataset:
+        return pads.dataset(self.rows)
 
 
 def _of_batch(schema: pa.Schema, aggregates: Sequence[Aggregate]) -> str:

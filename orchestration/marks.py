@@ -1,7 +1,7 @@
 """What a table notes of each partition beside its checkpoint: where it begins, and the holes that accepted losses left in it.
 
 Each mark is an application transaction, so that it moves with the rows. These hold one number by name and cannot be listed, therefore each
-hole names the one before it. Archives have marks; those of earlier releases have none. Knows no broker.
+hole names the one before it. Archives and tables of aggregates have marks; those of earlier releases have none. Knows no broker.
 """
 
 from collections.abc import Callable, Mapping

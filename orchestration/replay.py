@@ -56,7 +56,7 @@ def replay(
     """Read committed records once more into ``table``, an asset of the project or its name once the project is imported.
 
     ``offsets`` are (partition, start, end), end exclusive; times are of records, ``to_time`` exclusive, UTC where they name no zone. A
-    transform to a topic takes ``dead_letters=True`` alone, a join ``everything=True``. What the log no longer
+    transform to a topic takes ``dead_letters=True`` alone, a join and a table of aggregates ``everything=True``. What the log no longer
     holds is read from the topic's archive.
 
     :raises ValueError: nothing is asked for, or what ``table`` cannot take. :raises ReplayRefusedError: a check forbids the commit

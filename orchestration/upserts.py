@@ -68,6 +68,21 @@ def upsert(
     return committed
 
 
+def replace_groups(
+    snapshot: TableSnapshot, rows: pa.Table, *, notes: Mapping[str, str] | None = None, transactions: Mapping[str, int] | None = None
+) -> TableSnapshot:
+    """Put ``rows`` in the place of all rows of a table, in one commit with ``transactions``.
+
+    :raises CommitConflictError: the table changed since ``snapshot``. :raises SchemaConflictError: the rows do not fit the table.
+    """
+    _after_own_fence(snapshot)
+    fitting, _ = conform(rows, snapshot.name, snapshot.arrow_schema)
+    carried = {**(transactions or {}), DELETED_KEYS: snapshot.transaction_version(DELETED_KEYS) or NO_FILE}
+    with conflicts_translated(snapshot.name):
+        write_deltalake(snapshot.delta, fitting, mode="overwrite", commit_properties=commit_properties(notes or {}, carried))
+    return after_commit(snapshot)
+
+
 def _after_own_fence(snapshot: TableSnapshot) -> TableSnapshot:
     """Return the table as the fence of this run has left it, where dead letters of a killed one were cleaned away; mostly there is none.
 

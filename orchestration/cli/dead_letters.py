@@ -264,15 +264,15 @@ def show_fixes(letters: "DeadLetters", table: str, fixes: Sequence["Fix"], *, as
 
 
 def replayed(settings: "Settings", table: str, ranges: Sequence["OffsetRange"] | None) -> dict[str, Any]:
-    """Replay ranges of a table, or with None what it rejected, by the project's job; a join, of which there is no part, whole."""
+    """Replay ranges of a table, or with None what it rejected, by the project's job; what has no part, whole."""
     from orchestration.cli.replay import refuse_transforms  # noqa: PLC0415 - with the command, not with its help
     from orchestration.cli.surroundings import loaded_project, run_job  # noqa: PLC0415
-    from orchestration.transforms.joining.declarations import declared_joins  # noqa: PLC0415
+    from orchestration.transforms.without_replay import is_replayed_whole  # noqa: PLC0415
 
     definitions = loaded_project()
     refuse_transforms(table, is_everything=ranges is not None, is_of_dead_letters=True)
     job = f"replay_{table}"
-    if table in declared_joins():
+    if is_replayed_whole(table):
         return run_job(definitions, job, "replay", {"everything": True}, settings)
     if ranges is None:
         return run_job(definitions, job, "replay", {"dead_letters": True}, settings)

@@ -122,8 +122,6 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
     declare(table)
     key = table_key(table.name)
     feed: dict[str, Any] = {"table": table.name, "topic": table.topic.name, "minimum_interval_s": table.minimum_interval_s}
-    if table.aggregates:
-        feed["is_replayable"] = False
     metadata = {FEED_METADATA: dg.MetadataValue.json(feed), **table_address(table.name, DELTA)}
     spec = asset_spec(key, [table.topic.asset_key], table.function, shown, metadata=metadata)
 

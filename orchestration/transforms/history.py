@@ -92,9 +92,9 @@ class ReplayConfig(dg.Config):
 
 
 def history_definitions(assets: Iterable[dg.AssetsDefinition]) -> tuple[list[dg.AssetsDefinition], list[dg.JobDefinition]]:
-    """Return the histories and the jobs of those among ``assets`` that are tables from topics."""
+    """Return the histories and the jobs of those among ``assets`` that are tables from topics; of aggregates there is no history by day."""
     tables = [declared_table(feed.table) for feed in topic_feeds(assets) if feed.is_replayable]
-    return [history_asset(table) for table in tables], [replay_job(table) for table in tables]
+    return [history_asset(table) for table in tables if not table.aggregates], [replay_job(table) for table in tables]
 
 
 def history_asset(table: TopicTable) -> dg.AssetsDefinition:
@@ -224,6 +224,8 @@ def job_of(table: TopicTable, replay: dg.OpDefinition) -> dg.JobDefinition:
 
 
 def _described(table: TopicTable) -> str:
+    if table.aggregates:
+        return f"Make all groups of the table {table.name} anew (everything: true), of all records that they count"
     return f"Replay records into the table {table.name}: by offsets, by time, everything, or what was rejected"
 
 

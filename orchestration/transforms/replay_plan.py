@@ -8,7 +8,8 @@ An offset belongs to the time of the newest timestamp up to it, as in Kafka's Li
 offset once, though timestamps need not be in order.
 
 A table that keeps the newest row of each key forgets the deletions that retention has removed from the log. So the archive is read for it
-only where everything is replayed, without a gap up to the newest records: each deletion is among the records then.
+only where everything is replayed, without a gap up to the newest records: each deletion is among the records then. A table of aggregates is
+replayed whole, or not at all: of all records that its groups count.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,11 +18,12 @@ from dataclasses import dataclass
 from orchestration.checkpoints import Checkpoint, ProgressError, clip_replay, plan_replay
 from orchestration.dead_letters import DeadLetters
 from orchestration.held_records import HeldTopic, Ranges, held_topic
-from orchestration.offsets import OffsetRange, OffsetRanges, merged, places_within, ranges_of_offsets, within
+from orchestration.marks import beginning, holes_in
+from orchestration.offsets import OffsetRange, OffsetRanges, merged, outside, places_within, ranges_of_offsets, within
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
 from orchestration.transforms.lost_records import decide_lost, lost_sentence
-from orchestration.transforms.topic_run import RunContext, TopicState, read_state
+from orchestration.transforms.topic_run import COUNTS_OTHERS, RunContext, TopicState, read_state
 
 MAX_LETTER_RANGES = 50
 """Per partition; what lies in the gaps between dead letters is replayed, too."""
@@ -82,12 +84,15 @@ def plan(
     :raises NotReadyError: there is no such topic or table. :raises ProgressError: a range was never committed or is lost, or nothing of a
         span of time is left.
     """
-    if table.aggregates:
-        raise ProgressError(why_no_replay_of_groups(table.name, table.topic.name))
+    if table.aggregates and not request.is_everything:
+        raise ProgressError(why_no_replay_of_groups(table.name))
     state = read(table, context)
     if state.snapshot is None:
         raise NotReadyError(f"the table {table.name} does not exist yet: there is nothing to replay")
     held = held_of(table, context, state)
+    if table.aggregates:
+        ranges = counted_ranges(table, context, held, state)
+        return ReplayPlan(ranges=ranges, state=state, archived_count=held.archived_count(ranges), is_everything=True)
     reach = _Reach(table, context, state, held, readable_by(table, held, state, is_everything=request.is_everything))
     if needed is not None:
         reach.validate_left(needed)
@@ -124,11 +129,47 @@ def everything_of(readable: Ranges, committed: Mapping[int, Checkpoint]) -> list
     return [part for number, found in sorted(readable.items()) for part in clip_replay(0, None, found, committed.get(number))]
 
 
-def why_no_replay_of_groups(name: str, topic: str) -> str:
-    """Return why nothing can be replayed into a table of aggregates."""
+def counted_ranges(table: TopicTable, context: RunContext, held: HeldTopic, state: TopicState) -> OffsetRanges:
+    """Return all offsets of which the groups of a table of aggregates are.
+
+    :raises ProgressError: groups made anew would lack something: the table does not note of which records they are, they count a former
+        topic, the topic is compacted, or neither log nor archive holds all of them.
+    """
+    assert state.snapshot is not None
+    versions = state.snapshot.transaction_version
+    refused = f"the groups of {table.name} cannot be made anew from {table.topic.name}: "
+    if versions(COUNTS_OTHERS):
+        raise ProgressError(f"{refused}they also count records of a topic that is not there any more. {_instead_of_groups(table.name)}")
+    if "compact" in context.log.topic_configs(table.topic.name).get("cleanup.policy", ""):
+        raise ProgressError(f"{refused}the topic is compacted, so that counted records may be gone. {_instead_of_groups(table.name)}")
+    starts = {number: versions(beginning(state.topic_id, number)) for number in state.committed}
+    if None in starts.values():
+        raise ProgressError(f"{refused}an earlier release began the table, and did not note from where. {_instead_of_groups(table.name)}")
+    whole = [
+        OffsetRange(partition=number, start=starts[number] or 0, end=one.next_offset) for number, one in sorted(state.committed.items())
+    ]
+    counted = outside(whole, [hole for number in state.committed for hole in holes_in(state.topic_id, number, versions)])
+    gone = outside(counted, [part for found in held.ranges.values() for part in found])
+    if gone:
+        places = ", ".join(f"{table.topic.name}-{one.partition} [{one.start}, {one.end})" for one in gone)
+        raise ProgressError(
+            f"{refused}neither the log nor an archive of the topic holds {places}, which the groups count. {_instead_of_groups(table.name)}"
+        )
+    return OffsetRanges(topic=table.topic.name, topic_id=state.topic_id, ranges=tuple(counted)).without_empty()
+
+
+def why_no_replay_of_groups(name: str) -> str:
+    """Return why less than everything cannot be replayed into a table of aggregates."""
     return (
-        f"the table {name} keeps aggregates, and what a range gave to a group cannot be taken out of it: there is no replay. To have it "
-        f"built anew from {topic}, move the table's folder in the lake away: the next run begins at the log start"
+        f"the table {name} keeps aggregates, and what a range gave to a group cannot be taken out of it: there is no replay of a part. "
+        f"tidelog replay {name} --everything --execute makes all groups anew, from the first record that they count on"
+    )
+
+
+def _instead_of_groups(name: str) -> str:
+    return (
+        f"Nothing was changed. To begin with what the log still holds, move the folder of {name} in the lake away, or give the table "
+        "another name: the next run begins at the log start"
     )
 
 

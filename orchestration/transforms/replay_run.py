@@ -8,6 +8,7 @@ Dagster.
 
 A table that keeps the newest row of each key is replayed in one piece: what a row replaced is not in the table, so only the whole range
 says what is newest. Where not even that says it (the range no longer gives a key the row that it gave it), a replay of everything does.
+The groups of a table of aggregates are made anew (``rebuilding``).
 """
 
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from orchestration.schemas import conform
 from orchestration.tables import overwrite_ranges, ranges_predicate
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
+from orchestration.transforms.rebuilding import Rebuild
 from orchestration.transforms.replay_pieces import pieces, read_held
 from orchestration.transforms.replay_plan import ReplayPlan, ReplayRequest, everything_of, held_of, plan, readable_by
 from orchestration.transforms.topic_run import (
@@ -95,6 +97,9 @@ def run_plan(table: TopicTable, context: RunContext, planned: ReplayPlan, *, att
         yield TopicRunResult(kind="replay", state=planned.state, ranges=planned.ranges, version=None)
         return
     context.reporter.pin("replay", planned.ranges)
+    if table.aggregates:
+        yield Rebuild(table, context, planned.ranges.topic_id).run()
+        return
     limit = table.records_per_run or context.records_per_run
     for piece in [planned.ranges] if table.latest_by else pieces(planned.ranges, limit):
         is_everything = planned.is_everything and bool(table.latest_by)

@@ -21,6 +21,7 @@ from orchestration.dead_letters import ENVELOPE, DeadLetters, Origin, Rejection,
 from orchestration.fixes import At, FixedReader
 from orchestration.latest import Changes, Held, Replaced, newest
 from orchestration.log_client import LogClient, OtherTopicError
+from orchestration.marks import marks_of
 from orchestration.offsets import OffsetRange, OffsetRanges, places_within
 from orchestration.quality.rules import broken_fail_rules
 from orchestration.quality.suites import Outcome
@@ -36,6 +37,8 @@ from orchestration.uniqueness import TableKeys
 from orchestration.upserts import remembered_deletions, upsert
 
 Result = TypeVar("Result")
+COUNTS_OTHERS = "counts_other_topics"
+"""The application transaction of a table of aggregates whose groups count records of a topic that was deleted, or of another one, too."""
 NO_FIXES: Mapping[At, bytes | None] = MappingProxyType({})
 
 
@@ -219,7 +222,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
             changes,
             is_evolving=table.is_evolving,
             notes={"ranges": str(plan.ranges), "topic": plan.ranges.topic, "run_id": context.run_id},
-            transactions={**advance(target, plan.ranges, leader_epochs, state.committed), **named},
+            transactions={**advance(target, plan.ranges, leader_epochs, state.committed), **named, **_marks(table, state, target, plan)},
         )
     return TopicRunResult(
         kind="batch",
@@ -234,6 +237,14 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
         letters=rejected,
         changes=changes,
     )
+
+
+def _marks(table: TopicTable, state: TopicState, target: TableSnapshot, plan: BatchPlan) -> dict[str, int]:
+    """Return what a table of aggregates notes, for the day when its groups are made anew: of which records they are."""
+    if not table.aggregates:
+        return {}
+    has_others = not state.committed and target.row_count > 0
+    return {**marks_of(plan.ranges, state.committed, target.transaction_version), **({COUNTS_OTHERS: 1} if has_others else {})}
 
 
 def read_planned(

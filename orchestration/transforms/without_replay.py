@@ -1,4 +1,4 @@
-"""What cannot be replayed, and what there is instead: what went to topics or databases, aggregates, parts of joins, archives."""
+"""What cannot be replayed, and what there is instead: what went to topics or databases, parts of joins and aggregates, archives."""
 
 from orchestration.archive.declaration import archive_table
 from orchestration.topics import declared_topic, declared_topics
@@ -12,16 +12,21 @@ from orchestration.transforms.to_topic import declarations as of_topics
 def why_no_replay(name: str, *, is_everything: bool = False, is_of_dead_letters: bool = False) -> str | None:
     """Return why nothing can be replayed into what ``name`` was declared as, None where it can, or is not declared.
 
-    ``is_everything``: all that was committed is asked for, which a join can be given. ``is_of_dead_letters``: nothing but what was rejected
-    is asked for, which a transform to a topic can be given.
+    ``is_everything``: all that was committed is asked for, which a join and a table of aggregates can be given. ``is_of_dead_letters``:
+    nothing but what was rejected is asked for, which a transform to a topic can be given.
     """
     if is_of_dead_letters and name in of_topics.declared_transforms():
         return None
     told = of_topics.why_no_replay(name) or of_databases.why_no_replay(name) or of_joins.why_no_replay(name, is_everything=is_everything)
     told = told or why_no_replay_of_archive(name)
-    if told is None and name in declared_names() and (table := declared_table(name)).aggregates:
-        return why_no_replay_of_groups(name, table.topic.name)
+    if told is None and not is_everything and name in declared_names() and declared_table(name).aggregates:
+        return why_no_replay_of_groups(name)
     return told
+
+
+def is_replayed_whole(name: str) -> bool:
+    """Whether everything or nothing can be replayed into what ``name`` was declared as: a join, or a table of aggregates."""
+    return name in of_joins.declared_joins() or (name in declared_names() and bool(declared_table(name).aggregates))
 
 
 def why_no_replay_of_archive(name: str) -> str | None:

@@ -15,8 +15,10 @@ from orchestration.quality import quarantine
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
 from orchestration.tables import Lake
-from orchestration.transforms import topic_run
+from orchestration.transforms import rebuilding, topic_run
 from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.replay_plan import ReplayRequest
+from orchestration.transforms.replay_run import run_replay
 from tests.platform.pipeline import ORDERS, order, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 
@@ -29,6 +31,20 @@ STEPS: dict[str, tuple[Any, str, str]] = {
     "before-the-commit": (file_commits, "_create", "before"),
     "after-the-commit": (upserts, "_tidy", "before"),
 }
+
+
+REBUILD_STEPS: dict[str, tuple[Any, str, str]] = {
+    "rebuild-before-dead-letters": (DeadLetters, "begin_replay", "before"),
+    "rebuild-after-dead-letters": (DeadLetters, "begin_replay", "after"),
+    "rebuild-before-the-commit": (rebuilding, "replace_groups", "before"),
+    "rebuild-after-the-commit": (rebuilding, "replace_groups", "after"),
+    "rebuild-before-tidying": (DeadLetters, "settle_replay", "before"),
+}
+
+
+def bonus(amount: int) -> int:
+    """What the function that a rebuild uses makes of an amount."""
+    return 3 - amount
 
 
 def by_kind(records: Any) -> Any:
@@ -51,13 +67,15 @@ def append_orders(log: MemoryLog, number: int) -> None:
     log.topics["orders"].partitions[1].skip(2)
 
 
-def groups_of(log: MemoryLog) -> tuple[dict[str, tuple[int, int, int]], int]:
+def groups_of(log: MemoryLog, amount_of: Callable[[int], int] = lambda amount: amount) -> tuple[dict[str, tuple[int, int, int]], int]:
     """Return the groups that a plain loop makes of the log, and how many records are rejected."""
     found: dict[str, tuple[int, int, int]] = {}
     rejected = 0
     for partition in log.topics["orders"].partitions:
         for _, _, _, value in partition.records.values():
             made = None if value == b"nonsense" else json.loads(value or b"{}")
+            if made is not None:
+                made["amount"] = amount_of(made["amount"])
             if made is None or made["amount"] <= 0 or made["id"].startswith("n"):
                 rejected += 1
                 continue
@@ -85,12 +103,16 @@ def dying(function: Callable[..., Any], when: str) -> Callable[..., Any]:
 
 
 def run(remote: str, log: MemoryLog, lake: Path, step: str, limit: int) -> None:
-    """Run until there is nothing new; a STEP "none" lets it live."""
+    """Run until there is nothing new; a STEP "none" lets it live. "rebuild", and steps that begin so, make the groups anew."""
     session = open_session(load_settings({"TIDELOG_SPARK_REMOTE": remote}))
-    if step != "none":
-        owner, name, when = STEPS[step]
+    if step not in {"none", "rebuild"}:
+        owner, name, when = {**STEPS, **REBUILD_STEPS}[step]
         mock.patch.object(owner, name, dying(getattr(owner, name), when)).start()
     context = run_context(log, lake, session, records_per_run=limit, run_id=f"run-{step}")
+    if step.startswith("rebuild"):
+        made = grouped_table(function=lambda records: by_kind(records.selectExpr("* EXCEPT (amount)", "3 - amount AS amount")))
+        list(run_replay(made, context, ReplayRequest(is_everything=True)))
+        os._exit(0)
     while (result := topic_run.run_topic_table(grouped_table(), context)).version is not None:
         pass
     assert not result.failures
