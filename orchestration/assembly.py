@@ -30,6 +30,7 @@ from orchestration.topics import TOPIC_PREFIX, topic_specs
 from orchestration.transforms import TopicFeed, topic_feeds
 from orchestration.transforms.history import history_definitions
 from orchestration.transforms.joining.history import join_replay_jobs
+from orchestration.transforms.to_database.history import database_history_definitions
 from orchestration.transforms.to_topic.history import letters_replay_jobs
 
 ASSET_TYPES = (dg.AssetsDefinition, dg.AssetSpec)
@@ -58,18 +59,25 @@ def assemble(
     defined = [one for one in assets if isinstance(one, dg.AssetsDefinition)]
     archives = missing_archives(defined)
     histories, replays = history_definitions(defined)
+    stored, stored_replays = database_history_definitions(defined)
     feeds = topic_feeds(defined)
     followed = [feed.table for feed in feeds if feed.archive is None]
     assets = fed(assets, feeds, source_feeds(defined))
     letters = [dead_letters_asset(followed)] if followed else []
-    made = [*assets, *archives, *upkeep, *histories, *letters]
+    made = [*assets, *archives, *upkeep, *histories, *stored, *letters]
     validate_inputs(defined, {DEAD_LETTERS_KEY, *(key for one in made for key in _keys(one))})
     own = dg.Definitions(
         assets=made,
         asset_checks=[one for one in found if isinstance(one, dg.AssetChecksDefinition)],
         sensors=[*(one for one in found if isinstance(one, dg.SensorDefinition)), *([] if has_sensors else standard_sensors())],
         schedules=[*(one for one in found if isinstance(one, dg.ScheduleDefinition)), *upkeep_schedules],
-        jobs=[*(one for one in found if isinstance(one, JOB_TYPES)), *replays, *join_replay_jobs(defined), *letters_replay_jobs(defined)],
+        jobs=[
+            *(one for one in found if isinstance(one, JOB_TYPES)),
+            *replays,
+            *stored_replays,
+            *join_replay_jobs(defined),
+            *letters_replay_jobs(defined),
+        ],
         resources=default_resources(),
         executor=dg.in_process_executor,
     )

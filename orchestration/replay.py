@@ -1,11 +1,12 @@
 """Replay from Python, without Dagster: ``replay(clean_orders, from_time="2026-01-01T00:00:00Z")``.
 
-For scripts and notebooks in a project's folder. It uses broker, lake and Spark of the settings. The commits are those of the
+For scripts and notebooks in a project's folder. It uses broker, lake, Spark and database of the settings. The commits are those of the
 job ``replay_TABLE``; the Dagster UI shows nothing of it.
 """
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from uuid import uuid4
 
@@ -14,16 +15,22 @@ import dagster as dg
 from orchestration.connection import connect
 from orchestration.log_client import LogClient
 from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.resources.database import DatabaseResource
+from orchestration.resources.warehouse import WarehouseResource
 from orchestration.settings import load_settings
 from orchestration.spark.session import close_session, open_session, shared_scratch
 from orchestration.tables import Lake
 from orchestration.transforms.declarations import declared_table
-from orchestration.transforms.history import TableReplayer
+from orchestration.transforms.history import Replayer, TableReplayer
 from orchestration.transforms.joining.declarations import declared_join, declared_joins
 from orchestration.transforms.joining.replay import run_join_replay, summed
 from orchestration.transforms.replay_plan import ReplayRequest
 from orchestration.transforms.replay_run import Replayed
 from orchestration.transforms.telling import milliseconds
+from orchestration.transforms.to_database.assets import opened
+from orchestration.transforms.to_database.declarations import declared_database_table, declared_database_tables
+from orchestration.transforms.to_database.replay import DatabaseReplayer
+from orchestration.transforms.to_database.run import Storing
 from orchestration.transforms.to_topic.declarations import declared_transform, declared_transforms, group_of
 from orchestration.transforms.to_topic.outgoing import sending
 from orchestration.transforms.to_topic.replay import run_letters_replay
@@ -62,7 +69,7 @@ def replay(
     :raises ValueError: nothing is asked for, or what ``table`` cannot take. :raises ReplayRefusedError: a check forbids the commit
         of a piece. :raises ProgressError: a range was never committed, or neither log nor archive holds it, or nothing of a span of time.
         Where a part of a span is left, that is replayed, and ``lost`` of what is returned names the rest. :raises LogServiceError: the
-        log service cannot be reached.
+        log service cannot be reached. :raises StoreError: a database refuses.
     """
     request = ReplayRequest(
         ranges=tuple(OffsetRange(partition=partition, start=start, end=end) for partition, start, end in offsets),
@@ -100,9 +107,9 @@ def replay(
                 return summed(whole)
             if name in declared_transforms():
                 return _counted(name, Replayed(), _letters(name, context, request, log, settings.deployment))
-            replayer = TableReplayer(declared_table(name), context)
-            planned = replayer.plan(request)
-            return _counted(name, Replayed(lost=planned.lost, archived_count=planned.archived_count), replayer.run(planned))
+            with _replayer(name, context) as replayer:
+                planned = replayer.plan(request)
+                return _counted(name, Replayed(lost=planned.lost, archived_count=planned.archived_count), replayer.run(planned))
     finally:
         close_session(session, settings)
 
@@ -117,6 +124,17 @@ def _counted(name: str, replayed: Replayed, results: Iterable[TopicRunResult]) -
             raise ReplayRefusedError(f"{name}, offsets {result.ranges}: {'; '.join(result.failures)}")
         replayed.add(result)
     return replayed
+
+
+@contextmanager
+def _replayer(name: str, context: RunContext) -> Iterator[Replayer]:
+    """Yield what replays into a table of the lake, or of a database."""
+    if name not in declared_database_tables():
+        yield TableReplayer(declared_table(name), context)
+        return
+    declared = declared_database_table(name)
+    with opened(declared, DatabaseResource(), WarehouseResource()) as store:
+        yield DatabaseReplayer(Storing(declared=declared, store=store), context)
 
 
 def _letters(name: str, context: RunContext, request: ReplayRequest, log: LogClient, deployment: str | None) -> Iterator[TopicRunResult]:

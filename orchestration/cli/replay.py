@@ -122,9 +122,10 @@ def known_tables() -> list[str]:
     """Return the names of what the project makes of topics and can replay, once it is loaded."""
     from orchestration.transforms.declarations import declared_names  # noqa: PLC0415 - with the command, not with its help
     from orchestration.transforms.joining.declarations import declared_joins  # noqa: PLC0415
+    from orchestration.transforms.to_database.declarations import declared_database_tables  # noqa: PLC0415
     from orchestration.transforms.to_topic.declarations import declared_transforms  # noqa: PLC0415
 
-    return sorted([*declared_names(), *declared_joins(), *declared_transforms()])
+    return sorted([*declared_names(), *declared_joins(), *declared_database_tables(), *declared_transforms()])
 
 
 def iso(moment_ms: int | None) -> str | None:

@@ -1,11 +1,10 @@
-"""What cannot be replayed, and what there is instead: what went to topics or databases, parts of joins and aggregates, archives."""
+"""What cannot be replayed, and what there is instead: what went to topics, parts of joins and aggregates, archives."""
 
 from orchestration.archive.declaration import archive_table
 from orchestration.topics import declared_topic, declared_topics
 from orchestration.transforms.declarations import declared_names, declared_table
 from orchestration.transforms.joining import declarations as of_joins
 from orchestration.transforms.replay_plan import why_no_replay_of_groups
-from orchestration.transforms.to_database import declarations as of_databases
 from orchestration.transforms.to_topic import declarations as of_topics
 
 
@@ -17,7 +16,7 @@ def why_no_replay(name: str, *, is_everything: bool = False, is_of_dead_letters:
     """
     if is_of_dead_letters and name in of_topics.declared_transforms():
         return None
-    told = of_topics.why_no_replay(name) or of_databases.why_no_replay(name) or of_joins.why_no_replay(name, is_everything=is_everything)
+    told = of_topics.why_no_replay(name) or of_joins.why_no_replay(name, is_everything=is_everything)
     told = told or why_no_replay_of_archive(name)
     if told is None and not is_everything and name in declared_names() and declared_table(name).aggregates:
         return why_no_replay_of_groups(name)

@@ -95,6 +95,36 @@ def test_rows_and_offsets_are_there_together(place: Database, table: str) -> Non
     assert (standing.letters, standing.run_id, standing.topic_ids) == (7, "r", ("T",))
 
 
+def test_a_replay_replaces_what_came_from_its_ranges_and_moves_no_offset(place: Database, table: str) -> None:
+    with place.store(table, follower=table) as store:
+        commit(store, batch(0, 5, rows(("a", 1, 0), ("b", 2, 4))))
+        commit(store, batch(0, 5, rows(("x", 1, 0), partition=1), partition=1))
+        commit(store, batch(5, 9, rows(("a", 3, 8))))
+        commit(store, batch(2, 8, rows(("c", 7, 2), ("c", 8, 7)), letters=8, is_replay=True))
+        with store.writer() as writer:
+            standing = writer.standing("T")
+    assert place.rows(table, "id", "v", "_partition", "_offset") == [
+        ("a", 1, 0, 0),
+        ("a", 3, 0, 8),
+        ("c", 7, 0, 2),
+        ("c", 8, 0, 7),
+        ("x", 1, 1, 0),
+    ]
+    assert {number: one.next_offset for number, one in standing.checkpoints.items()} == {0: 9, 1: 5}
+    assert standing.letters == 8
+
+
+def test_rows_and_deletions_of_ranges_are_told_with_those_of_keys(place: Database, table: str) -> None:
+    with place.store(table, ("id",), table) as store:
+        commit_changes(store, 0, rows(("a", 1, 0), ("b", 1, 1), ("c", 1, 2)), rows(("d", 0, 3), ("e", 0, 4)))
+        ranges = OffsetRanges(topic="t", topic_id="T", ranges=(OffsetRange(partition=0, start=1, end=4),))
+        places = SCHEMA.remove(1).remove(1).remove(1)
+        with store.writer() as writer:
+            found, remembered = writer.held(pa.table({"id": ["a", "b", "z"]}), places, ranges)
+    assert sorted(found.rows["id"].to_pylist()) == ["a", "b", "c"]
+    assert remembered["id"].to_pylist() == ["d"]
+
+
 OF_SQL = pytest.mark.parametrize("place", ["sqlite", "postgresql"], indirect=True)
 
 

@@ -1,4 +1,4 @@
-"""Tables of databases in Dagster: what a run materializes and tells, what it rejects, what the sensor starts, what cannot be replayed."""
+"""Tables of databases in Dagster: what a run materializes and tells, what it rejects, what the sensor starts, what is replayed."""
 
 import time
 from collections.abc import Iterator
@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from orchestration.assembly import assemble
 from orchestration.quality import quarantine
-from orchestration.replay import replay
 from orchestration.resources.database import open_engine
 from orchestration.sensing.new_records import decide_runs
 from orchestration.sensing.topic_sensor import Clock, Watch
@@ -20,9 +19,11 @@ from orchestration.topics import topic_asset
 from orchestration.transforms import spark_duckdb_table, spark_sql_table, table_key, topic_feeds
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.to_database.declarations import DatabaseTable
+from orchestration.transforms.to_database.history import database_history_definitions
 from orchestration.transforms.to_topic import ledger
 from tests.platform.accounts import ACCOUNTS, append_account, newest_accounts
 from tests.platform.assets_world import World, failure_of
+from tests.platform.history_jobs import output_of
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
 RULES = (quarantine("balance_is_positive", "balance >= 0"),)
@@ -129,18 +130,55 @@ def test_a_database_that_refuses_fails_the_run_and_nothing_is_lost(world: World)
     assert accounts(world) == [("a", 1, "OPEN")]
 
 
-def test_the_sensor_starts_runs_and_there_is_nothing_that_replays(world: World) -> None:
+def run_job(world: World, table: str, **config: Any) -> dg.ExecuteInProcessResult:
+    jobs = database_history_definitions([accounts_sql, account_changes])[1]
+    definitions = dg.Definitions(jobs=jobs, resources=world.resources, executor=dg.in_process_executor)
+    resolved = definitions.resolve_job_def(f"replay_{table}")
+    return resolved.execute_in_process({"ops": {"replay": {"config": config}}}, instance=world.instance, raise_on_error=False)
+
+
+def test_the_job_and_the_history_of_a_table_replay_into_the_database(world: World) -> None:
+    materialize(world, accounts_topic)
+    append_account(world.log, 0, "a", 1)
+    append_account(world.log, 0, "b", -2)
+    append_account(world.log, 1, "c", 3)
+    assert materialize(world, accounts_sql).success
+    assert materialize(world, account_changes).success
+    planned = output_of(run_job(world, "accounts_sql", everything=True, dry_run=True))
+    assert planned == {"offsets": "0:[0,2) 1:[0,1)", "offset_count": 3, "dry_run": True}
+    fix = {"partition": 0, "offset": 1, "value": '{"id": "b", "balance": 2, "status": "open"}'}
+    ran = run_job(world, "accounts_sql", fixes=[fix])
+    assert ran.success, failure_of(ran)
+    assert accounts(world) == [("a", 1, "OPEN"), ("b", 2, "OPEN"), ("c", 3, "OPEN")]
+    values = world.values(KEY)
+    assert [values[name] for name in ("kind", "records", "rows_inserted", "rows_updated", "dead_letters")] == ["replay", 1, 1, 0, 0]
+    assert values["tidelog/checkpoint"] == "id-of-accounts 0:2 1:1"
+    (history,) = (one for one in database_history_definitions([account_changes])[0])
+    backfill = {"dagster/asset_partition_range_start": "2023-11-14", "dagster/asset_partition_range_end": "2023-11-15"}
+    ran = dg.materialize(
+        [account_changes, history],
+        selection=[history.key],
+        resources=world.resources,
+        instance=world.instance,
+        tags=backfill,
+        raise_on_error=False,
+    )
+    assert ran.success, failure_of(ran)
+    assert {name: world.values(history.key)[name] for name in ("records", "rows", "offsets")} == {
+        "records": 3, "rows": 3, "offsets": "0:[0,2) 1:[0,1)",
+    }  # fmt: skip
+    assert world.warehouse.query("SELECT count(*) AS n FROM account_changes").to_pylist() == [{"n": 3}]
+    assert "reaches above the checkpoint 2" in failure_of(run_job(world, "accounts_sql", offsets=[{"partition": 0, "start": 1, "end": 9}]))
+
+
+def test_the_sensor_starts_runs(world: World) -> None:
     module = ModuleType("assets.accounts")
     vars(module).update(accounts_topic=accounts_topic, accounts_sql=accounts_sql, account_changes=account_changes)
     definitions = assemble([module])
     graph = definitions.resolve_asset_graph()
     assert graph.get(KEY).parent_keys == {ACCOUNTS.asset_key}
     assert graph.get(dg.AssetKey(["lake", "dead_letters"])).parent_keys == {KEY, table_key("account_changes")}
-    assert not graph.has(dg.AssetKey(["history", "accounts_sql_by_day"]))
-    with pytest.raises(ValueError, match="drop the table accounts_now and delete its rows of tidelog_offsets"):
-        replay("accounts_sql", everything=True)
-    with pytest.raises(ValueError, match="delete the DuckDB file of account_changes"):
-        replay("account_changes", everything=True)
+    assert graph.has(dg.AssetKey(["history", "accounts_sql_by_day"]))
 
     materialize(world, accounts_topic)
     append_account(world.log, 0, "a", 1)

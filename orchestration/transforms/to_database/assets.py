@@ -76,7 +76,12 @@ def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.Ass
     ) -> Iterator[Event | dg.AssetCheckEvaluation | dg.AssetMaterialization]:
         if not is_asset_selected(context, table.name):
             return
-        with explained(table.name, spark), _refusals(table.name), log_service.open() as log, opened(declared, database, warehouse) as store:
+        with (
+            explained(table.name, spark),
+            refusals_told(table.name),
+            log_service.open() as log,
+            opened(declared, database, warehouse) as store,
+        ):
             reporter = DagsterReporter(context, table)
             run = run_context(context, log, lake, spark, reporter, is_loss_accepted=config.accept_lost_records)
             work = Storing(declared=declared, store=store)
@@ -99,7 +104,7 @@ def opened(declared: DatabaseTable, database: DatabaseResource, warehouse: Wareh
 
 
 @contextmanager
-def _refusals(name: str) -> Iterator[None]:
+def refusals_told(name: str) -> Iterator[None]:
     """Turn a refusal of the database into a failed run."""
     try:
         yield

@@ -74,17 +74,14 @@ def declare_database_table(table: DatabaseTable) -> None:
     _declared[table.name] = table
 
 
-def why_no_replay(name: str) -> str | None:
-    """Return why nothing can be replayed into what ``name`` was declared as, None where it is no table in a database."""
-    found = _declared.get(name)
-    if found is None:
-        return None
-    undo = (
-        f"delete the DuckDB file of {found.table}"
-        if found.kind == "duckdb"
-        else f"drop the table {found.table} and delete its rows of tidelog_offsets (follower {name}) in one transaction"
-    )
-    return (
-        f"{name} keeps the table {found.table} of a database, and there is no replay into it. To have it built anew from the topic "
-        f"{found.follower.topic.name}, {undo}: the next run begins at the log start"
-    )
+def declared_database_table(name: str) -> DatabaseTable:
+    """Return the table whose follower was declared last under ``name``.
+
+    :raises KeyError: there is none.
+    """
+    return _declared[name]
+
+
+def declared_database_tables() -> list[str]:
+    """Return the names of all followers that keep tables of databases."""
+    return sorted(_declared)

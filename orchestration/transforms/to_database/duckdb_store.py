@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from orchestration.checkpoints import Checkpoint, ProgressError
 from orchestration.durable import sync
+from orchestration.offsets import OffsetRanges
 from orchestration.sql_quoting import quoted_name
-from orchestration.tables import CommitConflictError
+from orchestration.tables import CommitConflictError, ranges_predicate
 from orchestration.transforms.to_database.stores import (
     DELETED_KEYS,
     Batch,
@@ -112,8 +113,8 @@ class DuckdbWriter:
         validate_presence(store.place, store.table, found, f"delete the file {store.place}")
         return found
 
-    def held(self, keys: pa.Table, places: pa.Schema) -> tuple[KnownRows, pa.Table]:
-        """Return the rows, and the remembered deletions, of ``keys``."""
+    def held(self, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None) -> tuple[KnownRows, pa.Table]:
+        """Return the rows, and the remembered deletions, of ``keys`` and those that came from ``ranges``."""
         store = self.store
         if not store.path.exists():
             return KnownRows(places.empty_table()), places.empty_table()
@@ -122,7 +123,8 @@ class DuckdbWriter:
             tables = _tables(connection)
             if store.table in tables:
                 validate_columns(store.place, store.table, _columns(connection, store.table), places)
-            chosen = f"AS held SEMI JOIN wanted ON {_same(keys.column_names, 'wanted')}"
+            voided = "FALSE" if ranges is None else ranges_predicate(ranges)
+            chosen = f"AS held WHERE EXISTS (SELECT 1 FROM wanted WHERE {_same(keys.column_names, 'wanted')}) OR {voided}"  # noqa: S608
             rows, deletions = (
                 connection.sql(f"SELECT {_list(places.names)} FROM {quoted_name(name)} {chosen}").to_arrow_table().cast(places)  # noqa: S608
                 if name in tables
@@ -182,13 +184,15 @@ def write_rows(connection: duckdb.DuckDBPyConnection, store: DuckdbStore, batch:
         connection.execute(f"DELETE FROM {remembered} WHERE _topic_id <> $1", [batch.ranges.topic_id])  # noqa: S608
         for partition, start in (batch.log_starts or {}).items():
             connection.execute(f"DELETE FROM {remembered} WHERE _partition = $1 AND _offset < $2", [partition, start])  # noqa: S608
+    elif batch.is_replay:
+        connection.execute(f"DELETE FROM {table} WHERE {ranges_predicate(batch.ranges)}")  # noqa: S608 - names are quoted
     connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM new_rows")  # noqa: S608
 
 
 def write_offsets(connection: duckdb.DuckDBPyConnection, batch: Batch) -> None:
-    """Move the offsets to the ends of the batch."""
+    """Move the offsets to the ends of the batch; those of a replay stay where they are."""
     topic_id = batch.ranges.topic_id
-    for partition, end in batch.ranges.ends().items():
+    for partition, end in () if batch.is_replay else batch.ranges.ends().items():
         place = [topic_id, partition, end, batch.leader_epochs.get(partition)]
         connection.execute(f"INSERT OR REPLACE INTO {OFFSETS} VALUES ($1, $2, $3, $4)", place)  # noqa: S608 - a name of ours
     connection.execute(f"DELETE FROM {FOLLOWER}")  # noqa: S608 - a name of ours

@@ -7,14 +7,15 @@ it. Knows no Dagster. Invariant: each record up to the offsets in the database i
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 
 from orchestration.dead_letters import DeadLetters, Origin
-from orchestration.latest import PLACE, Changes, Held, newest
+from orchestration.latest import PLACE, Changes, Held, Replaced, newest
 from orchestration.log_client import TopicDescription
 from orchestration.tables import CommitConflictError, TableSnapshot
 from orchestration.transforms.batch import ComputedBatch, compute_batch, without_rejected
@@ -53,17 +54,26 @@ class Storing:
 
     def _attempt(self, table: TopicTable, context: RunContext) -> TopicRunResult:
         letters_snapshot = DeadLetters(context.lake).snapshot()
+        with self.attempt(table, context) as attempt:
+            return attempt.run(letters_snapshot)
+
+    @contextmanager
+    def attempt(self, table: TopicTable, context: RunContext) -> "Iterator[StoringAttempt]":
+        """Open the writer: from now on no older run commits.
+
+        :raises NotReadyError: there is no such topic. :raises CommitConflictError: another run is at it.
+        """
         source = context.log.describe_topic(table.topic.name)
         if source is None:
             raise NotReadyError(f"there is no topic {table.topic.name}: materialize topics/{table.topic.name}, which creates it")
         target = TopicDescription(topic=self.store.place, topic_id=self.store.dialect, partitions=0, replication_factor=0)
         route = Route(source=source, target=target, group_id="")
         with self.store.writer() as writer:
-            return _Attempt(work=self, table=table, context=context, route=route, writer=writer).run(letters_snapshot)
+            yield StoringAttempt(work=self, table=table, context=context, route=route, writer=writer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Attempt:
+class StoringAttempt:
     """One attempt, while nobody else can commit to the table."""
 
     work: Storing
@@ -73,13 +83,12 @@ class _Attempt:
     writer: Writer
 
     def run(self, letters_snapshot: TableSnapshot) -> TopicRunResult:
+        """Read the next batch and commit it; ``letters_snapshot`` was loaded before the writer was opened."""
         table, context, topic_id = self.table, self.context, self.route.source.topic_id
         letters = DeadLetters(context.lake)
-        log = context.log.partition_offsets(table.topic.name)
-        account, progress = self._follow([one.partition for one in log])
+        account, progress, state = self.start()
         for note in progress.notes:
             context.reporter.note(note)
-        state = TopicState(topic_id=topic_id, log=log, snapshot=account, committed=progress.checkpoints)
         plan = plan_next(table, context, state)
         for note in plan.notes:
             context.reporter.note(note)
@@ -88,7 +97,7 @@ class _Attempt:
         context.reporter.pin("batch", plan.ranges)
         source = read_planned(table, context, state, plan)
         try:
-            computed = self._storable(compute_batch(context.session(), table, source, None))
+            computed = self.storable(compute_batch(context.session(), table, source, None))
             result = judged_batch(table, context, source, state, computed)
             if result.failures:
                 return result
@@ -96,7 +105,7 @@ class _Attempt:
             rejected = dead_letter_rows(origin, source, computed.rejections, context.now())
         finally:
             source.release()
-        changes, keys = self._changes(computed, state)
+        changes, keys = self.changes(computed, state)
         letters_snapshot = letters.cleaned(letters_snapshot, origin, account)
         attempt = letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
         batch = Batch(
@@ -108,9 +117,9 @@ class _Attempt:
             rows=computed.rows if changes is None else changes.rows,
             changes=changes,
             keys=keys,
-            log_starts={one.partition: one.log_start_offset for one in log},
+            log_starts={one.partition: one.log_start_offset for one in state.log},
         )
-        account = self._commit(batch, progress)
+        account = self.commit(batch, progress)
         return replace(
             result,
             version=account.version,
@@ -120,20 +129,35 @@ class _Attempt:
             sent={"target": self.work.store.place, "rows_written": batch.rows.num_rows},
         )
 
-    def _storable(self, computed: ComputedBatch) -> ComputedBatch:
+    def start(self) -> tuple[TableSnapshot, Progress, TopicState]:
+        """Return the ledger, brought up to the database, the database's progress, and where topic and table stand."""
+        log = self.context.log.partition_offsets(self.table.topic.name)
+        account, progress = self._follow([one.partition for one in log])
+        topic_id = self.route.source.topic_id
+        return account, progress, TopicState(topic_id=topic_id, log=log, snapshot=account, committed=progress.checkpoints)
+
+    def storable(self, computed: ComputedBatch) -> ComputedBatch:
         """Reject what the database cannot hold."""
         found = not_storable(computed.rows, self.table.latest_by, self.work.store.dialect)
         return replace(computed, rows=without_rejected(computed.rows, found), rejections=(*computed.rejections, *found))
 
-    def _changes(self, computed: ComputedBatch, state: TopicState) -> tuple[Changes | None, pa.Table | None]:
-        """Return what changes in a table with a key, and the keys that the batch is about."""
+    def changes(
+        self, computed: ComputedBatch, state: TopicState, replaced: Replaced | None = None
+    ) -> tuple[Changes | None, pa.Table | None]:
+        """Return what changes in a table with a key, and the keys that the batch, or the replay, is about.
+
+        :raises ProgressError: a replay cannot know what a row was before.
+        """
         if computed.deletions is None:
             return None, None
         names = [*self.table.latest_by, *PLACE]
         places = computed.rows.select(names).schema
         both = pa.concat_tables([computed.rows.select(names), computed.deletions.select(names).cast(places)])
         keys = both.select(list(self.table.latest_by)).group_by(list(self.table.latest_by)).aggregate([])
-        rows, remembered = self.writer.held(keys, places)
+        rows, remembered = self.writer.held(keys, places, None if replaced is None else replaced.ranges)
+        if replaced is not None:
+            known = [one.select(keys.column_names).cast(keys.schema) for one in (rows.rows, remembered)]
+            keys = pa.concat_tables([keys, *known]).group_by(keys.column_names).aggregate([])
         changes = newest(
             computed.rows,
             computed.deletions,
@@ -141,6 +165,7 @@ class _Attempt:
             Held(snapshot=rows, deletions=remembered),
             state.topic_id,
             log_starts={one.partition: one.log_start_offset for one in state.log},
+            replaced=replaced,
         )
         return changes, keys
 
@@ -163,14 +188,15 @@ class _Attempt:
         notes = (note,) if others and not found.checkpoints else ()
         return Progress(checkpoints=found.checkpoints, letters=found.letters, notes=notes, run_id=found.run_id)
 
-    def _commit(self, batch: Batch, progress: Progress) -> TableSnapshot:
+    def commit(self, batch: Batch, progress: Progress) -> TableSnapshot:
         """Commit, and let the ledger follow, from a snapshot of before."""
         account = self._ledger()
         self.writer.commit(batch)
-        moved = advanced(progress.checkpoints, batch.ranges.ends(), batch.ranges.ends(), batch.leader_epochs)
-        after = replace(progress, checkpoints=moved, letters=batch.letters)
+        ends = {} if batch.is_replay else batch.ranges.ends()
+        after = replace(progress, checkpoints=advanced(progress.checkpoints, ends, ends, batch.leader_epochs), letters=batch.letters)
         counts = Counter(batch.rows["_partition"].to_pylist())
-        entry = ledger.Entry(before=progress.checkpoints, records=counts, run_id=batch.run_id, at=batch.at)
+        replayed = list(batch.ranges.spanning(batch.ranges)) if batch.is_replay else []
+        entry = ledger.Entry(before=progress.checkpoints, records=counts, run_id=batch.run_id, at=batch.at, replayed=replayed)
         try:
             return ledger.write(account, self.route, after, entry)
         except CommitConflictError:  # a maintenance's commit: the ledger is brought up to what was committed

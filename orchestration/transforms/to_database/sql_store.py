@@ -20,6 +20,7 @@ import sqlalchemy as sa
 
 from orchestration.checkpoints import Checkpoint
 from orchestration.database_urls import shown_url
+from orchestration.offsets import OffsetRanges
 from orchestration.sql_types import KEY_LENGTH, chunks
 from orchestration.tables import CommitConflictError
 from orchestration.transforms.to_database import bulk
@@ -36,7 +37,7 @@ from orchestration.transforms.to_database.stores import (
 FOLLOWERS = "tidelog_followers"
 OFFSETS = "tidelog_offsets"
 KEYS_AT_ONCE = 200
-"""Keys that one question names: databases bound the length of a statement."""
+"""Keys, or ranges, that one statement names: databases bound its length."""
 NEW = 0
 """The version before the first writer."""
 _METADATA = sa.MetaData()
@@ -147,8 +148,8 @@ class SqlWriter:
         validate_presence(store.place, store.table, found, undo)
         return found
 
-    def held(self, keys: pa.Table, places: pa.Schema) -> tuple[KnownRows, pa.Table]:
-        """Return the rows, and the remembered deletions, of ``keys``.
+    def held(self, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None) -> tuple[KnownRows, pa.Table]:
+        """Return the rows, and the remembered deletions, of ``keys`` and those that came from ``ranges``.
 
         :raises SchemaConflictError: the table lacks columns.
         """
@@ -158,7 +159,7 @@ class SqlWriter:
             if names.has_table(store.table):
                 validate_columns(store.place, store.table, {one["name"] for one in names.get_columns(store.table)}, places)
             rows, deletions = (
-                _fetched(connection, name, keys, places) if names.has_table(name) else places.empty_table()
+                _fetched(connection, name, keys, places, ranges) if names.has_table(name) else places.empty_table()
                 for name in (store.table, store.table + DELETED_KEYS)
             )
         return KnownRows(rows), deletions
@@ -177,6 +178,8 @@ def write_rows(connection: sa.Connection, store: SqlStore, batch: Batch) -> None
     """Append the rows of a batch, or make its changes: rows of keys that are there are updated, the others inserted."""
     table = _table_for(connection, store, batch.rows.schema)
     if batch.changes is None:
+        for chosen in _from_ranges(table, batch.ranges) if batch.is_replay else ():
+            connection.execute(table.delete().where(chosen))
         bulk.load(connection, table, batch.rows)
         return
     assert batch.keys is not None
@@ -197,7 +200,9 @@ def write_rows(connection: sa.Connection, store: SqlStore, batch: Batch) -> None
 
 
 def write_offsets(connection: sa.Connection, store: SqlStore, batch: Batch) -> None:
-    """Move the offsets to the ends of the batch."""
+    """Move the offsets to the ends of the batch; those of a replay stay where they are."""
+    if batch.is_replay:
+        return
     own = (_offsets.c.follower == store.follower) & (_offsets.c.topic_id == batch.ranges.topic_id)
     for partition, end in batch.ranges.ends().items():
         place = {"follower": store.follower, "topic_id": batch.ranges.topic_id, "partition": partition}
@@ -255,13 +260,27 @@ def _prefixed(row: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     return {f"key_{name}" if name in keys else name: value for name, value in row.items()}
 
 
-def _fetched(connection: sa.Connection, name: str, keys: pa.Table, places: pa.Schema) -> pa.Table:
-    """Return the rows of ``keys`` with the columns of ``places``."""
+def _fetched(connection: sa.Connection, name: str, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None) -> pa.Table:
+    """Return the rows of ``keys`` and those that came from ``ranges``, each once, with the columns of ``places``."""
     table = bulk.table_of(name, places, keys.column_names)
     ask = bulk.fetch if bulk.is_staged(connection, keys) else _asked_for
-    found = ask(connection, table, keys, places.names)
+    found = list(ask(connection, table, keys, places.names))
+    for chosen in () if ranges is None else _from_ranges(table, ranges):
+        found += connection.execute(sa.select(*(table.c[one] for one in places.names)).where(chosen)).all()
+    found = list(dict.fromkeys(map(tuple, found)))
     columns = zip(*found, strict=True) if found else [[] for _ in places]
     return pa.table([_column(column, field.type) for column, field in zip(columns, places, strict=True)], schema=places)
+
+
+def _from_ranges(table: sa.Table, ranges: OffsetRanges) -> "Iterator[sa.ColumnElement[bool]]":
+    """Yield conditions that together hold for the rows that came from ``ranges``."""
+    columns = table.c
+    for start in range(0, len(ranges.ranges), KEYS_AT_ONCE):
+        parts = [
+            (columns["_partition"] == one.partition) & (columns["_offset"] >= one.start) & (columns["_offset"] < one.end)
+            for one in ranges.ranges[start : start + KEYS_AT_ONCE]
+        ]
+        yield (columns["_topic_id"] == ranges.topic_id) & sa.or_(*parts)
 
 
 def _asked_for(connection: sa.Connection, table: sa.Table, keys: pa.Table, names: Sequence[str]) -> list[Any]:

@@ -42,7 +42,8 @@ class Batch:
     """What one transaction commits: ``rows`` are appended, or ``changes`` made, and the offsets move to the ends of ``ranges``.
 
     ``keys`` are those that the batch is about, for a table that keeps the newest row of each key. ``log_starts``, by partition: a deletion
-    below them need not be remembered any more.
+    below them need not be remembered any more. A replay (``is_replay``) moves no offset: its rows take the place of all that came from
+    ``ranges``, of which ``changes`` know already.
     """
 
     ranges: OffsetRanges
@@ -54,6 +55,7 @@ class Batch:
     changes: Changes | None = None
     keys: pa.Table | None = None
     log_starts: Mapping[int, int] | None = None
+    is_replay: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,12 @@ class Writer(Protocol):
         """Return how far the table reaches."""
         ...
 
-    def held(self, keys: pa.Table, places: pa.Schema) -> tuple[KnownRows, pa.Table]:
-        """Return the rows, and the remembered deletions, of ``keys``, both with the columns of ``places``."""
+    def held(self, keys: pa.Table, places: pa.Schema, ranges: OffsetRanges | None = None) -> tuple[KnownRows, pa.Table]:
+        """Return rows, and remembered deletions, with the columns of ``places``: those of ``keys``, and those that came from ``ranges``."""
         ...
 
     def commit(self, batch: Batch) -> None:
-        """Commit rows and offsets in one transaction.
+        """Commit rows and offsets in one transaction; of a replay rows alone.
 
         :raises CommitConflictError: another run took over. :raises SchemaConflictError: the table lacks columns of the rows.
         :raises StoreError: the database refuses.

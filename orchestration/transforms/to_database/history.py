@@ -1,0 +1,85 @@
+"""Replays into a table of a database as Dagster shows them: days as partitions, and a job with a form, as for tables of the lake."""
+
+import warnings
+from collections.abc import Iterable, Iterator
+
+import dagster as dg
+
+from orchestration.resources.database import DatabaseResource
+from orchestration.resources.lake import LakeResource
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.resources.spark import SparkResource
+from orchestration.resources.warehouse import WarehouseResource
+from orchestration.transforms.assets import topic_feeds
+from orchestration.transforms.failures import explained
+from orchestration.transforms.history import (
+    ReplayConfig,
+    Told,
+    days_asset,
+    days_events,
+    job_events,
+    job_of,
+    replay_context,
+    replay_op,
+)
+from orchestration.transforms.to_database.assets import opened, refusals_told
+from orchestration.transforms.to_database.declarations import DatabaseTable, declared_database_table
+from orchestration.transforms.to_database.replay import DatabaseReplayer
+from orchestration.transforms.to_database.run import Storing
+
+
+def database_history_definitions(assets: Iterable[dg.AssetsDefinition]) -> tuple[list[dg.AssetsDefinition], list[dg.JobDefinition]]:
+    """Return the histories and the jobs of those among ``assets`` that are tables of databases."""
+    declared = [declared_database_table(feed.table) for feed in topic_feeds(assets) if feed.database_table is not None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy: without it a year is 365 runs
+        return [_history_asset(one) for one in declared], [_replay_job(one) for one in declared]
+
+
+def _history_asset(declared: DatabaseTable) -> dg.AssetsDefinition:
+    table = declared.follower
+
+    @days_asset(table, declared.kind)
+    def replay_days(  # noqa: PLR0917 - Dagster gives each resource by its name
+        context: dg.AssetExecutionContext,
+        log_service: LogServiceResource,
+        spark: SparkResource,
+        lake: LakeResource,
+        database: DatabaseResource,
+        warehouse: WarehouseResource,
+    ) -> Iterator[Told | dg.MaterializeResult[None]]:
+        with (
+            explained(table.name, spark),
+            refusals_told(table.name),
+            log_service.open() as log,
+            opened(declared, database, warehouse) as store,
+        ):
+            run = replay_context(context, table, log, lake, spark)
+            yield from days_events(context, table, DatabaseReplayer(Storing(declared=declared, store=store), run))
+
+    return replay_days
+
+
+def _replay_job(declared: DatabaseTable) -> dg.JobDefinition:
+    table = declared.follower
+
+    @replay_op(table)
+    def replay(  # noqa: PLR0917 - Dagster gives each resource by its name
+        context: dg.OpExecutionContext,
+        config: ReplayConfig,
+        log_service: LogServiceResource,
+        spark: SparkResource,
+        lake: LakeResource,
+        database: DatabaseResource,
+        warehouse: WarehouseResource,
+    ) -> Iterator[Told | dg.Output[None]]:
+        with (
+            explained(table.name, spark),
+            refusals_told(table.name),
+            log_service.open() as log,
+            opened(declared, database, warehouse) as store,
+        ):
+            run = replay_context(context, table, log, lake, spark)
+            yield from job_events(context, table, config, DatabaseReplayer(Storing(declared=declared, store=store), run))
+
+    return job_of(table, replay)

@@ -1,0 +1,105 @@
+"""A replay into a table of a database: records are read once more, and what they make now takes the place of what came from them.
+
+The rows are replaced in one transaction of the database that moves no offset; it names the dead letters that count from then on, as a run's
+does. The writer is opened first, so that no older run commits behind its back. A replay that is killed has replaced some pieces whole and
+the others not at all. A table with a key is replayed in one piece, for the reasons of ``orchestration.transforms.replay_run``.
+Knows no Dagster. Invariant: afterwards the table has the rows that the records before its offsets make, each once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from orchestration.dead_letters import DeadLetters, Origin
+from orchestration.fixes import Fixes
+from orchestration.offsets import OffsetRanges
+from orchestration.tables import Lake
+from orchestration.transforms.batch import compute_batch
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.replay_pieces import read_held
+from orchestration.transforms.replay_plan import ReplayPlan, ReplayRequest, held_of, plan
+from orchestration.transforms.replay_run import replaced_by, replanned, run_plan
+from orchestration.transforms.to_database.run import Storing
+from orchestration.transforms.to_database.stores import Batch
+from orchestration.transforms.topic_run import (
+    RunContext,
+    TopicRunResult,
+    TopicState,
+    dead_letter_rows,
+    judged_batch,
+    letters_that_stay,
+    topic_state,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseReplayer:
+    """Replays into a table of a database."""
+
+    work: Storing
+    context: RunContext
+
+    @property
+    def lake(self) -> Lake:
+        """Where the dead letters are."""
+        return self.context.lake
+
+    @property
+    def table(self) -> TopicTable:
+        """The follower."""
+        return self.work.declared.follower
+
+    def plan(self, request: ReplayRequest, *, needed: ReplayRequest | None = None) -> ReplayPlan:
+        """Return the offsets that ``request`` means, by what the ledger knows to be committed."""
+        return plan(self.table, self.context, request, needed=needed, read=_by_ledger)
+
+    def run(self, planned: ReplayPlan) -> Iterator[TopicRunResult]:
+        """Replay what was planned and yield what became of each piece; the first one that may not be committed is the last.
+
+        :raises StoreError: the database refuses. :raises ProgressError, CommitConflictError: as for a table of the lake.
+        """
+        return run_plan(self.table, self.context, planned, attempt=self._attempt)
+
+    def _attempt(self, table: TopicTable, context: RunContext, wanted: OffsetRanges, is_everything: bool) -> TopicRunResult:  # noqa: FBT001
+        letters = DeadLetters(context.lake)
+        letters_snapshot = letters.snapshot()
+        with self.work.attempt(table, context) as attempt:
+            account, progress, state = attempt.start()
+            held = held_of(table, context, state)
+            ranges = replanned(table, held, state, wanted, is_everything=is_everything)
+            source = read_held(table, context, held, ranges, fixes=Fixes(context.lake).of(table.name, state.topic_id))
+            try:
+                computed = attempt.storable(compute_batch(context.session(), table, source, None))
+                result = judged_batch(table, context, source, state, computed)
+                if result.failures:
+                    return replace(result, kind="replay")
+                origin = Origin(target=table.name, topic=table.topic.name, topic_id=state.topic_id, run_id=context.run_id)
+                rejected = dead_letter_rows(origin, source, computed.rejections, context.now())
+                staying = letters_that_stay(origin, context, source, ranges)
+            finally:
+                source.release()
+            changes, keys = attempt.changes(computed, state, replaced_by(table, held, state, ranges))
+            cleaned = letters.cleaned(letters_snapshot, origin, account)
+            number = letters.begin_replay(cleaned, origin, ranges, pa.concat_tables([rejected, staying]))
+            batch = Batch(
+                ranges=ranges,
+                leader_epochs={},
+                letters=progress.letters if number is None else number,
+                run_id=context.run_id,
+                at=context.now(),
+                rows=computed.rows if changes is None else changes.rows,
+                changes=changes,
+                keys=keys,
+                log_starts={one.partition: one.log_start_offset for one in state.log},
+                is_replay=True,
+            )
+            account = attempt.commit(batch, progress)
+        if number is not None:
+            letters.settle_replay(origin, ranges, number)
+        sent = {"target": self.work.store.place, "rows_written": batch.rows.num_rows}
+        return replace(result, kind="replay", version=account.version, letters=rejected, changes=changes, sent=sent)
+
+
+def _by_ledger(table: TopicTable, context: RunContext) -> TopicState:
+    return topic_state(table.topic.name, context, context.lake.snapshot(table.name))
