@@ -17,7 +17,7 @@ from orchestration.replay import replay
 from orchestration.schemas import SchemaConflictError
 from orchestration.tables import Lake
 from orchestration.topics import topic_asset
-from orchestration.transforms import rebuilding, spark_aggregate, table_key
+from orchestration.transforms import rebuilding, spark_aggregate, table_key, topic_run
 from orchestration.transforms.history import history_definitions
 from orchestration.transforms.replay_plan import ReplayRequest
 from orchestration.transforms.replay_run import run_replay
@@ -171,6 +171,17 @@ def test_groups_of_a_former_topic_are_not_forgotten(log: MemoryLog, spark: Any, 
     append_orders(log, 1)
     run_topic_table(grouped_table(), context)
     with pytest.raises(ProgressError, match="they also count records of a topic that is not there any more"):
+        list(run_replay(grouped_table(), context, EVERYTHING))
+
+
+def test_groups_of_which_it_is_not_noted_what_they_count_are_left_alone(
+    log: MemoryLog, spark: Any, lake_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = run_context(log, lake_root, spark)
+    with monkeypatch.context() as patched:
+        patched.setattr(topic_run, "marks_of", lambda *_: {})
+        run_topic_table(grouped_table(), context)
+    with pytest.raises(ProgressError, match=r"an earlier release began the table, and did not note from where\. Nothing was changed"):
         list(run_replay(grouped_table(), context, EVERYTHING))
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from orchestration.held_records import READ_SCHEMA, HeldTopic
 from orchestration.offsets import OffsetRange
 from orchestration.tables import Lake
+from orchestration.topic_reads import EVERYTHING, find_source
 from tests.unit.orchestration.archived import archive, held_by
 from tests.unit.orchestration.memory_log import MemoryLog
 
@@ -96,6 +97,9 @@ def test_a_loss_that_the_archive_accepted_stays_a_gap_when_it_goes_on(log: Memor
         archive(log, lake, is_loss_accepted=True)
     log.delete_records("orders", {0: 20})
     assert texts(held_by(log, lake)) == "0:[0,10) 0:[13,15) 0:[18,20)"
+    source = find_source("orders", log, lake)
+    assert source is not None
+    assert [str(one) for one in source.read(EVERYTHING).gaps] == ["0:[10,13)", "0:[15,18)"]
 
 
 def test_offsets_without_records_are_no_gap(lake: Lake) -> None:
