@@ -46,10 +46,11 @@ def _begins_by(gap: OffsetRange, start: int | None, held: Sequence[OffsetRange])
     return start <= gap.end
 
 
-def lost_sentence(lost: Sequence[OffsetRange], held: HeldTopic, *, is_archive_read: bool = True) -> str:
+def lost_sentence(lost: Sequence[OffsetRange], held: HeldTopic, *, is_of_time: bool = True, is_archive_read: bool = True) -> str:
     """Return what is said of gaps, with the topic's archive where there is one; empty where nothing was lost.
 
-    ``is_archive_read`` is false where a part of a table of newest rows is replayed.
+    ``is_of_time``: a span of time is asked for, and whether records of it are lost cannot be known. ``is_archive_read`` is false where a
+    part of a table of newest rows is replayed.
     """
     if not lost:
         return ""
@@ -63,4 +64,5 @@ def lost_sentence(lost: Sequence[OffsetRange], held: HeldTopic, *, is_archive_re
             f"the topic's archive, the lake table {held.archive.snapshot.name}, is read only where everything is replayed: of a table that "
             "keeps the newest row of each key, a deletion behind them may have been forgotten"
         )
-    return f"retention has removed {places} from the log, and records of that time may be among them; {where}"
+    told = ", and records of that time may be among them" if is_of_time else ""
+    return f"retention has removed {places} from the log{told}; {where}"

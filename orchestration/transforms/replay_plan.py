@@ -56,7 +56,7 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayPlan:
-    """Which offsets are replayed. ``lost`` says what of the span of time is gone, ``archived_count`` how many are from the archive."""
+    """Which offsets are replayed. ``lost`` says what of it is gone, ``archived_count`` how many are from the archive."""
 
     ranges: OffsetRanges
     state: TopicState
@@ -194,11 +194,13 @@ class _Reach:
         return merged(wanted)
 
     def validate_left(self, request: ReplayRequest) -> str:
-        """Return what of the span of time is lost, in words; empty where nothing is known to be missing.
+        """Return what of everything, or of the span of time, is lost, in words; empty where nothing is known to be missing.
 
-        :raises ProgressError: nothing of it is left.
+        :raises ProgressError: nothing of a span of time is left.
         """
-        if request.is_everything or not request.is_of_time:
+        if request.is_everything:
+            return lost_sentence(decide_lost(self.readable, self.state.committed, None), self.held, is_of_time=False)
+        if not request.is_of_time:
             return ""
         lost = lost_sentence(
             decide_lost(self.readable, self.state.committed, self._at(request.from_ms), self._at(request.to_ms)),

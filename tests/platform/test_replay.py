@@ -150,6 +150,9 @@ def test_only_what_neither_log_nor_archive_holds_is_lost(log: MemoryLog, lake_ro
     assert "retention has removed orders-0 [6, 8) from the log" in planned.lost
     assert "the lake table orders_archive, does not hold them" in planned.lost
     assert plan(orders_table(), context, ReplayRequest(from_ms=0, to_ms=5_000)).lost == ""
+    assert plan(orders_table(), context, ReplayRequest(is_everything=True)).lost.startswith(
+        "retention has removed orders-0 [6, 8) from the log;"
+    )
     run_replay(orders_table(), context, ReplayRequest(is_everything=True))
     assert amounts(lake_root) == rows
     assert [offset for partition, offset, _ in rows if partition == 0] == [2, 3, 4, 5, 6, 7, 8, 9]
