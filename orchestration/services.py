@@ -20,7 +20,7 @@ from orchestration.instance import dagster_home, write_workspace
 from orchestration.settings import SettingsError, load_settings, process_environment
 from orchestration.spark.java import JavaError
 from orchestration.spark.server import SparkServer
-from orchestration.spark.session import DEFAULT_CONNECT_PORT
+from orchestration.spark.session import CONNECT_MODE, DEFAULT_CONNECT_PORT
 
 LOOPBACK = "127.0.0.1"
 REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
@@ -117,7 +117,7 @@ def own_spark(context: ServiceContext, environment: Mapping[str, str]) -> Compon
         argv=tuple(server.argv()),
         readiness=Http2Readiness(host=LOOPBACK, port=context.spark_port),
         address=server.url,
-        environment=server.environment({**process_environment(), **clients_environment(context)}),
+        environment=server.environment({**process_environment(), **clients_environment(context), "PYTHONPATH": environment["PYTHONPATH"]}),
         working_directory=context.data_directory,
     )
 
@@ -153,6 +153,7 @@ def platform_environment(context: ServiceContext) -> dict[str, str]:
         "TIDELOG_DATA": str(context.data_directory),
         "TIDELOG_BOOTSTRAP_SERVERS": context.bootstrap_servers,
         REMOTE_SETTING: context.spark_remote or f"sc://{LOOPBACK}:{context.spark_port}",
+        CONNECT_MODE: "1",
         "PYTHONPATH": os.pathsep.join([str(context.project_directory), *given]),
         **clients_environment(context),
     }

@@ -35,6 +35,7 @@ def found_settings() -> Settings:
     if missing:
         raise click.ClickException(f"this needs {', '.join(missing)}: pip install 'tidelog[platform]'")
     from log_service.supervisor import state  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.spark.session import CONNECT_MODE  # noqa: PLC0415
 
     try:
         settings = load_settings()
@@ -42,9 +43,11 @@ def found_settings() -> Settings:
         given = process_environment()
         found = {setting: running[name] for name, setting in FOUND_BY.items() if name in running and not given.get(setting)}
         export_environment(found)
-        return load_settings()
+        settings = load_settings()
     except SettingsError as error:
         raise click.ClickException(str(error)) from error
+    export_environment({CONNECT_MODE: "1"} if settings.spark_remote else {})
+    return settings
 
 
 def loaded_project() -> "dg.Definitions":

@@ -24,6 +24,10 @@ REACHABLE_WITHIN_S = 20.0
 REACHABLE_POLL_S = 0.25
 SERVER_GONE = ("UNAVAILABLE", "SESSION_CLOSED", "SESSION_NOT_FOUND", "SESSION_CHANGED")
 LOOPBACK = "127.0.0.1"
+CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
+"""The variable by which PySpark knows before it has a session that columns and functions are for a server. A function that a project's
+module makes at its top (``@udf``) is one of the session in this process otherwise, and the server's session refuses it.
+"""
 MAX_RETRIES = 5
 MAX_BACKOFF_MS = 2_000
 
@@ -156,7 +160,10 @@ def _limit_retries(session: Any) -> None:
 
 
 def _python_path(environ: Mapping[str, str]) -> str:
-    """Workers unpickle functions by the name of their module: they must find this package and the project of the current directory."""
+    """Workers unpickle functions by the name of their module: they must find this package and the project of the current directory.
+
+    What is given goes first: a project may have a package of a name that lies beside this one, too.
+    """
     package_root = Path(__file__).resolve().parents[2]
     given = environ.get("PYTHONPATH", "").split(":")
-    return ":".join(dict.fromkeys([str(package_root), str(Path.cwd()), *filter(None, given)]))
+    return ":".join(dict.fromkeys([*filter(None, given), str(Path.cwd()), str(package_root)]))

@@ -23,6 +23,29 @@ from tests.platform.spark_server import warm_server
 
 pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(600)]
 PATIENCE_S = 180.0
+RETURNS = """
+from assets.shouting import shouted
+
+RETURNS = TopicSpec(name="returns", partitions=6, schema="id BIGINT")
+returns_topic = topic_asset(RETURNS)
+
+
+@spark_table(topic=RETURNS)
+def returned(records: DataFrame) -> DataFrame:
+    return records.select(shouted("id").alias("text"), "_topic_id", "_partition", "_offset")
+"""
+SHOUTING = """
+from pyspark.sql.functions import udf
+from pyspark.sql.types import StringType
+
+
+def loud(number):
+    return f"return {number}".upper()
+
+
+shouted = udf(loud, StringType())
+"""
+"""A module, a topic and a table that come when Spark has long been up: its workers find the module."""
 
 
 @pytest.fixture
@@ -43,6 +66,12 @@ def row_count(installation: Installation) -> int:
     return snapshot.row_count if snapshot else 0
 
 
+def shouted(installation: Installation) -> list[str]:
+    """Return what Spark's Python workers made of the topic that came after Spark."""
+    snapshot = Lake(installation.data / "lake").snapshot("returned")
+    return [] if snapshot is None else list(snapshot.dataset().to_table()["text"].to_pylist())
+
+
 def revenue(installation: Installation) -> list[float]:
     warehouse = Warehouse(installation.data / "warehouse", Lake(installation.data / "lake"))
     if "revenue_by_country" not in warehouse.names():
@@ -59,13 +88,17 @@ def test_a_new_project_works_at_once_and_takes_changes_and_a_spark_that_hangs_co
 
         module = project / "assets" / "orders.py"
         changed = module.read_text().replace("sum(amount) AS revenue", "sum(amount) * 2 AS revenue")
-        module.write_text(changed + 'returns_topic = topic_asset(TopicSpec(name="returns", partitions=6))\n')
+        (project / "assets" / "shouting.py").write_text(SHOUTING)
+        module.write_text(changed + RETURNS)
         log = installation.data / "logs" / "code.log"
         wait_until(lambda: "topic returns: created" in log.read_text(), PATIENCE_S, installation.explain)
         with BlockingAdmin(installation.bootstrap_servers) as admin:
             assert admin.describe_topics(["returns"])["returns"].partition_count == 6, "a topic that is added is there with the reload"
         produce(installation.bootstrap_servers, 10, 10)
         wait_until(lambda: revenue(installation) == [100.0], PATIENCE_S, installation.explain)
+        with BlockingProducer(installation.bootstrap_servers) as producer:
+            producer.send("returns", value=b'{"id": 7}').wait()
+        wait_until(lambda: shouted(installation) == ["RETURN 7"], PATIENCE_S, installation.explain)
 
         good = module.read_text()
         module.write_text(good + "unknown_name\n")
