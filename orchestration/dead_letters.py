@@ -11,7 +11,7 @@ Invariants: at any moment a committed record is either in its target or a dead l
 rival conflicts instead of erasing, because it commits from a snapshot loaded before it read the checkpoint.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -206,15 +206,16 @@ class DeadLetters:
             with suppress(CommitConflictError):
                 self._overwrite_ranges(snapshot, origin, ranges, kept)
 
-    def committed(self) -> pads.Dataset:
+    def committed(self, targets: Collection[str] | None = None) -> pads.Dataset:
         """Return the dead letters that count: those below the checkpoint of their target, of attempts that it named.
 
-        Where nothing was ever rejected there is no table, and none is created for a reader.
+        With ``targets`` those of these tables, so that no other has to be whole. Where nothing was ever rejected there is no table, and
+        none is created for a reader.
         """
         snapshot = self._written()
         if snapshot is None:
             return pads.dataset(ENVELOPE.empty_table())
-        return snapshot.dataset().filter(self._committed_expression(snapshot))
+        return snapshot.dataset().filter(self._committed_expression(snapshot, targets))
 
     def pending(self) -> pads.Dataset:
         """Return the dead letters that do not count: of a run that has not committed yet, or was killed before it could."""
@@ -226,7 +227,7 @@ class DeadLetters:
     def of_target(self, target: str, chosen: pads.Expression | None = None, *, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the dead letters of a table that count, by topic id, partition and offset, with what the reader's columns hold."""
         own = pads.field("target") == target
-        found = self.committed().filter(own if chosen is None else own & chosen)
+        found = self.committed([target]).filter(own if chosen is None else own & chosen)
         columns = [name for name in ENVELOPE.names if name not in {"attempt", "ended_by"}]
         order = [("_topic_id", "ascending"), ("_partition", "ascending"), ("_offset", "ascending")]
         rows = found.to_table(columns=columns).sort_by(order)
@@ -234,13 +235,13 @@ class DeadLetters:
 
     def topics_of(self, target: str) -> dict[str, str]:
         """Return the names of the topics, by id, of which a table has dead letters that count."""
-        rows = self.committed().to_table(columns=["_topic_id", "topic"], filter=pads.field("target") == target)
+        rows = self.committed([target]).to_table(columns=["_topic_id", "topic"], filter=pads.field("target") == target)
         return {row["_topic_id"]: row["topic"] for row in rows.group_by(["_topic_id", "topic"]).aggregate([]).to_pylist()}
 
-    def summary(self) -> list[dict[str, str | int]]:
-        """Return the committed dead letters counted by target, topic, rule and reason, most frequent first."""
+    def summary(self, targets: Collection[str] | None = None) -> list[dict[str, str | int]]:
+        """Return the committed dead letters, of all ``targets``, counted by target, topic, rule and reason, most frequent first."""
         columns = ["target", "topic", "rule", "reason"]
-        counted = self.committed().to_table(columns=columns).group_by(columns).aggregate([([], "count_all")])
+        counted = self.committed(targets).to_table(columns=columns).group_by(columns).aggregate([([], "count_all")])
         ordered = counted.sort_by([("count_all", "descending"), ("target", "ascending"), ("rule", "ascending")])
         return list(ordered.rename_columns([*columns, "count"]).to_pylist())
 
@@ -274,7 +275,7 @@ class DeadLetters:
     def places(self, target: str, topic_id: str) -> dict[int, list[int]]:
         """Return the offsets of the committed dead letters of ``target``, by partition."""
         chosen = (pads.field("target") == target) & (pads.field("_topic_id") == topic_id)
-        found = self.committed().to_table(columns=["_partition", "_offset"], filter=chosen)
+        found = self.committed([target]).to_table(columns=["_partition", "_offset"], filter=chosen)
         offsets: dict[int, list[int]] = {}
         for partition, offset in zip(found["_partition"].to_pylist(), found["_offset"].to_pylist(), strict=True):
             offsets.setdefault(partition, []).append(offset)
@@ -286,7 +287,7 @@ class DeadLetters:
         for partition, offsets in places.items():
             chosen |= (pads.field("_partition") == partition) & pads.field("_offset").isin(list(offsets))
         own = (pads.field("target") == target) & (pads.field("_topic_id") == topic_id)
-        found = self.committed().to_table(columns=ENVELOPE.names, filter=own & chosen).cast(ENVELOPE)
+        found = self.committed([target]).to_table(columns=ENVELOPE.names, filter=own & chosen).cast(ENVELOPE)
         not_ended = pa.nulls(found.num_rows, pa.int64())
         return found.set_column(ENVELOPE.get_field_index("ended_by"), ENVELOPE.field("ended_by"), not_ended)
 
@@ -294,12 +295,14 @@ class DeadLetters:
         """Return the newest version; None where no run has created the table yet."""
         return None if self.lake.snapshot(DEAD_LETTERS) is None else self.snapshot()
 
-    def _committed_expression(self, snapshot: TableSnapshot) -> pads.Expression:
+    def _committed_expression(self, snapshot: TableSnapshot, chosen: Collection[str] | None = None) -> pads.Expression:
         keys = snapshot.dataset().to_table(columns=["target", "_topic_id", "_partition"]).group_by(["target", "_topic_id", "_partition"])
         expression = pc.scalar(False)
         targets = {}
         for row in keys.aggregate([]).to_pylist():
             target, topic_id, partition = row["target"], row["_topic_id"], row["_partition"]
+            if chosen is not None and target not in chosen:
+                continue
             if target not in targets:
                 targets[target] = self.lake.snapshot(target)
             found = targets[target]

@@ -2,20 +2,23 @@
 
 Decides from two pictures, the one in the cursor and the one of now; tells by an observation on the table. Starts nothing.
 
-Its ticks need no log service, so that they also look whether the watchdog fails or hangs. A lake that cannot be read fails no tick, because
-a tick that fails forgets what it told of the watchdog: it is told once until it is over.
+Each table is read apart: one that cannot be read keeps the shape that is known of it, and no other from being looked at. Where the table of
+dead letters cannot be read, what did not fit so far counts.
+
+Its ticks need no log service, so that they also look whether the watchdog fails or hangs. A table or a lake that cannot be read fails no
+tick, because a tick that fails forgets what it told of the watchdog: it is told once until it is over.
 """
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 import dagster as dg
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from orchestration.dead_letters import DeadLetters
+from orchestration.dead_letters import DEAD_LETTERS, DeadLetters
 from orchestration.resources.lake import LakeResource
 from orchestration.sensing.run_failures import Alert
 from orchestration.sensing.watchdog import WATCHDOG, sensor_alerts
@@ -28,6 +31,7 @@ ALERTS = ":alerts"
 """Where the cursor keeps which failure of the watchdog was told; no table has such a name."""
 LAKE = "the lake"
 UNREAD = "unread"
+UNREADABLE = (DeltaError, OSError, ValueError, pa.ArrowException)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,20 +76,57 @@ def decide_drift(before: Shape | None, now: Shape) -> Drift:
     )
 
 
-def shapes_of(lake: Lake) -> dict[str, Shape]:
-    """Return the shape of every table of the lake."""
-    misfits: dict[str, int] = {}
-    for row in DeadLetters(lake).summary():
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What a tick saw: shapes by table, and why a table, or the whole lake, could not be read."""
+
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+
+def look_at(lake: Lake, before: Mapping[str, Shape]) -> Looked:
+    """Look at every table of the lake; ``before`` are the shapes that are known."""
+    try:
+        names = [name for name in lake.names() if name not in RESERVED_NAMES]
+    except UNREADABLE as error:
+        return Looked(shapes=before, unread={LAKE: reason_of(error)})
+    columns: dict[str, dict[str, str]] = {}
+    unread: dict[str, str] = {}
+    for name in names:
+        try:
+            columns |= columns_of(lake, name)
+        except UNREADABLE as error:
+            unread[name] = reason_of(error)
+    try:
+        misfits = misfits_of(lake, columns)
+    except UNREADABLE as error:
+        misfits = {name: before[name].misfits for name in columns if name in before}
+        unread[DEAD_LETTERS] = reason_of(error)
+    kept = {name: before[name] for name in names if name in before and name in unread}
+    return Looked(
+        shapes=kept | {name: Shape(columns=found, misfits=misfits.get(name, 0)) for name, found in columns.items()}, unread=unread
+    )
+
+
+def columns_of(lake: Lake, name: str) -> dict[str, dict[str, str]]:
+    """Return a table's types by column, under its name; nothing where it is gone by now. Raises one of ``UNREADABLE``."""
+    snapshot = lake.snapshot(name)
+    return {} if snapshot is None else {name: {column.name: str(column.type) for column in snapshot.arrow_schema}}
+
+
+def misfits_of(lake: Lake, tables: Collection[str]) -> dict[str, int]:
+    """Return, by table, how many records did not fit the topic's schema so far. Raises one of ``UNREADABLE``."""
+    found: dict[str, int] = {}
+    for row in DeadLetters(lake).summary(tables):
         if row["rule"] == SCHEMA_RULE:
             target = str(row["target"])
-            misfits[target] = misfits.get(target, 0) + int(row["count"])
-    found = {}
-    for name in lake.names():
-        snapshot = lake.snapshot(name)
-        if snapshot is not None and name not in RESERVED_NAMES:
-            columns = {column.name: str(column.type) for column in snapshot.arrow_schema}
-            found[name] = Shape(columns=columns, misfits=misfits.get(name, 0))
+            found[target] = found.get(target, 0) + int(row["count"])
     return found
+
+
+def reason_of(error: Exception) -> str:
+    """Return what an error says, or else what it is."""
+    return str(error).strip() or type(error).__name__
 
 
 def schema_drift_sensor(
@@ -98,8 +139,8 @@ def schema_drift_sensor(
 ) -> dg.SensorDefinition:
     """Return the sensor that tells when the shape of a table or of a topic's records changes.
 
-    ``notify`` is called when the sensor of the name ``watchdog`` fails or hangs, because that one tells of all others, and when the lake
-    cannot be read.
+    ``notify`` is called when the sensor of the name ``watchdog`` fails or hangs, because that one tells of all others, and when a table
+    or the lake cannot be read.
     """
 
     @dg.sensor(
@@ -111,22 +152,23 @@ def schema_drift_sensor(
     def watch_shapes(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.SensorResult:
         told = watch_watchdog(context)
         before = read_shapes(context.cursor)
-        try:
-            now = shapes_of(lake.open())
-        except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
-            why = str(error).strip() or type(error).__name__
-            unread = Alert(subject=LAKE, run_id="", failures=1, why=why, what="could not be read")
-            context.log.error(unread.text)
-            if notify is not None and LAKE not in told:
-                notify(unread)
-            return dg.SensorResult(skip_reason=dg.SkipReason(unread.text), cursor=written(before, {**told, LAKE: UNREAD}))
-        told = {subject: occurrence for subject, occurrence in told.items() if subject != LAKE}
-        if not now:
-            return dg.SensorResult(skip_reason=dg.SkipReason("the lake has no tables yet"), cursor=written(before, told))
-        drifts = {table: decide_drift(before.get(table), shape) for table, shape in now.items()}
-        events = [drift_event(table, drift, now[table]) for table, drift in drifts.items() if drift.summary]
-        skipped = None if events else dg.SkipReason("no table changed its shape")
-        return dg.SensorResult(skip_reason=skipped, cursor=written(now, told), asset_events=events)
+        looked = look_at(lake.open(), before)
+        told = {subject: occurrence for subject, occurrence in told.items() if occurrence != UNREAD or subject in looked.unread}
+        alerts = [
+            Alert(subject=subject, run_id="", failures=1, why=why, what="could not be read") for subject, why in looked.unread.items()
+        ]
+        for alert in alerts:
+            context.log.error(alert.text)
+            if notify is not None and alert.subject not in told:
+                notify(alert)
+        drifts = {table: decide_drift(before.get(table), shape) for table, shape in looked.shapes.items()}
+        events = [drift_event(table, drift, looked.shapes[table]) for table, drift in drifts.items() if drift.summary]
+        quiet = "no table changed its shape" if looked.shapes else "the lake has no tables yet"
+        return dg.SensorResult(
+            skip_reason=None if events else dg.SkipReason("; ".join(alert.text for alert in alerts) or quiet),
+            cursor=written(looked.shapes, {**told, **dict.fromkeys(looked.unread, UNREAD)}),
+            asset_events=events,
+        )
 
     def watch_watchdog(context: dg.SensorEvaluationContext) -> Mapping[str, str]:
         """Tell of the watchdog, and return what was told of it."""

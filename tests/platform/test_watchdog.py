@@ -25,6 +25,7 @@ from orchestration.sensing import lag_objective
 from orchestration.sensing.run_failures import Alert
 from orchestration.sensing.schema_drift import read_shapes, schema_drift_sensor
 from orchestration.sensing.watchdog import LOOKS_WITHIN_S, UNJUDGED_TICKS, watchdog_sensor
+from orchestration.tables import Lake
 from orchestration.topics import TopicSpec
 from orchestration.transforms import spark_table
 from tests.platform.sensor_world import World, append, told
@@ -226,7 +227,7 @@ def test_the_sensor_of_schema_drift_tells_of_a_watchdog_that_fails(world: World)
     assert [(alert.subject, alert.failures) for alert in alerts] == [("sensor watchdog", count) for count in (1, 2, 4)]
 
 
-def test_a_lake_that_cannot_be_read_does_not_make_the_sensor_of_schema_drift_forget_what_it_told(world: World) -> None:
+def test_a_table_that_cannot_be_read_does_not_make_the_sensor_of_schema_drift_forget_what_it_told(world: World) -> None:
     alerts: list[Alert] = []
     sensor = schema_drift_sensor(notify=alerts.append, now_s=lambda: world.now_s)
     append(world, 3)
@@ -250,14 +251,38 @@ def test_a_lake_that_cannot_be_read_does_not_make_the_sensor_of_schema_drift_for
         for _ in range(3):
             result = tick()
             cursor = result.cursor
-            assert "the lake could not be read" in result.skip_reason.skip_message
-        assert [alert.subject for alert in alerts if alert.subject != "sensor watchdog"] == ["the lake"]
+            assert "clean_orders could not be read" in result.skip_reason.skip_message
+        assert [alert.subject for alert in alerts if alert.subject != "sensor watchdog"] == ["clean_orders"]
         assert read_shapes(cursor) == shapes
         entry.write_bytes(whole)
         result = tick()
         cursor = result.cursor
         assert not result.asset_events
-    assert [alert.subject for alert in alerts] == ["the lake"], "the watchdog was told in the first round"
+    assert [alert.subject for alert in alerts] == ["clean_orders"], "the watchdog was told in the first round"
+
+
+def test_a_lake_that_cannot_be_listed_is_told_once_and_forgets_no_shape(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    alerts: list[Alert] = []
+    sensor = schema_drift_sensor(notify=alerts.append, now_s=lambda: world.now_s)
+    append(world, 3)
+    world.commit(3)
+    cursor: str | None = None
+
+    def tick() -> Any:
+        resources = {"lake": LakeResource(root=str(world.lake_root))}
+        return sensor(dg.build_sensor_context(instance=world.instance, cursor=cursor, resources=resources))
+
+    cursor = tick().cursor
+    shapes = read_shapes(cursor)
+
+    def refuse(_lake: Lake) -> Any:
+        raise PermissionError("the folder may not be read")
+
+    monkeypatch.setattr(Lake, "names", refuse)
+    for _ in range(2):
+        cursor = tick().cursor
+        assert read_shapes(cursor) == shapes
+    assert [alert.text for alert in alerts] == ["the lake could not be read: the folder may not be read"]
 
 
 def add_tick(world: World, status: TickStatus, started_s: float, sensor: str = "new_records") -> None:
