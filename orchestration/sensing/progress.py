@@ -7,11 +7,14 @@ losing it costs a repeated event.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestration.lag import TopicLag
+
+if TYPE_CHECKING:
+    from orchestration.transforms import TopicFeed
 
 TELL_INTERVAL_S = 15.0
 UNREADABLE = (ValueError, TypeError, AttributeError, LookupError)
@@ -53,8 +56,8 @@ def read_cursor(cursor: str | None) -> dict[str, Told]:
 class Progress:
     """Everything that was told: watermarks by topic, lag and verdicts on objectives by table, the last alert by its subject.
 
-    ``unjudged`` counts, by subject, the ticks in a row that could not judge it. ``first`` is the table that the next tick looks at first,
-    where this one had no time for it.
+    ``unjudged`` counts, by subject, the ticks in a row that could not judge it, or look at it. ``first`` is the table that the next tick
+    looks at first, where this one had no time for it.
     """
 
     watermarks: Mapping[str, Told] = field(default_factory=dict)
@@ -151,6 +154,17 @@ def is_due(last: Told | None, value: str, now_s: float, *, is_urgent: bool = Fal
     if last is None:
         return True
     return last.value != value and (is_urgent or now_s - last.at_s >= TELL_INTERVAL_S)
+
+
+def in_a_row(before: Mapping[str, int], now: Iterable[str], most: int) -> dict[str, int]:
+    """Return in how many ticks in a row each subject of ``now`` was so; ``before`` counts the earlier ones, to ``most`` + 1 at most."""
+    return {subject: min(before.get(subject, 0) + 1, most + 1) for subject in now}
+
+
+def in_turn(feeds: Sequence["TopicFeed"], first: str, behind: Collection[str] = ()) -> list["TopicFeed"]:
+    """Return the feeds from that of the table ``first`` on, then those before it; those of tables among ``behind`` come last."""
+    at = next((place for place, feed in enumerate(feeds) if feed.table == first), 0)
+    return sorted([*feeds[at:], *feeds[:at]], key=lambda feed: feed.table in behind)
 
 
 def partition_rows(lag: TopicLag) -> Sequence[dict[str, int | str]]:

@@ -1,14 +1,16 @@
 """Starts a source's run when there may be something new for it: a file in its folder, a row beyond its cursor, a comparison that is due.
 
-Decides from Dagster's runs and from what the sources say, not from a cursor of its own, so that nothing is forgotten. A source that
-cannot be looked at, or whose topic is refused, is started: its run says why it fails. One whose look took too long is not: its run
-would take long as well, at every interval. The tick says so. A log service that is away is a reason to skip.
+Decides from Dagster's runs and from what the sources say, not from a cursor of its own, so that nothing is forgotten; the cursor only
+counts the ticks of which it is worth to tell. A source that cannot be looked at, or whose topic is refused, is started: its run says why
+it fails. One whose look took too long is not: its run would take long as well, at every interval. Nor is one of which it is not known how
+far it has come, because the leader of the positions is away. Such a source is told once it was so in ``UNLOOKED_TICKS`` ticks in a row,
+because no run fails for it. A log service that is away altogether is a reason to skip.
 Sources are looked at beside each other, each in a thread, so that a database or a folder that hangs keeps no other source waiting for
 longer than ``LOOKS_WITHIN_S``.
 Invariants: at most one run of a source is in flight; two starts are at least the source's interval apart, more after runs that failed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,13 +20,15 @@ from time import monotonic
 import dagster as dg
 
 from orchestration.instance import UNFINISHED
-from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError
+from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.new_records import backoff_s
+from orchestration.sensing.progress import Progress, in_a_row
+from orchestration.sensing.run_failures import Alert
 from orchestration.sensing.topic_sensor import LOG_TIMEOUT_MS, REMEMBERED_RUNS, Clock, failures_in_a_row
 from orchestration.settings import SettingsError, load_settings
 from orchestration.sources.assets import SourceFeed, declared_source, source_feeds
-from orchestration.sources.positions import read_position
+from orchestration.sources.positions import found_among, read_positions
 from orchestration.sources.reading import LookTooLongError, SourceError
 from orchestration.sources.run import sender_id
 
@@ -32,6 +36,8 @@ SOURCE_TAG = "tidelog/source"
 INTERVAL_S = 5
 LOOKS_WITHIN_S = 10.0
 """What all looks of a tick may take together: far below the limit of a tick, above what a database is given to respond."""
+UNLOOKED_TICKS = 12
+"""Ticks in a row without a look that are told: a minute or two, in which an election of leaders or a burst of slow queries is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +85,17 @@ class Looks:
         return future
 
 
-def source_sensor(*, name: str = "sources", clock: Clock | None = None, looks_within_s: float = LOOKS_WITHIN_S) -> dg.SensorDefinition:
-    """Return the sensor that starts the runs of every source of the project; a tick waits ``looks_within_s`` for what sources say."""
+def source_sensor(
+    *,
+    name: str = "sources",
+    clock: Clock | None = None,
+    looks_within_s: float = LOOKS_WITHIN_S,
+    notify: Callable[[Alert], None] | None = None,
+) -> dg.SensorDefinition:
+    """Return the sensor that starts the runs of every source of the project; a tick waits ``looks_within_s`` for what sources say.
+
+    ``notify`` is called once for a source that could not be looked at for a minute or two, and for which no run was started.
+    """
     used = clock or Clock()
     looks = Looks()
     job = dg.define_asset_job(
@@ -103,16 +118,35 @@ def source_sensor(*, name: str = "sources", clock: Clock | None = None, looks_wi
         due = decide_looks([state_of(feed, context.instance) for feed in feeds], now_s)
         if not due:
             return dg.SkipReason("no source is due" if feeds else "the project has no source")
-        now = datetime.fromtimestamp(now_s, UTC)
         try:
             with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
-                begun = {feed: begin_look(looks, feed, log, now) for feed in feeds if feed.source in due}
+                begun = begin_looks(looks, [feed for feed in feeds if feed.source in due], log, datetime.fromtimestamp(now_s, UTC))
         except LogServiceError as error:
             return dg.SkipReason(str(error))
         until_s = monotonic() + looks_within_s
-        wanting = [feed for feed, look in begun.items() if is_wanting(feed, look, until_s, context)]
-        requests = [dg.RunRequest(asset_selection=[feed.asset_key], tags={SOURCE_TAG: feed.source}) for feed in wanting]
-        return dg.SensorResult(run_requests=requests, skip_reason=None if requests else dg.SkipReason("nothing new in any source"))
+        looked = {feed: outcome(feed, look, until_s, context) for feed, look in begun.items()}
+        unlooked, stuck = decide_unlooked(
+            Progress.from_cursor(context.cursor).unjudged,
+            {feed.source: one.why for feed, one in looked.items()},
+            [feed.source for feed in feeds],
+        )
+        alerts = {feed: alert_of(feed, looked[feed].why) for feed in looked if feed.source in stuck}
+        for alert in alerts.values():
+            context.log.error(alert.text)
+            if notify is not None:
+                notify(alert)
+        requests = [
+            dg.RunRequest(asset_selection=[feed.asset_key], tags={SOURCE_TAG: feed.source})
+            for feed, one in looked.items()
+            if one.is_wanting
+        ]
+        whys = [f"the source {feed.source} cannot be looked at: {one.why}" for feed, one in looked.items() if one.why]
+        return dg.SensorResult(
+            run_requests=requests,
+            skip_reason=None if requests else dg.SkipReason("; ".join(whys) or "nothing new in any source"),
+            cursor=Progress(unjudged=unlooked).to_cursor(),
+            asset_events=[unlooked_event(feed, alert) for feed, alert in alerts.items()],
+        )
 
     return look_at_sources
 
@@ -129,36 +163,107 @@ def state_of(feed: SourceFeed, instance: dg.DagsterInstance) -> SourceState:
     )
 
 
-def begin_look(looks: Looks, feed: SourceFeed, log: LogClient, now: datetime) -> Future[bool]:
-    """Read how far a source has come, and begin to look whether it has more.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a tick found out about a source: whether to start its run, or ``why`` that is not known and a run would not tell it."""
+
+    is_wanting: bool = False
+    why: str = ""
+
+
+def decide_unlooked(before: Mapping[str, int], looked: Mapping[str, str], known: Iterable[str]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return how many ticks in a row each source was not looked at, and the sources that are to be told now.
+
+    ``looked`` says of each source whose turn it was why it was not, or nothing; ``before`` counts the ticks until now, which holds for a
+    ``known`` source whose turn it was not.
+    """
+    counts = in_a_row(before, [source for source, why in looked.items() if why], UNLOOKED_TICKS)
+    waiting = {source: before[source] for source in known if source in before and source not in looked}
+    return {**waiting, **counts}, tuple(source for source, count in counts.items() if count == UNLOOKED_TICKS)
+
+
+def begin_looks(looks: Looks, feeds: Sequence[SourceFeed], log: LogClient, now: datetime) -> dict[SourceFeed, Future[bool]]:
+    """Read how far sources have come, and begin to look whether they have more.
+
+    Any broker describes any topic, so that a log service is away where none does. Positions are told by the leader of their topic, which is
+    asked once for all sources.
 
     :raises LogServiceAwayError: the log service does not respond.
     """
-    try:
-        target = log.describe_topic(feed.topic)
-        found = None if target is None else read_position(log, sender_id(feed.source, load_settings().deployment), target, is_final=False)
-        source, position = declared_source(feed.source), None if found is None else found.position
-    except LogServiceAwayError:
-        raise
-    except (LogServiceError, SourceError, SettingsError) as error:
-        failed: Future[bool] = Future()
-        failed.set_exception(error)
-        return failed
+    begun: dict[SourceFeed, Future[bool]] = {}
+    positions: Future[dict[bytes, bytes | None]] | None = None
+    for feed in feeds:
+        try:
+            target = log.describe_topic(feed.topic)
+        except LogServiceAwayError:
+            raise
+        except LogServiceError as error:
+            begun[feed] = failed(error)
+            continue
+        try:
+            if target is not None and positions is None:
+                positions = positions_of(log)
+            newest = {} if target is None or positions is None else positions.result()
+            begun[feed] = begin_look(looks, feed, target, newest, now)
+        except (LogServiceError, SourceError, SettingsError) as error:
+            begun[feed] = failed(error)
+    return begun
+
+
+def begin_look(
+    looks: Looks, feed: SourceFeed, target: TopicDescription | None, newest: Mapping[bytes, bytes | None], now: datetime
+) -> Future[bool]:
+    """Begin to look whether a source has more than it sent to ``target``; ``newest`` are the newest records of positions.
+
+    :raises SettingsError: a setting that the source needs is missing.
+    """
+    found = None if target is None else found_among(newest, sender_id(feed.source, load_settings().deployment), target)
+    source, position = declared_source(feed.source), None if found is None else found.position
     return looks.begin(feed.source, lambda: source.is_wanting(position, now))
 
 
-def is_wanting(feed: SourceFeed, look: Future[bool], until_s: float, context: dg.SensorEvaluationContext) -> bool:
+def positions_of(log: LogClient) -> Future[dict[bytes, bytes | None]]:
+    """Return the newest records of positions, or why they cannot be read."""
+    done: Future[dict[bytes, bytes | None]] = Future()
+    try:
+        done.set_result(read_positions(log, is_final=False))
+    except (LogServiceError, SourceError) as error:
+        done.set_exception(error)
+    return done
+
+
+def failed(error: Exception) -> Future[bool]:
+    """Return a look that could not be begun."""
+    done: Future[bool] = Future()
+    done.set_exception(error)
+    return done
+
+
+def outcome(feed: SourceFeed, look: Future[bool], until_s: float, context: dg.SensorEvaluationContext) -> Look:
     """Return whether a run of the source is to start: it would find something, or say why that cannot be told.
 
     Where the database took too long for a look, there may be nothing new, and a run would take as long, at every interval.
     """
     try:
-        return look.result(timeout=max(until_s - monotonic(), 0.0))
+        return Look(is_wanting=look.result(timeout=max(until_s - monotonic(), 0.0)))
     except TimeoutError:
         context.log.error("the source %s cannot be looked at: it does not respond", feed.source)
-    except LookTooLongError as error:
+    except (LookTooLongError, LogServiceAwayError) as error:
         context.log.error("whether the source %s has something new is not known, and no run is started: %s", feed.source, error)
-        return False
+        return Look(why=str(error))
     except (LogServiceError, SourceError, SettingsError, OSError) as error:
         context.log.error("the source %s cannot be looked at: %s", feed.source, error)
-    return True
+    return Look(is_wanting=True)
+
+
+def alert_of(feed: SourceFeed, why: str) -> Alert:
+    """Return what is told of a source that could not be looked at for long."""
+    subject = feed.asset_key.to_user_string()
+    return Alert(subject=subject, run_id="", failures=UNLOOKED_TICKS, why=why, what="could not be looked at")
+
+
+def unlooked_event(feed: SourceFeed, alert: Alert) -> dg.AssetObservation:
+    """Return the observation that says the same where the source is shown."""
+    return dg.AssetObservation(
+        asset_key=feed.asset_key, description=alert.text, metadata={"failures_in_a_row": alert.failures, "failure": alert.why}
+    )

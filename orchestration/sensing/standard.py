@@ -16,7 +16,7 @@ def standard_sensors() -> list[dg.SensorDefinition]:
     """Return one of each."""
     return [
         topic_sensor(),
-        source_sensor(),
+        source_sensor(notify=send_alert),
         automation_sensor(),
         schema_drift_sensor(notify=send_alert),
         run_failure_alerts(notify=send_alert),

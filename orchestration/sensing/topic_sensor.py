@@ -3,6 +3,10 @@
 Decides nothing itself: it asks the log service, the lake and Dagster's runs, and hands what it found to ``decide_runs`` and
 ``decide_events``. A tick waits up to ``wait_s``, far below the limit of a tick, because the daemon pauses between ticks. A log service
 that is away is a reason to skip, never an error; a topic or a table that cannot be looked at is passed over, and the tick says so.
+
+Dagster cuts off a tick after 60 seconds, and then nothing of it counts. So looking at all tables ends after ``LOOKS_WITHIN_S``: the others
+have their turn later, and tables that could not be looked at come behind those that could, so that leaders that are away make no other
+table wait for longer.
 """
 
 import time
@@ -25,7 +29,7 @@ from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceE
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.new_records import RunDecision, TableState, decide_runs
-from orchestration.sensing.progress import Progress, decide_events, partition_rows
+from orchestration.sensing.progress import Progress, decide_events, in_a_row, in_turn, partition_rows
 from orchestration.settings import load_settings
 from orchestration.tables import Lake
 from orchestration.topics import TOPIC_PREFIX, reconcile_all, topic_specs
@@ -36,6 +40,10 @@ TABLE_TAG = "tidelog/table"
 TOPIC_TAG = "tidelog/topic"
 WAIT_S = 15.0
 LOG_TIMEOUT_MS = 5_000
+LOOKS_WITHIN_S = 10.0
+"""When a look at all tables begins with no further one: a leader that is away costs each of its tables ``LOG_TIMEOUT_MS``."""
+TELLS_WITHIN_S = 40.0
+"""When a tick asks the log for nothing more, in seconds since it began: lag is told all the same, without how long records wait."""
 POLL_S = 1.0
 RUN_POLL_S = 0.2
 REMEMBERED_RUNS = 12
@@ -62,14 +70,23 @@ class Watch:
     clock: Clock = Clock()
     failures: dict[str, str] = field(default_factory=dict)
     """Why a table could not be looked at, by table: it is left alone until the next tick."""
+    postponed: list[str] = field(default_factory=list)
+    """The tables that the last look had no time for, in the order of their turn."""
 
     def lags(self) -> dict[str, TopicLag]:
-        """Return, by table, how far each is behind; tables without a topic, and those that cannot be looked at, are left out.
+        """Return, by table, how far each is behind.
+
+        Tables without a topic, those that cannot be looked at, and those that there was no time for are left out.
 
         :raises LogServiceAwayError: the log service does not answer at all.
         """
         found: dict[str, TopicLag] = {}
+        until_s = self.clock.now_s() + LOOKS_WITHIN_S
+        self.postponed.clear()
         for one in self.feeds:
+            if one.table not in self.failures and self.clock.now_s() >= until_s:
+                self.postponed.append(one.table)
+                continue
             descriptions = [] if one.table in self.failures else self._descriptions(one)
             known = [description for description in descriptions if description is not None]
             if len(known) < len(one.topics):
@@ -204,7 +221,8 @@ def watch_until(watch: Watch, deadline_s: float) -> Findings:
         decision = decide_runs(watch.states(lags), watch.clock.now_s())
         if decision.start or watch.clock.now_s() >= deadline_s:
             return Findings(lags=lags, decision=decision)
-        watch.wait(lags, decision, deadline_s)
+        if not watch.postponed:
+            watch.wait(lags, decision, deadline_s)
 
 
 def interval_of(feed: TopicFeed, default_s: float) -> float:
@@ -253,7 +271,7 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
         feeds = topic_feeds(context.repository_def.assets_defs_by_key.values())
         if not feeds:
             return dg.SkipReason("no table of the project follows a topic")
-        deadline_s = used.now_s() + wait_s
+        began_s, progress = used.now_s(), Progress.from_cursor(context.cursor)
         try:
             with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
                 new_events = [] if is_reconciled.is_set() else declaration_events(log, context)
@@ -263,11 +281,11 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
                     log=log,
                     lake=lake.open(),
                     instance=context.instance,
-                    feeds=feeds,
+                    feeds=in_turn(feeds, progress.first, progress.unjudged),
                     minimum_interval_s=settings.minimum_interval_s,
                     clock=used,
                 )
-                findings = watch_until(watch, deadline_s)
+                findings = watch_until(watch, began_s + wait_s)
                 requests = [
                     run_request(feed, context.repository_def, watch.run_config_of(feed, settings.follow_s))
                     for feed in feeds
@@ -275,7 +293,7 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
                 ]
                 for table, why in watch.failures.items():
                     context.log.error("the table %s cannot be looked at: %s", table, why)
-                return sensor_result(watch, findings, requests, Progress.from_cursor(context.cursor), new_events)
+                return sensor_result(watch, findings, requests, progress, new_events, tell_until_s=began_s + TELLS_WITHIN_S)
         except LogServiceError as error:
             return dg.SkipReason(str(error))
 
@@ -306,8 +324,15 @@ def sensor_result(
     requests: Sequence[dg.RunRequest],
     progress: Progress,
     first_events: Sequence[dg.AssetObservation] = (),
+    *,
+    tell_until_s: float,
 ) -> dg.SensorResult:
-    """Return what a tick tells Dagster: ``first_events``, runs to start, watermarks, lag."""
+    """Return what a tick tells Dagster: ``first_events``, runs to start, watermarks, lag.
+
+    How long records wait is asked, and told, only until ``tell_until_s``.
+
+    Remembers for the next tick where its look begins, and which tables come last, because they could not be looked at.
+    """
     feeds, now_s = watch.feeds, watch.clock.now_s()
     by_table = {feed.table: feed for feed in feeds}
     told = decide_events(findings.lags, progress, now_s)
@@ -318,11 +343,14 @@ def sensor_result(
         lag = findings.lags[table]
         if table in told.stood_at:
             events.append(standing_lag_event(by_table[table], told.stood_at[table]))
-        events.append(lag_event(by_table[table], lag, seconds_behind(watch.log, lag, now_s)))
+        behind_s = seconds_behind(watch.log, lag, now_s) if watch.clock.now_s() < tell_until_s else None
+        events.append(lag_event(by_table[table], lag, behind_s))
+    kept = told.progress.only_of(by_table, {topic for feed in feeds for topic in feed.topics})
+    unseen = {*watch.failures, *(table for table in watch.postponed if table in progress.unjudged)}
     return dg.SensorResult(
         run_requests=list(requests),
-        skip_reason=None if requests else dg.SkipReason(skip_reason(findings, feeds, watch.failures)),
-        cursor=told.progress.only_of(by_table, {topic for feed in feeds for topic in feed.topics}).to_cursor(),
+        skip_reason=None if requests else dg.SkipReason(skip_reason(findings, watch)),
+        cursor=replace(kept, unjudged=in_a_row(progress.unjudged, unseen, 1), first=next(iter(watch.postponed), "")).to_cursor(),
         asset_events=events,
     )
 
@@ -382,10 +410,10 @@ def standing_lag_event(feed: TopicFeed, lag: int) -> dg.AssetObservation:
     )
 
 
-def skip_reason(findings: Findings, feeds: Sequence[TopicFeed], failures: Mapping[str, str]) -> str:
-    """Return why a tick started nothing. ``failures`` says, by table, why it could not be looked at."""
-    unseen = [feed for feed in feeds if feed.table not in findings.lags and feed.table not in failures]
-    missing = sorted({topic for feed in unseen for topic in feed.topics})
+def skip_reason(findings: Findings, watch: Watch) -> str:
+    """Return why a tick started nothing."""
+    seen = {*findings.lags, *watch.failures, *watch.postponed}
+    missing = sorted({topic for feed in watch.feeds if feed.table not in seen for topic in feed.topics})
     parts = ["no new records"]
     if findings.decision.in_flight:
         parts = [f"a run is in flight of {', '.join(findings.decision.in_flight)}"]
@@ -393,5 +421,7 @@ def skip_reason(findings: Findings, feeds: Sequence[TopicFeed], failures: Mappin
         parts = ["new records wait for their table's interval"]
     if missing:
         parts.append(f"topics that do not exist: {', '.join(missing)}")
-    parts += [f"the table {table} cannot be looked at: {why}" for table, why in sorted(failures.items())]
+    parts += [f"the table {table} cannot be looked at: {why}" for table, why in sorted(watch.failures.items())]
+    if watch.postponed:
+        parts.append(f"looking at tables took {LOOKS_WITHIN_S:.0f} s, and the next tick begins with {watch.postponed[0]}")
     return "; ".join(parts)

@@ -26,7 +26,7 @@ from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceE
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.objectives import objectives, verdict_event
-from orchestration.sensing.progress import Progress, decide_events
+from orchestration.sensing.progress import Progress, decide_events, in_a_row, in_turn
 from orchestration.sensing.run_failures import Alert, is_told
 from orchestration.tables import Lake
 from orchestration.transforms import TopicFeed, topic_feeds
@@ -87,7 +87,7 @@ def decide_unjudged(before: Mapping[str, int], unjudged: Mapping[str, str]) -> t
 
     ``before`` counts the ticks until now. Nothing is known of tables while the log service is away, so that their counts stay.
     """
-    counts = {subject: min(before.get(subject, 0) + 1, UNJUDGED_TICKS + 1) for subject in unjudged}
+    counts = in_a_row(before, unjudged, UNJUDGED_TICKS)
     alerts = [
         Alert(
             subject=subject,
@@ -121,7 +121,7 @@ def watchdog_sensor(
         judgement = Judgement(first=progress.first)
         try:
             with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
-                judgement = judged(log, lake.open(), feeds=beginning_with(progress.first, feeds), wanted=wanted, now_s=now_s)
+                judgement = judged(log, lake.open(), feeds=in_turn(feeds, progress.first), wanted=wanted, now_s=now_s)
         except LogServiceError as error:
             judgement.unjudged[LOG_SERVICE] = str(error)
         for subject, why in judgement.unjudged.items():
@@ -154,12 +154,6 @@ def missed_objective(table: str, verdict: Verdict) -> Alert:
     """Return what is told of a table that has just missed its objective."""
     why = f"{verdict.late} records are older than {verdict.within_s} s and not in the table"
     return Alert(subject=table, run_id="", failures=1, why=why, what="does not keep up")
-
-
-def beginning_with(first: str, feeds: Sequence[TopicFeed]) -> list[TopicFeed]:
-    """Return the feeds in their order, from that of the table ``first`` on, and then those before it."""
-    at = next((place for place, feed in enumerate(feeds) if feed.table == first), 0)
-    return [*feeds[at:], *feeds[:at]]
 
 
 def judged(

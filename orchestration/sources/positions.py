@@ -7,6 +7,7 @@ Invariant: a position is read only after the source's sender was opened, which e
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,16 +43,28 @@ def read_position(log: LogClient, source: str, target: TopicDescription, *, is_f
 
     :raises LogServiceError: the log service does not respond. :raises SourceError: somebody's transaction stays open.
     """
-    newest: Any = None
+    return found_among(read_positions(log, is_final=is_final), source, target)
+
+
+def read_positions(log: LogClient, *, is_final: bool = True) -> dict[bytes, bytes | None]:
+    """Return the newest position record of each source; errors and ``is_final`` as for ``read_position``.
+
+    :raises LogServiceError: the log service does not respond. :raises SourceError: somebody's transaction stays open.
+    """
     if log.describe_topic(POSITIONS.name) is None:
-        return Found(position=None)
+        return {}
+    newest: dict[bytes, bytes | None] = {}
     read = log.range_reader()
     for one in settled_ranges(log, POSITIONS.name, within_s=SETTLED_WITHIN_S if is_final else 0.0):
         for batch in read(POSITIONS.name, one):
-            for key, value in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True):
-                if key == source.encode():
-                    newest = value
-    return decide_position(source, target, None if newest is None else json.loads(newest))
+            newest.update(zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True))
+    return newest
+
+
+def found_among(newest: Mapping[bytes, bytes | None], source: str, target: TopicDescription) -> Found:
+    """Return where ``source`` is to go on, by the newest position records of all sources."""
+    told = newest.get(source.encode())
+    return decide_position(source, target, None if told is None else json.loads(told))
 
 
 def decide_position(source: str, target: TopicDescription, told: Any) -> Found:

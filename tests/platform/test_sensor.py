@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from orchestration.log_client import LogServiceAwayError, LogServiceError
-from orchestration.sensing.topic_sensor import TABLE_TAG
+from orchestration.sensing.topic_sensor import LOG_TIMEOUT_MS, LOOKS_WITHIN_S, TABLE_TAG, TELLS_WITHIN_S, WAIT_S
 from orchestration.topics import TopicSpec, topic_asset
 from orchestration.transforms import spark_table
 from tests.platform.sensor_world import KEY, World, append, told
@@ -287,3 +287,60 @@ def test_a_log_service_that_goes_away_within_a_tick_is_asked_once_and_not_for_ea
     monkeypatch.setattr(world.log, "describe_topic", go_away)
     skipped = world.tick()
     assert (skipped.skip_message, asked) == ("no broker responds", ["orders"])
+
+
+def follower(topic: str) -> dg.AssetsDefinition:
+    """Return a table that follows a topic of its own."""
+
+    @spark_table(topic=TopicSpec(name=topic, schema="id STRING"), name=f"clean_{topic}", minimum_interval_s=0)
+    def clean(records: Any) -> Any:
+        """Records."""
+        return records
+
+    return clean
+
+
+def test_leaders_that_are_away_end_no_tick_late_and_hold_up_no_other_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = [f"a{number:02}" for number in range(20)]
+    for topic in (*silent, "orders", "zebras"):
+        world.log.add_topic(topic)
+    world.define(*map(follower, [*silent, "zebras"]))
+    offsets_of, asked = world.log.partition_offsets, []
+
+    def take_long(topic: str) -> Any:
+        asked.append(topic)
+        if topic in silent:
+            world.sleep(LOG_TIMEOUT_MS / 1000)
+            raise LogServiceAwayError("broker 2 does not respond")
+        return offsets_of(topic)
+
+    monkeypatch.setattr(world.log, "partition_offsets", take_long)
+    looked_at: set[str] = set()
+    known_after = len(silent) * LOG_TIMEOUT_MS / 1000 / WAIT_S
+    for number in range(12):
+        asked.clear()
+        append(world, 1)
+        world.log.topics["zebras"].partitions[0].append(b"{}")
+        began_s = world.now_s
+        result = world.tick()
+        assert world.now_s - began_s <= WAIT_S + LOOKS_WITHIN_S + LOG_TIMEOUT_MS / 1000
+        looked_at.update(asked)
+        if number >= known_after:
+            assert started(result) == ["clean_orders", "clean_zebras"]
+            assert asked[:2] == ["orders", "zebras"]
+    assert looked_at == {*silent, "orders", "zebras"}
+
+
+def test_how_long_records_wait_is_not_asked_where_a_tick_took_long(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(world, 3)
+    offsets_of = world.log.partition_offsets
+
+    def take_long(topic: str) -> Any:
+        world.sleep(TELLS_WITHIN_S)
+        return offsets_of(topic)
+
+    monkeypatch.setattr(world.log, "partition_offsets", take_long)
+    sample = told(world.tick())["AssetObservation"]
+    assert sample["lag"] == 3
+    assert "seconds_behind" not in sample
+    assert world.log.reads == []

@@ -15,12 +15,14 @@ import pytest
 import sqlalchemy as sa
 
 from orchestration.assembly import assemble
-from orchestration.log_client import LogServiceError
-from orchestration.sensing.sources import SourceState, decide_looks, source_sensor
+from orchestration.log_client import LogServiceAwayError, LogServiceError
+from orchestration.sensing.run_failures import Alert
+from orchestration.sensing.sources import UNLOOKED_TICKS, SourceState, decide_looks, decide_unlooked, source_sensor
 from orchestration.sensing.topic_sensor import Clock
 from orchestration.sources import folder_source, source_feeds, sql_rows, sql_source
 from orchestration.sources.dropped_files import DroppedFiles
-from orchestration.sources.reading import SourceError
+from orchestration.sources.positions import POSITIONS
+from orchestration.sources.reading import LookTooLongError, SourceError
 from orchestration.sql_deadlines import connect_arguments
 from orchestration.topics import TopicSpec, topic_asset
 from tests.helpers.postgres import postgres
@@ -237,6 +239,106 @@ def test_a_topic_that_is_refused_stops_no_other_source_and_a_run_says_why(
     with dg.build_sensor_context(instance=world.instance, repository_def=repository, resources={"log_service": Opened(world)}) as context:
         requests = sensor.evaluate_tick(context).run_requests
     assert sorted(request.tags["tidelog/source"] for request in requests or []) == ["letters", "payments"]
+
+
+class Watched:
+    """The sensor of sources, with the memory that Dagster keeps for it."""
+
+    def __init__(self, world: World, *sources: dg.AssetsDefinition) -> None:
+        self.world = world
+        self.alerts: list[Alert] = []
+        self.sensor = source_sensor(clock=Clock(now_s=lambda: time.time() + 60), notify=self.alerts.append)
+        self.repository = dg.Definitions(assets=sources, sensors=[self.sensor], resources=world.resources).get_repository_def()
+        self.cursor: str | None = None
+
+    def tick(self) -> Any:
+        resources = {"log_service": Opened(self.world)}
+        with dg.build_sensor_context(
+            instance=self.world.instance, cursor=self.cursor, repository_def=self.repository, resources=resources
+        ) as context:
+            result = self.sensor.evaluate_tick(context)
+        self.cursor = result.cursor
+        return result
+
+    def started(self, result: Any) -> list[str]:
+        return sorted(request.tags["tidelog/source"] for request in result.run_requests or [])
+
+
+def dropped(name: str, tmp_path: Path) -> dg.AssetsDefinition:
+    """Return a source with a file in its folder."""
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "a.csv").write_text("id\n1\n")
+    return folder_source(name, topic=TopicSpec(name=name), folder=folder, settle_s=1)
+
+
+def test_a_leader_that_is_away_is_asked_once_and_costs_only_the_sources_that_have_begun(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(world, dropped("first", tmp_path), dropped("letters", tmp_path), dropped("payments", tmp_path))
+    for topic in ("first", "letters", POSITIONS.name):
+        world.log.add_topic(topic)
+    asked, answer = [], world.log.partition_offsets
+
+    def be_silent(topic: str) -> Any:
+        if topic == POSITIONS.name:
+            asked.append(topic)
+            raise LogServiceAwayError("broker 2 does not respond")
+        return answer(topic)
+
+    monkeypatch.setattr(world.log, "partition_offsets", be_silent)
+    for count in range(1, UNLOOKED_TICKS + 3):
+        assert watched.started(watched.tick()) == ["payments"]
+        assert len(asked) == count
+    whole = f"could not be looked at {UNLOOKED_TICKS} times in a row: broker 2 does not respond"
+    assert [alert.text for alert in watched.alerts] == [f"sources/first {whole}", f"sources/letters {whole}"]
+    monkeypatch.undo()
+    assert watched.started(watched.tick()) == ["first", "letters", "payments"]
+
+
+def test_a_log_service_that_is_away_is_a_reason_to_skip_all_sources(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(world, dropped("letters", tmp_path), dropped("payments", tmp_path))
+    asked: list[str] = []
+
+    def go_away(topic: str) -> Any:
+        asked.append(topic)
+        raise LogServiceAwayError("no broker responds")
+
+    monkeypatch.setattr(world.log, "describe_topic", go_away)
+    assert watched.tick().skip_message == "no broker responds"
+    assert asked == ["letters"]
+
+
+def test_a_source_whose_look_always_takes_too_long_is_told_once_until_that_is_over(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(world, dropped("letters", tmp_path), dropped("payments", tmp_path))
+    looked = DroppedFiles.is_wanting
+
+    def take_long(self: DroppedFiles, position: Any, now: datetime) -> bool:
+        if self.folder.name == "letters":
+            raise LookTooLongError("the database took more than 5 s")
+        return looked(self, position, now)
+
+    text = f"sources/letters could not be looked at {UNLOOKED_TICKS} times in a row: the database took more than 5 s"
+    for _ in range(2):
+        watched.alerts.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(DroppedFiles, "is_wanting", take_long)
+            results = [watched.tick() for _ in range(UNLOOKED_TICKS + 2)]
+        assert {tuple(watched.started(result)) for result in results} == {("payments",)}
+        assert [alert.text for alert in watched.alerts] == [text]
+        events = [event for result in results for event in result.asset_events]
+        assert [(event.asset_key.to_user_string(), event.description) for event in events] == [("sources/letters", text)]
+        assert watched.started(watched.tick()) == ["letters", "payments"]
+
+
+def test_ticks_without_a_look_are_counted_over_those_in_which_it_was_another_source_s_turn() -> None:
+    counts, told = decide_unlooked({"slow": UNLOOKED_TICKS - 1, "gone": 3, "well": 2}, {"well": ""}, ["slow", "well"])
+    assert (counts, told) == ({"slow": UNLOOKED_TICKS - 1}, ())
+    counts, told = decide_unlooked(counts, {"slow": "it is slow", "well": ""}, ["slow", "well"])
+    assert told == ("slow",)
+    assert decide_unlooked(counts, {"slow": "it is slow"}, ["slow", "well"])[1] == ()
 
 
 def test_a_source_is_looked_at_when_it_is_due_and_later_after_failures() -> None:
