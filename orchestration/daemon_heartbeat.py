@@ -1,13 +1,49 @@
 """The daemon's sign of life: a file in the instance's folder that a thread of the daemon's process touches every few seconds.
 
 The supervisor looks at the file's age, because the daemon listens nowhere. A process that is stopped, or that cannot run Python any more,
-stops touching it. Decides nothing about what happens then. Imports nothing of Dagster, so that looking costs nothing.
+stops touching it. So does one of which a loop stands still: the sensors' loop that hangs would start no run, and everything else of the
+process would live. Decides nothing about what happens then. Imports nothing of Dagster, so that looking costs nothing.
 """
 
 import threading
+import time
+from collections.abc import Callable, Hashable
 from pathlib import Path
+from typing import Protocol
 
 HEARTBEAT_INTERVAL_S = 3.0
+STANDING_AFTER_S = 600.0
+"""How long a loop may be without a step. Dagster's loops make one every 30 seconds; one that evaluates very many assets takes minutes."""
+
+
+class Loop(Protocol):
+    """One of the daemon's loops: ``progress`` is another value after each step."""
+
+    name: str
+
+    def progress(self) -> Hashable:
+        """Return what changes with each step."""
+        ...
+
+
+class Loops:
+    """The loops of a process; any thread may add one."""
+
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
+        self._seen: dict[Loop, tuple[Hashable, float]] = {}
+
+    def add(self, loop: Loop) -> None:
+        """Watch a loop from now on."""
+        self._seen[loop] = loop.progress(), self._clock_s()
+
+    def standing(self) -> list[str]:
+        """Return the names of the loops that stand still, by what was seen whenever this was asked."""
+        now_s = self._clock_s()
+        for loop, (before, _) in list(self._seen.items()):
+            if (progress := loop.progress()) != before:
+                self._seen[loop] = progress, now_s
+        return [loop.name for loop, (_, since_s) in self._seen.items() if now_s - since_s > STANDING_AFTER_S]
 
 
 def heartbeat_file(home: Path) -> Path:
@@ -15,13 +51,19 @@ def heartbeat_file(home: Path) -> Path:
     return home / "daemon.alive"
 
 
-def start_heartbeat(home: Path) -> None:
-    """Touch the file until the process ends."""
-    threading.Thread(target=_beat, args=(heartbeat_file(home),), name="heartbeat", daemon=True).start()
+def start_heartbeat(home: Path, loops: Loops, tell: Callable[[str], None]) -> None:
+    """Touch the file until the process ends, or until a loop stands still; ``tell`` is told which."""
+    threading.Thread(target=_beat, args=(heartbeat_file(home), loops, tell), name="heartbeat", daemon=True).start()
 
 
-def _beat(path: Path) -> None:
+def _beat(path: Path, loops: Loops, tell: Callable[[str], None]) -> None:
     pause = threading.Event()
+    told: list[str] = []
     while True:
-        path.touch()
+        standing = loops.standing()
+        if not standing:
+            path.touch()
+        elif standing != told:
+            tell(f"{', '.join(standing)} made no step for {STANDING_AFTER_S:.0f} s: the daemon gives no sign of life until it does")
+        told = standing
         pause.wait(HEARTBEAT_INTERVAL_S)

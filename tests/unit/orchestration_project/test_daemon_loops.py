@@ -1,0 +1,100 @@
+"""The daemon's sign of life ends where one of its loops stands still."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._daemon.daemon import DagsterDaemon
+
+from orchestration import daemon_heartbeat
+from orchestration.daemon import watch_loops
+from orchestration.daemon_heartbeat import STANDING_AFTER_S, Loops, heartbeat_file, start_heartbeat
+
+
+class Counting:
+    """A loop that steps when a test says so."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.steps = 0
+
+    def progress(self) -> int:
+        return self.steps
+
+
+def test_a_loop_stands_still_when_it_made_no_step_for_long() -> None:
+    now_s = 0.0
+    loops = Loops(lambda: now_s)
+    sensors, schedules = Counting("sensors"), Counting("schedules")
+    loops.add(sensors)
+    loops.add(schedules)
+    now_s = STANDING_AFTER_S
+    assert loops.standing() == []
+    schedules.steps += 1
+    now_s += 1
+    assert loops.standing() == ["sensors"]
+    sensors.steps += 1
+    assert loops.standing() == []
+
+
+def test_a_loop_that_hangs_ends_the_sign_of_life_until_it_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon_heartbeat, "HEARTBEAT_INTERVAL_S", 0.01)
+    now_s = 0.0
+    loops, loop, told, was_told = Loops(lambda: now_s), Counting("sensors"), [], threading.Event()
+    loops.add(loop)
+
+    def tell(text: str) -> None:
+        told.append(text)
+        was_told.set()
+
+    def beats() -> bool:
+        heartbeat_file(tmp_path).unlink(missing_ok=True)
+        pause = threading.Event()
+        return any(pause.wait(0.01) or heartbeat_file(tmp_path).exists() for _ in range(500))
+
+    start_heartbeat(tmp_path, loops, tell)
+    assert beats()
+    now_s = STANDING_AFTER_S + 1
+    assert was_told.wait(30)
+    heartbeat_file(tmp_path).unlink()
+    pause = threading.Event()
+    pause.wait(0.2)
+    assert not heartbeat_file(tmp_path).exists()
+    assert told == ["sensors made no step for 600 s: the daemon gives no sign of life until it does"]
+    loop.steps += 1
+    assert beats()
+
+
+def test_every_loop_of_dagster_s_daemon_is_watched_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    loops, has_begun, is_over = Loops(lambda: now_s), threading.Event(), threading.Event()
+    monkeypatch.setattr(DagsterDaemon, "run_daemon_loop", DagsterDaemon.run_daemon_loop)
+    watch_loops(loops)
+
+    class Standing(DagsterDaemon[Any]):
+        @classmethod
+        def daemon_type(cls) -> str:
+            return "STANDING"
+
+        def core_loop(self, _context: Any, shutdown_event: threading.Event) -> Any:
+            has_begun.set()
+            shutdown_event.wait()
+            yield None
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        context = type("Context", (), {"instance": instance})()
+        thread = threading.Thread(
+            target=Standing().run_daemon_loop,  # type: ignore[no-untyped-call]
+            args=(context, "id", is_over, 30, 30),
+        )
+        thread.start()
+        try:
+            assert has_begun.wait(30)
+            assert loops.standing() == [], "its first step was noted"
+            now_s = STANDING_AFTER_S + 1
+            assert loops.standing() == ["the loop of the STANDING daemon"]
+        finally:
+            is_over.set()
+            thread.join()
