@@ -11,21 +11,24 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from log_service.client import ConfigError
-from log_service.supervisor.spec import Component, HeartbeatReadiness, Http2Readiness, HttpReadiness, ServiceContext
+from log_service.supervisor.spec import Component, GrpcReadiness, HeartbeatReadiness, HttpReadiness, ServiceContext
 from orchestration.daemon_heartbeat import heartbeat_file
 from orchestration.instance import dagster_home, write_workspace
 from orchestration.settings import SettingsError, load_settings, process_environment
 from orchestration.spark.java import JavaError
-from orchestration.spark.server import SparkServer
+from orchestration.spark.server import SPARK_RELEASE_SESSION, SparkServer, release_of_no_session
 from orchestration.spark.session import CONNECT_MODE, DEFAULT_CONNECT_PORT
+from orchestration.spark.token import TOKEN_VARIABLE, token_path
 
 LOOPBACK = "127.0.0.1"
 REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
 SPARK, CODE, WEB, DAEMON = "spark", "code", "dagster", "daemon"
 MEMORY_VARIABLES: Mapping[str, str] = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
+CODE_SERVER_PING = "/api.DagsterApi/Ping"
 COMPLAINT_FILE = "project_error.txt"
 CANCEL_RUNS_DEADLINE_S = 60.0
 # It waits for a tick that waits for records. Killing it is safe: whatever it was about is found again.
@@ -71,7 +74,7 @@ def _components(context: ServiceContext) -> list[Component]:
                 *watch,
             ),
             complaint_path=complaint,
-            readiness=Http2Readiness(host=LOOPBACK, port=code_port),
+            readiness=GrpcReadiness(host=LOOPBACK, port=code_port, method=CODE_SERVER_PING),
             address=f"{LOOPBACK}:{code_port}",
             after=("broker", SPARK),
             environment=environment,
@@ -111,11 +114,12 @@ def granting(context: ServiceContext) -> tuple[tuple[str, ...], ...]:
 
 def own_spark(context: ServiceContext, environment: Mapping[str, str]) -> Component:
     """Return the component of a Spark Connect server that is started here."""
-    server = SparkServer(settings=load_settings({**process_environment(), **environment}), port=context.spark_port)
+    settings = load_settings({**process_environment(), **environment})
+    server = SparkServer(settings=settings, port=context.spark_port)
     return Component(
         name=SPARK,
         argv=tuple(server.argv()),
-        readiness=Http2Readiness(host=LOOPBACK, port=context.spark_port),
+        readiness=spark_readiness(LOOPBACK, context.spark_port, token_path(settings)),
         address=server.url,
         environment=server.environment({**process_environment(), **clients_environment(context), "PYTHONPATH": environment["PYTHONPATH"]}),
         working_directory=context.data_directory,
@@ -137,10 +141,20 @@ def external_spark(remote: str) -> Component:
     return Component(
         name=SPARK,
         argv=(),
-        readiness=Http2Readiness(host=address.hostname, port=port),
+        readiness=spark_readiness(address.hostname, port, None),
         address=f"sc://{address.hostname}:{port}",
         start_deadline_s=60.0,
         external_setting=REMOTE_SETTING,
+    )
+
+
+def spark_readiness(host: str, port: int, token: Path | None) -> GrpcReadiness:
+    """Return how a Spark Connect server is asked: to release a session that there is not, which any server does, and keeps nothing of it.
+
+    ``token`` is the file of the token that it takes, where that is known; Spark's own variable holds it over the file.
+    """
+    return GrpcReadiness(
+        host=host, port=port, method=SPARK_RELEASE_SESSION, message=release_of_no_session(), token_path=token, token_variable=TOKEN_VARIABLE
     )
 
 

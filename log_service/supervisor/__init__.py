@@ -2,7 +2,7 @@
 
 - ``spec``: what a component is, and what all components are told (values only).
 - ``guard``: a small process around each component, so that nothing outlives the supervisor, however that ends.
-- ``readiness``: when a component counts as ready.
+- ``readiness``: when a component counts as ready. ``grpc_call``: the bytes of a call of gRPC, by which some are asked.
 - ``process``: one component's process: started behind its guard, watched, stopped within a deadline.
 - ``supervisor``: all of them: order of starting, restarts with backoff, order of stopping.
 - ``state``: the file that tells ``tidelog status`` what runs.

@@ -1,9 +1,11 @@
 """Whether a component is ready, asked from outside: by a request that needs a response, or by a sign of life that the component leaves.
 
-A connection alone tells little: the system accepts it for a process that is stopped. So a probe waits for a response. Every probe ends
-within ``PROBE_DEADLINE_S``.
+A connection alone tells little: the system accepts it for a process that is stopped, and a library's own threads may greet where the
+program behind them hangs. So a probe asks what only the program can respond to, and waits for that. Every probe ends within
+``PROBE_DEADLINE_S``.
 """
 
+import os
 import time
 from typing import Any
 
@@ -15,11 +17,8 @@ from log_service.common.errors import KafkaError
 from log_service.config.client import ClientConfig
 from log_service.rpc.connection import Destination, RpcSettings, open_connection
 from log_service.security.outgoing import outgoing_security
-from log_service.supervisor.spec import HeartbeatReadiness, Http2Readiness, HttpReadiness, KafkaReadiness, Readiness
-
-HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-HTTP2_EMPTY_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-HTTP2_TYPE_POSITION, HTTP2_SETTINGS, HTTP2_FRAME_HEADER_BYTES = 3, 4, 9
+from log_service.supervisor.grpc_call import ResponseWatch, call_of
+from log_service.supervisor.spec import GrpcReadiness, HeartbeatReadiness, HttpReadiness, KafkaReadiness, Readiness
 
 POLL_S = 0.1
 PROBE_DEADLINE_S = 5.0
@@ -38,8 +37,8 @@ async def is_ready(readiness: Readiness) -> bool:
             return await _responds(readiness.url)
         case KafkaReadiness():
             return await _speaks_kafka(readiness)
-        case Http2Readiness():
-            return await _speaks_http2(readiness.host, readiness.port)
+        case GrpcReadiness():
+            return await _responds_to_call(readiness)
         case HeartbeatReadiness():
             path = readiness.path
             return path.exists() and time.time() - path.stat().st_mtime <= readiness.max_age_s
@@ -68,16 +67,30 @@ def _client_settings(readiness: KafkaReadiness) -> dict[str, Any]:
     return {} if readiness.client_config is None else settings_from_file(readiness.client_config)
 
 
-async def _speaks_http2(host: str, port: int) -> bool:
+async def _responds_to_call(readiness: GrpcReadiness) -> bool:
+    watch = ResponseWatch()
+    call = call_of(f"{readiness.host}:{readiness.port}", readiness.method, readiness.message, _token(readiness))
     with trio.move_on_after(PROBE_DEADLINE_S):
         try:
-            async with await trio.open_tcp_stream(host, port) as stream:
-                await stream.send_all(HTTP2_PREFACE + HTTP2_EMPTY_SETTINGS)
-                frame = bytes(await stream.receive_some(HTTP2_FRAME_HEADER_BYTES))
+            async with await trio.open_tcp_stream(readiness.host, readiness.port) as stream:
+                await stream.send_all(call)
+                while watch.has_responded is None:
+                    watch.receive(bytes(await stream.receive_some()))
+                    if watch.to_send:
+                        await stream.send_all(watch.take())
         except (OSError, trio.BrokenResourceError):
-            return False
-        return len(frame) > HTTP2_TYPE_POSITION and frame[HTTP2_TYPE_POSITION] == HTTP2_SETTINGS
-    return False
+            return bool(watch.has_responded)
+    return bool(watch.has_responded)
+
+
+def _token(readiness: GrpcReadiness) -> str | None:
+    """Return the token that the call shows; None where there is none, so that the server says whether it needs one."""
+    if given := os.environ.get(readiness.token_variable):
+        return given
+    try:
+        return None if readiness.token_path is None else readiness.token_path.read_text().strip() or None
+    except OSError:
+        return None
 
 
 async def _responds(url: str) -> bool:

@@ -33,11 +33,22 @@ class KafkaReadiness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Http2Readiness:
-    """Ready once the address responds to the first frame of an HTTP/2 connection, as every gRPC server does."""
+class GrpcReadiness:
+    """Ready once a call of ``method`` (``/package.Service/Method``) with ``message`` is responded to; an error is a response, too.
+
+    gRPC's own threads respond to the first frames of a connection, also where the program behind them hangs. So a method is called that
+    the program itself serves, and that costs it little.
+
+    ``token_path`` is a file with a token that the call shows, and ``token_variable`` a variable of the environment that holds it before
+    the file does. They are read when it is asked, so that no secret stands in a component.
+    """
 
     host: str
     port: int
+    method: str
+    message: bytes = b""
+    token_path: Path | None = None
+    token_variable: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +66,7 @@ class UptimeReadiness:
     seconds: float = 2.0
 
 
-Readiness = HttpReadiness | KafkaReadiness | Http2Readiness | HeartbeatReadiness | UptimeReadiness
+Readiness = HttpReadiness | KafkaReadiness | GrpcReadiness | HeartbeatReadiness | UptimeReadiness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,9 +21,23 @@ from orchestration.spark.session import (
 from orchestration.spark.token import TOKEN_VARIABLE, kept_token
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+SPARK_RELEASE_SESSION = "/spark.connect.SparkConnectService/ReleaseSession"
+NO_SESSION, NO_USER = "00000000-0000-4000-8000-000000000000", "tidelog"
+"""A session that nobody opens; Spark takes ids of this form alone."""
 MAX_GRPC_BYTES = 512 * 1024 * 1024
 READINESS_TIMEOUT_S = 1.0
 SESSION_TIMEOUT = "20m"  # of sessions whose run was killed: the others are released
+
+
+def release_of_no_session() -> bytes:
+    """Return the message of ``SPARK_RELEASE_SESSION``, a ``ReleaseSessionRequest``, that asks to release what there is not.
+
+    It is written by hand, because the supervisor asks it and does without Spark's modules. ``allow_reconnect`` keeps the server from noting
+    the session as one that was closed.
+    """
+    session, user = NO_SESSION.encode(), NO_USER.encode()
+    context = b"\x0a" + bytes([len(user)]) + user
+    return b"\x0a" + bytes([len(session)]) + session + b"\x12" + bytes([len(context)]) + context + b"\x20\x01"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

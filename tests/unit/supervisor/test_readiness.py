@@ -3,8 +3,12 @@
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 import trio
@@ -12,8 +16,9 @@ import trio
 from log_service.common.errors import ConfigError
 from log_service.supervisor import readiness
 from log_service.supervisor.components import external_broker, service_context
+from log_service.supervisor.grpc_call import FRAME_HEADER_BYTES, PREFACE, SETTINGS, frame
 from log_service.supervisor.readiness import is_ready
-from log_service.supervisor.spec import HeartbeatReadiness, Http2Readiness, HttpReadiness, KafkaReadiness, Readiness
+from log_service.supervisor.spec import GrpcReadiness, HeartbeatReadiness, HttpReadiness, KafkaReadiness, Readiness
 from tests.helpers.authority import Authority
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.ports import free_port
@@ -23,10 +28,10 @@ from tests.helpers.ports import free_port
     "make",
     [
         lambda port: HttpReadiness(url=f"http://127.0.0.1:{port}/"),
-        lambda port: Http2Readiness(host="127.0.0.1", port=port),
+        lambda port: GrpcReadiness(host="127.0.0.1", port=port, method="/a.B/C"),
         lambda port: KafkaReadiness(bootstrap_servers=f"127.0.0.1:{port}"),
     ],
-    ids=["http", "http2", "kafka"],
+    ids=["http", "grpc", "kafka"],
 )
 def test_accepting_a_connection_is_no_response(make: Callable[[int], Readiness], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "PROBE_DEADLINE_S", 0.3)
@@ -76,17 +81,73 @@ def test_a_cluster_of_the_user_s_own_is_asked_as_the_environment_says(tmp_path: 
             external_broker(context)
 
 
-def test_a_grpc_server_responds_to_the_first_frame() -> None:
+@contextmanager
+def grpc_server(serve: Callable[[bytes, Any], bytes]) -> Iterator[int]:
+    """Yield the port of a server with one thread, whose one method is ``serve``."""
     grpc = pytest.importorskip("grpc", reason="needs the platform extra")
-    from concurrent.futures import ThreadPoolExecutor
-
     server = grpc.server(ThreadPoolExecutor(max_workers=1))
+    handler = grpc.unary_unary_rpc_method_handler(serve)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("shop.Till", {"Ping": handler}),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
-        assert trio.run(is_ready, Http2Readiness(host="127.0.0.1", port=port))
+        yield port
     finally:
-        server.stop(None)
+        server.stop(None).wait()
+
+
+@pytest.mark.parametrize("method", ["/shop.Till/Ping", "/shop.Till/Unknown"])
+def test_a_call_that_is_served_and_one_that_is_refused_are_responses(method: str) -> None:
+    asked: list[bytes] = []
+
+    def serve(message: bytes, _: Any) -> bytes:
+        asked.append(message)
+        return b"x" * 100_000
+
+    with grpc_server(serve) as port:
+        assert trio.run(is_ready, GrpcReadiness(host="127.0.0.1", port=port, method=method, message=b"hello"))
+    assert asked == ([b"hello"] if method.endswith("Ping") else [])
+
+
+def test_a_program_that_hangs_is_not_ready_though_its_grpc_greets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "PROBE_DEADLINE_S", 0.5)
+    is_over, hangs = Event(), Event()
+
+    def hang(_message: bytes, _: Any) -> bytes:
+        hangs.set()
+        is_over.wait()
+        return b""
+
+    with grpc_server(hang) as port:
+        ping = GrpcReadiness(host="127.0.0.1", port=port, method="/shop.Till/Ping")
+        try:
+            assert not trio.run(is_ready, ping)
+            assert hangs.is_set()
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as greeted:
+                greeted.sendall(PREFACE + frame(SETTINGS, 0, 0, b""))
+                assert greeted.recv(FRAME_HEADER_BYTES)[3] == SETTINGS
+        finally:
+            is_over.set()
+        monkeypatch.undo()
+        assert trio.run(is_ready, ping)
+
+
+def test_a_call_shows_the_token_of_the_environment_or_else_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str | None] = []
+
+    def serve(_message: bytes, context: Any) -> bytes:
+        shown.append(dict(context.invocation_metadata()).get("authorization"))
+        return b""
+
+    token = tmp_path / "token"
+    with grpc_server(serve) as port:
+        ping = GrpcReadiness(host="127.0.0.1", port=port, method="/shop.Till/Ping", token_path=token, token_variable="TILL_TOKEN")
+        assert trio.run(is_ready, ping)
+        token.write_text("in-the-file\n")
+        assert trio.run(is_ready, ping)
+        monkeypatch.setenv("TILL_TOKEN", "t" * 1_000)
+        assert trio.run(is_ready, ping)
+    assert shown == [None, "Bearer in-the-file", f"Bearer {'t' * 1_000}"]
 
 
 def test_an_old_heartbeat_is_none(tmp_path: Path) -> None:
