@@ -6,8 +6,6 @@ instances, once in a classic group and once in a streams group (KIP-1071); one o
 transactions. In the end each copy is the source, record by record, and each running total is the next one of its key.
 """
 
-import shutil
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +22,7 @@ from tests.integration.client_clusters import TIDELOG
 from tests.integration.clients_of_a_cluster import franz_go
 from tests.integration.cluster_nodes import ClusterNodes
 from tests.integration.copiers import AiokafkaCopier, Copier, CopyWatch, Place, ProgramCopier
-from tests.integration.kafka_node import java_command, skip_unless_kafka_is_there
+from tests.integration.kafka_node import streams_program
 
 pytestmark = [
     pytest.mark.timeout(900),
@@ -32,7 +30,6 @@ pytestmark = [
     pytest.mark.usefixtures("refused_sockets"),
 ]
 
-HERE = Path(__file__).parent
 SOURCE = "source"
 PARTITIONS = 3
 PLACES: Mapping[Place, int] = {(SOURCE, index): index for index in range(PARTITIONS)}
@@ -106,7 +103,7 @@ def programs(nodes: ClusterNodes, folder: Path, missing: dict[str, str]) -> list
     except pytest.skip.Exception as reason:
         missing["franz-go"] = str(reason)
     try:
-        java = java_program(folder)
+        java = streams_program("ExactlyOnce", folder)
     except pytest.skip.Exception as reason:
         missing.update(dict.fromkeys([*JAVA_COPIERS, TOTALS, NEWER_TOTALS], str(reason)))
         return copiers
@@ -114,22 +111,8 @@ def programs(nodes: ClusterNodes, folder: Path, missing: dict[str, str]) -> list
     for name, jobs in (("streams-1", copying), (CUT, [])):
         totals = ["total", SOURCE, TOTALS, TOTALS, str(folder / name)]
         newer = ["newer-total", SOURCE, NEWER_TOTALS, NEWER_TOTALS, str(folder / f"newer-{name}")]
-        copiers.append(
-            ProgramCopier(name, nodes.bootstrap, PLACES, TOTALS, [*java, "ExactlyOnce", nodes.bootstrap, *jobs, *totals, *newer])
-        )
+        copiers.append(ProgramCopier(name, nodes.bootstrap, PLACES, TOTALS, [*java, nodes.bootstrap, *jobs, *totals, *newer]))
     return copiers
-
-
-def java_program(folder: Path) -> Sequence[str]:
-    """Compile the program, and return how its class is run."""
-    skip_unless_kafka_is_there()
-    *options, jars = java_command("-Xmx256m")
-    if not any(Path(jars).parent.glob("kafka-streams-*.jar")):
-        pytest.skip(f"{Path(jars).parent} has no Kafka Streams (make kafka-libs fetches it): nothing was tested with it")
-    if shutil.which("javac") is None:
-        pytest.skip("there is no javac on the PATH: nothing was tested with Kafka Streams")
-    subprocess.run(["javac", "-cp", jars, "-d", str(folder), str(HERE / "ExactlyOnce.java")], check=True, timeout=300)
-    return [*options, f"{jars}:{folder}"]
 
 
 @pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.repeats), 3], ids=["one node", "three nodes"])
