@@ -8,6 +8,7 @@ Decides nothing but what is played; it is judged as any other run. A seed draws 
 from tests.sim import access_users
 from tests.sim.cluster_plan import Aim
 from tests.sim.network import Weather
+from tests.sim.node_history import TopicPlan
 from tests.sim.node_host import Death
 from tests.sim.node_plan import Fault
 
@@ -242,6 +243,150 @@ TASK_HANDOVERS = Aim(
 )
 """Coordinators end while instances give tasks up, and while others wait for these."""
 
+GROUP_PROPERTIES = {
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    "leader.imbalance.check.interval.seconds": "2",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.assignment.interval.ms": "0",
+}
+GROUP_FAULTS = (
+    Fault.DIE,
+    Fault.DIE,
+    Fault.CLIENT_DIES,
+    Fault.CLIENT_DIES,
+    Fault.NEW_LEADER_DIES,
+    Fault.STOP,
+    Fault.CUT,
+    Fault.SPLIT,
+    Fault.PAUSE,
+)
+
+CONSUMER_GROUPS = Aim(
+    name="consumer groups",
+    faults=GROUP_FAULTS,
+    properties=GROUP_PROPERTIES,
+    fields={
+        "seconds": 12.0,
+        "pause_seconds": 1.5,
+        "member_count": 3,
+        "most_once_count": 2,
+        "automatic_count": 0,
+        "reader_count": 0,
+        "records_per_second": 6.0,
+        "is_member_late": True,
+        "group_protocols": ("consumer",),
+    },
+)
+"""Members of the consumer protocol (KIP-848) come, go, die and hang, while their coordinators end."""
+
+CHANGED_PROTOCOLS = Aim(
+    name="changed protocols",
+    faults=GROUP_FAULTS,
+    properties=GROUP_PROPERTIES,
+    fields={**CONSUMER_GROUPS.fields, "group_protocols": ("classic", "consumer")},
+)
+"""The same where each life of a member speaks either protocol, so that groups change theirs while they have members."""
+
+UNCLEAN_ELECTIONS = Aim(
+    name="unclean elections",
+    faults=(Fault.LAGGING_LEADS, Fault.LAGGING_LEADS, Fault.DIE, Fault.STOP),
+    deaths=(Death.KILL,),
+    properties={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "400"},
+    fields={
+        "seconds": 20.0,
+        "pause_seconds": 2.0,
+        "records_per_second": 15.0,
+        "reassigner_count": 0,
+        "unclean_elector_count": 1,
+        "session_seconds": 2.0,
+        "topics": (
+            TopicPlan(name="safe", partition_count=1, is_synced=True, replication_factor=3, configs={"min.insync.replicas": "2"}),
+            TopicPlan(
+                name="unclean",
+                partition_count=2,
+                is_synced=True,
+                is_unclean=True,
+                replication_factor=2,
+                configs={"min.insync.replicas": "1", "unclean.leader.election.enable": "true"},
+            ),
+            TopicPlan(
+                name="by-hand",
+                partition_count=2,
+                is_synced=True,
+                is_unclean=True,
+                replication_factor=2,
+                configs={"min.insync.replicas": "1"},
+            ),
+        ),
+    },
+)
+"""The last in-sync replica of a partition ends, and one that lacks records leads, by configuration or by hand."""
+
+JOINING_BROKERS = Aim(
+    name="joining brokers",
+    faults=(Fault.DIE, Fault.DIE, Fault.DIE_WHILE_STARTING, Fault.NEW_LEADER_DIES, Fault.STOP, Fault.SPLIT, Fault.CUT, Fault.PAUSE),
+    properties={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500", "replica.lag.time.max.ms": "2000"},
+    fields={
+        "seconds": 12.0,
+        "pause_seconds": 2.0,
+        "session_seconds": 2.0,
+        "member_count": 2,
+        "records_per_second": 6.0,
+        "reassigner_count": 0,
+        "grower_count": 1,
+        "late_names": ("late4", "late5"),
+    },
+)
+"""Brokers join a cluster that runs, get their share of its replicas, those of internal topics too, and are emptied again."""
+
+FULL_DISKS = Aim(
+    name="full disks",
+    faults=(Fault.FULL_DISK, Fault.FULL_DISK, Fault.FAILED_SYNC, Fault.DIE, Fault.NEW_LEADER_DIES, Fault.STOP),
+    properties={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"},
+    fields={"seconds": 12.0, "pause_seconds": 2.0, "session_seconds": 2.0, "member_count": 2, "records_per_second": 15.0},
+)
+"""Disks of nodes are full for a while, with a little room or with none."""
+
+COMPACTED_TOPICS = Aim(
+    name="compacted topics",
+    faults=(Fault.DIE, Fault.DIE, Fault.DIE_AT_OPERATION, Fault.DIE_WHILE_STARTING, Fault.NEW_LEADER_DIES, Fault.STOP, Fault.CLIENT_DIES),
+    properties={
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "500",
+        "log.cleaner.enable": "true",
+        "log.cleaner.backoff.ms": "300",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+        "log.cleaner.delete.retention.ms": "3000",
+        "log.roll.ms": "1500",
+    },
+    fields={
+        "seconds": 12.0,
+        "pause_seconds": 1.5,
+        "session_seconds": 2.0,
+        "member_count": 2,
+        "automatic_count": 1,
+        "reader_count": 1,
+        "records_per_second": 15.0,
+        "topics": (
+            TopicPlan(name="safe", partition_count=2, is_synced=True, replication_factor=3, configs={"min.insync.replicas": "2"}),
+            TopicPlan(
+                name="keyed",
+                partition_count=2,
+                is_synced=True,
+                is_compacted=True,
+                replication_factor=3,
+                configs={"min.insync.replicas": "2", "cleanup.policy": "compact", "min.compaction.lag.ms": "0"},
+            ),
+        ),
+    },
+)
+"""Cleaners are eager on every node, also in the topics of groups, while members commit and coordinators end."""
+
 LONG_LIVES = Aim(
     name="long lives",
     faults=(
@@ -302,5 +447,11 @@ AIMS = (
     LATE_CHANGES,
     SEVERAL_DEATHS,
     SHORT_SNAPSHOTS,
+    CONSUMER_GROUPS,
+    CHANGED_PROTOCOLS,
+    UNCLEAN_ELECTIONS,
+    JOINING_BROKERS,
+    FULL_DISKS,
+    COMPACTED_TOPICS,
     LONG_LIVES,
 )

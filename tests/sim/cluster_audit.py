@@ -7,6 +7,7 @@ knew to be committed: below the high watermark nothing may be missing or other t
 from collections.abc import Iterator, Mapping, Sequence
 
 from log_service.common.types import TopicPartition
+from log_service.records.batch import iterate_headers, iterate_records
 from log_service.storage.file_names import parse_directory_name
 from tests.sim.node_audit import METADATA_DIRECTORY, Auditor, DeathRecord, LogKey, StoredBatch, stored_logs
 from tests.sim.node_checker import Violation
@@ -50,10 +51,13 @@ def _compare_below(
             return
 
 
-def check_replicas(hosts: Sequence[NodeHost], ends: Mapping[TopicPartition, int], whole: frozenset[str]) -> Iterator[Violation]:
+def check_replicas(
+    hosts: Sequence[NodeHost], ends: Mapping[TopicPartition, int], whole: frozenset[str], compacted: frozenset[str] = frozenset()
+) -> Iterator[Violation]:
     """Compare the logs of all replicas on the disks of nodes that have stopped, byte for byte.
 
-    ``ends`` is how far each partition is committed. The topics in ``whole`` are at rest: their replicas also end at the same offset.
+    ``ends`` is how far each partition is committed. The topics in ``whole`` are at rest: their replicas also end at the same offset. Where
+    a cleaner runs, those in ``compacted`` have the same records last of each key, wherever each replica's cleaner has come to.
     """
     logs: dict[tuple[str, bytes], list[tuple[str, list[StoredBatch]]]] = {}
     for host in hosts:
@@ -62,7 +66,9 @@ def check_replicas(hosts: Sequence[NodeHost], ends: Mapping[TopicPartition, int]
                 logs.setdefault((key.name, key.identity), []).append((host.name, batches))
     for (name, _), replicas in sorted(logs.items()):
         partition = parse_directory_name(name)
-        if partition is not None:
+        if partition is not None and partition.topic in compacted:
+            yield from _compare_compacted(name, replicas, ends.get(partition, 0))
+        elif partition is not None:
             yield from _compare_replicas(name, replicas, ends.get(partition, 0), is_at_rest=partition.topic in whole)
 
 
@@ -81,6 +87,34 @@ def _compare_replicas(name: str, replicas: list[tuple[str, list[StoredBatch]]], 
             yield Violation("replicas are equal", f"{name} on {first_name} and on {other_name} has {text}")
         elif is_at_rest and _end_of(other) != _end_of(first):
             yield Violation("replicas are equal", f"{name} ends at {_end_of(first)} on {first_name}, at {_end_of(other)} on {other_name}")
+
+
+def _compare_compacted(name: str, replicas: list[tuple[str, list[StoredBatch]]], end: int) -> Iterator[Violation]:
+    """The last record of each key is the same; a tombstone may be gone already, and with it all that has its key."""
+    found = [(host, _last_of_each_key(batches, end)) for host, batches in replicas]
+    for key in sorted({key for _, last in found for key in last}):
+        values = {host: last[key] for host, last in found if key in last and last[key][1] is not None}
+        tombstones = {host: last[key] for host, last in found if key in last and last[key][1] is None}
+        is_left_out = len(values) + len(tombstones) < len(found)
+        if len({*values.values(), *tombstones.values()}) > 1 or (values and is_left_out):
+            text = f"{key!r} last at { {host: last.get(key, (None,))[0] for host, last in found} }"
+            yield Violation("replicas are equal", f"{name} has {text}, of {end} that are committed")
+
+
+def _last_of_each_key(batches: list[StoredBatch], end: int) -> dict[bytes, tuple[int, bytes | None]]:
+    """Return offset and value; markers of transactions have no key that counts."""
+    return {
+        bytes(record.key): (record.offset, None if record.value is None else bytes(record.value))
+        for batch in batches
+        if batch.last_offset < end and not is_control(batch.content)
+        for record in iterate_records(batch.content)
+        if record.key is not None
+    }
+
+
+def is_control(content: bytes) -> bool:
+    """Whether a batch holds markers."""
+    return next(header.is_control for _, header in iterate_headers(content))
 
 
 def _between(batches: list[StoredBatch], start: int, end: int) -> list[StoredBatch]:

@@ -22,6 +22,7 @@ from tests.sim.transaction_stages import STAGES, StageWatch
 
 LONGEST_WATCH_SECONDS = 5.0
 """How long an adversary waits for its node to lead."""
+LOOK_SECONDS = 0.1
 LONGEST_PAUSE_SESSIONS = 3.0
 """How many broker sessions a process may be paused."""
 
@@ -72,6 +73,9 @@ class ClusterAdversary(Adversary):
         self.cluster: Sequence[ClusterAdversary] = (self,)
         self._allowance = allowance
         self._session_seconds = plan.session_seconds
+        self._held_until = 0.0
+        self.is_absent = host.name in plan.late_names
+        """Whether the node has not joined its cluster yet."""
         self._acts |= {
             Fault.PAUSE: self._pause_process,
             Fault.SEVERAL_DIE: self._several_die,
@@ -84,6 +88,7 @@ class ClusterAdversary(Adversary):
             Fault.COORDINATOR_ENDS: self._end_as_coordinator,
             Fault.HANDOVER_ENDS: self._end_in_handover,
             Fault.REFUSED: self._refuse_peers,
+            Fault.LAGGING_LEADS: self._come_back_behind,
         }
         noted = host.on_death
 
@@ -103,9 +108,33 @@ class ClusterAdversary(Adversary):
 
     async def start_promptly(self) -> None:
         """Start the node; nothing has happened to it."""
+        if self.is_absent:
+            return
         await trio.sleep(self.rng.choice([0, 0.05, 0.5]))
         await self._start()
         await self.keep_running()
+
+    async def strike(self, seconds: float) -> None:
+        """Let things go wrong for so long; a node that comes late joins first."""
+        if self.is_absent:
+            pause_seconds = self.rng.uniform(0.05, 0.5) * seconds
+            await trio.sleep(pause_seconds)
+            self.is_absent = False
+            self.world.log("join", self.host.name)
+            await self.start_promptly()
+            seconds -= pause_seconds
+        await super().strike(seconds)
+
+    async def keep_running(self) -> None:
+        """Start the node if it does not run, and is not to stay down for a while."""
+        if not self.host.is_running and trio.current_time() < self._held_until:
+            await trio.sleep_until(self._held_until)
+        await super().keep_running()
+
+    def hold_down(self, seconds: float) -> None:
+        """End the node, and start it again only after so long."""
+        self._held_until = trio.current_time() + seconds
+        self.host.die(Death.KILL)
 
     async def calm(self) -> None:
         self.world.resume(self.host.name)
@@ -125,6 +154,17 @@ class ClusterAdversary(Adversary):
         if self._allowance.may_lose_power(self.host.name):
             self._allowance.note_power_lost(self.host.name)
             await super()._fail_sync()
+
+    async def _fill_disk(self) -> None:
+        """A node that ends over it is started again as after a loss of power: the same bound. So is one with a failed directory."""
+        if not self._allowance.may_lose_power(self.host.name):
+            return
+        self._allowance.note_power_lost(self.host.name)
+        await super()._fill_disk()
+        current = self.host.current
+        if self.host.is_running and current is not None and any(home.is_offline for home in current.broker.foundation.logs.directories):
+            self.counts["offline directories"] += 1
+            await self._restart_after_kill()
 
     async def _pause_and_heal(self, seconds: float) -> None:
         """Heal first, and start the node then if another adversary has ended it: cut off from its quorum it could not start."""
@@ -209,6 +249,29 @@ class ClusterAdversary(Adversary):
         if watch.is_reached.is_set():
             self.counts[f"ended at {wanted}"] += 1
             await self.rng.choice([self._die, self._die, self._die, self._stop, self._split])()
+
+    async def _come_back_behind(self) -> None:
+        """Die, stay away until another node is the last one in sync somewhere, end that one, and come back without its records."""
+        self.host.die(Death.KILL)
+        await self._wait_ended()
+        with trio.move_on_after(LONGEST_WATCH_SECONDS):
+            while (last := self._last_in_sync()) is None:  # noqa: ASYNC110 - many nodes make it so
+                await trio.sleep(LOOK_SECONDS)
+            await trio.sleep(self.rng.uniform(0.2, 1.5))
+            self.counts["last ones ended"] += 1
+            last.hold_down(self.rng.uniform(1, 3) * self._session_seconds)
+
+    def _last_in_sync(self) -> "ClusterAdversary | None":
+        """Return the adversary of a node that alone is in sync in a partition of which this node has a replica, too."""
+        for other in self.cluster:
+            current = other.host.current
+            if other is self or not other.host.is_running or current is None:
+                continue
+            for topic in current.broker.image.topics.by_name.values():
+                for partition in topic.partitions.values():
+                    if partition.isr == (other.host.node_id,) and self.host.node_id in partition.replicas:
+                        return other
+        return None
 
     async def _reset_while_waiting(self) -> None:
         """Hold up what followers fetch, and break the connections of clients whose records wait for that: they send them again."""

@@ -55,7 +55,11 @@ class ClusterPlan(Plan):
     ``hang_fraction`` of a copier's transactions hang, twice; ``committed_reader_count`` read what is committed of all that.
     ``transaction_level`` is that of transaction.version. ``queue_worker_count`` members of a share group take from the first topic.
     ``streams_member_count`` instances of a Kafka Streams application read it, and take one of ``closing_seconds`` to give a task up.
-    ``is_secure``: nodes and clients log in, ACLs say who may do what, and both change while faults strike.
+    Each life of a member speaks one of ``group_protocols``; ``most_once_count`` members of a third group commit first and work then.
+    ``unclean_elector_count`` clients elect leaders uncleanly, of the topics where that may be, whenever a partition has none.
+    The brokers ``late_names`` join the cluster while it runs; ``grower_count`` clients give those that have joined their share, and empty
+    brokers again, by the plans of ``tidelog cluster``. ``is_secure``: nodes and clients log in, ACLs say who may do what, and both change
+    while faults strike.
 
     ``is_all_synced``: see the module. ``session_seconds`` is how long a silent broker counts as alive, ``election_seconds`` how long a
     voter waits for its leader, and then for votes, at most.
@@ -80,6 +84,11 @@ class ClusterPlan(Plan):
     queue_worker_count: int = 0
     streams_member_count: int = 0
     closing_seconds: tuple[float, ...] = (0.0, 0.0, 0.1, 0.4)
+    group_protocols: tuple[str, ...] = ("classic",)
+    most_once_count: int = 0
+    unclean_elector_count: int = 0
+    late_names: tuple[str, ...] = ()
+    grower_count: int = 0
     hang_fraction: float = 0.0
     is_secure: bool = False
     aim: str = ""
@@ -132,6 +141,7 @@ def draw_cluster_plan(seed: int, node_count: int = 3, aim: Aim | None = None) ->
     is_all_synced = rng.random() < 0.5
     seats = draw_seats(rng, node_count)
     broker_count = sum(seat.is_broker for seat in seats)
+    seats += _late_seats(seats, () if aim is None else aim.fields.get("late_names", ()))
     are_voters_dynamic = rng.random() < 0.5
     are_voters_dynamic = are_voters_dynamic if aim is None else aim.fields.get("are_voters_dynamic", are_voters_dynamic)
     properties = _draw_properties(rng, broker_count, is_all_synced=is_all_synced)
@@ -203,7 +213,7 @@ def _completed(plan: ClusterPlan, aim: Aim | None) -> ClusterPlan:
         plan = replace(plan, topics=plan.topics[:1], transaction_level=level)
     if plan.queue_worker_count or plan.streams_member_count:
         plan = replace(plan, topics=plan.topics[:1])
-    return replace(plan, topics=tuple(replace(topic, is_moved=plan.reassigner_count > 0) for topic in plan.topics))
+    return replace(plan, topics=tuple(replace(topic, is_moved=plan.reassigner_count + plan.grower_count > 0) for topic in plan.topics))
 
 
 def _patient(node: NodePlan) -> NodePlan:
@@ -222,6 +232,15 @@ def draw_seats(rng: Random, node_count: int) -> list[Seat]:
         rack = f"rack{number % 2}" if has_racks else None
         seats.append(Seat(number, f"node{number}", is_broker, is_controller, rack))
     return seats
+
+
+def _late_seats(seats: list[Seat], names: Sequence[str]) -> list[Seat]:
+    """Return those of brokers that join later, in racks where the others stand in some."""
+    first = len(seats) + 1
+    return [
+        Seat(first + number, name, is_broker=True, is_controller=False, rack=f"rack{number % 2}" if seats[0].rack else None)
+        for number, name in enumerate(names)
+    ]
 
 
 def _node(

@@ -61,10 +61,29 @@ _MORE: Mapping[ApiKey, frozenset[ErrorCode]] = {
     ApiKey.REMOVE_RAFT_VOTER: _NO_CONTROLLER | {ErrorCode.VOTER_NOT_FOUND, ErrorCode.NOT_LEADER_OR_FOLLOWER},
 }
 
+_OF_CONSUMERS: Mapping[ApiKey, frozenset[ErrorCode]] = {
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _NO_COORDINATOR
+    | {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+    },
+    ApiKey.OFFSET_COMMIT: frozenset({ErrorCode.STALE_MEMBER_EPOCH}),
+    ApiKey.OFFSET_FETCH: frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}),
+}
+"""What members of the consumer protocol may hear, where a plan has some."""
+
 LEGITIMATE_IN_CLUSTER: Mapping[ApiKey, frozenset[ErrorCode]] = {
     key: LEGITIMATE.get(key, frozenset()) | _MORE.get(key, frozenset()) for key in {**LEGITIMATE, **_MORE}
 }
 """Every API that a cluster may refuse something."""
+
+LEGITIMATE_WITH_CONSUMERS: Mapping[ApiKey, frozenset[ErrorCode]] = {
+    key: LEGITIMATE_IN_CLUSTER.get(key, frozenset()) | _OF_CONSUMERS.get(key, frozenset())
+    for key in {**LEGITIMATE_IN_CLUSTER, **_OF_CONSUMERS}
+}
+"""The same where members speak the consumer protocol."""
 
 _ENDING = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS})
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})

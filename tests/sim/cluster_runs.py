@@ -22,6 +22,7 @@ import trio
 from log_service.broker import broker, lifecycle
 from log_service.client import Admin
 from log_service.common.errors import ErrorCode
+from log_service.common.types import TopicPartition
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.api_versions import ApiKey
 from tests.sim.accessing import Accessing
@@ -33,6 +34,7 @@ from tests.sim.cluster_format import format_cluster
 from tests.sim.cluster_plan import Aim, ClusterPlan, draw_cluster_plan
 from tests.sim.cluster_refusals import (
     LEGITIMATE_IN_CLUSTER,
+    LEGITIMATE_WITH_CONSUMERS,
     LEGITIMATE_WITH_STREAMS,
     LEGITIMATE_WITH_TRANSACTIONS,
     LEGITIMATE_WITH_USERS,
@@ -46,7 +48,7 @@ from tests.sim.node_audit import Auditor
 from tests.sim.node_checker import Violation, check
 from tests.sim.node_clients import Clients
 from tests.sim.node_faults import Adversary
-from tests.sim.node_history import NEVER, E, Entry, History, Operation
+from tests.sim.node_history import NEVER, E, Entry, History, Lost, Operation
 from tests.sim.node_host import NodeHost
 from tests.sim.node_metadata_checker import check_metadata
 from tests.sim.node_refusals import check_refusals
@@ -109,7 +111,7 @@ class ClusterRun(Run):
         self._is_hasty = is_hasty
         self._settled_at = NEVER
         format_cluster(world, plan)
-        self.watch = ClusterWatch(self.cluster.nodes, self._is_kept)
+        self.watch = ClusterWatch(self.cluster.nodes, self._is_kept, may_be_unclean=self._may_be_unclean, on_lost=self._note_lost)
         assert isinstance(self.history, WatchedHistory)
         assert isinstance(self.clients, ClusterClients)
         self.copying = Copying(CopyClients(self.clients, plan), self.watch.report) if plan.copier_count else None
@@ -162,6 +164,8 @@ class ClusterRun(Run):
         assert isinstance(self.clients, ClusterClients)
         if self.copying is not None:
             self.copying.begin(self._beginning(senders), self._beginning(readers))
+        for number in range(self.plan.most_once_count):
+            self._beginning(readers)(self.clients.take_at_most_once, f"hasty-{number}")
         for number in range(self.plan.queue_worker_count):
             assert self.queue is not None
             self._beginning(readers)(self.queue.work, f"worker-{number}")
@@ -175,6 +179,10 @@ class ClusterRun(Run):
             self.accessing.begin(self._beginning(senders, is_mortal=False))
         for number in range(self.plan.reassigner_count):
             senders.start_soon(self.clients.reassign, f"reassigner-{number}")
+        for number in range(self.plan.grower_count):
+            senders.start_soon(self.clients.grow, f"grower-{number}")
+        for number in range(self.plan.unclean_elector_count):
+            senders.start_soon(self.clients.elect_uncleanly, f"elector-{number}")
         if self.plan.are_voters_dynamic and len(self.controllers) > 1:
             for number in range(max(1, self.plan.voter_changer_count)):
                 operator = Operator(self.clients, self.controllers, is_restless=number < self.plan.voter_changer_count)
@@ -216,6 +224,13 @@ class ClusterRun(Run):
         if known is None:
             return topic in (COPIED_TOPICS if self.copying is not None else ("__consumer_offsets", "__share_group_state"))
         return known.is_synced or not any(death.value == "power" for death in self.plan.deaths)
+
+    def _may_be_unclean(self, topic: str) -> bool:
+        known = self.history.topics.get(topic)
+        return known is not None and known.is_unclean
+
+    def _note_lost(self, partition: TopicPartition, offset: int) -> None:
+        self.history.add(Lost(partition=partition, offset=offset))
 
     # Once all is calm
 
@@ -295,7 +310,14 @@ class ClusterRun(Run):
 
     def _check_stopped(self) -> None:
         ends = dict(self.watch.replicas.ends)
-        self.violations += check_replicas(self.cluster.nodes, ends, frozenset(self.history.topics))
+        self.violations += check_replicas(self.cluster.nodes, ends, frozenset(self.history.topics), self._compacted)
+
+    @property
+    def _compacted(self) -> frozenset[str]:
+        """The topics that cleaners change, where they run."""
+        if not self.plan.nodes[0].config.log_manager.cleaner.is_enabled:
+            return frozenset()
+        return frozenset({topic.name for topic in self.plan.topics if topic.is_compacted} | {"__consumer_offsets", "__transaction_state"})
 
     def _judge(self) -> None:
         if self.copying is not None:
@@ -317,6 +339,8 @@ class ClusterRun(Run):
             return LEGITIMATE_WITH_STREAMS
         if self.accessing is not None:
             return LEGITIMATE_WITH_USERS
+        if "consumer" in self.plan.group_protocols:
+            return LEGITIMATE_WITH_CONSUMERS
         return LEGITIMATE_IN_CLUSTER if self.copying is None else LEGITIMATE_WITH_TRANSACTIONS
 
 

@@ -17,6 +17,12 @@ AIMED_SEEDS = {
     "late changes": (2,),
     "several deaths": (13,),
     "short snapshots": (1,),
+    "consumer groups": (0,),
+    "changed protocols": (0,),
+    "unclean elections": (0,),
+    "joining brokers": (0,),
+    "full disks": (1,),
+    "compacted topics": (0,),
     "long lives": (1,),
 }
 """Of each scenario. These and ``SEEDS`` show the planted bugs: without a bug they show nothing."""

@@ -11,8 +11,9 @@ from unittest import mock
 
 import trio
 
-from log_service.common.types import BrokerEpoch, NodeId
+from log_service.common.types import BrokerEpoch, NodeId, TopicPartition
 from log_service.controller.death_detector import DeathDetector
+from tests.sim.group_witness import GroupWitness
 from tests.sim.metadata_witness import MetadataWitness
 from tests.sim.node_checker import Violation
 from tests.sim.node_history import Entry, Operation, Poll, Send
@@ -28,13 +29,21 @@ MAX_VIOLATIONS = 20
 class ClusterWatch:
     """Watches the nodes ``hosts``. ``violations`` is what it found, with the time of each."""
 
-    def __init__(self, hosts: Sequence[NodeHost], is_kept: Callable[[str, int], bool]) -> None:
+    def __init__(
+        self,
+        hosts: Sequence[NodeHost],
+        is_kept: Callable[[str, int], bool],
+        *,
+        may_be_unclean: Callable[[str], bool] = lambda _topic: False,
+        on_lost: Callable[[TopicPartition, int], None] = lambda _partition, _offset: None,
+    ) -> None:
         self.violations: list[Violation] = []
         self.on_violation: Callable[[], None] = lambda: None
         self.look_count = 0
         self.quorum = QuorumWitness(self.report)
-        self.replicas = ReplicaWitness(self.report, is_kept)
-        self.metadata = MetadataWitness(self.report)
+        self.replicas = ReplicaWitness(self.report, is_kept, may_be_unclean=may_be_unclean, on_lost=on_lost)
+        self.metadata = MetadataWitness(self.report, may_be_unclean)
+        self.groups = GroupWitness(self.report)
         self._world = hosts[0].world
         self._hosts = {host.name: host for host in hosts}
 
@@ -75,6 +84,7 @@ class ClusterWatch:
             for host, incarnation in hosts:
                 self.quorum.look(host, incarnation)
                 self.metadata.look(host, incarnation)
+                self.groups.look(host, incarnation)
             self.replicas.look(hosts)
 
     def note(self, entry: Entry) -> None:

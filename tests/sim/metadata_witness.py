@@ -5,9 +5,12 @@ Decides nothing for the nodes. The promises, each checked on every node whenever
 * the in-sync replicas of a partition are replicas of it that are alive: registered, not fenced and not leaving. Only the last one stays in
   the set when it dies, so that it may lead again;
 * the leader is in sync; the leader epoch and the partition epoch never go back;
+* a leader that was neither in sync nor eligible is elected where that is allowed, and only while none of those that were lives. Excused is
+  the last known leader (KIP-966);
 * in the term of a controller a broker that lives is fenced at most once for a connection that ended.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from log_service.controller.death_watch import DeathWatch
@@ -23,9 +26,14 @@ Epochs = tuple[int, int]
 
 @dataclass(slots=True)
 class MetadataWitness:
-    """Watches the nodes that it is shown; ``report`` takes what contradicts a promise."""
+    """Watches the nodes that it is shown; ``report`` takes what contradicts a promise.
+
+    ``may_be_unclean(topic)`` says whether unclean elections may be held for a topic; ``unclean_count`` is how many were.
+    """
 
     report: Report
+    may_be_unclean: Callable[[str], bool] = lambda _topic: False
+    unclean_count: int = 0
     _known: dict[tuple[str, int], MetadataImage] = field(default_factory=dict)
     _fenced: dict[tuple[DeathWatch, int, int], int] = field(default_factory=dict)
 
@@ -56,6 +64,28 @@ class MetadataWitness:
             for index, partition in topic.partitions.items():
                 was = None if earlier is None else earlier.partitions.get(index)
                 self._check_partition(f"{name}-{index} as {who} knows it", partition, was, image)
+                if before is not None and was is not None and was.partition_epoch + 1 == partition.partition_epoch:
+                    self._check_election(name, partition, was, (before, image))
+
+    def _check_election(
+        self, topic: str, partition: PartitionRegistration, was: PartitionRegistration, images: tuple[MetadataImage, MetadataImage]
+    ) -> None:
+        """Check one change of a partition, between two images. One that ends a move makes the new replicas in-sync ones as well."""
+        if was.adding_replicas or was.removing_replicas:
+            return
+        able = {*was.isr, *was.eligible_leader_replicas}
+        if partition.leader == was.leader or not partition.has_leader or partition.leader in able:
+            return
+        self.unclean_count += 1
+        if partition.leader in was.last_known_elr:
+            return
+        if not self.may_be_unclean(topic):
+            self.report(RULE, f"{topic} has an unclean leader, and may have none: {was}, then {partition}")
+        earlier, now = (image.cluster.brokers for image in images)
+        for node_id in able:
+            old, new = earlier.get(node_id), now.get(node_id)
+            if old is not None and new is not None and old.epoch == new.epoch and not (old.is_fenced or new.is_fenced):
+                self.report(RULE, f"{topic} has an unclean leader, though {node_id} lives: {was}, then {partition}")
 
     def _check_partition(
         self, name: str, partition: PartitionRegistration, was: PartitionRegistration | None, image: MetadataImage

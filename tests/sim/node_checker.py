@@ -18,10 +18,12 @@ from tests.sim.node_history import (
     Died,
     Final,
     History,
+    Lost,
     Poll,
     Positioned,
     SeenRecord,
     Send,
+    Taken,
     TopicPlan,
 )
 from tests.sim.node_host import Death
@@ -70,7 +72,20 @@ class Case:
 
     def is_lossless(self, topic: str, *, until: int = NEVER) -> bool:
         """Whether nothing that was ever seen of a topic may have been lost before that place."""
+        if any(lost.partition.topic == topic and lost.at < until for lost in self.losses):
+            return False
         return self.topic(topic).is_synced or not self.has_lost_power(until=until)
+
+    @cached_property
+    def losses(self) -> list[Lost]:
+        return list(self.history.of(Lost))
+
+    def is_lost(self, send: Send) -> bool:
+        """Whether an unclean election may have taken a record, which was sent before it; one with a smaller offset it may not."""
+        return any(
+            lost.partition == send.partition and send.at < lost.at and (send.offset < 0 or send.offset >= lost.offset)
+            for lost in self.losses
+        )
 
     def topic(self, name: str) -> TopicPlan:
         return self.history.topics[name]
@@ -133,13 +148,15 @@ def acknowledged_is_there(case: Case) -> Iterator[Violation]:
     """What was acknowledged is in the log, at the offset that was told.
 
     Excused is what was deleted on purpose, what was not synced when power went, what one of several replicas alone acknowledged, and where
-    a topic is compacted what has a later record of its key, or is a tombstone itself.
+    a topic is compacted what has a later record of its key, or is a tombstone itself. An unclean election excuses what its leader lacked.
     """
     for final in case.finals:
         by_offset = {record.offset: record.value for record in final.records}
         values = set(by_offset.values())
         for send in case.sends:
             if send.partition != final.partition or not case.is_promised(send) or case.is_superseded(send, values):
+                continue
+            if case.is_lost(send):
                 continue
             if not case.topic(send.partition.topic).is_synced and case.has_lost_power(since=send.ended_time):
                 continue
@@ -323,6 +340,19 @@ def _safe_commit(case: Case, commits: list[Commit], before: int, until: int) -> 
     )
 
 
+def taken_at_most_once(case: Case) -> Iterator[Violation]:
+    """A group whose members commit first works on no record twice, where commits and records survive."""
+    taken: dict[tuple[str, TopicPartition, int], str] = {}
+    for entry in case.history.of(Taken):
+        if not (case.is_lossless(entry.partition.topic) and (case.history.are_offsets_synced or not case.power_losses)):
+            continue
+        for record in entry.records:
+            key = (entry.group, entry.partition, record.offset)
+            if key in taken:
+                yield Violation("taken at most once", f"{entry.consumer} works on {record} of {entry.partition}, as {taken[key]} did")
+            taken[key] = entry.consumer
+
+
 def deleted_stays_within_bounds(case: Case) -> Iterator[Violation]:
     """The log's start moves no further than a client asked for, where only DeleteRecords moves it."""
     asked: dict[TopicPartition, int] = defaultdict(int)
@@ -347,6 +377,7 @@ RULES: tuple[Rule, ...] = (
     group_reads_everything,
     commits_stay,
     group_goes_on_where_it_committed,
+    taken_at_most_once,
     deleted_stays_within_bounds,
 )
 

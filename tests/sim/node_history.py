@@ -145,6 +145,16 @@ class Poll(Entry):
 
 
 @dataclass(slots=True, kw_only=True)
+class Taken(Entry):
+    """Records of one partition that a member works on, after it has committed their end: at most once."""
+
+    consumer: str
+    group: str
+    partition: TopicPartition
+    records: list[SeenRecord]
+
+
+@dataclass(slots=True, kw_only=True)
 class Positioned(Entry):
     """A consumer begins with a partition anew: it may go on anywhere from here."""
 
@@ -163,6 +173,14 @@ class Died(Entry):
 @dataclass(slots=True, kw_only=True)
 class DiskFault(Entry):
     """The disk began to fail, or to be full."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Lost(Entry):
+    """An unclean election, or a leader that one has replaced, takes what a partition has from ``offset`` on."""
+
+    partition: TopicPartition
+    offset: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -195,7 +213,8 @@ class Final(Entry):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
     """What a topic promises: ``is_synced``, its records survive the loss of power; ``is_trimmed``, its start may move; ``is_moved``, it
-    may change brokers, and has several replicas meanwhile, whatever it has otherwise.
+    may change brokers, and has several replicas meanwhile, whatever it has otherwise; ``is_unclean``, it may be led by a replica that lacks
+    committed records, where no other one is there.
 
     ``is_compacted``: a record may go once a later one has its key, and a tombstone after a while. With more than one replica
     ``is_synced`` says that the loss of power never takes a record, be it that each replica syncs first or that power goes on one machine
@@ -208,6 +227,7 @@ class TopicPlan:
     is_trimmed: bool = False
     is_compacted: bool = False
     is_moved: bool = False
+    is_unclean: bool = False
     replication_factor: int = -1
     configs: dict[str, str] = field(default_factory=dict)
 

@@ -37,6 +37,7 @@ class Fault(Enum):
     REFUSED = "a node refuses its peers"
     COORDINATOR_ENDS = "a coordinator ends in a chosen state of a transaction"
     HANDOVER_ENDS = "a coordinator ends while a task goes from one instance to another"
+    LAGGING_LEADS = "the last in-sync replica ends while another one comes back"
     RESET_WHILE_WAITING = "reset connections while followers are slow"
     WEATHER = "other weather"
     CLIENT_DIES = "a client dies"

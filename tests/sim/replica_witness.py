@@ -14,7 +14,8 @@ whenever something of it has changed:
   ``__transaction_state`` say of transactions is for ``transaction_witness`` to judge;
 * no reader gets what is not committed, and no producer with ``acks=all`` is told of it as if it were.
 
-A partition whose records a fault of the plan may take is excused from what is committed; from the rest none is.
+A partition whose records a fault of the plan may take is excused from what is committed; from the rest none is. Where an unclean election
+may be held, it takes what its leader lacks, and what the leader before it commits later: ``on_lost`` hears from which offset on.
 """
 
 from bisect import bisect_left
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from log_service.common.types import TopicPartition
+from log_service.metadata.partition import RECOVERING
 from log_service.records.batch import CorruptBatch, iterate_headers
 from log_service.replication.partition import Partition
 from log_service.replication.partition_state import PartitionState
@@ -87,9 +89,23 @@ class Replica:
 
 
 class ReplicaWitness:
-    """Watches the nodes that it is shown. ``is_kept(name, index)`` says whether nothing that is committed there may be lost."""
+    """Watches the nodes that it is shown. ``is_kept(name, index)`` says whether nothing that is committed there may be lost.
 
-    def __init__(self, report: Report, is_kept: Callable[[str, int], bool]) -> None:
+    ``may_be_unclean(topic)`` says whether unclean elections may be held there, ``on_lost(partition, offset)`` hears of what they take.
+    """
+
+    def __init__(
+        self,
+        report: Report,
+        is_kept: Callable[[str, int], bool],
+        *,
+        may_be_unclean: Callable[[str], bool] = lambda _topic: False,
+        on_lost: Callable[[TopicPartition, int], None] = lambda _partition, _offset: None,
+    ) -> None:
+        self._may_be_unclean = may_be_unclean
+        self._on_lost = on_lost
+        self._taken: dict[TopicPartition, tuple[int, int]] = {}
+        """The leader epoch of the last unclean election that took something, and from which offset on."""
         self._durable: dict[tuple[str, Path], DurableLog] = {}
         self._hosts: dict[str, NodeHost] = {}
         self._report = report
@@ -204,8 +220,14 @@ class ReplicaWitness:
         self._commit(replica, mark.high_watermark)
 
     def _commit(self, replica: Replica, high_watermark: int) -> None:
+        name = replica.partition.topic_partition
         committed = self.committed.setdefault(_key_of(replica.partition), [])
         end = committed[-1].last_offset + 1 if committed else 0
+        epoch, first_taken = self._taken.get(name, (-1, 0))
+        if replica.partition.leader_epoch < epoch:
+            self._on_lost(name, first_taken)
+            self.ends[name] = max(self.ends.get(name, 0), high_watermark)
+            return
         if high_watermark > end:
             fresh = [batch for batch in replica.batches if end <= batch.base_offset and batch.last_offset < high_watermark]
             committed += fresh
@@ -216,7 +238,6 @@ class ReplicaWitness:
                     self.transactions.take(replica.partition.topic_partition, batch.base_offset, batch.told)
             if fresh and replica.partition.state.is_synced_first:
                 self._check_durable(replica, fresh[-1])
-        name = replica.partition.topic_partition
         self.ends[name] = max(self.ends.get(name, 0), high_watermark)
 
     def _check_stable(self, replica: Replica) -> None:
@@ -268,18 +289,26 @@ class ReplicaWitness:
         if not missing:
             return
         name = replica.partition.topic_partition
-        if self._is_kept(*name):
+        if self._is_unclean(replica):
+            self._taken[name] = leader_epoch, missing[0].base_offset
+            self._on_lost(name, missing[0].base_offset)
+        elif self._is_kept(*name):
             text = f"{missing[0]}, and {len(missing) - 1} more: at that offset it has {found.get(missing[0].base_offset)}"
             self._report(RULE, f"{replica.who} leads {name} in epoch {leader_epoch} without the committed {text}")
         self.committed[key] = [batch for batch in committed if batch.base_offset < missing[0].base_offset]
         del epochs[len(self.committed[key]) :]
         self.transactions.forget(name)
 
+    def _is_unclean(self, replica: Replica) -> bool:
+        """Whether a leader was elected uncleanly, as the metadata say, where that may be."""
+        registration, name = replica.partition.state.registration, replica.partition.topic_partition
+        return registration is not None and registration.leader_recovery_state == RECOVERING and self._may_be_unclean(name.topic)
+
     def _check_follower(self, replica: Replica, before: Mark | None) -> None:
         """A follower believes nothing to be committed that no leader has committed, and keeps what is."""
         mark, name = replica.mark, replica.partition.topic_partition
         assert mark is not None
-        if mark.is_leader or not self._is_kept(*name):
+        if mark.is_leader or not self._is_kept(*name) or name in self._taken:
             return
         end = self.ends.get(name, 0)
         if mark.high_watermark > end:
