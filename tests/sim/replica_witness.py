@@ -259,7 +259,8 @@ class ReplicaWitness:
     def _check_durable(self, leader: Replica, batch: Stored) -> None:
         """Each member of the in-sync replicas has what has just been committed on its disk, also one that is dead by now.
 
-        Excused is a dead one whose disk was replaced while its last fetch was on its way to the leader.
+        Excused is a dead one whose disk was replaced while its last fetch was on its way to the leader, and one that has learned before the
+        leader that the partition is no longer its own, and has deleted it.
         """
         assert leader.mark is not None
         name = leader.partition.topic_partition
@@ -272,8 +273,8 @@ class ReplicaWitness:
             log = self._durable.get((host, directory))
             if log is None:
                 log = self._durable[host, directory] = DurableLog(self._hosts[host].disk, directory)
-            is_replaced = not log.is_there and not replica.incarnation.is_running
-            if not is_replaced and not log.holds(batch.base_offset, batch.leader_epoch):
+            is_excused = not log.is_there and (not replica.incarnation.is_running or not _is_assigned(replica, broker_id))
+            if not is_excused and not log.holds(batch.base_offset, batch.leader_epoch):
                 text = f"and {host}, in the ISR {leader.mark.isr}, has not synced that"
                 self._report(RULE, f"{leader.who} committed {batch.base_offset} of epoch {batch.leader_epoch} in {name}, {text}")
 
@@ -364,6 +365,12 @@ class ReplicaWitness:
             return None
         found = self._replicas[host].get(name)
         return None if found is None or found.partition.is_offline else found
+
+
+def _is_assigned(replica: Replica, broker_id: int) -> bool:
+    """Whether the metadata that a running node knows say that the partition is one of its own."""
+    registration = replica.incarnation.broker.image.topics.partition(*replica.partition.topic_partition)
+    return registration is not None and broker_id in registration.replicas
 
 
 def _mark(state: PartitionState, log: Log) -> Mark:
