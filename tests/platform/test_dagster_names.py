@@ -39,6 +39,7 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "dagster._core.types.loadable_target_origin.LoadableTargetOrigin": "names the module that the code server loads",
         "dagster._core.utils.FuturesAwareThreadPoolExecutor": "the executor that the code server takes",
         "dagster._daemon.cli.main": "the daemon, with another pause between looks",
+        "dagster._daemon.daemon.DagsterDaemon": "each step of its loop is watched: one that stands still ends the sign of life",
         "dagster._daemon.sensor": "the pause between looks is a number of this module",
         "dagster._grpc.__generated__.dagster_api_pb2.ReloadCodeReply": "what a reload is answered with",
         "dagster._grpc.server.DagsterApiServer": "the code server, with runs that are forked and reloads that reload",
@@ -119,4 +120,8 @@ def test_what_we_call_and_override_is_as_we_know_it() -> None:
         assert parameters(named(storage)) == {"conn_string", "inst_data"}
     for attribute in ("_run_storage", "_event_log_storage", "_schedule_storage", "_inst_data"):
         assert attribute in inspect.getsource(named("DagsterSqliteStorage")), attribute  # type: ignore[arg-type]
+    daemon = named("DagsterDaemon")
+    assert callable(vars(daemon)["run_daemon_loop"])
+    assert hasattr(daemon, "daemon_type")
+    assert "self._last_heartbeat_time" in inspect.getsource(daemon)  # type: ignore[arg-type]
     assert isinstance(import_module("dagster._daemon.sensor").MIN_INTERVAL_LOOP_TIME, int | float)
