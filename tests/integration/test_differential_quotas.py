@@ -285,7 +285,7 @@ def test_partitions_beyond_the_rate(duel: Duel) -> None:
 
 
 def test_what_is_only_validated_or_refused_is_charged_alike(duel: Duel) -> None:
-    set_quota(duel, (("client-id", "wire"),), "controller_mutation_rate", 0.1)
+    set_quota(duel, (("user", "ANONYMOUS"),), "controller_mutation_rate", 0.1)  # no other test has used up something of this one
 
     def tell(cluster: Cluster) -> list[list[int]]:
         asked = [
