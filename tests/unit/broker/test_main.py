@@ -38,11 +38,16 @@ class SignalWhenReady(logging.Handler):
                 threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def thawed() -> Iterator[None]:
-    """A node freezes what its process holds; a test run lives on, and tools of it look for what holds what."""
+    """A node freezes what its process holds. The run of tests lives on: what is left of the nodes goes, and the tests are set aside again.
+
+    Else each simulated world of a later test would have the collector go through all modules, half a second each.
+    """
     yield
     collector.give_back()
+    gc.collect()
+    collector.set_aside()
 
 
 @pytest.fixture
