@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import dagster as dg
 
@@ -26,6 +27,7 @@ from orchestration.transforms.to_database.assets import opened, refusals_told
 from orchestration.transforms.to_database.declarations import DatabaseTable, declared_database_table
 from orchestration.transforms.to_database.replay import DatabaseReplayer
 from orchestration.transforms.to_database.run import Storing
+from orchestration.transforms.topic_run import RunContext
 
 
 def database_history_definitions(assets: Iterable[dg.AssetsDefinition]) -> tuple[list[dg.AssetsDefinition], list[dg.JobDefinition]]:
@@ -34,6 +36,14 @@ def database_history_definitions(assets: Iterable[dg.AssetsDefinition]) -> tuple
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy: without it a year is 365 runs
         return [_history_asset(one) for one in declared], [_replay_job(one) for one in declared]
+
+
+@contextmanager
+def _replayer(
+    declared: DatabaseTable, database: DatabaseResource, warehouse: WarehouseResource, run: RunContext
+) -> Iterator[DatabaseReplayer]:
+    with opened(declared, database, warehouse) as store:
+        yield DatabaseReplayer(Storing(declared=declared, store=store), run)
 
 
 def _history_asset(declared: DatabaseTable) -> dg.AssetsDefinition:
@@ -52,10 +62,9 @@ def _history_asset(declared: DatabaseTable) -> dg.AssetsDefinition:
             explained(table.name, spark),
             refusals_told(table.name),
             log_service.open() as log,
-            opened(declared, database, warehouse) as store,
+            _replayer(declared, database, warehouse, replay_context(context, table, log, lake, spark)) as replayer,
         ):
-            run = replay_context(context, table, log, lake, spark)
-            yield from days_events(context, table, DatabaseReplayer(Storing(declared=declared, store=store), run))
+            yield from days_events(context, table, replayer)
 
     return replay_days
 
@@ -77,9 +86,8 @@ def _replay_job(declared: DatabaseTable) -> dg.JobDefinition:
             explained(table.name, spark),
             refusals_told(table.name),
             log_service.open() as log,
-            opened(declared, database, warehouse) as store,
+            _replayer(declared, database, warehouse, replay_context(context, table, log, lake, spark)) as replayer,
         ):
-            run = replay_context(context, table, log, lake, spark)
-            yield from job_events(context, table, config, DatabaseReplayer(Storing(declared=declared, store=store), run))
+            yield from job_events(context, table, config, replayer)
 
     return job_of(table, replay)
