@@ -18,7 +18,7 @@ from uuid import UUID
 from log_service.common.features import METADATA_VERSION
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
 from log_service.controller.caller import Caller
-from log_service.controller.rules.brokers import BrokerState, MetadataProgress, fence_broker, heartbeat
+from log_service.controller.rules.brokers import BrokerState, MetadataProgress, fence_brokers, heartbeat
 from log_service.controller.rules.partitions import is_active
 from log_service.controller.rules.table import RULES, ControllerConfig, Surroundings
 from log_service.controller.rules.topics import ChargePartitions
@@ -169,9 +169,9 @@ class Controller:
             self._forget_other_epochs(NodeId(request.broker_id), getattr(response, "broker_epoch", None), decision)
 
     def on_timer(self, key: Hashable, decision: MetadataDecision) -> None:
-        """Fence a broker whose session has run out, or hold the elections that are due."""
+        """Fence the brokers whose sessions have run out, or hold the elections that are due."""
         if isinstance(key, SessionTimer):
-            self._end_session(key.node_id, decision)
+            self._end_sessions(decision)
         elif isinstance(key, TokenTimer):
             self._remove_expired_tokens(decision)
         else:
@@ -257,23 +257,24 @@ class Controller:
         if broker is not None and broker.epoch != epoch:
             self._forget(node_id, decision)
 
-    def _end_session(self, node_id: NodeId, decision: MetadataDecision) -> None:
-        broker = self.image.cluster.brokers.get(node_id)
-        if broker is None or self._sessions.is_live(node_id, broker.epoch, decision.now_ms):
-            return
-        self._fence(broker, decision)
+    def _end_sessions(self, decision: MetadataDecision) -> None:
+        """Fence every broker whose session is over by now: a new controller gives all of them the same time."""
+        brokers = [broker for _, broker in sorted(self.image.cluster.brokers.items())]
+        self._fence([each for each in brokers if not self._sessions.is_live(each.node_id, each.epoch, decision.now_ms)], decision)
 
     def declare_dead(self, node_id: NodeId, epoch: BrokerEpoch, decision: MetadataDecision) -> None:
         """End the session of a broker whose process is gone, and fence it; nothing where it has another epoch by now."""
         broker = self.image.cluster.brokers.get(node_id)
         if broker is None or broker.epoch != epoch:
             return
-        self._fence(broker, decision)
+        self._fence([broker], decision)
 
-    def _fence(self, broker: BrokerRegistration, decision: MetadataDecision) -> None:
-        self._forget(broker.node_id, decision)
-        if not broker.is_fenced:
-            decision.records += fence_broker(self._surroundings(decision).partitions(self.image), broker)
+    def _fence(self, brokers: Sequence[BrokerRegistration], decision: MetadataDecision) -> None:
+        for broker in brokers:
+            self._forget(broker.node_id, decision)
+        present = [broker for broker in brokers if not broker.is_fenced]
+        if present:
+            decision.records += fence_brokers(self._surroundings(decision).partitions(self.image), *present)
 
     def _await_contact(self, node_id: NodeId, decision: MetadataDecision) -> None:
         decision.set_timer(SessionTimer(node_id), decision.now_ms + self._sessions.timeout_ms)

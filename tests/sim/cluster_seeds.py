@@ -21,7 +21,7 @@ AIMED_SEEDS = {
     "changed protocols": (0,),
     "unclean elections": (0,),
     "joining brokers": (0,),
-    "full disks": (1,),
+    "full disks": (0,),
     "compacted topics": (0,),
     "long lives": (1,),
 }

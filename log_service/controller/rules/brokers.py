@@ -136,11 +136,15 @@ def _clean_up(partitions: Partitions, node_id: NodeId, *, is_clean: bool) -> Non
 # Fencing
 
 
-def fence_broker(partitions: Partitions, broker: BrokerRegistration) -> list[MetadataRecord]:
-    """Return the records that fence a broker: what it has goes to others first."""
-    partitions.take_from(broker.node_id)
-    fenced = BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=FENCED)
-    return [*partitions.records, fenced]
+def fence_brokers(partitions: Partitions, *brokers: BrokerRegistration) -> list[MetadataRecord]:
+    """Return the records that fence brokers: what they have goes to others first.
+
+    Brokers that are fenced at one moment leave the in-sync sets in one change, so that all of them stay eligible to lead. One after the
+    other, only the last one would.
+    """
+    partitions.take_from(*(broker.node_id for broker in brokers))
+    fenced = [BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=FENCED) for broker in brokers]
+    return [*partitions.records, *fenced]
 
 
 # Heartbeats
@@ -228,7 +232,7 @@ def _moves(partitions: Partitions, broker: BrokerRegistration, state: BrokerStat
         unfenced = BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=broker.epoch, fenced=UNFENCED)
         return [unfenced, *partitions.records]
     if state is not BrokerState.LEAVING:
-        return fence_broker(partitions, broker)
+        return fence_brokers(partitions, broker)
     partitions.take_from(node_id)
     if broker.is_in_controlled_shutdown:
         return [*partitions.records]

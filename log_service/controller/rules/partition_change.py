@@ -94,7 +94,9 @@ def change_of(
     elif not set(partition.replicas) <= set(placement.replicas):
         record.leader = partition.leader  # the same leader begins an epoch, which ends what it sends to replicas that leave
     if elected.leader in eligible:
-        isr, eligible = (elected.leader,), tuple(node_id for node_id in eligible if node_id != elected.leader)
+        isr = (elected.leader,)
+        # Where one replica in sync is enough, the leader may commit alone from here on, and the others fall behind.
+        eligible = tuple(node_id for node_id in eligible if node_id != elected.leader) if policy.min_isr > 1 else ()
     if recovery_state != partition.leader_recovery_state:
         record.leader_recovery_state = recovery_state
     _note_isr(record, partition, isr, eligible, policy)

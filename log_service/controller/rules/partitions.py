@@ -7,7 +7,7 @@ Invariants: every change of a decision is seen by the changes after it, so that 
 however often a request names a partition; a broker that is fenced, leaving, or without the partition's log directory leads nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from uuid import UUID
 
@@ -143,13 +143,13 @@ class Partitions:
         target: Target,
         *,
         election: Election | None = None,
-        gone: NodeId | None = None,
+        gone: Collection[NodeId] = (),
         returned: NodeId | None = None,
     ) -> PartitionChangeRecord | None:
         """Change a partition, and return the record of it, None where nothing changes.
 
-        ``election`` says who may lead in place of the topic's configuration. ``gone`` is a broker that leads no more, ``returned`` one that
-        may lead again, whatever the image says of them.
+        ``election`` says who may lead in place of the topic's configuration. ``gone`` are brokers that lead no more, ``returned`` is one
+        that may lead again, whatever the image says of them.
         """
         partition = self.find(topic, index)
         assert partition is not None, "a change is of a partition that exists"
@@ -163,7 +163,7 @@ class Partitions:
         target: Target,
         *,
         election: Election | None = None,
-        gone: NodeId | None = None,
+        gone: Collection[NodeId] = (),
         returned: NodeId | None = None,
     ) -> PartitionChangeRecord | None:
         policy = self.policy_of(topic)
@@ -171,7 +171,7 @@ class Partitions:
             policy = PartitionPolicy(min_isr=policy.min_isr, keeps_eligible=policy.keeps_eligible, election=election)
 
         def may_lead(node_id: NodeId) -> bool:
-            if node_id == gone or not (node_id == returned or node_id in self._active):
+            if node_id in gone or not (node_id == returned or node_id in self._active):
                 return False
             if node_id in self.observers.node_ids and node_id not in (*partition.isr, *partition.eligible_leader_replicas):
                 return False
@@ -194,23 +194,23 @@ class Partitions:
 
     # Brokers come and go
 
-    def take_from(self, node_id: NodeId) -> None:
-        """Take a broker that goes out of every in-sync set, and give what it leads to another one. It may stay an ELR.
+    def take_from(self, *node_ids: NodeId) -> None:
+        """Take brokers that go out of every in-sync set, all of them in one change, and give what they lead to others. They may stay ELR.
 
-        A partition of this broker alone that has no leader stays as it is: a broker that stops in order has given up all of them, and the
-        next process of it registers.
+        A partition of such a broker alone that has no leader stays as it is: a broker that stops in order has given up all of them, and
+        the next process of it registers.
         """
         for topic, index, partition in self.iterate():
             has_more = partition.has_leader or len(partition.replicas) > 1
-            if partition.leader == node_id or (has_more and node_id in partition.isr):
-                self._take_out(topic, index, partition, node_id)
+            if partition.leader in node_ids or (has_more and not set(node_ids).isdisjoint(partition.isr)):
+                self._take_out(topic, index, partition, *node_ids)
 
     def take_from_unclean(self, node_id: NodeId) -> None:
         """Take a broker that stopped uncleanly out of every in-sync set and ELR: it may have lost records (KIP-966)."""
         for topic, index, partition in self.iterate():
             if node_id in partition.isr or node_id in partition.eligible_leader_replicas or partition.leader == node_id:
                 isr = tuple(each for each in partition.isr if each != node_id)
-                self._change(topic, index, partition, unchanged(partition, isr=isr, unclean_shutdown=node_id), gone=node_id)
+                self._change(topic, index, partition, unchanged(partition, isr=isr, unclean_shutdown=node_id), gone=[node_id])
 
     def take_directory(self, node_id: NodeId, directory_id: UUID) -> None:
         """Take the replicas of one log directory of a broker out of the in-sync sets: it is offline."""
@@ -224,9 +224,12 @@ class Partitions:
         assert partition is not None, "a replica is of a partition that exists"
         self._take_out(topic, index, partition, node_id)
 
-    def _take_out(self, topic: TopicImage, index: int, partition: PartitionRegistration, node_id: NodeId) -> None:
-        isr = tuple(each for each in partition.isr if each != node_id)
-        self._change(topic, index, partition, unchanged(partition, isr=isr), gone=node_id)
+    def _take_out(self, topic: TopicImage, index: int, partition: PartitionRegistration, *node_ids: NodeId) -> None:
+        isr = tuple(each for each in partition.isr if each not in node_ids)
+        if not isr and len(partition.isr) > 1 and not keeps_eligible_leaders(self.image.features):
+            # One member stays in the set; a leader that was in it has every record that any of them has.
+            isr = (partition.leader,) if partition.leader in partition.isr else partition.isr[:1]
+        self._change(topic, index, partition, unchanged(partition, isr=isr), gone=node_ids)
 
     def lead_again(self, node_id: NodeId) -> None:
         """Let a broker that has returned lead partitions that have no leader."""

@@ -126,7 +126,7 @@ class ControllerContext:
         """Move the clock and fire what became due."""
         self.now_ms += duration_ms
         for key, deadline_ms in sorted(self.timers.items(), key=lambda item: item[1]):
-            if deadline_ms <= self.now_ms:
+            if deadline_ms <= self.now_ms and self.timers.get(key) == deadline_ms:
                 del self.timers[key]
                 self.perform(partial(self.controller.on_timer, key))
 

@@ -207,6 +207,30 @@ def test_an_eligible_broker_leads_when_it_is_back_before_the_last_leader() -> No
     assert sets(context) == (2, (2,), (1,))
 
 
+@pytest.mark.parametrize("min_isr", ["2", "1"])
+@pytest.mark.parametrize("node_id", [1, 2])
+def test_brokers_whose_sessions_end_at_one_moment_stay_eligible_together(node_id: int, min_isr: str) -> None:
+    """A new controller gives all of them the same time. One that lost its records meanwhile is not the only one that may lead."""
+    context = cluster(1, 2, elr=True, brokers=(1, 2, 3), min_insync_replicas=min_isr).new_epoch()
+    context.pass_ms(SESSION_MS - 1)
+    context.beat(3)
+    context.pass_ms(1)
+    assert context.is_fenced(1)
+    assert context.is_fenced(2)
+    assert not context.is_fenced(3)
+    assert sets(context) == (-1, (), (1, 2))
+    context.register(node_id, incarnation=2, previous_broker_epoch=epoch_of(context, node_id))
+    context.beat(node_id)
+    assert sets(context) == (node_id, (node_id,), (3 - node_id,) if min_isr == "2" else ()), "a leader that may commit alone is alone"
+
+
+def test_without_eligible_leaders_the_leader_stays_the_only_one_in_sync() -> None:
+    context = cluster(2, 1, 3, brokers=(1, 2, 3)).new_epoch()
+    context.pass_ms(SESSION_MS)
+    assert all(context.is_fenced(node_id) for node_id in (1, 2, 3))
+    assert sets(context) == (-1, (2,), ())
+
+
 def test_a_broker_that_is_forgotten_stays_eligible_and_cannot_lead() -> None:
     context = cluster(1, 2, elr=True, brokers=(1, 2, 3), min_insync_replicas="2")
     context.ask(UnregisterBrokerRequest(broker_id=1))
