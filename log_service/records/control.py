@@ -8,12 +8,13 @@ Invariants: a key of a later version is read like version 0. A type that is not 
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer
-from log_service.records.batch import iterate_records
+from log_service.records.batch import iterate_records, stamp
 from log_service.records.builder import build_batch
 from log_service.records.record import NewRecord
 
@@ -123,17 +124,23 @@ class EndOfTransaction(NamedTuple):
     coordinator_epoch: int
     transaction_version: int = 0
 
-    def build(self, *, timestamp_ms: int, base_offset: int, leader_epoch: int) -> bytes:
+    def build(self, *, timestamp_ms: int, base_offset: int, leader_epoch: int) -> bytearray:
         """Return the marker that says so in a log."""
-        return build_end_transaction_marker(
-            ControlType.ABORT if self.is_abort else ControlType.COMMIT,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            coordinator_epoch=self.coordinator_epoch,
-            timestamp_ms=timestamp_ms,
-            base_offset=base_offset,
-            leader_epoch=leader_epoch,
-        )
+        batch = bytearray(_unplaced_marker(self, timestamp_ms))
+        stamp(batch, 0, base_offset, leader_epoch)
+        return batch
+
+
+@lru_cache(maxsize=16)
+def _unplaced_marker(end: EndOfTransaction, timestamp_ms: int) -> bytes:
+    """Return a marker without its place: the logs of all partitions of a transaction get these bytes, and offset and epoch of their own."""
+    return build_end_transaction_marker(
+        ControlType.ABORT if end.is_abort else ControlType.COMMIT,
+        producer_id=end.producer_id,
+        producer_epoch=end.producer_epoch,
+        coordinator_epoch=end.coordinator_epoch,
+        timestamp_ms=timestamp_ms,
+    )
 
 
 def parse_coordinator_epoch(value: bytes) -> int:

@@ -303,7 +303,7 @@ class Log:
             self.producer_state.get(marker.producer_id), marker.producer_epoch, marker.coordinator_epoch, marker.transaction_version
         )
         offset = self.log_end_offset
-        batch = bytearray(marker.build(base_offset=offset, leader_epoch=leader_epoch, timestamp_ms=now_ms))
+        batch = marker.build(base_offset=offset, leader_epoch=leader_epoch, timestamp_ms=now_ms)
         append_time_ms = NO_TIMESTAMP
         if self.config.message_timestamp_type == "LogAppendTime":
             append_time_ms = now_ms

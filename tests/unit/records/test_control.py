@@ -3,11 +3,12 @@
 import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.records.batch import parse_header
+from log_service.records.batch import is_crc_valid, parse_header
 from log_service.records.builder import build_batch
 from log_service.records.control import (
     ControlRecord,
     ControlType,
+    EndOfTransaction,
     build_control_batch,
     build_end_transaction_marker,
     control_key,
@@ -39,6 +40,17 @@ def test_markers_of_transactions_are_those_of_apache_kafka(
     (record,) = iterate_control_records(marker)
     assert (record.offset, record.timestamp, record.type) == (base_offset, 1700000000999, control_type)
     assert parse_coordinator_epoch(record.value) == coordinator_epoch
+
+
+def test_each_partition_of_a_transaction_gets_its_marker_at_its_own_offset() -> None:
+    end = EndOfTransaction(producer_id=9000000001, producer_epoch=3, is_abort=False, coordinator_epoch=11)
+    first = end.build(timestamp_ms=1700000000999, base_offset=77, leader_epoch=4)
+    second = end.build(timestamp_ms=1700000000999, base_offset=5, leader_epoch=9)
+    aborted = end._replace(is_abort=True, coordinator_epoch=12).build(timestamp_ms=1700000000999, base_offset=78, leader_epoch=4)
+    assert (first, aborted) == (GOLDEN["commit"], GOLDEN["abort"])
+    header = parse_header(second)
+    assert (header.base_offset, header.partition_leader_epoch, is_crc_valid(second)) == (5, 9, True)
+    assert second[16:] == first[16:]
 
 
 def test_control_batch_holds_several_records_and_belongs_to_no_producer() -> None:
