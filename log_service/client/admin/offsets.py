@@ -15,7 +15,7 @@ from log_service.client.admin.fan_out import Collected, by_topic, gather
 from log_service.client.admin.values import EpochEnd, FoundOffset, ItemsFailed, OffsetSpec, PartitionOffsets
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicPartition
+from log_service.common.types import NO_TOPIC_ID, TopicPartition
 from log_service.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -51,6 +51,13 @@ async def list_offsets(
     """Return the offset that each spec asks for; see ``Admin.list_offsets``."""
     cluster.watch({partition.topic for partition in specs})
 
+    def asked(partition: TopicPartition) -> ListOffsetsPartition:
+        return ListOffsetsPartition(
+            partition_index=partition.partition,
+            current_leader_epoch=cluster.view.leader_epoch_of(partition),
+            timestamp=specs[partition].timestamp,
+        )
+
     async def ask(leader: int, partitions: list[TopicPartition]) -> dict[TopicPartition, FoundOffset]:
         request = ListOffsetsRequest(
             replica_id=CONSUMER_REPLICA_ID,
@@ -59,10 +66,7 @@ async def list_offsets(
             topics=[
                 ListOffsetsTopic(
                     name=topic,
-                    partitions=[
-                        ListOffsetsPartition(partition_index=number, timestamp=specs[TopicPartition(topic, number)].timestamp)
-                        for number in numbers
-                    ],
+                    partitions=[asked(TopicPartition(topic, number)) for number in numbers],
                 )
                 for topic, numbers in by_topic(partitions).items()
             ],
@@ -145,10 +149,9 @@ async def offsets_for_leader_epoch(
     """Return where each leader epoch ended; see ``Admin.offsets_for_leader_epoch``."""
 
     def asked(partition: TopicPartition) -> OffsetForLeaderPartition:
-        known = cluster.view.partition(partition)
         return OffsetForLeaderPartition(
             partition=partition.partition,
-            current_leader_epoch=NO_LEADER_EPOCH if known is None else known.leader_epoch,  # who does not lead in it refuses
+            current_leader_epoch=cluster.view.leader_epoch_of(partition),
             leader_epoch=epochs[partition],
         )
 

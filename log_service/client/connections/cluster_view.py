@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from log_service.client.arguments import whole_number
 from log_service.common.errors import ErrorCode
-from log_service.common.types import NO_TOPIC_ID, TopicId, TopicPartition
+from log_service.common.types import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId, TopicPartition
 from log_service.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 NO_LEADER = -1
@@ -88,6 +88,13 @@ class ClusterView:
         """Return the node id of the leader, -1 where there is none or it is not known."""
         partition = self.partition(topic_partition)
         return NO_LEADER if partition is None or partition.leader not in self.nodes else partition.leader
+
+    def leader_epoch_of(self, topic_partition: TopicPartition) -> int:
+        """Return the epoch in which the known leader of a partition leads, -1 where it is not known: a request that names it is refused by
+        a broker that does not lead in it.
+        """
+        found = self.partition(topic_partition)
+        return NO_LEADER_EPOCH if found is None else found.leader_epoch
 
     def racks_of(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
         """Return the racks in which the partitions of topics have replicas, as far as brokers tell."""

@@ -138,11 +138,10 @@ class FetchExchange:
 
     def _asked(self, state: PartitionState, version: int) -> Asked:
         view = self._cluster.view
-        known = view.partition(state.topic_partition)
         return Asked(
             topic_id=view.topic_id_of(state.topic_partition.topic),
             fetch_offset=state.fetch_offset,
-            current_leader_epoch=NO_LEADER_EPOCH if known is None else known.leader_epoch,
+            current_leader_epoch=view.leader_epoch_of(state.topic_partition),
             last_fetched_epoch=state.fetch_epoch if version >= FIRST_VERSION_WITH_EPOCHS else NO_LEADER_EPOCH,
             max_bytes=self._config.max_partition_fetch_bytes,
         )

@@ -6,16 +6,17 @@ from typing import Any, cast
 import pytest
 import trio
 
-from log_service.client import TopicPartition
-from log_service.client.admin.offsets import offsets_for_leader_epoch
+from log_service.client import OffsetSpec, TopicPartition
+from log_service.client.admin.offsets import list_offsets, offsets_for_leader_epoch
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.connections.cluster_view import ClusterView, Node, PartitionView, TopicView
 from log_service.client.consumer.fetch_exchange import FetchExchange
 from log_service.client.consumer.subscriptions import PartitionState, Start
 from log_service.client.metrics import ConsumerMeter
 from log_service.common.types import NO_TOPIC_ID
-from log_service.config.client import ConsumerConfig
+from log_service.config.client import ClientConfig, ConsumerConfig
 from log_service.protocol.messages.fetch import FetchResponse
+from log_service.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
 from log_service.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -53,6 +54,9 @@ class ChangingCluster:
         self.requests.append(request)
         if response_type is FetchResponse:
             return FetchResponse()
+        if response_type is ListOffsetsResponse:
+            found = [ListOffsetsPartitionResponse(partition_index=each.partition_index, offset=9) for each in request.topics[0].partitions]
+            return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=found)])
         ends = [EpochEndOffset(partition=each.partition, leader_epoch=4, end_offset=9) for each in request.topics[0].partitions]
         return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="t", partitions=ends)])
 
@@ -61,14 +65,19 @@ class ChangingCluster:
     def group_by_leader(self, partitions: Any) -> dict[int, list[TopicPartition]]:
         return {self.view.leader_of(each): [each] for each in partitions}
 
+    def watch(self, topics: Any) -> None:
+        pass
+
+    config = ClientConfig(bootstrap_servers=(("broker", 9092),))
+
     async def retry(self, attempt: Any, _timeout_ms: int) -> Any:
         return await attempt()
 
     @property
     def asked(self) -> list[tuple[int, int]]:
-        """The partitions of all fetches, with the leader epoch that each named."""
-        topics = [topic for request in self.requests for topic in request.topics]
-        return [(each.partition, each.current_leader_epoch) for topic in topics for each in topic.partitions]
+        """The partitions of all requests, with the leader epoch that each named."""
+        partitions = [each for request in self.requests for topic in request.topics for each in topic.partitions]
+        return [(getattr(each, "partition", None) or getattr(each, "partition_index", 0), each.current_leader_epoch) for each in partitions]
 
 
 def exchange_with(cluster: ChangingCluster) -> FetchExchange:
@@ -106,4 +115,12 @@ def test_where_an_epoch_ended_is_asked_in_the_epoch_of_the_leader_that_was_chose
     """One that leads no more refuses, and the question goes to its successor."""
     cluster = ChangingCluster()
     trio.run(offsets_for_leader_epoch, cast("ClusterMetadata", cluster), {MOVED: 4}, 1_000)
+    assert cluster.asked == [(MOVED.partition, 4)]
+
+
+def test_offsets_are_asked_in_the_epoch_of_the_leader_that_was_chosen() -> None:
+    """One that has not heard yet that it leads again, in a later epoch, would tell where the log of an earlier one ends."""
+    cluster = ChangingCluster()
+    found = trio.run(list_offsets, cast("ClusterMetadata", cluster), {MOVED: OffsetSpec.latest()}, 0, 1_000)
+    assert found[MOVED].offset == 9
     assert cluster.asked == [(MOVED.partition, 4)]
