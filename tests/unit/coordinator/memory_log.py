@@ -58,7 +58,7 @@ class MemoryLog:
         raise AssertionError(end_offset)
 
     def append_marker(self, marker: EndOfTransaction) -> int:
-        return self._append(marker.build(timestamp_ms=0, base_offset=self.end_offset, leader_epoch=0), 1)
+        return self._append(bytes(marker.build(timestamp_ms=0, base_offset=self.end_offset, leader_epoch=0)), 1)
 
     def _append(self, batch: bytes, record_count: int) -> int:
         if self.failure is not None:

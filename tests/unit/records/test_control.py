@@ -47,7 +47,7 @@ def test_each_partition_of_a_transaction_gets_its_marker_at_its_own_offset() -> 
     first = end.build(timestamp_ms=1700000000999, base_offset=77, leader_epoch=4)
     second = end.build(timestamp_ms=1700000000999, base_offset=5, leader_epoch=9)
     aborted = end._replace(is_abort=True, coordinator_epoch=12).build(timestamp_ms=1700000000999, base_offset=78, leader_epoch=4)
-    assert (first, aborted) == (GOLDEN["commit"], GOLDEN["abort"])
+    assert (bytes(first), bytes(aborted)) == (GOLDEN["commit"], GOLDEN["abort"])
     header = parse_header(second)
     assert (header.base_offset, header.partition_leader_epoch, is_crc_valid(second)) == (5, 9, True)
     assert second[16:] == first[16:]

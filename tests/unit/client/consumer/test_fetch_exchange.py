@@ -1,5 +1,6 @@
 """What a fetch asks of a broker where the view of the cluster changes while the connection to it opens."""
 
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -16,7 +17,12 @@ from log_service.client.metrics import ConsumerMeter
 from log_service.common.types import NO_TOPIC_ID
 from log_service.config.client import ClientConfig, ConsumerConfig
 from log_service.protocol.messages.fetch import FetchResponse
-from log_service.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
+from log_service.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from log_service.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -77,7 +83,8 @@ class ChangingCluster:
     def asked(self) -> list[tuple[int, int]]:
         """The partitions of all requests, with the leader epoch that each named."""
         partitions = [each for request in self.requests for topic in request.topics for each in topic.partitions]
-        return [(getattr(each, "partition", None) or getattr(each, "partition_index", 0), each.current_leader_epoch) for each in partitions]
+        number = attrgetter("partition_index" if isinstance(self.requests[-1], ListOffsetsRequest) else "partition")
+        return [(number(each), each.current_leader_epoch) for each in partitions]
 
 
 def exchange_with(cluster: ChangingCluster) -> FetchExchange:
