@@ -51,19 +51,29 @@ def heartbeat_file(home: Path) -> Path:
     return home / "daemon.alive"
 
 
-def start_heartbeat(home: Path, loops: Loops, tell: Callable[[str], None]) -> None:
-    """Touch the file until the process ends, or until a loop stands still; ``tell`` is told which."""
-    threading.Thread(target=_beat, args=(heartbeat_file(home), loops, tell), name="heartbeat", daemon=True).start()
+def start_heartbeat(home: Path, loops: Loops, tell: Callable[[str], None]) -> Callable[[], None]:
+    """Touch the file until the process ends, or until a loop stands still; ``tell`` is told which.
+
+    Returns what ends the heartbeat and waits for its end.
+    """
+    is_over = threading.Event()
+    thread = threading.Thread(target=_beat, args=(heartbeat_file(home), loops, tell, is_over), name="heartbeat", daemon=True)
+    thread.start()
+
+    def stop() -> None:
+        is_over.set()
+        thread.join()
+
+    return stop
 
 
-def _beat(path: Path, loops: Loops, tell: Callable[[str], None]) -> None:
-    pause = threading.Event()
+def _beat(path: Path, loops: Loops, tell: Callable[[str], None], is_over: threading.Event) -> None:
     told: list[str] = []
-    while True:
+    while not is_over.is_set():
         standing = loops.standing()
         if not standing:
             path.touch()
         elif standing != told:
             tell(f"{', '.join(standing)} made no step for {STANDING_AFTER_S:.0f} s: the daemon gives no sign of life until it does")
         told = standing
-        pause.wait(HEARTBEAT_INTERVAL_S)
+        is_over.wait(HEARTBEAT_INTERVAL_S)

@@ -54,17 +54,21 @@ def test_a_loop_that_hangs_ends_the_sign_of_life_until_it_steps(tmp_path: Path, 
         pause = threading.Event()
         return any(pause.wait(0.01) or heartbeat_file(tmp_path).exists() for _ in range(500))
 
-    start_heartbeat(tmp_path, loops, tell)
-    assert beats()
-    now_s = STANDING_AFTER_S + 1
-    assert was_told.wait(30)
-    heartbeat_file(tmp_path).unlink()
-    pause = threading.Event()
-    pause.wait(0.2)
-    assert not heartbeat_file(tmp_path).exists()
-    assert told == ["sensors made no step for 600 s: the daemon gives no sign of life until it does"]
-    loop.steps += 1
-    assert beats()
+    stop = start_heartbeat(tmp_path, loops, tell)
+    try:
+        assert beats()
+        now_s = STANDING_AFTER_S + 1
+        assert was_told.wait(30)
+        heartbeat_file(tmp_path).unlink()
+        pause = threading.Event()
+        pause.wait(0.2)
+        assert not heartbeat_file(tmp_path).exists()
+        assert told == ["sensors made no step for 600 s: the daemon gives no sign of life until it does"]
+        loop.steps += 1
+        assert beats()
+    finally:
+        stop()
+    assert "heartbeat" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_every_loop_of_dagster_s_daemon_is_watched_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
