@@ -399,6 +399,11 @@ class QuorumConfig:
     death_grace_ms: int = 200  # a voter whose leader refuses connections stands within this time; 0 or less: only silence tells
 
     @property
+    def fetch_wait_ms(self) -> int:
+        """How long the leader may hold a fetch while there is nothing new: at most half of the times after which its response is late."""
+        return min(self.fetch_max_wait_ms, self.request_timeout_ms // 2, self.fetch_timeout_ms // 2)
+
+    @property
     def check_quorum_ms(self) -> int:
         """How long a leader goes without a majority."""
         return self.fetch_timeout_ms * 3 // 2

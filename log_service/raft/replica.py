@@ -168,7 +168,7 @@ class Replica:
             fetch_offset=self.log.end_offset,
             last_epoch=self.log.last_epoch,
             high_watermark=self.high_watermark,
-            max_wait_ms=self.config.fetch_max_wait_ms,
+            max_wait_ms=self.config.fetch_wait_ms,
             max_bytes=self.config.fetch_max_bytes,
         )
 

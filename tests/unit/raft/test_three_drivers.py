@@ -5,6 +5,7 @@ import trio
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import LeaderEpoch
+from log_service.config.views import QuorumConfig
 from log_service.protocol.messages import vote
 from tests.sim.world import World, sim_run
 from tests.unit.raft.three_drivers import LISTENER, append, config, three_nodes, until, voters
@@ -27,6 +28,21 @@ def test_what_was_committed_survives_the_death_of_its_leader(seed: int) -> None:
             assert {quorum.driver(each).leader_id for each in (1, 2, 3)} == {second}
 
     sim_run(seed, main)
+
+
+@pytest.mark.parametrize("times", [{"request_timeout_ms": 500, "fetch_timeout_ms": 700}, {"fetch_timeout_ms": 400}], ids=str)
+def test_a_leader_that_has_nothing_new_goes_on_leading(times: dict[str, int]) -> None:
+    """A fetch that the leader held as long as the follower waits for it would always come too late."""
+
+    async def main(world: World) -> None:
+        async with three_nodes(world, QuorumConfig(**times)) as quorum:
+            first = await quorum.leader()
+            await append(quorum, first, ["1"])
+            epoch = quorum.driver(first).epoch
+            await trio.sleep(20)
+            assert {(quorum.driver(each).leader_id, quorum.driver(each).epoch) for each in (1, 2, 3)} == {(first, epoch)}
+
+    sim_run(1, main)
 
 
 def test_a_leader_without_a_majority_commits_nothing_and_leads_no_more() -> None:
