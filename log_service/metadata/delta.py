@@ -11,7 +11,6 @@ is listed as one that has none; a record that refers to what is not there is a b
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
-from uuid import UUID
 
 from log_service.common.features import KRAFT_VERSION
 from log_service.common.sorted_map import changed_map
@@ -84,7 +83,7 @@ class MetadataDelta:
         self.changed_controllers: dict[NodeId, ControllerRegistration | None] = {}
         self.changed_configs: dict[tuple[int, str], Mapping[str, str]] = {}
         self.changed_features: dict[str, int] = {}
-        self.changed_acls: dict[UUID, AclEntry | None] = {}
+        self.changed_acls: dict[int, AclEntry | None] = {}
         self.changed_scram_credentials: dict[ScramUser, ScramCredential | None] = {}
         self.changed_delegation_tokens: dict[str, DelegationToken | None] = {}
         self.changed_client_quotas: dict[QuotaEntity, Mapping[str, float]] = {}
@@ -262,12 +261,12 @@ class MetadataDelta:
     # Access
 
     def _add_acl(self, record: AccessControlEntryRecord) -> None:
-        self.changed_acls[record.id] = acl_of(record)
+        self.changed_acls[record.id.int] = acl_of(record)
 
     def _remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
-        if _newest(self.changed_acls, self.base.access.acls, record.id) is None:
+        if _newest(self.changed_acls, self.base.access.acls, record.id.int) is None:
             raise MetadataError(f"the removal of ACL {record.id}, which does not exist")
-        self.changed_acls[record.id] = None
+        self.changed_acls[record.id.int] = None
 
     def _set_credential(self, record: UserScramCredentialRecord) -> None:
         self.changed_scram_credentials[ScramUser(record.mechanism, record.name)] = credential_of(record)

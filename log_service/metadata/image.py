@@ -178,7 +178,8 @@ class ConfigsImage:
 class AccessImage:
     """ACLs, credentials, tokens and quotas. A quota is a number by its key, such as ``producer_byte_rate``."""
 
-    acls: Mapping[UUID, AclEntry] = field(default_factory=dict)
+    acls: Mapping[int, AclEntry] = field(default_factory=dict)
+    """By the number that their id is (``UUID.int``): a UUID is compared and hashed in Python, which a map of 100,000 does all the time."""
     acl_index: "AclIndex | None" = field(default=None, compare=False, repr=False)
     """The ACLs by what they are about; None while there never was one."""
     scram_credentials: Mapping[ScramUser, ScramCredential] = field(default_factory=dict)

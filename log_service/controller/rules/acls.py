@@ -7,15 +7,13 @@ Invariants: what is written is of a known kind and has a name; the cluster has o
 that make no sense for a kind of resource, are taken as they are, as by Apache Kafka.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 from uuid import UUID
 
 from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.metadata.access import AclEntry
-from log_service.metadata.access_records import acl_record
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from log_service.protocol.messages.delete_acls import (
@@ -25,10 +23,10 @@ from log_service.protocol.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from log_service.protocol.stored.metadata_records import MetadataRecord, RemoveAccessControlEntryRecord
+from log_service.protocol.stored.metadata_records import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
 from log_service.security.acls.filters import RESOURCE_ANY, AclFilter
 from log_service.security.acls.index import NO_INDEX, AclIndex
-from log_service.security.acls.values import CLUSTER_NAME, OPERATION_ALL, OPERATION_ANY, PatternType, PermissionType, place, sort_key
+from log_service.security.acls.values import CLUSTER_NAME, OPERATION_ALL, OPERATION_ANY, PatternType, PermissionType, Place, place
 
 MAX_RECORDS: Final = 10_000
 TYPES: Final = frozenset(map(int, AclResource))
@@ -37,7 +35,7 @@ PATTERNS: Final = frozenset({int(PatternType.LITERAL), int(PatternType.PREFIXED)
 PERMISSIONS: Final = frozenset({int(PermissionType.DENY), int(PermissionType.ALLOW)})
 FILTER_PATTERNS: Final = PATTERNS | {int(PatternType.ANY), int(PatternType.MATCH)}
 
-NO_ID: Final = UUID(int=0)
+ID_COUNT: Final = 1 << 128
 
 
 def index_of(image: MetadataImage) -> AclIndex:
@@ -58,7 +56,8 @@ def create_acls(
     """
     for creation in request.creations:
         _refuse_filter(creation)
-    new: dict[object, MetadataRecord] = {}
+    index = index_of(image)
+    new: dict[Place, None] = {}
     results = []
     for creation in request.creations:
         result = AclCreationResult(error_message=None)
@@ -67,14 +66,36 @@ def create_acls(
         except KafkaError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:
-            acl = _acl_of(creation)
-            if not _is_there(index_of(image), acl):
-                new.setdefault(place(acl), acl_record(replace(acl, acl_id=new_id())))
+            wanted = _place_of(creation)
+            if wanted not in new and not _is_there(index, wanted):
+                new[wanted] = None
         results.append(result)
     if len(new) > MAX_RECORDS:
         text = f"the request would write {len(new)} ACLs, of at most {MAX_RECORDS}; split it"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
-    return list(new.values()), CreateAclsResponse(results=results)
+    return _records(new, new_id), CreateAclsResponse(results=results)
+
+
+def _records(new: Collection[Place], new_id: Callable[[], UUID]) -> list[MetadataRecord]:
+    """Return the records of new ACLs. Their ids follow a random one: apart, each would change another chunk of the metadata's map."""
+    if not new:
+        return []
+    first = new_id().int
+    return [_record(each, UUID(int=(first + number) % ID_COUNT)) for number, each in enumerate(new)]
+
+
+def _record(new: Place, acl_id: UUID) -> AccessControlEntryRecord:
+    resource_type, resource_name, pattern_type, principal, host, operation, permission_type = new
+    return AccessControlEntryRecord(
+        id=acl_id,
+        resource_type=resource_type,
+        resource_name=resource_name,
+        pattern_type=pattern_type,
+        principal=principal,
+        host=host,
+        operation=operation,
+        permission_type=permission_type,
+    )
 
 
 def _refuse_filter(creation: AclCreation) -> None:
@@ -106,23 +127,22 @@ def _validate(creation: AclCreation) -> None:
         raise _invalid(f"{creation.principal!r} is no principal, which is Type:name, for example User:alice")
 
 
-def _acl_of(creation: AclCreation) -> AclEntry:
-    """Return the ACL that is to be made; it has no id before it is known to be new."""
-    return AclEntry(
-        acl_id=NO_ID,
-        resource_type=creation.resource_type,
-        resource_name=creation.resource_name,
-        pattern_type=creation.resource_pattern_type,
-        principal=creation.principal,
-        host=creation.host,
-        operation=creation.operation,
-        permission_type=creation.permission_type,
+def _place_of(creation: AclCreation) -> Place:
+    """Return what ``place`` returns of the ACL that is to be made."""
+    return (
+        creation.resource_type,
+        creation.resource_name,
+        creation.resource_pattern_type,
+        creation.principal,
+        creation.host,
+        creation.operation,
+        creation.permission_type,
     )
 
 
-def _is_there(index: AclIndex, wanted: AclEntry) -> bool:
-    present = index.named(wanted.resource_type, wanted.pattern_type, wanted.resource_name)
-    return any(sort_key(acl) == sort_key(wanted) for acl in present)
+def _is_there(index: AclIndex, wanted: Place) -> bool:
+    resource_type, resource_name, pattern_type, *_ = wanted
+    return any(place(acl) == wanted for acl in index.named(resource_type, pattern_type, resource_name))
 
 
 # Deleting

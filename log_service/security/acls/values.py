@@ -74,6 +74,10 @@ def sort_key(acl: Acl) -> tuple[int, str, str, int, int]:
     return (acl.pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type)
 
 
-def place(acl: Acl) -> tuple[int, str, int, str, str, int, int]:
+Place = tuple[int, str, int, str, str, int, int]
+"""Resource type and name, pattern type, principal, host, operation, permission."""
+
+
+def place(acl: Acl) -> Place:
     """Return all of an ACL but its id, which orders ACLs by their resources: two ACLs with one place say the same."""
     return (acl.resource_type, acl.resource_name, *sort_key(acl))

@@ -1,6 +1,7 @@
 """Every record of Kafka's metadata log has its place: in a delta, in the image, in a snapshot."""
 
 import copy
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -74,10 +75,23 @@ def test_a_snapshot_gives_the_image_back(records: list[MetadataRecord]) -> None:
     assert image != EMPTY_IMAGE
 
 
+def test_no_uuids_are_compared_while_acls_come_to_many_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their ids are random, and a UUID is compared and hashed in Python: most of what a thousand new ACLs cost was that."""
+    base = image_of(*(acl(number * 7) for number in range(1, 20_001)))
+
+    def refuse(self: UUID, *_: object) -> Any:
+        raise AssertionError(f"{self} is compared or hashed")
+
+    for name in ("__lt__", "__eq__", "__hash__"):
+        monkeypatch.setattr(UUID, name, refuse)
+    image = image_of(*(acl(number * 7 + 1) for number in range(1, 1_001)), base=base)
+    assert len(image.access.acls) == 21_000
+
+
 def test_what_is_about_access_comes_and_goes() -> None:
     image = image_of(*ACCESS)
     user = ScramUser(1, "alice")
-    assert image.access.acls[UUID(int=1)] == AclEntry(
+    assert image.access.acls[1] == AclEntry(
         acl_id=UUID(int=1),
         resource_type=2,
         resource_name="orders",

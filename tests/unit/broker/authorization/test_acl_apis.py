@@ -1,6 +1,7 @@
 """CreateAcls, DeleteAcls and DescribeAcls, with the codes of Apache Kafka 4.3."""
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -193,3 +194,12 @@ def test_creations_have_ids_of_their_own() -> None:
     creations: list[AclCreation] = [READS, replace(READS, operation=WRITE)]
     records, _ = create_acls(EMPTY_IMAGE, CreateAclsRequest(creations=creations), _new_ids())
     assert len({record.id for record in records}) == 2  # type: ignore[union-attr]  # they are records of ACLs
+
+
+def test_the_ids_of_one_request_lie_beside_each_other() -> None:
+    """Random ids fall into all chunks of the metadata's map, and each chunk is made anew: most of what many ACLs cost."""
+    bits = Random(1).getrandbits
+    creations = [replace(READS, resource_name=str(number)) for number in range(100)]
+    records, _ = create_acls(EMPTY_IMAGE, CreateAclsRequest(creations=[*creations, READS, READS]), lambda: random_id(bits))
+    numbers = [record.id.int for record in records]  # type: ignore[union-attr]  # as above
+    assert numbers == list(range(numbers[0], numbers[0] + 101))
