@@ -109,9 +109,6 @@ class Access(Protocol):
     def may(self, operation: AclOperation, resource: AclResource, name: str, count: int = 1) -> bool:
         """Whether what the request wants is allowed."""
 
-    def may_each(self, operation: AclOperation, resource: AclResource) -> Callable[[str], bool]:
-        """Return what says of one name after the other whether what the request wants is allowed, by the rights of this moment."""
-
     def may_cluster(self, operation: AclOperation) -> bool:
         """Whether what the request wants of the cluster is allowed."""
 

@@ -147,6 +147,10 @@ class ReplicaManager:
 
     # Finding
 
+    def find_open(self, topic: str, topic_id: UUID, index: int) -> Partition | None:
+        """Return a partition as ``find``, None where it is not open: it may not be there, or has not been asked for since the start."""
+        return self.partitions.get((topic, index)) if topic else self.partitions_by_id.get((topic_id, index))
+
     def find(self, topic: str, topic_id: UUID, index: int) -> Partition:
         """Return a partition by its topic's name, or, where the name is empty, by its topic's id.
 

@@ -7,7 +7,7 @@ As in ``cluster_bugs``, each replaces one decision by a wrong one that a program
 """
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from log_service.broker.authorization.gates import GATES, Gates
 from log_service.broker.authorization.node_authorizer import NodeAuthorizer
 from log_service.broker.call import Call
 from log_service.broker.cluster_view import GROUP_OPERATIONS
+from log_service.broker.fetch_session import FetchTarget
 from log_service.broker.handlers import fetch
 from log_service.broker.handlers.repeated_produce import RepeatedCall
 from log_service.broker.logins import ScramUsers
@@ -35,7 +36,7 @@ from tests.sim.bug_hunts import ClusterBug, hunt
 # The wrong decisions
 
 _authorize, _caller, _described = NodeAuthorizer.authorize, Call.caller, group_gates._described
-_is_read, _find_user = fetch._is_read, ScramUsers.find
+_is_readable, _find_user = fetch._is_readable, ScramUsers.find
 _add_partitions, _after_login = transaction_gates.add_partitions_to_txn, LoginSession._after_login
 
 
@@ -44,14 +45,14 @@ def _decide_on_what_was_decoded(self: NodeAuthorizer, call: Call) -> Admission |
     return None if isinstance(call, RepeatedCall) else _authorize(self, call)
 
 
-def _ask_for_names_alone(node: Any, target: Any, may_read: Callable[[str], bool]) -> bool:
+def _ask_for_names_alone(node: Any, access: Any, target: FetchTarget, *rest: Any) -> bool:
     """Authorization goes by names, and a request by ids has none."""
-    return _is_read(node, target, may_read) if target.topic else True
+    return _is_readable(node, access, target, *rest) if target.topic else True
 
 
-def _ask_once_in_a_session(node: Any, target: Any, may_read: Callable[[str], bool]) -> bool:
+def _ask_once_in_a_session(node: Any, access: Any, target: FetchTarget, *rest: Any) -> bool:
     """What a session is about was authorized when it began."""
-    return target.sent_high_watermark >= 0 or _is_read(node, target, may_read)
+    return target.sent_high_watermark >= 0 or _is_readable(node, access, target, *rest)
 
 
 def _ask_for_the_first_topic(question: Any) -> Admission | None:
@@ -116,13 +117,13 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="fetch by topic id is not authorized",
-        replacements=((fetch, "_is_read", _ask_for_names_alone),),
+        replacements=((fetch, "_is_readable", _ask_for_names_alone),),
         aim=aims.SECURE_CLUSTERS,
         shown_by=(0,),
     ),
     ClusterBug(
         name="fetch session outlives an ACL",
-        replacements=((fetch, "_is_read", _ask_once_in_a_session),),
+        replacements=((fetch, "_is_readable", _ask_once_in_a_session),),
         aim=aims.SECURE_CLUSTERS,
         shown_by=(1,),
     ),

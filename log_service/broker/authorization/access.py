@@ -1,14 +1,14 @@
 """What the client of one request may do, for the gate and the handler of the request.
 
-Decides nothing by itself: it asks the authorizer each time, so that a request that waits is decided on by the ACLs of the moment, and hands
-each decision to the decision log.
+Decides nothing by itself: it asks by the rights of the moment, so that a request that waits is decided on by the ACLs as they are then, and
+hands each decision to the decision log. It knows nothing of a request but its API, so that all requests of a caller for one API share it.
 
 There are three ways to ask. ``may`` is for what the request wants: a denial is a refusal, and is logged. ``could`` is for what is left out
 silently where it is denied, or may be allowed by something else. ``bits`` is for clients that want to know.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from logging import DEBUG
 from typing import Final
 
@@ -37,10 +37,11 @@ ANY_NAME: Final = "hardcode"
 class Access:
     """What one principal on one host may do, in a request of one API."""
 
-    __slots__ = ("_api", "_authorizer", "_log", "host", "principal")
+    __slots__ = ("_api", "_authorizer", "_held", "_log", "host", "principal")
 
     def __init__(self, authorizer: AclAuthorizer, log: DecisionLog, principal: Principal, host: str, api: Api) -> None:
         self._authorizer = authorizer
+        self._held = authorizer.rights_of(principal, host)
         self._log = log
         self.principal = principal
         self.host = host
@@ -60,11 +61,13 @@ class Access:
         return java_host(self.host)
 
     def _rights(self) -> Rights:
-        authorizer = self._authorizer
-        if not authorizer.is_loaded and not authorizer.is_super(self.principal):
+        authorizer, rights = self._authorizer, self._held
+        if rights.version is not authorizer.version:
+            rights = authorizer.rights_of(self.principal, self.host)
+        if not authorizer.is_loaded and not rights.is_super:
             text = "this node does not know the ACLs yet, and until it does only super users are let in; try again"
             raise KafkaError(ErrorCode.NOT_CONTROLLER, text)
-        return authorizer.rights_of(self.principal, self.host)
+        return rights
 
     def may(self, operation: AclOperation, resource: AclResource, name: str, count: int = 1) -> bool:
         """Whether what the request wants is allowed. ``count`` is how often the request names the resource.
@@ -72,30 +75,12 @@ class Access:
         Raises:
             KafkaError: NOT_CONTROLLER, the ACLs are not known yet.
         """
-        decision = self._rights().decide(operation, resource, name)
-        self._log.note_wanted(self, decision, operation, resource, name, count)
+        decision, log = self._rights().decide(operation, resource, name), self._log
+        if decision.is_allowed and not log.has_level(DEBUG):
+            log.allowed_count += 1  # all that taking note of it would do
+            return True
+        log.note_wanted(self, decision, operation, resource, name, count)
         return decision.is_allowed
-
-    def may_each(self, operation: AclOperation, resource: AclResource) -> Callable[[str], bool]:
-        """Return what says of one name after the other what ``may`` would, by the ACLs of this moment: for many names at once.
-
-        A request that has waited asks for another. Raises as ``may``.
-        """
-        decide, log, is_written = self._rights().decide, self._log, self._log.has_level(DEBUG)
-        known: dict[str, bool] = {}
-
-        def may(name: str) -> bool:
-            found = known.get(name)
-            if found is None:
-                decision = decide(operation, resource, name)
-                found = known[name] = decision.is_allowed
-                if found and not is_written:
-                    log.allowed_count += 1
-                else:
-                    log.note_wanted(self, decision, operation, resource, name)
-            return found
-
-        return may
 
     def could(self, operation: AclOperation, resource: AclResource, name: str) -> bool:
         """Whether something is allowed that the request gets on without. Raises as ``may``."""

@@ -19,7 +19,7 @@ from log_service.broker.authorization.gates import GATES
 from log_service.broker.call import Api, Call, Side
 from log_service.broker.handlers.repeated_produce import RepeatedCall
 from log_service.broker.registry import REGISTRY
-from log_service.common.access import Admission
+from log_service.common.access import Admission, Principal
 from log_service.common.types import TopicId
 from log_service.config.views import AuditConfig, AuthorizerConfig, NodeConfig
 from log_service.controller.caller import Caller
@@ -104,7 +104,7 @@ class NodeAuthorizer:
         api = call.route.api
         if api.key is PRODUCE and self._may_produce(call):
             return None
-        access = call.access = Access(self.acls, self.log, connection.principal, connection.peer_host, api)
+        access = call.access = self._access_of(connection.principal, connection.peer_host, api)
         gates = GATES[api.key]
         gate = gates.broker if call.route.side is Side.BROKER else gates.controller
         return None if gate is no_gate else self._ask(gate, api, call.version, call.request, call.route.response_type, access)
@@ -112,9 +112,16 @@ class NodeAuthorizer:
     def admit(self, request: Message, response_type: type[Message], caller: Caller) -> Admission | None:
         """Look at a request that the controller of this process decides on for a client; raises as ``authorize``."""
         api = REGISTRY[ApiKey(request.SCHEMA.key)]  # type: ignore[arg-type]  # a whole message has a key
-        access = Access(self.acls, self.log, caller.principal, caller.host, api)
+        access = self._access_of(caller.principal, caller.host, api)
         gate = GATES[api.key].controller
         return None if gate is no_gate else self._ask(gate, api, caller.version, request, response_type, access)
+
+    def _access_of(self, principal: Principal, host: str, api: Api) -> Access:
+        askers = self.acls.rights_of(principal, host).askers
+        access: Access | None = askers.get(api.key)
+        if access is None:
+            access = askers[api.key] = Access(self.acls, self.log, principal, host, api)
+        return access
 
     def _ask(self, gate: Gate, api: Api, version: int, request: Any, response_type: type[Message], access: Access) -> Admission | None:  # noqa: PLR0917 - the parts of a question
         question = Question(
@@ -146,7 +153,7 @@ class NodeAuthorizer:
             return False
         log = self.log
         if log.has_level(DEBUG):
-            access = Access(self.acls, log, connection.principal, connection.peer_host, call.route.api)
+            access = self._access_of(connection.principal, connection.peer_host, call.route.api)
             log.note_wanted(access, decision, WRITE, TOPIC, name)
         else:
             log.allowed_count += 1

@@ -24,7 +24,7 @@ from log_service.broker.call import Call, Deferred, QuotaAccount
 from log_service.broker.cluster_view import hinted_brokers, leader_hint
 from log_service.broker.fetch_session import FetchContext, FetchTarget
 from log_service.broker.node import Node
-from log_service.common.access import AclOperation, AclResource
+from log_service.common.access import Access, AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, NO_NODE, TopicId, TopicPartition
 from log_service.protocol.messages.fetch import (
@@ -49,6 +49,7 @@ FIRST_VERSION_WITH_RACK = 11
 FIRST_VERSION_BY_ID = 13
 FIRST_VERSION_WITH_LEADER = 16
 NO_RECORDS = b""
+READ, TOPIC = AclOperation.READ, AclResource.TOPIC
 
 _STALE_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 _EXPECTED = frozenset(
@@ -294,18 +295,22 @@ def read_all(node: Node, call: Call, request: FetchRequest, context: FetchContex
         left_bytes = _quota_bytes(call.account, left_bytes)
     reading.max_bytes = left_bytes
     isolation = Isolation.of(request.isolation_level)
-    may_read = _reader(call, is_follower=replica is not None)
+    is_readable, guard = True, call.access
+    if guard is not None and replica is not None:
+        is_readable, guard = guard.may_cluster(AclOperation.CLUSTER_ACTION), None  # followers are brokers
+    readable: dict[str, bool] = {}
     absent: list[tuple[FetchTarget, PartitionData]] = []
     asked: FetchTarget | None = None
-    is_readable = True
     for target in context.targets:
-        if may_read is not None and (asked is None or target.topic_id is not asked.topic_id or target.topic is not asked.topic):
-            asked, is_readable = target, _is_read(node, target, may_read)  # once for neighbours, which share both
+        partition = node.replicas.find_open(target.topic, target.topic_id, target.partition)
+        if guard is not None and (asked is None or target.topic_id is not asked.topic_id or target.topic is not asked.topic):
+            asked, is_readable = target, _is_readable(node, guard, target, partition, readable)  # once for neighbours, which share both
         if not is_readable:
             reading.add(target, _failed(target, ErrorCode.TOPIC_AUTHORIZATION_FAILED, None), 0)
             continue
         try:
-            partition = node.replicas.find(target.topic, target.topic_id, target.partition)
+            if partition is None:
+                partition = node.replicas.find(target.topic, target.topic_id, target.partition)
         except KafkaError as error:
             found = _not_there(node, target, error.code, is_by_id=context.is_by_id)
             if found.error_code in _NOT_THERE:
@@ -329,29 +334,21 @@ def read_all(node: Node, call: Call, request: FetchRequest, context: FetchContex
     return reading
 
 
-def _reader(call: Call, *, is_follower: bool) -> Callable[[str], bool] | None:
-    """Return what says of a topic whether the client may read it; None where there is no authorizer.
+def _is_readable(node: Node, access: Access, target: FetchTarget, partition: Partition | None, known: dict[str, bool]) -> bool:
+    """Whether the client may read the topic of a partition; ``known`` are the topics that were asked about in this pass.
 
-    It is asked about each partition that a fetch names or its session holds, and asked again after a wait. Followers are brokers.
+    Each pass asks anew, about what a session holds, too. An id of no topic is told to be of none, to everyone.
     """
-    access = call.access
-    if access is None:
-        return None
-    if is_follower:
-        is_broker = access.may_cluster(AclOperation.CLUSTER_ACTION)
-        return lambda _: is_broker
-    return access.may_each(AclOperation.READ, AclResource.TOPIC)
-
-
-def _is_read(node: Node, target: FetchTarget, may_read: Callable[[str], bool]) -> bool:
-    """Whether a partition may be read. An id of no topic is told to be of none, to everyone."""
-    name = target.name
+    name = target.name if partition is None else partition.topic_partition.topic
     if not name:
         topic = node.image().topics.by_id.get(TopicId(target.topic_id))
         if topic is None:
             return True
         name = topic.name
-    return may_read(name)
+    found = known.get(name)
+    if found is None:
+        found = known[name] = access.may(READ, TOPIC, name)
+    return found
 
 
 def _is_quiet(partition: Partition, target: FetchTarget, isolation: Isolation) -> bool:

@@ -5,13 +5,14 @@ and against an ACL that denies.
 
 A decision is made once and then remembered, under the caller: ``rights_of`` returns what is known of one. The memory belongs to the index
 that the decisions came from. A change of ACLs puts a new index with an empty memory in the place of both, in one step, so that no decision
-outlives the ACLs that made it. A caller that remembers a decision itself keeps ``version`` beside it, and asks again once that is another.
+outlives the ACLs that made it. Who remembers a decision itself keeps ``version`` beside it, and asks again once that is another; who
+remembers ``Rights`` sees by their own ``version`` whether they still hold.
 
 Invariants: callers and decisions that are remembered are bounded, of one caller and of all, and so are the names in them; what is over is
 forgotten and decided anew.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from log_service.common.access import AclOperation, AclResource, Principal
 from log_service.security.acls.decision import SUPER_USER, Decision, Who, decide, is_allowed_somewhere
@@ -32,11 +33,12 @@ Question = tuple[int, int, str]
 
 
 class _Memory:
-    """The callers that decisions are remembered of, and how many decisions that are."""
+    """The callers that decisions are remembered of, and how many decisions that are. ``version`` stands for the ACLs that they are by."""
 
-    __slots__ = ("callers", "decision_count")
+    __slots__ = ("callers", "decision_count", "version")
 
-    def __init__(self) -> None:
+    def __init__(self, version: object) -> None:
+        self.version = version
         self.callers: dict[tuple[Principal, str], Rights] = {}
         self.decision_count = 0
 
@@ -53,17 +55,32 @@ class _Memory:
 
 
 class Rights:
-    """What one caller may do, by one state of the ACLs."""
+    """What one caller may do, by the state of the ACLs that ``version`` stands for."""
 
-    __slots__ = ("_decided", "_index", "_is_open", "_is_super", "_memory", "_somewhere", "_who", "host", "principal")
+    __slots__ = (
+        "_decided",
+        "_index",
+        "_is_open",
+        "_memory",
+        "_somewhere",
+        "_who",
+        "askers",
+        "host",
+        "is_super",
+        "principal",
+        "version",
+    )
 
     def __init__(self, index: AclIndex, who: Who, principal: Principal, memory: _Memory, *, is_super: bool, is_open: bool) -> None:
         self.principal = principal
         self.host = who.host
+        self.is_super = is_super
+        self.version = memory.version
+        self.askers: dict[int, Any] = {}
+        """What the room above keeps of this caller, one thing for each API. It goes when the rights go."""
         self._index = index
         self._who = who
         self._memory = memory
-        self._is_super = is_super
         self._is_open = is_open
         self._decided: dict[Question, Decision] = {}
         self._somewhere: dict[tuple[int, int], bool] = {}
@@ -77,7 +94,7 @@ class Rights:
         return self._decide(operation, resource, name) if found is None else found
 
     def _decide(self, operation: AclOperation, resource: AclResource, name: str) -> Decision:
-        if self._is_super:
+        if self.is_super:
             return SUPER_USER
         decision = decide(self._index, self._who, operation, resource, name, is_open=self._is_open)
         if len(name) > MAX_NAME_LENGTH:
@@ -103,9 +120,9 @@ class AclAuthorizer:
         self._super_users = super_users
         self._is_open = is_open
         self._index = NO_INDEX
-        self._memory = _Memory()
         self.version = object()
         """Stands for the ACLs of the moment: another object after each change, compared by ``is``."""
+        self._memory = _Memory(self.version)
         self.is_loaded = False
         """Whether the ACLs are known. Before, super users alone may do anything."""
 
@@ -119,7 +136,8 @@ class AclAuthorizer:
 
     def follow(self, index: AclIndex) -> None:
         """Decide by these ACLs from now on."""
-        self._index, self._memory, self.version = index, _Memory(), object()
+        self.version = object()
+        self._index, self._memory = index, _Memory(self.version)
 
     def is_super(self, principal: Principal) -> bool:
         """Whether a principal may do everything. Type and name are compared as they are, with the case of their letters."""
