@@ -90,6 +90,7 @@ class Supervisor:
         Raises:
             StorageError: another supervisor runs on this data.
             StartFailed: a component ended or hung before it was ready for the first time.
+            ConfigError: a component cannot be asked whether it is ready for the first time.
         """
         with state.held_lock(self._spec.context.data_directory):
             try:
@@ -323,20 +324,44 @@ class Supervisor:
                     nursery.cancel_scope.cancel()
 
                 nursery.start_soon(give_up_at_its_end)
-                await wait_until_ready(component.readiness)
+                await self._wait_until_ready(component)
                 is_ready = running.guard.poll() is None
                 nursery.cancel_scope.cancel()
         return is_ready
 
+    async def _wait_until_ready(self, component: Component) -> None:
+        """Wait until the component is ready. One that was ready before is asked again and again where it cannot be asked.
+
+        Raises:
+            ConfigError: it cannot be asked at its first start.
+        """
+        while True:
+            try:
+                return await wait_until_ready(component.readiness)
+            except ConfigError as error:
+                if not self._ready[component.name].is_set():
+                    raise
+                self._tell(component, f"cannot be asked: {error}")
+                await trio.sleep(component.health_interval_s)
+
     async def _stays_healthy_until_its_end(self, component: Component, running: ComponentProcess, restart_count: int) -> bool:
-        """Return True once the process has ended, False once it has not responded to several probes in a row."""
-        failed_count = 0
+        """Return True once the process has ended, False once it has not responded to several probes in a row.
+
+        A probe that cannot be made says nothing about the process: files that it needs, as certificates, are exchanged at any time.
+        """
+        failed_count, told = 0, ""
         while True:
             with trio.move_on_after(component.health_interval_s):
                 await running.wait()
                 return True
             was_failing = failed_count > 0
-            failed_count = 0 if await is_ready(component.readiness) else failed_count + 1
+            try:
+                failed_count, why = (0, "") if await is_ready(component.readiness) else (failed_count + 1, "")
+            except ConfigError as error:
+                why = f"cannot be asked: {error}"
+            if why != told:
+                self._tell(component, why or "can be asked again")
+            told = why
             if failed_count >= FAILED_PROBES:
                 return running.guard.poll() is not None
             if was_failing != (failed_count > 0):

@@ -18,7 +18,7 @@ from log_service.cli.status import status
 from log_service.common.errors import ConfigError, StorageError
 from log_service.supervisor import readiness, state
 from log_service.supervisor import supervisor as supervisor_module
-from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, UptimeReadiness
+from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, Readiness, UptimeReadiness
 from log_service.supervisor.supervisor import StartFailed, Supervisor, leaf
 from tests.helpers.ports import free_port
 from tests.unit.supervisor.installations import installation, listener
@@ -249,6 +249,58 @@ def test_settings_that_cannot_be_used_for_a_moment_end_nothing(tmp_path: Path, m
         assert eventually(lambda: any("ready again" in line for line in told))
 
     run(installation(tmp_path, page), told, break_and_mend)
+
+
+def test_a_component_that_cannot_be_asked_for_a_moment_goes_on_and_one_that_hangs_then_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor ended, and all components with it, when it looked in the moment in which a certificate was exchanged."""
+    monkeypatch.setattr(readiness, "PROBE_DEADLINE_S", 0.5)
+    told: list[str] = []
+    fault: list[str] = []
+    ask = readiness.is_ready
+
+    async def asked(one: Readiness) -> bool:
+        if fault:
+            raise ConfigError(fault[0])
+        return await ask(one)
+
+    monkeypatch.setattr(supervisor_module, "is_ready", asked)
+    monkeypatch.setattr(readiness, "is_ready", asked)
+
+    def times(text: str) -> int:
+        return sum(text in line for line in told)
+
+    def break_and_mend(_supervisor: Supervisor) -> None:
+        (before,) = state.read(tmp_path)
+        fault.append("the key is not that of the certificate")
+        assert eventually(lambda: times("page  cannot be asked: the key is not that of the certificate") == 1)
+        fault.clear()
+        assert eventually(lambda: times("page  can be asked again") == 1)
+        assert state.read(tmp_path)[0].pid == before.pid, "it was not started again"
+
+        fault.append("there is no key")
+        assert eventually(lambda: times("there is no key") == 1)
+        psutil.Process(before.pid).kill()
+        assert eventually(lambda: times("there is no key") == 2), "what is started again is asked again"
+        fault.clear()
+        assert eventually(lambda: times("ready") == 2)
+        os.kill(state.read(tmp_path)[0].pid or 0, signal.SIGSTOP)
+        assert eventually(lambda: times("did not respond") == 1)
+        assert eventually(lambda: times("ready") == 3)
+
+    run(installation(tmp_path, web_page(tmp_path, free_port())), told, break_and_mend)
+    assert eventually(lambda: not left_behind(tmp_path))
+
+
+def test_what_cannot_be_asked_at_its_first_start_is_told_and_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def asked(_readiness: object) -> bool:
+        raise ConfigError("there is no key")
+
+    monkeypatch.setattr(readiness, "is_ready", asked)
+    with pytest.raises(ConfigError, match="there is no key"):
+        run(installation(tmp_path, web_page(tmp_path, free_port())), [], lambda _: None)
+    assert eventually(lambda: not left_behind(tmp_path))
 
 
 def test_what_is_the_user_s_own_and_not_there_is_named_with_its_setting(tmp_path: Path) -> None:
