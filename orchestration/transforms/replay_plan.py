@@ -69,9 +69,16 @@ class ReplayPlan:
         return {
             "offsets": str(self.ranges) or "none",
             "offset_count": self.ranges.count,
-            **({"offsets_from_the_archive": self.archived_count} if self.archived_count else {}),
-            **({"no_longer_in_the_log": self.lost} if self.lost else {}),
+            **told_of_records(self.lost, self.archived_count),
         }
+
+
+def told_of_records(lost: str, archived_count: int) -> dict[str, str | int]:
+    """Return by labels how many offsets are from an archive, and what is held nowhere; a label that says nothing is left out."""
+    return {
+        **({"offsets_from_the_archive": archived_count} if archived_count else {}),
+        **({"no_longer_in_the_log": lost} if lost else {}),
+    }
 
 
 def plan(

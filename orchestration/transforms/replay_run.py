@@ -29,7 +29,7 @@ from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
 from orchestration.transforms.rebuilding import Rebuild
 from orchestration.transforms.replay_pieces import pieces, read_held
-from orchestration.transforms.replay_plan import ReplayPlan, ReplayRequest, everything_of, held_of, plan, readable_by
+from orchestration.transforms.replay_plan import ReplayPlan, ReplayRequest, everything_of, held_of, plan, readable_by, told_of_records
 from orchestration.transforms.topic_run import (
     RunContext,
     TopicRunResult,
@@ -77,8 +77,7 @@ class Replayed:
             "dead_letters": self.dead_letters,
             "commits": self.commits,
             "offsets": " ".join(f"{one.topic} {one}" if is_of_several else str(one) for one in self.ranges) or "none",
-            **({"offsets_from_the_archive": self.archived_count} if self.archived_count else {}),
-            **({"no_longer_in_the_log": self.lost} if self.lost else {}),
+            **told_of_records(self.lost, self.archived_count),
         }
 
 

@@ -35,7 +35,7 @@ from orchestration.transforms.joining import pairs
 from orchestration.transforms.joining import run as join_run
 from orchestration.transforms.joining.declarations import JoinedTable, declare_join, declared_join
 from orchestration.transforms.joining.history import join_replay_job
-from orchestration.transforms.joining.replay import planned_replay, run_join_replay, summed
+from orchestration.transforms.joining.replay import planned_metadata, planned_replay, run_join_replay, summed
 from orchestration.transforms.joining.run import JoinRunResult, run_joined_table
 from orchestration.transforms.replay_plan import ReplayRequest
 from orchestration.transforms.topic_run import RunContext
@@ -246,7 +246,8 @@ def test_the_job_reads_what_was_fixed_with_everything_else(tmp_path: Path, spark
 
 
 def test_a_replay_leaves_what_is_no_longer_in_the_logs(log: MemoryLog, spark: Any, lake_root: Path) -> None:
-    context = run_context(log, lake_root, spark)
+    notes = Notes()
+    context = run_context(log, lake_root, spark, reporter=notes)
     append_round(log, 1)
     run_all(context)
     append_end(log)
@@ -255,8 +256,15 @@ def test_a_replay_leaves_what_is_no_longer_in_the_logs(log: MemoryLog, spark: An
     assert whole == expected(log)
     log.delete_records("orders", {0: 2, 1: 1})
     log.delete_records("payments", {0: 4})
-    replayed(context)
+    sides = planned_replay(joined_table(), context)
+    result = replayed(context)
     assert held(lake_root) == whole
+    lost = (
+        "retention has removed orders-0 [0, 2), orders-1 [0, 1) from the log; the topic has no archive; "
+        "retention has removed payments-0 [0, 4) from the log; the topic has no archive"
+    )
+    assert planned_metadata(sides)["no_longer_in_the_log"] == summed(result).metadata()["no_longer_in_the_log"] == lost
+    assert notes.notes[-1:] == [f"the replay of paid_orders is not whole: {lost}"]
     replayed(context, joined_table(function=lambda pairs: paid_orders(pairs.where("id LIKE '0%'"))))
     rows = held(lake_root)[0]
     assert 0 < rows.total() < whole[0].total()

@@ -19,7 +19,7 @@ from orchestration.transforms.failures import explained
 from orchestration.transforms.history import JOB_PREFIX, NODE, ReplayConfig, Told, keep_fixes
 from orchestration.transforms.joining.assets import JoinReporter, join_events
 from orchestration.transforms.joining.declarations import JoinedTable, declared_join
-from orchestration.transforms.joining.replay import planned_replay, run_join_replay, summed
+from orchestration.transforms.joining.replay import planned_metadata, planned_replay, run_join_replay, summed
 from orchestration.transforms.telling import run_context
 
 
@@ -41,9 +41,7 @@ def join_replay_job(table: JoinedTable) -> dg.JobDefinition:
             request = config.request()
             run = run_context(context, log, lake, spark, JoinReporter(context, table.name))
             if config.dry_run:
-                ranges = [one.ranges for one in planned_replay(table, run).values()]
-                told = " ".join(f"{one.topic} {one}" for one in ranges)
-                yield dg.Output(None, metadata={"offsets": told, "offset_count": sum(one.count for one in ranges), "dry_run": True})
+                yield dg.Output(None, metadata={**planned_metadata(planned_replay(table, run)), "dry_run": True})
                 return
             if request.is_everything:
                 keep_fixes(run.lake, table.name, config.fixes, note=f"run {context.run.run_id}")

@@ -1,8 +1,9 @@
 """A replay of a join: all that was committed and is still in logs or archives is joined once more, at once, and none of it is late.
 
 The partners of a range may lie anywhere in the other topic, so a join is replayed whole. Rows of records that are held no longer
-stay as they are; all others are replaced, in one commit that moves no checkpoint, with the dead letters of both topics and with what is
-kept. A record that was late meets its partners. Knows no Dagster. Both topics are in the memory of the run at once.
+stay as they are, and the replay tells which records these are; all other rows are replaced, in one commit that moves no checkpoint, with
+the dead letters of both topics and with what is kept. A record that was late meets its partners. Knows no Dagster. Both topics are in the
+memory of the run at once.
 Invariant: a pair of records that are both held is there once if they belong together, else not at all.
 """
 
@@ -36,7 +37,8 @@ from orchestration.transforms.joining.run import (
     origin_of,
     validate_unmoved,
 )
-from orchestration.transforms.replay_plan import ReplayRequest, everything_of
+from orchestration.transforms.lost_records import decide_lost, lost_sentence
+from orchestration.transforms.replay_plan import ReplayRequest, everything_of, told_of_records
 from orchestration.transforms.replay_run import Replayed
 from orchestration.transforms.topic_run import RunContext, TopicState, attempted, topic_state
 
@@ -51,7 +53,10 @@ def run_join_replay(table: JoinedTable, context: RunContext, request: ReplayRequ
     """
     if not request.is_everything:
         raise ProgressError(why_no_replay(table.name, is_everything=False) or "")
-    return attempted(context, lambda: _attempt(table, context))
+    result = attempted(context, lambda: _attempt(table, context))
+    if lost := lost_of(result.sides):
+        context.reporter.note(f"the replay of {table.name} is not whole: {lost}")
+    return result
 
 
 def planned_replay(table: JoinedTable, context: RunContext, snapshot: TableSnapshot | None = None) -> dict[Side, SideResult]:
@@ -66,10 +71,32 @@ def planned_replay(table: JoinedTable, context: RunContext, snapshot: TableSnaps
     for side in SIDES:
         topic = table.topic(side).name
         state = topic_state(topic, context, snapshot)
-        found = everything_of(held_side(context, topic, state).ranges, state.committed)
-        ranges = OffsetRanges(topic=topic, topic_id=state.topic_id, ranges=tuple(found))
-        sides[side] = SideResult(topic=topic, state=state, ranges=ranges, backlog=0)
+        held = held_side(context, topic, state)
+        ranges = OffsetRanges(topic=topic, topic_id=state.topic_id, ranges=tuple(everything_of(held.ranges, state.committed)))
+        lost = lost_sentence(decide_lost(held.ranges, state.committed, None), held, is_of_time=False)
+        archived_count = held.archived_count(ranges)
+        sides[side] = SideResult(topic=topic, state=state, ranges=ranges, backlog=0, lost=lost, archived_count=archived_count)
     return sides
+
+
+def planned_metadata(sides: Mapping[Side, SideResult]) -> dict[str, str | int]:
+    """Return what is planned by labels, for those who only want to see it."""
+    ranges = [one.ranges for one in sides.values()]
+    return {
+        "offsets": " ".join(f"{one.topic} {one}" for one in ranges),
+        "offset_count": sum(one.count for one in ranges),
+        **told_of_records(lost_of(sides), archived_count_of(sides)),
+    }
+
+
+def lost_of(sides: Mapping[Side, SideResult]) -> str:
+    """Return what of both topics neither log nor archive holds, in words; empty where nothing is missing."""
+    return "; ".join(one.lost for one in sides.values() if one.lost)
+
+
+def archived_count_of(sides: Mapping[Side, SideResult]) -> int:
+    """Return how many offsets of both topics are read from archives."""
+    return sum(one.archived_count for one in sides.values())
 
 
 def held_side(context: RunContext, topic: str, state: TopicState) -> HeldTopic:
@@ -88,6 +115,8 @@ def summed(result: JoinRunResult) -> Replayed:
         rows=result.rows.num_rows,
         dead_letters=sum(len(one.rejections) for one in sides),
         commits=1,
+        lost=lost_of(result.sides),
+        archived_count=archived_count_of(result.sides),
     )
 
 

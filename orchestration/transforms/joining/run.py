@@ -54,7 +54,10 @@ EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideResult:
-    """What a run did with one topic. ``statistics`` is None where nothing was read."""
+    """What a run did with one topic. ``statistics`` is None where nothing was read.
+
+    Of a replay ``lost`` says what of the topic is gone, and ``archived_count`` how many offsets are from the archive.
+    """
 
     topic: str
     state: TopicState
@@ -62,6 +65,8 @@ class SideResult:
     backlog: int
     statistics: BatchStatistics | None = None
     rejections: tuple[Rejection, ...] = ()
+    lost: str = ""
+    archived_count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
