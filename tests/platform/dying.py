@@ -62,7 +62,7 @@ class Running:
         return self.process.exitcode, self.output.read_text(errors="replace")
 
 
-def start(main: Callable[..., None], directory: Path, *arguments: str) -> Running:
+def start(main: Callable[..., None], directory: Path, *arguments: Any) -> Running:
     """Run ``main``, a function of a module, in a process of its own; its output is kept in ``directory``."""
     number = sum(1 for _ in directory.glob("run-*.txt"))
     output = directory / f"run-{number}.txt"
@@ -72,7 +72,17 @@ def start(main: Callable[..., None], directory: Path, *arguments: str) -> Runnin
     return Running(process, output)
 
 
-def _run(main: Callable[..., None], output: Path, arguments: tuple[str, ...]) -> None:
+def exit_code(main: Callable[..., None], *arguments: Any, **more: Any) -> int | None:
+    """Run ``main`` in a process of its own until its end and return its exit code; it says what it says where the test does."""
+    process = forking().Process(target=main, args=arguments, kwargs=more)
+    process.start()
+    process.join(TIMEOUT_S)
+    process.kill()
+    process.join()
+    return process.exitcode
+
+
+def _run(main: Callable[..., None], output: Path, arguments: tuple[Any, ...]) -> None:
     with output.open("ab") as written:
         os.dup2(written.fileno(), sys.stdout.fileno())
         os.dup2(written.fileno(), sys.stderr.fileno())

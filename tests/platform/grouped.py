@@ -1,12 +1,10 @@
-"""An aggregated table of the tests, and runs of it in processes that die at a chosen step; see ``test_aggregate_kills``."""
+"""An aggregated table of the tests, and runs of it in processes that die at a chosen step; see ``test_aggregate_table``."""
 
 import json
 import os
 from collections.abc import Callable
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from orchestration import file_commits, upserts
 from orchestration.aggregates import count, largest, total
@@ -19,21 +17,20 @@ from orchestration.transforms import rebuilding, topic_run
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.replay_plan import ReplayRequest
 from orchestration.transforms.replay_run import run_replay
+from tests.platform.dying import Steps, plant
 from tests.platform.pipeline import ORDERS, order, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 
-KILLED = 137
-TIMEOUT_S = 200
 BY, AGGREGATES = ("kind",), (count("orders"), total("amount", "amount"), largest("largest", "amount"))
 RULES = (quarantine("amount_is_positive", "amount > 0"),)
-STEPS: dict[str, tuple[Any, str, str]] = {
+STEPS: Steps = {
     "after-dead-letters": (DeadLetters, "replace_pending", "after"),
     "before-the-commit": (file_commits, "_create", "before"),
     "after-the-commit": (upserts, "_tidy", "before"),
 }
 
 
-REBUILD_STEPS: dict[str, tuple[Any, str, str]] = {
+REBUILD_STEPS: Steps = {
     "rebuild-before-dead-letters": (DeadLetters, "begin_replay", "before"),
     "rebuild-after-dead-letters": (DeadLetters, "begin_replay", "after"),
     "rebuild-before-the-commit": (rebuilding, "replace_groups", "before"),
@@ -93,21 +90,10 @@ def held_groups(lake_root: Path) -> dict[str, tuple[int, int, int]]:
     return found
 
 
-def dying(function: Callable[..., Any], when: str) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> None:
-        if when == "after":
-            function(*args, **kwargs)
-        os._exit(KILLED)
-
-    return call
-
-
 def run(remote: str, log: MemoryLog, lake: Path, step: str, limit: int) -> None:
     """Run until there is nothing new; a STEP "none" lets it live. "rebuild", and steps that begin so, make the groups anew."""
     session = open_session(load_settings({"TIDELOG_SPARK_REMOTE": remote}))
-    if step not in {"none", "rebuild"}:
-        owner, name, when = {**STEPS, **REBUILD_STEPS}[step]
-        mock.patch.object(owner, name, dying(getattr(owner, name), when)).start()
+    plant({**STEPS, **REBUILD_STEPS}, step)
     context = run_context(log, lake, session, records_per_run=limit, run_id=f"run-{step}")
     if step.startswith("rebuild"):
         made = grouped_table(function=lambda records: by_kind(records.selectExpr("* EXCEPT (amount)", "3 - amount AS amount")))
@@ -117,12 +103,3 @@ def run(remote: str, log: MemoryLog, lake: Path, step: str, limit: int) -> None:
         pass
     assert not result.failures
     os._exit(0)
-
-
-def exit_code(context: ForkServerContext, *arguments: Any) -> int | None:
-    process = context.Process(target=run, args=arguments)
-    process.start()
-    process.join(TIMEOUT_S)
-    process.kill()
-    process.join()
-    return process.exitcode

@@ -2,7 +2,6 @@
 
 import os
 from datetime import UTC, datetime
-from multiprocessing.context import ForkServerContext
 from typing import Any
 from unittest import mock
 
@@ -15,7 +14,6 @@ from orchestration.sources.run import prepared, run_source, sender_id
 from orchestration.topics import TopicSpec
 from tests.platform.dying import plant
 
-TIMEOUT_S = 120
 PORTION = 3
 CHANGES = TopicSpec(name="changes", partitions=2, configs={"cleanup.policy": "compact"})
 STEPS: dict[str, tuple[Any, str, str, int]] = {
@@ -44,12 +42,3 @@ def run(bootstrap: str, source: Source, step: str) -> None:
         with log.open_sender(identity) as sender:
             run_source(source, identity, target, log, sender, run_id=f"run-{step}", now=datetime.now(UTC), note=print)
     os._exit(0)
-
-
-def exit_code(context: ForkServerContext, bootstrap: str, source: Source, step: str) -> int | None:
-    process = context.Process(target=run, args=(bootstrap, source, step))
-    process.start()
-    process.join(TIMEOUT_S)
-    process.kill()
-    process.join()
-    return process.exitcode

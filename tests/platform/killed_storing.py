@@ -4,11 +4,8 @@ The processes are forked from one that has imported everything, so that a kill c
 """
 
 import os
-from collections.abc import Callable
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from orchestration.dead_letters import DeadLetters
 from orchestration.settings import load_settings
@@ -22,14 +19,12 @@ from orchestration.transforms.to_database.run import Storing
 from orchestration.transforms.to_topic import ledger
 from tests.platform.accounts import accounts_table, newest_accounts
 from tests.platform.databases import Database
+from tests.platform.dying import Steps, plant
 from tests.platform.pipeline import clean_orders, orders_table, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 
-KILLED = 137
-TIMEOUT_S = 200
 TABLE = "mine"
-Step = tuple[Any, str, str]
-STEPS: dict[str, Step] = {
+STEPS: Steps = {
     "before-dead-letters": (DeadLetters, "replace_pending", "before"),
     "after-dead-letters": (DeadLetters, "replace_pending", "after"),
     "between-rows-and-offsets": (sql_store, "write_offsets", "before"),
@@ -37,13 +32,13 @@ STEPS: dict[str, Step] = {
     "before-the-ledger": (ledger, "write", "before"),
     "after-the-ledger": (ledger, "write", "after"),
 }
-DUCKDB_STEPS: dict[str, Step] = {
+DUCKDB_STEPS: Steps = {
     "between-rows-and-offsets": (duckdb_store, "write_offsets", "before"),
     "before-the-commit": (duckdb_store, "put_in_place", "before"),
 }
 
 
-REPLAY_STEPS: dict[str, Step] = {
+REPLAY_STEPS: Steps = {
     "replay-before-dead-letters": (DeadLetters, "begin_replay", "before"),
     "replay-after-dead-letters": (DeadLetters, "begin_replay", "after"),
     "replay-between-rows-and-offsets": (sql_store, "write_offsets", "before"),
@@ -51,27 +46,18 @@ REPLAY_STEPS: dict[str, Step] = {
     "replay-before-the-ledger": (ledger, "write", "before"),
     "replay-before-tidying": (DeadLetters, "settle_replay", "before"),
 }
-DUCKDB_REPLAY_STEPS: dict[str, Step] = {
+DUCKDB_REPLAY_STEPS: Steps = {
     "replay-between-rows-and-offsets": (duckdb_store, "write_offsets", "before"),
     "replay-before-the-commit": (duckdb_store, "put_in_place", "before"),
 }
 
 
-def steps_of(kind: str) -> dict[str, Step]:
+def steps_of(kind: str) -> Steps:
     return {**STEPS, **DUCKDB_STEPS} if kind == "duckdb" else STEPS
 
 
-def replay_steps_of(kind: str) -> dict[str, Step]:
+def replay_steps_of(kind: str) -> Steps:
     return {**REPLAY_STEPS, **DUCKDB_REPLAY_STEPS} if kind == "duckdb" else REPLAY_STEPS
-
-
-def dying(function: Callable[..., Any], when: str) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> None:
-        if when == "after":
-            function(*args, **kwargs)
-        os._exit(KILLED)
-
-    return call
 
 
 def correcting(records: Any) -> Any:
@@ -100,9 +86,7 @@ def run(remote: str, log: MemoryLog, place: Database, lake: Path, *, step: str, 
     session = open_session(load_settings({"TIDELOG_SPARK_REMOTE": remote}))
     is_replay = step.startswith("replay")
     table = follower(TABLE, is_keyed=is_keyed, is_replay=is_replay)
-    if step not in {"none", "replay"}:
-        owner, name, when = {**steps_of(place.kind), **replay_steps_of(place.kind)}[step]
-        mock.patch.object(owner, name, dying(getattr(owner, name), when)).start()
+    plant({**steps_of(place.kind), **replay_steps_of(place.kind)}, step)
     with place.store(TABLE, table.latest_by) as store:
         work = Storing(declared=declared(place, table), store=store)
         context = run_context(log, lake, session, records_per_run=limit, run_id=f"run-{step}")
@@ -114,12 +98,3 @@ def run(remote: str, log: MemoryLog, place: Database, lake: Path, *, step: str, 
             pass
         assert not result.failures
     os._exit(0)  # without the session's farewell: the server is the tests'
-
-
-def exit_code(context: ForkServerContext, *arguments: Any, **more: Any) -> int | None:
-    process = context.Process(target=run, args=arguments, kwargs=more)
-    process.start()
-    process.join(TIMEOUT_S)
-    process.kill()
-    process.join()
-    return process.exitcode

@@ -24,21 +24,20 @@ from orchestration.transforms.replay_run import run_replay
 from orchestration.transforms.topic_run import run_topic_table
 from orchestration.upserts import replace_groups
 from tests.platform.assets_world import World, failure_of
-from tests.platform.forking import forking
+from tests.platform.dying import KILLED, exit_code
 from tests.platform.grouped import (
     AGGREGATES,
     BY,
-    KILLED,
     REBUILD_STEPS,
     RULES,
     STEPS,
     append_orders,
     bonus,
     by_kind,
-    exit_code,
     grouped_table,
     groups_of,
     held_groups,
+    run,
 )
 from tests.platform.pipeline import ORDERS, orders_table, run_context
 from tests.platform.spark_server import warm_server
@@ -244,14 +243,13 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_each_record_counts_once_however_runs_are_killed(remote: str, log: MemoryLog, lake_root: Path) -> None:
-    forked = forking()
-    assert exit_code(forked, remote, log, lake_root, "none", 1_000) == 0
+    assert exit_code(run, remote, log, lake_root, "none", 1_000) == 0
     for number, step in enumerate(STEPS, start=1):
         append_orders(log, number)
         before = held_groups(lake_root)
-        assert exit_code(forked, remote, log, lake_root, step, 1_000) == KILLED, step
+        assert exit_code(run, remote, log, lake_root, step, 1_000) == KILLED, step
         assert (held_groups(lake_root) != before) is (step == "after-the-commit"), step
-        assert exit_code(forked, remote, log, lake_root, "none", 7) == 0, step
+        assert exit_code(run, remote, log, lake_root, "none", 7) == 0, step
         groups, rejected = groups_of(log)
         assert held_groups(lake_root) == groups, f"recovered from {step}"
         assert DeadLetters(Lake(lake_root)).committed().count_rows() == rejected, f"recovered from {step}"
@@ -259,20 +257,19 @@ def test_each_record_counts_once_however_runs_are_killed(remote: str, log: Memor
 
 @pytest.mark.slow
 def test_groups_are_old_or_new_however_a_rebuild_is_killed(remote: str, log: MemoryLog, lake_root: Path) -> None:
-    forked = forking()
     append_orders(log, 1)
     groups, rejected = groups_of(log)
-    assert exit_code(forked, remote, log, lake_root, "none", 1_000) == 0
+    assert exit_code(run, remote, log, lake_root, "none", 1_000) == 0
     whole = pickle.loads(pickle.dumps(log))
     archive(log, Lake(lake_root))
     log.delete_records("orders", {0: 7, 1: 12})
     for step in REBUILD_STEPS:
-        assert exit_code(forked, remote, log, lake_root, step, 7) == KILLED, step
+        assert exit_code(run, remote, log, lake_root, step, 7) == KILLED, step
         is_done = step in {"rebuild-after-the-commit", "rebuild-before-tidying"}
         groups, rejected = groups_of(whole, bonus) if is_done else (groups, rejected)
         assert held_groups(lake_root) == groups, step
         assert DeadLetters(Lake(lake_root)).committed().count_rows() == rejected, step
-    assert exit_code(forked, remote, log, lake_root, "rebuild", 7) == 0
+    assert exit_code(run, remote, log, lake_root, "rebuild", 7) == 0
     groups, rejected = groups_of(whole, bonus)
     assert held_groups(lake_root) == groups
     assert DeadLetters(Lake(lake_root)).committed().count_rows() == rejected
