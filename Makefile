@@ -75,8 +75,9 @@ fuzz: $(VENV)/installed-dev  ## hostile bytes at decoders, node, client, process
 chaos: $(VENV)/installed-dev  ## kill -9 of a loaded node, full and failing disks, files that vanish; KILLS=200 SEED=1; NODES=3 or 5 for faults of a cluster
 	$(BIN)/python -m tests.chaos --nodes $(or $(NODES),1) --kills $(or $(KILLS),200) --seed $(SEED)
 
-kill-loop: $(VENV)/installed-dev  ## kill -9 of runs, daemon and code server; KILLS=50 SEED=1
-	KILLS=$(or $(KILLS),50) SEED=$(SEED) $(PYTEST) -n 0 --timeout 3600 tests/platform/test_kill_loop.py
+kill-loop: $(VENV)/installed-dev  ## kill -9 of an installation's processes, then of runs of every sink, source and shape; KILLS=50 SEED=1
+	KILLS=$(or $(KILLS),50) SEED=$(SEED) WHOLE=1 $(PYTEST) -n 0 --timeout 7200 tests/platform/test_kill_loop.py
+	ROUNDS=$(or $(KILLS),50) SEED=$(SEED) WHOLE=1 $(PYTEST) -n 0 tests/platform/test_random_kills.py
 
 copy-loop: $(VENV)/installed-dev  ## consume, transform and produce exactly once while brokers are killed with kill -9; KILLS=100 SEED=1
 	COPY_BOUNCES=$(or $(KILLS),100) COPY_SEED=$(SEED) $(PYTEST) -n 0 -s tests/integration/test_copy_loop.py -k "tidelog"
