@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from orchestration.checkpoints import Checkpoint
 from orchestration.held_records import HeldTopic, Ranges
-from orchestration.offsets import OffsetRange, outside
+from orchestration.offsets import OffsetRange, outside, within
 
 Offsets = Mapping[int, int | None]
 """The first offset of a time by partition; None where no record is as young."""
@@ -54,7 +54,7 @@ def lost_sentence(lost: Sequence[OffsetRange], held: HeldTopic, *, is_of_time: b
     """
     if not lost:
         return ""
-    places = ", ".join(f"{held.topic}-{one.partition} [{one.start}, {one.end})" for one in lost)
+    unread = within(lost, [part for found in held.ranges.values() for part in found]) if is_archive_read else []
     if held.archive is None:
         where = "the topic has no archive"
     elif is_archive_read:
@@ -65,4 +65,14 @@ def lost_sentence(lost: Sequence[OffsetRange], held: HeldTopic, *, is_of_time: b
             "keeps the newest row of each key, a deletion behind them may have been forgotten"
         )
     told = ", and records of that time may be among them" if is_of_time else ""
-    return f"retention has removed {places} from the log{told}; {where}"
+    sentence = f"retention has removed {_places(outside(lost, unread), held)} from the log{told}; {where}"
+    if unread:
+        sentence += (
+            f"; it holds {_places(unread, held)}, which are not read: of a table that keeps the newest row of each key, a deletion in the "
+            "gap behind them may have been forgotten"
+        )
+    return sentence
+
+
+def _places(ranges: Sequence[OffsetRange], held: HeldTopic) -> str:
+    return ", ".join(f"{held.topic}-{one.partition} [{one.start}, {one.end})" for one in ranges)

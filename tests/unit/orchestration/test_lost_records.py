@@ -64,3 +64,24 @@ def test_the_archive_is_named_where_there_is_one(tmp_path: Path) -> None:
     archive(log, lake)
     assert lost_sentence(gap, held_by(log, lake)).endswith("the lake table orders_archive, does not hold them")
     assert "is read only where everything is replayed" in lost_sentence(gap, held_by(log, lake), is_archive_read=False)
+
+
+def test_what_an_archive_holds_before_a_gap_is_not_called_lost(tmp_path: Path) -> None:
+    """A table of newest rows is replayed from behind the last gap on; the archive was said not to hold what lies before it."""
+    log, lake = MemoryLog(), Lake(tmp_path / "lake")
+    partition = log.add_topic("orders").partitions[0]
+    for _ in range(4):
+        partition.append(b"1")
+    archive(log, lake)
+    for _ in range(5):
+        partition.append(b"1")
+    log.delete_records("orders", {0: 6})
+    held_topic = held_by(log, lake)
+    lost = decide_lost(held_topic.tails, COMMITTED, None)
+    assert texts(lost) == ["0:[0,6)"]
+    assert lost_sentence(lost, held_topic, is_of_time=False) == (
+        "retention has removed orders-0 [4, 6) from the log; the topic's archive, the lake table orders_archive, does not hold them; "
+        "it holds orders-0 [0, 4), which are not read: of a table that keeps the newest row of each key, "
+        "a deletion in the gap behind them may have been forgotten"
+    )
+    assert "[4, 6)" in lost_sentence(decide_lost(held_topic.ranges, COMMITTED, None), held_topic)
