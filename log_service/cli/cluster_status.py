@@ -12,12 +12,10 @@ import click
 
 from log_service.cli.connection import open_admin
 from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, sized
-from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.moving import brokers_left_throttled
 from log_service.cluster_operations.reading import ClusterState, read_state
 from log_service.cluster_plans.health import Finding, QuorumMember, Severity, findings_of, worst
 from log_service.cluster_plans.layout import NO_LEADER, BrokerLayout
-from log_service.common.errors import KafkaError
 
 EXIT_CODES = {Severity.NOTICE: 0, Severity.DEGRADED: 3, Severity.FAILED: 4}
 MARKS = {Severity.NOTICE: "note", Severity.DEGRADED: "degraded", Severity.FAILED: "FAILED"}
@@ -33,7 +31,7 @@ def status(*, as_json: bool, bootstrap_servers: str) -> None:
     """
     with open_admin(bootstrap_servers) as admin:
         state = read_state(admin)
-        throttled = left_throttled(admin, state)
+        throttled = brokers_left_throttled(admin, state)
     findings = [*silent_findings(state), *findings_of(state.layout, state.quorum, throttled)]
     findings.sort(key=lambda finding: -finding.severity)
     severity = worst(findings)
@@ -43,19 +41,6 @@ def status(*, as_json: bool, bootstrap_servers: str) -> None:
     else:
         show(state, findings, rows)
     raise click.exceptions.Exit(0 if severity is None else EXIT_CODES[severity])
-
-
-def left_throttled(admin: BlockingAdmin, state: ClusterState) -> list[int]:
-    """Return the brokers of a throttle that acts, none where the brokers do not tell.
-
-    They are asked after all else was read, so one that served then may be gone: rows and findings are of ``state``, and this is a note.
-    """
-    if state.quorum.leader_id == NO_LEADER:
-        return []
-    try:
-        return brokers_left_throttled(admin, [each for each in state.layout.active if each not in state.silent])
-    except KafkaError:
-        return []
 
 
 def silent_findings(state: ClusterState) -> list[Finding]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from log_service.client.admin.values import ConfigResource, ElectionType, ItemsFailed, LogDirDescription, Reassignment
 from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_operations.reading import ClusterState
 from log_service.cluster_plans.execution import (
     DEFAULT_LIMIT,
     THROTTLED_RATES,
@@ -18,8 +19,9 @@ from log_service.cluster_plans.execution import (
     throttled_rates,
     throttled_replicas,
 )
+from log_service.cluster_plans.layout import NO_LEADER
 from log_service.cluster_plans.plan import Move, Plan
-from log_service.common.errors import ErrorCode
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 
 NOT_ELECTED = frozenset({ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE})
@@ -207,13 +209,19 @@ def throttled_topics(admin: BlockingAdmin, topics: Sequence[str]) -> list[str]:
     )
 
 
-def brokers_left_throttled(admin: BlockingAdmin, brokers: Iterable[int]) -> list[int]:
-    """Return the brokers of a throttle that acts: one with a rate, where a topic says which of its replicas it is for."""
-    throttled = throttled_brokers(admin, brokers)
-    if not throttled:
+def brokers_left_throttled(admin: BlockingAdmin, state: ClusterState) -> list[int]:
+    """Return the brokers of a throttle that acts: one with a rate, where a topic says which of its replicas it is for.
+
+    They are asked after all else was read: none is returned where brokers do not tell, for one that served then may be gone.
+    """
+    if state.quorum.leader_id == NO_LEADER:
         return []
-    topics = [topic.name for topic in admin.list_topics(is_internal_included=True)]
-    return throttled if throttled_topics(admin, topics) else []
+    try:
+        throttled = throttled_brokers(admin, [each for each in state.layout.active if each not in state.silent])
+        topics = [topic.name for topic in admin.list_topics(is_internal_included=True)] if throttled else []
+        return throttled if throttled_topics(admin, topics) else []
+    except KafkaError:
+        return []
 
 
 def remove_throttles(admin: BlockingAdmin, *, brokers: Iterable[int], topics: Iterable[str]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
+from log_service.cluster_operations.moving import brokers_left_throttled
 from log_service.cluster_operations.reading import ClusterState, read_state
 from log_service.cluster_plans.health import CHECKS, Finding, Severity, findings_of
 from orchestration.resources.log_service import LogServiceResource
@@ -28,13 +29,16 @@ DESCRIPTIONS = {
 }
 
 
-def state_findings(state: ClusterState) -> list[Finding]:
-    """Return what is wrong with a cluster, the worst first; a broker that does not respond is one of them."""
+def state_findings(state: ClusterState, throttled: Sequence[int] = ()) -> list[Finding]:
+    """Return what is wrong with a cluster, the worst first; a broker that does not respond is one of them.
+
+    ``throttled`` are the brokers that have a throttle of replication.
+    """
     silent = [
         Finding(check="brokers", severity=Severity.DEGRADED, text=f"broker {broker} does not respond: {why}", items=(str(broker),))
         for broker, why in state.silent.items()
     ]
-    return sorted([*silent, *findings_of(state.layout, state.quorum)], key=lambda finding: -finding.severity)
+    return sorted([*silent, *findings_of(state.layout, state.quorum, throttled)], key=lambda finding: -finding.severity)
 
 
 def check_results(findings: Sequence[Finding], key: dg.AssetKey) -> Iterator[dg.AssetCheckResult]:
@@ -95,8 +99,7 @@ def cluster_asset(*, name: str = "cluster") -> dg.AssetsDefinition:
     def look_at_cluster(log_service: LogServiceResource) -> dg.MaterializeResult:  # type: ignore[type-arg] # Dagster wants it bare
         with log_service.open_admin() as admin:
             state = read_state(admin)
-        return dg.MaterializeResult(
-            asset_key=key, metadata=cluster_metadata(state), check_results=list(check_results(state_findings(state), key))
-        )
+            findings = state_findings(state, brokers_left_throttled(admin, state))
+        return dg.MaterializeResult(asset_key=key, metadata=cluster_metadata(state), check_results=list(check_results(findings, key)))
 
     return look_at_cluster

@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from log_service.client import BlockingAdmin, ConfigResource
 from log_service.cluster_plans.health import CHECKS
 from orchestration.cluster import cluster_asset, cluster_jobs, cluster_sensor, jobs
 from orchestration.cluster.asset import DESCRIPTIONS
@@ -36,6 +37,20 @@ def test_a_healthy_cluster_passes_its_checks(broker: BrokerProcess) -> None:
     assert {each.check_name for each in evaluations if not each.passed} <= {"disk"}, "the disk of the machine may be full"
     (materialization,) = result.asset_materializations_for_node("infrastructure__cluster")
     assert int(str(materialization.metadata["partitions"].value)) >= 3
+
+
+def test_a_throttle_that_moves_left_behind_fails_its_check(broker: BrokerProcess) -> None:
+    throttle = {
+        ConfigResource.broker(1): {"leader.replication.throttled.rate": "1000000"},
+        ConfigResource.topic("orders"): {"leader.replication.throttled.replicas": "0:1"},
+    }
+    with BlockingAdmin(broker.bootstrap) as admin:
+        admin.alter_configs(throttle)
+        evaluations = dg.materialize([cluster_asset()], resources=resources(broker)).get_asset_check_evaluations()
+        admin.alter_configs({resource: dict.fromkeys(configs) for resource, configs in throttle.items()})
+    (check,) = [each for each in evaluations if each.check_name == "throttles"]
+    assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "replication is throttled on broker 1 and nothing moves" in str(check.description)
 
 
 def test_the_sensor_tells_that_the_cluster_is_away_and_back(broker: BrokerProcess) -> None:
