@@ -5,7 +5,6 @@ Each command shows its plan; ``--execute`` carries it out. What cannot be is ref
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +32,11 @@ from log_service.cluster_operations.reading import read_layout
 from log_service.cluster_operations.waiting import wait_until_fenced
 from log_service.cluster_plans import plans
 from log_service.cluster_plans.execution import PlanProgress
-from log_service.cluster_plans.layout import BrokerLayout, ClusterLayout, PlanRefused
+from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
+from log_service.cluster_plans.leaving import refuse_to_lose_replicas
 from log_service.cluster_plans.plan import Move
 from log_service.cluster_plans.reassignment_file import plan_of, read
 from log_service.common.types import TopicPartition
-from log_service.supervisor.nodes import ClusterSpec
 
 BYTE_TOLERANCE = 0.1
 INTERNAL_FACTOR = 3
@@ -92,7 +91,7 @@ def add(
                 click.echo(f"broker {started} has joined", err=True)
                 layout = read_layout(admin)
             else:
-                layout = with_one_more(layout, nodes)
+                layout = layout.with_one_more(nodes.next_node_id, nodes.rack or None)
         present(
             admin,
             layout,
@@ -101,11 +100,6 @@ def add(
             nothing="every broker has its share already",
             **how,
         )
-
-
-def with_one_more(layout: ClusterLayout, nodes: ClusterSpec) -> ClusterLayout:
-    """Return the cluster as it will be when the next node has joined."""
-    return replace(layout, brokers=(*layout.brokers, BrokerLayout(broker_id=nodes.next_node_id, rack=nodes.rack or None)))
 
 
 @click.command(short_help="Empty brokers, which stay members.")
@@ -146,9 +140,7 @@ def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: b
         is_empty = present(admin, layout, plan, as_json=as_json, nothing=f"broker {broker_id} is empty", **how)
         if not (is_empty and how["execute"]):
             return
-        stuck = [each.where for each in layout.partitions if broker_id in each.replicas and each.leader < 0]
-        if stuck:
-            raise click.ClickException(f"broker {broker_id} is not forgotten: it holds the only replica of {stuck[0]}, which is offline")
+        refuse_to_lose_replicas(layout, broker_id)
         said = forget(admin, layout, broker_id, data if is_ours else None)
     if not as_json:
         click.echo(said)

@@ -19,13 +19,11 @@ from log_service.cli.node_ids import NODE_ID
 from log_service.cli.numbers import Number
 from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, refuse_both
 from log_service.cli.plan_view import told_refusals
-from log_service.client.blocking.admin import BlockingAdmin
-from log_service.cluster_operations.membership import refuse_unknown_brokers
 from log_service.cluster_operations.reading import ClusterState, read_state
-from log_service.cluster_operations.rolling import Restart, RollingRestart, Stage
+from log_service.cluster_operations.rolling import Restart, RollingRestart, Stage, brokers_to_restart
 from log_service.cluster_operations.waiting import SYNC_SECONDS
 from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PlanRefused
-from log_service.cluster_plans.rolling import roll_order, single_replicas
+from log_service.cluster_plans.rolling import single_replicas
 
 COMMAND_SECONDS = 600.0
 
@@ -66,7 +64,7 @@ def roll(
         before = read_state(admin)
         if before.quorum.leader_id == NO_LEADER:
             raise PlanRefused(NO_LEADER_TEXT)
-        order = ordered(admin, before, broker_ids)
+        order = brokers_to_restart(admin, before, broker_ids)
         words = words_of(command, order) if command is not None else []
         strange = [] if words else [each for each in order if not runs_node(data, admin, each)]
         rows = plan_rows(before, order, "tidelog up" if not words else "--command", strange)
@@ -83,19 +81,6 @@ def roll(
         print_json({"order": rows, "executed": execute})
     else:
         click.echo(f"{counted(len(order), 'broker')} restarted" if execute else "nothing was restarted; --execute does it")
-
-
-def ordered(admin: BlockingAdmin, state: ClusterState, broker_ids: Sequence[int]) -> list[int]:
-    """Return the brokers that are to be restarted, in their turn.
-
-    Raises:
-        PlanRefused: one is not registered, or is down.
-    """
-    refuse_unknown_brokers(admin, state.layout, broker_ids)
-    down = [each for each in broker_ids if each in state.layout.fenced]
-    if down:
-        raise PlanRefused(f"broker {down[0]} is down or not ready: start it first; only brokers that serve are restarted")
-    return [each for each in roll_order(state.layout, state.quorum) if not broker_ids or each in broker_ids]
 
 
 def plan_rows(state: ClusterState, order: Sequence[int], by: str, strange: Collection[int]) -> list[dict[str, Any]]:

@@ -7,9 +7,12 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
 from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_operations.membership import refuse_unknown_brokers
 from log_service.cluster_operations.moving import elect_preferred
 from log_service.cluster_operations.reading import ClusterState
 from log_service.cluster_operations.waiting import SYNC_SECONDS, wait_for_sync, wait_until_serving
+from log_service.cluster_plans.layout import PlanRefused
+from log_service.cluster_plans.rolling import roll_order
 from log_service.common.errors import KafkaError
 
 LOOK_MS = 3_000
@@ -18,6 +21,19 @@ LOOK_MS = 3_000
 Restart = Callable[[int], None]
 """Restarts a broker, and returns when its process is there again."""
 Say = Callable[[str], None]
+
+
+def brokers_to_restart(admin: BlockingAdmin, state: ClusterState, broker_ids: Sequence[int]) -> list[int]:
+    """Return the brokers that are to be restarted, in their turn: those that are named, or all that serve.
+
+    Raises:
+        PlanRefused: one is not registered, or is down.
+    """
+    refuse_unknown_brokers(admin, state.layout, broker_ids)
+    down = [each for each in broker_ids if each in state.layout.fenced]
+    if down:
+        raise PlanRefused(f"broker {down[0]} is down or not ready: start it first; only brokers that serve are restarted")
+    return [each for each in roll_order(state.layout, state.quorum) if not broker_ids or each in broker_ids]
 
 
 class Stage(Enum):

@@ -5,7 +5,7 @@ unknown: a replica there is lost until the broker registers again.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from log_service.common.errors import TidelogError
 from log_service.common.types import TopicPartition
@@ -98,6 +98,10 @@ class ClusterLayout:
     def receiving(self) -> tuple[int, ...]:
         """The ids of brokers that replicas may be moved to without being named: those that serve and are no observers."""
         return tuple(broker_id for broker_id in self.active if broker_id not in self.observers)
+
+    def with_one_more(self, broker_id: int, rack: str | None) -> "ClusterLayout":
+        """Return the cluster as it will be when a broker has joined."""
+        return replace(self, brokers=(*self.brokers, BrokerLayout(broker_id=broker_id, rack=rack)))
 
     def racks(self, broker_ids: Collection[int]) -> dict[int, str]:
         """Return the rack of each broker; those without one share the rack ``""``."""

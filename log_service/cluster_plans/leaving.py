@@ -7,7 +7,7 @@ A quorum that has taken a voter out needs a majority of those that remain, and t
 from collections.abc import Collection
 
 from log_service.cluster_plans.health import QuorumState
-from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
+from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PlanRefused
 
 MAX_NAMED = 3
 
@@ -39,6 +39,19 @@ def refuse_to_forget(layout: ClusterLayout, broker_id: int) -> None:
         raise PlanRefused(
             f"broker {broker_id} serves, with {what_is_on(layout, broker_id)}: empty it and take it out with "
             f"tidelog cluster remove {broker_id} --execute; if it has just stopped, wait until tidelog cluster status calls it fenced"
+        )
+
+
+def refuse_to_lose_replicas(layout: ClusterLayout, broker_id: int) -> None:
+    """Refuse to forget a broker with replicas that no plan can move: their partitions have no leader to copy from.
+
+    Raises:
+        PlanRefused: it has some.
+    """
+    stuck = [each.where for each in layout.partitions if broker_id in each.replicas and each.leader == NO_LEADER]
+    if stuck:
+        raise PlanRefused(
+            f"broker {broker_id} is not forgotten: it holds a replica of {stuck[0]}, which is offline; start the partition's brokers first"
         )
 
 

@@ -1,11 +1,11 @@
 """Jobs that operate the cluster: rebalance, add, remove, roll. Each only shows its plan unless ``dry_run`` is false in its config.
 
 The plans are those of ``tidelog cluster``. A run that is cancelled leaves the moves that are under way to the cluster, throttled, as Ctrl-C
-does there. Brokers are restarted, and stopped, only where ``tidelog up`` runs them.
+does there. Brokers are started, restarted and stopped only where ``tidelog up`` runs the cluster's nodes on the data directory.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import dagster as dg
@@ -15,15 +15,15 @@ from log_service.client import BlockingAdmin
 from log_service.cluster_operations.membership import refuse_removal, refuse_unknown_brokers, remove_voter
 from log_service.cluster_operations.moving import Mover
 from log_service.cluster_operations.reading import read_layout, read_state
-from log_service.cluster_operations.rolling import RollingRestart
-from log_service.cluster_operations.waiting import ClusterNotReady, wait_until_fenced
+from log_service.cluster_operations.rolling import RollingRestart, brokers_to_restart
+from log_service.cluster_operations.waiting import ClusterNotReady, wait_until_fenced, wait_until_serving
 from log_service.cluster_plans import plans
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
+from log_service.cluster_plans.leaving import refuse_to_lose_replicas
 from log_service.cluster_plans.plan import Plan
-from log_service.cluster_plans.rolling import roll_order
-from log_service.common.errors import ConfigError
-from log_service.supervisor.control import REMOVE, RESTART, ControlRefused, ControlRequest, ask
-from log_service.supervisor.nodes import read_cluster
+from log_service.common.errors import ConfigError, StorageError
+from log_service.supervisor.control import ADD, REMOVE, RESTART, ControlRefused, ControlRequest, ask
+from log_service.supervisor.nodes import ClusterSpec, read_cluster
 from log_service.supervisor.state import is_locked
 from orchestration.log_client import LogServiceError
 from orchestration.resources.log_service import LogServiceResource
@@ -56,9 +56,10 @@ class RebalanceConfig(PlanConfig):
 
 
 class AddConfig(PlanConfig):
-    """``brokers`` that have joined; all that have no replicas where none is named."""
+    """``brokers`` that have joined; all that have no replicas where none is named. ``start``: one more node of ``tidelog up`` first."""
 
     brokers: list[int] = Field(default_factory=list)
+    start: bool = False
 
 
 class RemoveConfig(PlanConfig):
@@ -84,7 +85,7 @@ def _refusals() -> Iterator[None]:
     """Turn what cannot be into the run's failure, without trying again: it would be refused again."""
     try:
         yield
-    except (PlanRefused, ControlRefused, ClusterNotReady, LogServiceError) as error:
+    except (PlanRefused, ControlRefused, ClusterNotReady, LogServiceError, StorageError) as error:
         raise dg.Failure(description=str(error), allow_retries=False) from error
 
 
@@ -143,13 +144,28 @@ def add(context: dg.OpExecutionContext, config: AddConfig, log_service: LogServi
     """Give new brokers their share."""
     with _refusals(), log_service.open_admin() as admin:
         layout = read_layout(admin)
-        _done(
-            context,
-            admin,
-            layout,
-            plans.join(layout, config.brokers, INTERNAL_FACTOR, throttle_bytes=config.throttle),
-            is_dry=config.dry_run,
+        refuse_unknown_brokers(admin, layout, config.brokers)
+        if config.start:
+            layout = _with_one_more(context, admin, layout, config)
+        plan = plans.join(layout, config.brokers, INTERNAL_FACTOR, throttle_bytes=config.throttle)
+        _done(context, admin, layout, plan, is_dry=config.dry_run)
+
+
+def _with_one_more(context: dg.OpExecutionContext, admin: BlockingAdmin, layout: ClusterLayout, config: AddConfig) -> ClusterLayout:
+    """Have one more node started, and return the cluster with it; a dry run starts none."""
+    if config.brokers:
+        raise PlanRefused("start starts a broker with the next id: name no brokers with it")
+    nodes = _own_nodes(admin)
+    if nodes is None:
+        raise PlanRefused(
+            f"{_no_installation()}, so this job cannot start a broker: start it where it is to run, and run the job again without start"
         )
+    if config.dry_run:
+        return layout.with_one_more(nodes.next_node_id, nodes.rack or None)
+    node_id = int(ask(load_settings().data_directory, ControlRequest(command=ADD), timeout_s=CONTROL_S)["node_id"])
+    wait_until_serving(admin, node_id)
+    context.log.info("broker %d has joined", node_id)
+    return read_layout(admin)
 
 
 @dg.op(description="Empty a broker and have the cluster forget it")
@@ -164,6 +180,7 @@ def remove(context: dg.OpExecutionContext, config: RemoveConfig, log_service: Lo
         plan = plans.drain(layout, [config.broker], throttle_bytes=config.throttle)
         if not _done(context, admin, layout, plan, is_dry=config.dry_run) or config.dry_run:
             return
+        refuse_to_lose_replicas(layout, config.broker)
         remove_voter(admin, config.broker)
         if is_running:
             _ask(REMOVE)(config.broker)
@@ -176,10 +193,10 @@ def restart(context: dg.OpExecutionContext, config: RollConfig, log_service: Log
     """Restart brokers one by one, each while the cluster can be without it."""
     with _refusals(), log_service.open_admin() as admin:
         state = read_state(admin)
-        refuse_unknown_brokers(admin, state.layout, config.brokers)
-        order = [each for each in roll_order(state.layout, state.quorum) if not config.brokers or each in config.brokers]
+        order = brokers_to_restart(admin, state, config.brokers)
         context.add_output_metadata({"order": ", ".join(map(str, order)), "dry_run": config.dry_run})
         if not config.dry_run:
+            _refuse_to_restart(admin, order)
             rolling = RollingRestart(admin, state, order, _ask(RESTART), lambda text: context.log.info("%s", text))
             try:
                 rolling.run()
@@ -188,22 +205,48 @@ def restart(context: dg.OpExecutionContext, config: RollConfig, log_service: Log
                     context.log.info("%s", line)
 
 
+def _own_nodes(admin: BlockingAdmin) -> ClusterSpec | None:
+    """Return the nodes of this installation where it runs and its cluster is the one that ``admin`` asks; None elsewhere."""
+    data = load_settings().data_directory
+    nodes = read_cluster(data) if is_locked(data) else None
+    return nodes if nodes is not None and nodes.cluster_id == admin.describe_cluster().cluster_id else None
+
+
+def _no_installation() -> str:
+    return f"no tidelog up on {load_settings().data_directory} runs nodes of this cluster"
+
+
+def _refuse_to_restart(admin: BlockingAdmin, order: Sequence[int]) -> None:
+    """Refuse brokers that the supervisor of this installation does not run, before any is restarted.
+
+    Raises:
+        PlanRefused: there are some.
+    """
+    nodes = _own_nodes(admin)
+    own = {node.node_id for node in nodes.nodes} if nodes is not None else set()
+    strange = [each for each in sorted(order) if each not in own]
+    if strange:
+        which = f"broker {strange[0]} is no node" if len(strange) == 1 else f"brokers {', '.join(map(str, strange))} are no nodes"
+        raise PlanRefused(
+            f"{which} of a tidelog up on {load_settings().data_directory}, so this job cannot restart "
+            f"{'it' if len(strange) == 1 else 'them'}: see tidelog cluster roll --command. Nothing was restarted"
+        )
+
+
 def _refuse_to_stop(admin: BlockingAdmin, broker_id: int) -> None:
     """Refuse a broker that serves and that the supervisor of this installation cannot stop for good, before anything is changed.
 
     Raises:
         PlanRefused: no ``tidelog up`` on the data directory runs it, or the files of all nodes name it as a controller.
     """
-    data = load_settings().data_directory
-    cluster = read_cluster(data) if is_locked(data) else None
-    is_ours = cluster is not None and cluster.cluster_id == admin.describe_cluster().cluster_id
-    if cluster is None or not is_ours or all(node.node_id != broker_id for node in cluster.nodes):
+    nodes = _own_nodes(admin)
+    if nodes is None or all(node.node_id != broker_id for node in nodes.nodes):
         raise PlanRefused(
-            f"broker {broker_id} serves, and no tidelog up on {data} runs it, so this job cannot stop it: empty it with "
-            f"tidelog cluster drain {broker_id} --execute, stop it, and run the job again"
+            f"broker {broker_id} serves, and no tidelog up on {load_settings().data_directory} runs it, so this job cannot stop it: empty "
+            f"it with tidelog cluster drain {broker_id} --execute, stop it, and run the job again"
         )
     try:
-        cluster.without(broker_id)
+        nodes.without(broker_id)
     except ConfigError as error:
         raise PlanRefused(str(error)) from error
 

@@ -8,6 +8,8 @@ import pytest
 
 from log_service.client import BlockingAdmin, ConfigResource
 from log_service.cluster_plans.health import CHECKS
+from log_service.supervisor.control import ControlRequest
+from log_service.supervisor.nodes import ClusterSpec, NodeSpec
 from orchestration.cluster import cluster_asset, cluster_jobs, cluster_sensor, jobs
 from orchestration.cluster.asset import DESCRIPTIONS
 from orchestration.cluster.sensor import HealthChange
@@ -15,7 +17,7 @@ from orchestration.resources.log_service import LogServiceResource
 from tests.helpers.broker_process import BrokerProcess
 from tests.integration.confluent import create_topic
 from tests.unit.cluster_plans.layouts import broker as layout_broker
-from tests.unit.cluster_plans.layouts import layout
+from tests.unit.cluster_plans.layouts import layout, partition
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +118,60 @@ def test_a_restart_of_brokers_that_are_none_is_refused(broker: BrokerProcess) ->
     config = {"ops": {"restart": {"config": {"brokers": [1, 9]}}}}
     with pytest.raises(dg.Failure, match="there is no broker 9; there are 1"):
         job.execute_in_process(resources=resources(broker), run_config=config)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[ControlRequest]:
+    """What the supervisor of an installation is asked for; its cluster is another one, with a node of the same id."""
+    requests: list[ControlRequest] = []
+    another = ClusterSpec(cluster_id="another", nodes=(NodeSpec(node_id=1, roles="broker,controller"),), next_node_id=2)
+    monkeypatch.setattr(jobs, "is_locked", lambda _data: True)
+    monkeypatch.setattr(jobs, "read_cluster", lambda _data: another)
+    monkeypatch.setattr(jobs, "ask", lambda _data, request, **_how: requests.append(request))
+    return requests
+
+
+@pytest.mark.parametrize(
+    ("name", "ops", "said"),
+    [
+        (
+            "cluster_roll",
+            {"restart": {}},
+            r"broker 1 is no node of a tidelog up on .*, so this job cannot restart it: .*Nothing was restarted",
+        ),
+        ("cluster_add", {"add": {"start": True}}, r"no tidelog up on .* runs nodes of this cluster, so this job cannot start a broker"),
+    ],
+)
+def test_the_installation_of_another_cluster_is_left_alone(
+    broker: BrokerProcess, asked: list[ControlRequest], name: str, ops: dict[str, dict[str, object]], said: str
+) -> None:
+    job = next(job for job in cluster_jobs() if job.name == name)
+    config = {"ops": {op: {"config": {"dry_run": False, **more}} for op, more in ops.items()}}
+    with pytest.raises(dg.Failure, match=said):
+        job.execute_in_process(resources=resources(broker), run_config=config)
+    assert asked == []
+
+
+def test_a_start_with_the_ids_of_brokers_is_refused(broker: BrokerProcess) -> None:
+    job = next(job for job in cluster_jobs() if job.name == "cluster_add")
+    config = {"ops": {"add": {"config": {"start": True, "brokers": [1]}}}}
+    with pytest.raises(dg.Failure, match="start starts a broker with the next id: name no brokers with it"):
+        job.execute_in_process(resources=resources(broker), run_config=config)
+
+
+def test_a_broker_with_the_only_replica_of_an_offline_partition_is_not_forgotten(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[int] = []
+    down = layout([layout_broker(1), layout_broker(2, is_fenced=True)], [partition("solo", 0, [2], leader=-1, isr=[])])
+    monkeypatch.setattr(jobs, "read_layout", lambda _admin: down)
+    monkeypatch.setattr(jobs, "refuse_removal", lambda _admin, _layout, _broker: [])
+    monkeypatch.setattr(jobs, "remove_voter", lambda _admin, broker_id: removed.append(broker_id))
+    job = next(job for job in cluster_jobs() if job.name == "cluster_remove")
+    config = {"ops": {"remove": {"config": {"broker": 2, "dry_run": False}}}}
+    with pytest.raises(dg.Failure, match="broker 2 is not forgotten: it holds a replica of solo-0, which is offline"):
+        job.execute_in_process(resources=resources(broker), run_config=config)
+    assert removed == []
 
 
 def test_each_check_of_the_cluster_is_described() -> None:

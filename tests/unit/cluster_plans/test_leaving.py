@@ -6,7 +6,7 @@ import pytest
 
 from log_service.cluster_plans.health import QuorumMember, QuorumState
 from log_service.cluster_plans.layout import PlanRefused
-from log_service.cluster_plans.leaving import refuse_to_forget, refuse_to_lose_majority, what_is_on
+from log_service.cluster_plans.leaving import refuse_to_forget, refuse_to_lose_majority, refuse_to_lose_replicas, what_is_on
 from tests.unit.cluster_plans.layouts import broker, layout, partition
 
 PARTITIONS = [partition("t", 0, [1, 2]), partition("t", 1, [2, 1]), partition("solo", 2, [2]), partition("t", 2, [1, 3])]
@@ -31,6 +31,13 @@ def test_a_broker_that_serves_is_not_forgotten() -> None:
     with pytest.raises(PlanRefused, match="there is no broker 7; there are 1, 2"):
         refuse_to_forget(layout([broker(1), broker(2)], PARTITIONS), 7)
     refuse_to_forget(layout([broker(1), broker(2, is_fenced=True)], PARTITIONS), 2)
+
+
+def test_a_broker_with_a_replica_that_cannot_be_copied_from_anywhere_is_not_forgotten() -> None:
+    cluster = layout([broker(1), broker(2, is_fenced=True)], [partition("t", 0, [1]), partition("solo", 1, [2], leader=-1, isr=[])])
+    with pytest.raises(PlanRefused, match=r"broker 2 is not forgotten: it holds a replica of solo-1, which is offline"):
+        refuse_to_lose_replicas(cluster, 2)
+    refuse_to_lose_replicas(cluster, 1)
 
 
 def quorum(count: int, *, behind: Collection[int] = ()) -> QuorumState:
