@@ -1,0 +1,74 @@
+"""``tidelog up`` with brokers alone, as a process of its own that ends with the test; and the ports that it needs."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+PATIENCE_S = 120.0
+
+
+def free_port_for(count: int, begin: int = 21_000) -> int:
+    """Return a port from which on so many are free, for brokers and for their controllers a thousand above.
+
+    Tests that run at the same time look from different ports ``begin`` on: a port that was found is not held.
+    """
+    for first in range(begin, begin + 2_000, 10):
+        ports = [first + step + above for step in range(count) for above in (0, 1000)]
+        if all(is_free(port) for port in ports):
+            return first
+    raise AssertionError("no ports are free")
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+@contextmanager
+def installation(directory: Path, port: int, *arguments: str) -> Iterator[Path]:
+    """Run ``tidelog up`` until the block ends; yields the file of what it says."""
+    output = directory / "said.txt"
+    command = [
+        sys.executable,
+        "-m",
+        "log_service.cli.main",
+        "up",
+        "--only-broker",
+        "--data",
+        str(directory / "data"),
+        "--project",
+        str(directory),
+    ]
+    ports = ["--broker-port", str(port), "--ui-port", str(port + 8), "--spark-port", str(port + 9), "--metrics-port", "0"]
+    with output.open("wb") as said:
+        process = subprocess.Popen([*command, *ports, *arguments], stdout=said, stderr=said, env=dict(os.environ))
+    try:
+        until(lambda: "everything is ready" in output.read_text() or process.poll() is not None)
+        assert process.poll() is None, output.read_text()
+        yield output
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0, output.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    assert not [each for each in psutil.process_iter(["cmdline"]) if str(directory / "data") in " ".join(each.info["cmdline"] or [])]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
