@@ -8,7 +8,8 @@
         nodes.replace(1, TIDELOG)
 
 The first ``voter_count`` nodes are broker and controller, in a static quorum (``controller.quorum.voters``); every further one is a broker.
-Each is in a rack of its own. A session is short, so that a node that was killed is fenced after three seconds. Nothing stays behind.
+Where ``is_split``, the voters are controllers alone. Each node is formatted by its own product's command, and is in a rack of its own. A
+session is short, so that a node that was killed is fenced after three seconds. Nothing stays behind.
 """
 
 import shutil
@@ -128,6 +129,7 @@ class ClusterNodes:
         racks: Mapping[int, str] = MappingProxyType({}),
         is_mixed: bool = False,
         is_dynamic: bool = False,
+        is_split: bool = False,
         joining: Collection[int] = (),
         has_two_directories: bool = False,
         unserved: Sequence[str] = (),
@@ -140,6 +142,7 @@ class ClusterNodes:
         self.products = dict.fromkeys(self.node_ids, product) if isinstance(product, str) else dict(product)
         self.directory = directory
         self.voters = self.node_ids[:voter_count]
+        self.broker_ids = self.node_ids[voter_count:] if is_split else self.node_ids
         self._late = late
         self._is_dynamic = is_dynamic
         self._joining = joining
@@ -152,9 +155,10 @@ class ClusterNodes:
         if self._has_kafka:
             skip_unless_kafka_is_there()
         ports = free_ports(2 * size)
-        self._own_ports = dict(zip(self.node_ids, ports[::2], strict=True))
+        own_ports = dict(zip(self.node_ids, ports[::2], strict=True))
         controllers = dict(zip(self.node_ids, ports[1::2], strict=True))
-        self.ports = {node_id: self._ways.address_of(node_id, port) for node_id, port in self._own_ports.items()}
+        self._own_ports = {node_id: own_ports[node_id] if node_id in self.broker_ids else controllers[node_id] for node_id in self.node_ids}
+        self.ports = {node_id: self._ways.address_of(node_id, own_ports[node_id]) for node_id in self.broker_ids}
         told_controllers = {node_id: self._ways.address_of(node_id, controllers[node_id]) for node_id in self.voters}
         self.controllers = {node_id: f"127.0.0.1:{port}" for node_id, port in told_controllers.items()}
         quorum = (
@@ -184,6 +188,9 @@ class ClusterNodes:
         return {"log.dirs": f"{data / 'first'},{data / 'second'}", "metadata.log.dir": str(data / "metadata")}
 
     def _listeners(self, node_id: int, controllers: Mapping[int, int], told_controllers: Mapping[int, int]) -> dict[str, str]:
+        if node_id not in self.broker_ids:
+            bound, told = (f"CONTROLLER://127.0.0.1:{ports[node_id]}" for ports in (controllers, told_controllers))
+            return {"process.roles": "controller", "listeners": bound, "advertised.listeners": told}
         bound = f"PLAINTEXT://127.0.0.1:{self._own_ports[node_id]}"
         told = f"PLAINTEXT://127.0.0.1:{self.ports[node_id]}"
         if node_id not in self.voters:
@@ -215,7 +222,7 @@ class ClusterNodes:
 
     @property
     def bootstrap(self) -> str:
-        """What clients connect to: all nodes that do not come late."""
+        """What clients connect to: all brokers that do not come late."""
         return ",".join(f"127.0.0.1:{port}" for node_id, port in self.ports.items() if node_id not in self._late)
 
     @property
@@ -306,9 +313,10 @@ class ClusterNodes:
         _until(partial(self._are_in_sync, topics), "all replicas are in sync")
 
     def wait_until_told(self, *node_ids: int) -> None:
-        """Wait until clients are told exactly these nodes, by each of them."""
-        for node_id in node_ids:
-            _until(partial(self._is_told_by, node_id, set(node_ids)), f"node {node_id} tells nodes {sorted(node_ids)}")
+        """Wait until clients are told exactly these nodes, as far as they are brokers, by each of them."""
+        brokers = {node_id for node_id in node_ids if node_id in self.broker_ids}
+        for node_id in brokers:
+            _until(partial(self._is_told_by, node_id, brokers), f"node {node_id} tells nodes {sorted(brokers)}")
 
     # What clients see
 
@@ -324,14 +332,14 @@ class ClusterNodes:
 
     def controller(self, *, besides: int | None = None) -> int:
         """The node that leads the metadata quorum, as the nodes that run say; ``besides`` is not asked, and not believed to lead."""
-        asked = self._processes.keys() - {besides}
-        running = ",".join(f"127.0.0.1:{self.ports[node_id]}" for node_id in sorted(asked))
+        alive = self._processes.keys() - {besides}
+        running = ",".join(f"127.0.0.1:{self.ports[node_id]}" for node_id in sorted(alive) if node_id in self.broker_ids)
         found: list[int] = []
 
         def is_known() -> bool:
             with BlockingAdmin(running, default_api_timeout_ms=5_000, **self._login) as admin:
                 found.append(admin.describe_metadata_quorum().leader_id)
-            return found[-1] in asked
+            return found[-1] in alive
 
         _until(is_known, "a node leads the quorum")
         return found[-1]
@@ -383,12 +391,14 @@ class ClusterNodes:
         alone = ["--standalone"] if self._is_dynamic and node_id in self.voters else []
         if node_id in self._joining:
             alone = ["--no-initial-controllers"]
-        if self._has_kafka:
-            levels = [word for name in self._unserved for word in ("--feature", f"{name}=0")]
+        levels = [word for name in self._unserved for word in ("--feature", f"{name}=0")]
+        if self.products[node_id] == APACHE_KAFKA:
             words = (*alone, "-t", CLUSTER_ID, "-c", file, *levels, *self._format_arguments)
             java("kafka.tools.StorageTool", "format", *words, cwd=self.directory)
         else:
-            done = CliRunner().invoke(storage, ["format", *alone, "--cluster-id", CLUSTER_ID, "--config", file, *self._format_arguments])
+            done = CliRunner().invoke(
+                storage, ["format", *alone, "--cluster-id", CLUSTER_ID, "--config", file, *levels, *self._format_arguments]
+            )
             assert done.exit_code == 0, done.output
 
     def _command(self, node_id: int) -> list[str]:
