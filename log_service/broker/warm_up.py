@@ -2,8 +2,8 @@
 
 Codecs are compiled at first use, a millisecond or two each, and most handlers are imported at first use, some milliseconds each, so that a
 node starts quickly. A client would wait for that; so it is done in the background as soon as the listeners are up, a piece at a time:
-first the codecs of what every client asks, the newest version first, then the handlers with their messages. What only
-other nodes ask is left out: a node alone never needs it.
+first the codecs of what every client asks, the newest version first, then the handlers of what producers and consumers ask, with their
+messages. What other nodes and operators ask is left out: most nodes are never asked it, and it would take memory in each of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,12 +12,28 @@ from functools import partial
 import trio
 import trio.lowlevel
 
-from log_service.broker.call import Api, Side
+from log_service.broker.call import Api
 from log_service.broker.registry import OnDemand
 from log_service.protocol.api_versions import ApiKey, request_class, response_class
 from log_service.protocol.codec import decoder, encoder
 
 HOT_APIS = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH)
+WARM_APIS = (
+    ApiKey.LIST_OFFSETS,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.JOIN_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.HEARTBEAT,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.END_TXN,
+)
 
 
 async def warm_up(apis: Mapping[ApiKey, Api]) -> None:
@@ -36,7 +52,8 @@ def _codecs(apis: Mapping[ApiKey, Api]) -> Iterator[Callable[[], object]]:
 
 
 def _imports(apis: Mapping[ApiKey, Api]) -> Iterator[Callable[[], object]]:
-    for key, api in apis.items():
-        if Side.BROKER in api.sides and isinstance(api.handler, OnDemand):
+    for key in (*HOT_APIS, *WARM_APIS):
+        handler = apis[key].handler
+        if isinstance(handler, OnDemand):
             yield partial(request_class, key)
-            yield api.handler.load
+            yield handler.load

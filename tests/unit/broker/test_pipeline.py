@@ -268,7 +268,11 @@ def test_a_start_imports_the_handlers_that_every_client_needs_and_no_other() -> 
     assert not {"quorum", "cluster", "group_membership", "log_dirs"} & handlers
 
 
-def test_warming_up_imports_every_handler() -> None:
-    handler = OnDemand("quorum", "handle_describe_quorum")
-    trio.run(warm_up, answering(ApiKey.DESCRIBE_QUORUM, handler))
-    assert repr(handler) == "<OnDemand quorum.handle_describe_quorum loaded>"
+def test_warming_up_imports_what_producers_and_consumers_ask_and_not_what_operators_do() -> None:
+    for key, module, name, is_warm in (
+        (ApiKey.OFFSET_COMMIT, "offset_commit", "handle_offset_commit", True),
+        (ApiKey.DESCRIBE_QUORUM, "quorum", "handle_describe_quorum", False),
+    ):
+        handler = OnDemand(module, name)
+        trio.run(warm_up, answering(key, handler))
+        assert repr(handler) == f"<OnDemand {module}.{name}{' loaded' if is_warm else ''}>"
