@@ -30,12 +30,14 @@ def test_what_was_committed_survives_the_death_of_its_leader(seed: int) -> None:
     sim_run(seed, main)
 
 
-@pytest.mark.parametrize("times", [{"request_timeout_ms": 500, "fetch_timeout_ms": 700}, {"fetch_timeout_ms": 400}], ids=str)
-def test_a_leader_that_has_nothing_new_goes_on_leading(times: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "times", [QuorumConfig(request_timeout_ms=500, fetch_timeout_ms=700), QuorumConfig(fetch_timeout_ms=400)], ids=["request", "fetch"]
+)
+def test_a_leader_that_has_nothing_new_goes_on_leading(times: QuorumConfig) -> None:
     """A fetch that the leader held as long as the follower waits for it would always come too late."""
 
     async def main(world: World) -> None:
-        async with three_nodes(world, QuorumConfig(**times)) as quorum:
+        async with three_nodes(world, times) as quorum:
             first = await quorum.leader()
             await append(quorum, first, ["1"])
             epoch = quorum.driver(first).epoch
