@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from log_service.cli.output import COMMAND_CONFIG, DATA_SETTING, DEFAULT_DATA, default_servers
-from log_service.client.settings_files import read_settings_file, settings_from_environment
+from log_service.client.settings_files import read_settings_file
+from log_service.config.client_properties import FILE_VARIABLE, settings_of_environment
 from log_service.config.client_security import SECRETS
 
 OPERATOR_FILE = Path("security") / "clients" / "operator.properties"
@@ -30,7 +31,9 @@ def told_settings(bootstrap_servers: str) -> dict[str, Any]:
     given: Path | None = None if context is None else context.find_root().meta.get(COMMAND_CONFIG)
     if given is not None:
         return read_file(given)
-    if told := settings_from_environment():
+    if named := os.environ.get(FILE_VARIABLE):
+        return read_file(Path(named)) | settings_of_environment(os.environ)
+    if told := settings_of_environment(os.environ):
         return told
     own = Path(os.environ.get(DATA_SETTING) or DEFAULT_DATA) / OPERATOR_FILE
     return read_file(own) if own.is_file() and bootstrap_servers == default_servers() else {}
