@@ -19,6 +19,7 @@ from uuid import UUID
 
 import trio
 
+from benchmarks.broker_process import free_port
 from log_service.broker.call import Side
 from log_service.broker.env import real_env
 from log_service.broker.fetch_session import FetchSessionCache
@@ -49,14 +50,15 @@ from log_service.rpc.connection import RpcSettings
 from log_service.rpc.pool import ConnectionPool
 from log_service.storage.log_manager import LogManager
 
-PORTS = {1: 29_391, 2: 29_392}
 TOPIC_ID = UUID(int=4711)
 LEADER, FOLLOWER = 1, 2
+Ports = dict[int, int]
+"""Where each node listens, by its id."""
 SIZES = ((100, 1), (1_000, 1), (1_000, 16), (1_000, 256), (1_000, 1_000))
 """(bytes of a value, records of a batch)."""
 
 
-def records_of(replicas: tuple[int, ...]) -> list[MetadataRecord]:
+def records_of(replicas: tuple[int, ...], ports: Ports) -> list[MetadataRecord]:
     brokers = [
         RegisterBrokerRecord(
             broker_id=number,
@@ -65,7 +67,7 @@ def records_of(replicas: tuple[int, ...]) -> list[MetadataRecord]:
             end_points=[BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=port)],
             fenced=False,
         )
-        for number, port in PORTS.items()
+        for number, port in ports.items()
     ]
     partition = PartitionRecord(
         topic_id=TOPIC_ID,
@@ -87,22 +89,26 @@ class _NoController:
         await trio.sleep_forever()
 
 
+class _NoTelemetry:
+    is_shown = False
+
+
 async def until(condition: Callable[[], bool], pause_s: float) -> None:
     while not condition():  # noqa: ASYNC110 - a pause that is long beside a hop costs less than being told of each
         await trio.sleep(pause_s)
 
 
 @asynccontextmanager
-async def node(number: int, directory: str, replicas: tuple[int, ...]) -> AsyncIterator[ReplicaManager]:
+async def node(number: int, directory: str, replicas: tuple[int, ...], ports: Ports) -> AsyncIterator[ReplicaManager]:
     """Run one node until the block ends."""
     config, settings = parse_server_properties(
-        {"node.id": str(number), "listeners": f"PLAINTEXT://127.0.0.1:{PORTS[number]}", "log.dirs": directory}
+        {"node.id": str(number), "listeners": f"PLAINTEXT://127.0.0.1:{ports[number]}", "log.dirs": directory}
     )
     env, timers = real_env(config), TimerQueue()
     logs = LogManager(env, LogManagerConfig(log_dirs=(Path(directory),)), config.log, node_id=number)
     await logs.load()
     delta = MetadataDelta(EMPTY_IMAGE)
-    for record in records_of(replicas):
+    for record in records_of(replicas, ports):
         delta.replay(record)
     image = delta.build(offset=1, epoch=1)
     async with trio.open_nursery() as nursery:
@@ -120,7 +126,7 @@ async def node(number: int, directory: str, replicas: tuple[int, ...]) -> AsyncI
         )
         fields: dict[str, Any] = dict.fromkeys(Node.__dataclass_fields__)
         fields |= {"config": config, "static_texts": settings.texts, "clock": env.clock, "image": lambda: image, "replicas": replicas_}
-        fields["controller"] = _NoController()
+        fields |= {"controller": _NoController(), "telemetry": _NoTelemetry()}
         fields |= {"run_in_pool": env.files.run_in_pool, "logs": logs, "fetch_sessions": FetchSessionCache(config.fetch, env.rng)}
         pipeline = Pipeline(Node(**fields), Side.BROKER, nursery.start_soon, REGISTRY, new_meters(REGISTRY, 0))
         server = Server(env=env, listener=config.listeners[0], limits=config.limits, handler=pipeline, shared=ServerBudget(config.limits))
@@ -132,11 +138,11 @@ async def node(number: int, directory: str, replicas: tuple[int, ...]) -> AsyncI
     logs.release()
 
 
-def follow(directory: str, end_offset: int, results: Any) -> None:
+def follow(directory: str, end_offset: int, ports: Ports, results: Any) -> None:
     """Be the follower until its log ends at ``end_offset``; put CPU seconds and seconds."""
 
     async def main() -> None:
-        async with node(FOLLOWER, directory, (LEADER, FOLLOWER)) as replicas:
+        async with node(FOLLOWER, directory, (LEADER, FOLLOWER), ports) as replicas:
             state = replicas.get_partition("hop", 0).state
             await until(lambda: state.log_end_offset > 0, 0.0005)
             cpu, began = time.process_time(), time.perf_counter()
@@ -162,13 +168,14 @@ def append(replicas: ReplicaManager, partition: Partition, batch: bytes) -> None
 def measure(value_bytes: int, count: int, batches: int, *, is_lock_step: bool) -> tuple[float, float, float, float]:
     """Return CPU of the leader's appends alone, of leader and follower, and seconds."""
     root = tempfile.mkdtemp(prefix="hop")
+    ports = {number: free_port() for number in (LEADER, FOLLOWER)}
     batch = batch_of(value_bytes, count)
     context = get_context("spawn")
     results = context.Queue()
     alone = 0.0
 
     async def appends_alone() -> float:
-        async with node(LEADER, f"{root}/alone", (LEADER,)) as replicas:
+        async with node(LEADER, f"{root}/alone", (LEADER,), ports) as replicas:
             partition = replicas.get_partition("hop", 0)
             began = time.process_time()
             for _ in range(batches):
@@ -176,13 +183,13 @@ def measure(value_bytes: int, count: int, batches: int, *, is_lock_step: bool) -
             return time.process_time() - began
 
     async def lead() -> float:
-        async with node(LEADER, f"{root}/leader", (LEADER, FOLLOWER)) as replicas:
+        async with node(LEADER, f"{root}/leader", (LEADER, FOLLOWER), ports) as replicas:
             partition = replicas.get_partition("hop", 0)
             append(replicas, partition, batch)
             if not is_lock_step:
                 for _ in range(batches - 1):
                     append(replicas, partition, batch)
-            follower = context.Process(target=follow, args=(f"{root}/follower", batches * count, results))
+            follower = context.Process(target=follow, args=(f"{root}/follower", batches * count, ports, results))
             began = time.process_time()
             follower.start()
             if is_lock_step:
