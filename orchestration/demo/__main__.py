@@ -19,6 +19,7 @@ from orchestration.demo.directory import DemoError, prepare_directory
 from orchestration.demo.freshness import Pipeline
 from orchestration.demo.installation import installation
 from orchestration.demo.report import Outcome, print_outcome
+from orchestration.demo.source import ADVICE
 from orchestration.demo.story import StoppedError, Story, ui_command
 from orchestration.projects import ProjectError, find_project, import_project
 from orchestration.services import platform_environment
@@ -57,8 +58,11 @@ def _arguments() -> argparse.Namespace:
 
 
 def _prepared(arguments: argparse.Namespace, console: Console) -> tuple[Story, Supervisor]:
-    data_directory, current = arguments.data.resolve(), Path.cwd()
-    project = find_project(arguments.project.resolve(), sys.path)
+    data_directory, current, named = arguments.data.resolve(), Path.cwd(), arguments.project.resolve()
+    try:
+        project = find_project(named, sys.path)
+    except ProjectError as error:
+        raise DemoError(f"{named} is no project: {ADVICE}") from error
     modules = import_project(project)
     assets = {id(value): value for module in modules for value in vars(module).values() if isinstance(value, dg.AssetsDefinition)}
     prepare_directory(data_directory)

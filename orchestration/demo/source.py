@@ -72,6 +72,10 @@ class DataSet:
                 yield SourceRecord(key=key.encode() if key else None, value=f"{{{','.join(written)}}}".encode())
 
 
+ADVICE = "the demo runs the example project of tidelog's repository; start it in a checkout, or name one with --project"
+"""What helps where the project is another one, or none."""
+
+
 def data_sets(specs: Sequence[TopicSpec], flights: int | None) -> list[DataSet]:
     """Return the data of the topics, small ones first; ``flights`` limits the number of flights.
 
@@ -79,10 +83,7 @@ def data_sets(specs: Sequence[TopicSpec], flights: int | None) -> list[DataSet]:
     """
     unknown = [spec.name for spec in specs if not _location(spec.name)]
     if unknown:
-        raise DemoError(
-            f"there is no data for the topics {', '.join(unknown)}: the demo runs the example project of tidelog's repository; "
-            "start it in a checkout, or name one with --project"
-        )
+        raise DemoError(f"there is no data for the topics {', '.join(unknown)}: {ADVICE}")
     sets = [
         DataSet(
             topic=spec.name,

@@ -28,10 +28,10 @@ PRIVATE_KEY = re.compile(rb"-----BEGIN PRIVATE KEY-----\s+(\S{40,})")
 REFERENCE_ROWS = {"airlines": 16, "airports": 1_458, "planes": 3_322, "weather": 26_114, "clean_flights": FLIGHTS}
 
 
-def demo(data: Path, path: str, *more: str) -> "subprocess.Popen[str]":
+def demo(data: Path, path: str, *more: str, directory: Path = ROOT) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "log_service.cli.main", "demo", "--data", str(data), *more]
     variables = environment(PATH=path, COLUMNS="140", **{SPARK_OPTIONS: " ".join(QUICK)})
-    return subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(command, cwd=directory, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +111,13 @@ def test_demo_refuses_a_directory_that_is_not_its_own(tmp_path: Path, path: str)
     assert child.returncode == 1
     assert "was not made by a demo, so it is not emptied" in output
     assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_demo_in_a_directory_of_a_stranger_says_where_its_project_is(tmp_path: Path, path: str) -> None:
+    """A new project would not help: the demo has no data for its topics."""
+    child = demo(tmp_path / "demo", path, directory=tmp_path)
+    output, _ = child.communicate(timeout=120)
+    assert child.returncode == 1
+    assert "start it in a checkout, or name one with --project" in output.replace("\n", " ")
+    assert "tidelog init" not in output
+    assert not (tmp_path / "demo").exists()
