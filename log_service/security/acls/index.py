@@ -14,14 +14,19 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from log_service.common.sorted_map import changed_map
 from log_service.security.acls.values import WILDCARD, Acl, PatternType, sort_key
 
 Acls = tuple[Acl, ...]
 Section = Mapping[tuple[int, str], Acls]
-"""ACLs by the type and the name, or the principal, that they are filed under."""
+"""ACLs by the type and the name that they are filed under."""
+Blocks = tuple[Acls, ...]
 NO_ACLS: Acls = ()
+NO_BLOCKS: Blocks = ()
+BLOCK_SIZE = 32
+"""The most ACLs of a block of one principal: a new one copies the last block, and one pointer to each of the others."""
 Lengths = Mapping[int, Mapping[int, int]]
 
 
@@ -31,8 +36,8 @@ class AclIndex:
 
     literal: Section = field(default_factory=dict)
     prefixed: Section = field(default_factory=dict)
-    by_principal: Section = field(default_factory=dict)
-    """By the type of the resource and the principal."""
+    by_principal: Mapping[tuple[int, str], Blocks] = field(default_factory=dict)
+    """By the type of the resource and the principal, who may have many: in blocks, in no particular order."""
     prefix_lengths: Lengths = field(default_factory=dict)
     """How many names of prefixes there are, by the type of the resource and their length, the longest first."""
     count: int = 0
@@ -60,21 +65,21 @@ class AclIndex:
             for acls in section.values():
                 yield from acls
 
-    def of_principal(self, resource_type: int, principal: str) -> Acls:
-        """Return the ACLs on resources of a type that name a principal, in no particular order."""
-        return self.by_principal.get((resource_type, principal), NO_ACLS)
+    def of_principal(self, resource_type: int, principal: str) -> Iterator[Acl]:
+        """Yield the ACLs on resources of a type that name a principal, in no particular order."""
+        return chain.from_iterable(self.by_principal.get((resource_type, principal), NO_BLOCKS))
 
     def changed(self, added: Iterable[Acl], removed: Iterable[Acl]) -> "AclIndex":
         """Return the index with some ACLs more and some fewer. An ACL that is removed is the very object that was added."""
-        of_literal, of_prefix = _Changes(self.literal, is_sorted=True), _Changes(self.prefixed, is_sorted=True)
-        of_principal = _Changes(self.by_principal, is_sorted=False)
+        of_literal, of_prefix, of_principal = _Changes(self.literal), _Changes(self.prefixed), _PrincipalChanges(self.by_principal)
         count = self.count
         for acl in removed:
             (of_prefix if acl.pattern_type == PatternType.PREFIXED else of_literal).remove(acl.resource_name, acl)
             of_principal.remove(acl.principal, acl)
             count -= 1
-        for changes in (of_literal, of_prefix, of_principal):
-            changes.take_out()
+        of_literal.take_out()
+        of_prefix.take_out()
+        of_principal.take_out()
         for acl in added:
             (of_prefix if acl.pattern_type == PatternType.PREFIXED else of_literal).add(acl.resource_name, acl)
             of_principal.add(acl.principal, acl)
@@ -92,44 +97,45 @@ class AclIndex:
 NO_INDEX = AclIndex()
 
 
+Gone = dict[tuple[int, str], set[int]]
+"""By the type and the name or principal, the ids of the objects that are removed.
+
+They are looked for together, each by being the same object: one by one, a thousand ACLs of one principal are a million comparisons.
+"""
+
+
+def _without(acls: Iterable[Acl], gone: set[int]) -> list[Acl]:
+    """Return the ACLs that stay. All that go must be among them."""
+    found = list(acls)
+    kept = [acl for acl in found if id(acl) not in gone]
+    assert len(kept) == len(found) - len(gone), "an ACL is removed that is not in the index"
+    return kept
+
+
 class _Changes:
-    """What changes in one section. Each name that changes is read and written once, however many of its ACLs come and go.
+    """What changes in one section. Each name that changes is read and written once, however many of its ACLs come and go."""
 
-    Those that go are looked for together, each by being the same object: one by one, a thousand ACLs of one principal are a million
-    comparisons. ``is_sorted`` keeps the ACLs of a name in the order of ``sort_key``; else they are in the order in which they came.
-    """
-
-    def __init__(self, section: Section, *, is_sorted: bool) -> None:
+    def __init__(self, section: Section) -> None:
         self._section = section
-        self._is_sorted = is_sorted
         self._changed: dict[tuple[int, str], list[Acl]] = {}
-        self._gone: dict[tuple[int, str], set[int]] = {}
-
-    def _acls(self, key: tuple[int, str]) -> list[Acl]:
-        found = self._changed.get(key)
-        if found is None:
-            found = self._changed[key] = list(self._section.get(key, NO_ACLS))
-        return found
+        self._gone: Gone = {}
 
     def add(self, name: str, acl: Acl) -> None:
         """File an ACL under a name."""
-        acls = self._acls((acl.resource_type, name))
-        if self._is_sorted:
-            insort(acls, acl, key=sort_key)
-        else:
-            acls.append(acl)
+        key = (acl.resource_type, name)
+        acls = self._changed.get(key)
+        if acls is None:
+            acls = self._changed[key] = list(self._section.get(key, NO_ACLS))
+        insort(acls, acl, key=sort_key)
 
     def remove(self, name: str, acl: Acl) -> None:
-        """Take an ACL out from under a name, before any is added."""
+        """Take an ACL out from under a name; ``take_out`` does it, before any is added."""
         self._gone.setdefault((acl.resource_type, name), set()).add(id(acl))
 
     def take_out(self) -> None:
-        """Take out what is removed. All of it must be there."""
+        """Take out what is removed."""
         for key, gone in self._gone.items():
-            acls = self._acls(key)
-            kept = [acl for acl in acls if id(acl) not in gone]
-            assert len(kept) == len(acls) - len(gone), "an ACL is removed that is not in the index"
-            self._changed[key] = kept
+            self._changed[key] = _without(self._section.get(key, NO_ACLS), gone)
 
     def build(self) -> Section:
         """Return the section with the changes."""
@@ -141,6 +147,40 @@ class _Changes:
             change = bool(acls) - ((resource_type, name) in self._section)
             if change:
                 yield resource_type, name, change
+
+
+class _PrincipalChanges:
+    """What changes of principals. New ACLs go into the last block, so that one that has thousands costs no copy of them all."""
+
+    def __init__(self, section: Mapping[tuple[int, str], Blocks]) -> None:
+        self._section = section
+        self._changed: dict[tuple[int, str], list[Acls]] = {}
+        self._gone: Gone = {}
+
+    def add(self, principal: str, acl: Acl) -> None:
+        """File an ACL under its principal."""
+        key = (acl.resource_type, principal)
+        blocks = self._changed.get(key)
+        if blocks is None:
+            blocks = self._changed[key] = list(self._section.get(key, NO_BLOCKS))
+        if blocks and len(blocks[-1]) < BLOCK_SIZE:
+            blocks[-1] = (*blocks[-1], acl)
+        else:
+            blocks.append((acl,))
+
+    def remove(self, principal: str, acl: Acl) -> None:
+        """Take an ACL out; as ``_Changes.remove``."""
+        self._gone.setdefault((acl.resource_type, principal), set()).add(id(acl))
+
+    def take_out(self) -> None:
+        """Take out what is removed."""
+        for key, gone in self._gone.items():
+            kept = _without(chain.from_iterable(self._section.get(key, NO_BLOCKS)), gone)
+            self._changed[key] = [tuple(kept[start : start + BLOCK_SIZE]) for start in range(0, len(kept), BLOCK_SIZE)]
+
+    def build(self) -> Mapping[tuple[int, str], Blocks]:
+        """Return the section with the changes."""
+        return changed_map(self._section, {key: tuple(blocks) or None for key, blocks in self._changed.items()})
 
 
 def _changed_lengths(lengths: Lengths, changes: Iterable[tuple[int, str, int]]) -> Lengths:

@@ -15,7 +15,7 @@ from log_service.security.acls.authorizer import MAX_CALLERS, MAX_DECISIONS, Acl
 from log_service.security.acls.decision import Reason
 from log_service.security.acls.filters import AclFilter
 from log_service.security.acls.hosts import java_host
-from log_service.security.acls.index import NO_INDEX
+from log_service.security.acls.index import BLOCK_SIZE, NO_INDEX
 from tests.unit.security.acls import Acl, walk
 
 ANN = Principal("User", "ann")
@@ -181,8 +181,21 @@ def test_many_acls_of_one_principal_go_without_being_compared() -> None:
     acls = [Counting(resource_name=f"topic-{number}") for number in range(500)]
     kept, *gone = acls
     index = NO_INDEX.changed(acls, ()).changed((), reversed(gone))
-    assert (list(index.all()), index.of_principal(2, "User:ann"), index.count) == ([kept], (kept,), 1)
+    assert (list(index.all()), list(index.of_principal(2, "User:ann")), index.count) == ([kept], [kept], 1)
     assert len(compared) < len(acls)
+
+
+def test_an_acl_of_one_who_has_many_copies_few_of_them() -> None:
+    many = [Acl(resource_name=f"topic-{number}") for number in range(10 * BLOCK_SIZE + 1)]
+    before = NO_INDEX.changed(many, ())
+    new = Acl(resource_name="another")
+    after = before.changed([new], ())
+    assert list(after.of_principal(2, "User:ann")) == [*many, new]
+    assert list(before.of_principal(2, "User:ann")) == many
+    (kept,), (blocks,) = before.by_principal.values(), after.by_principal.values()
+    assert sum(block is not other for block, other in zip(kept, blocks, strict=True)) == 1
+    left = after.changed((), many[::2])
+    assert list(left.of_principal(2, "User:ann")) == [*many[1::2], new]
 
 
 # The rule that decided
