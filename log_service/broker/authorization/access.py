@@ -75,7 +75,10 @@ class Access:
         Raises:
             KafkaError: NOT_CONTROLLER, the ACLs are not known yet.
         """
-        decision, log = self._rights().decide(operation, resource, name), self._log
+        rights, authorizer, log = self._held, self._authorizer, self._log
+        if rights.version is not authorizer.version or not authorizer.is_loaded:
+            rights = self._rights()
+        decision = rights.decide(operation, resource, name)
         if decision.is_allowed and not log.has_level(DEBUG):
             log.allowed_count += 1  # all that taking note of it would do
             return True
