@@ -7,8 +7,8 @@ what they leave out is the kernel and the caches. Memory is read from a node wit
 Each operation is done some times before it is counted: codecs are compiled and handlers imported then. It is counted in several windows, of
 which the least counts: timers of the node, such as checkpoints, fall into the others.
 
-``--with KEY=VALUE ...`` gives properties to the node of this checkout alone. What an authorizer costs is ``--against . --with
-authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer allow.everyone.if.no.acl.found=true``.
+``--with KEY=VALUE ...`` gives properties to the node of this checkout alone. ``--authorizer`` counts this checkout without an authorizer
+and with one, and says of each operation whether the authorizer costs it at most ``MAX_COST_PERCENT``.
 """
 
 import argparse
@@ -30,7 +30,9 @@ import psutil
 
 import log_service
 from benchmarks.broker_process import BenchmarkError, free_port, write_properties
+from benchmarks.guarded import MAX_COST_PERCENT
 from benchmarks.partitions import create_topics, fill, topic_names
+from benchmarks.secure_brokers import AUTHORIZER
 from benchmarks.wire import Wire, frame_of
 from log_service.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -60,6 +62,7 @@ from log_service.protocol.messages.offset_commit import (
 )
 from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from log_service.protocol.schema import Message
 from log_service.records.builder import BatchBuilder
 
 ONE, MANY = "one", "many"
@@ -82,6 +85,8 @@ COUNTED = ("valgrind", "--tool=callgrind")
 UNCOUNTED = (*COUNTED, "--instr-atstart=no")
 """Counts nothing yet, and so is several times as fast."""
 WINDOWS = 8
+CLIENT_COUNT = 16
+"""Of those that send at once: their requests share the turns of the event loop, as under load."""
 QUIET = {
     "offsets_topic_num_partitions": "4",
     "group_max_session_timeout_ms": str(SESSION_MS),
@@ -193,6 +198,7 @@ class Session:
     def __init__(self, node: Counted, topic_ids: Mapping[str, UUID]) -> None:
         self._node = node
         self._wire, self._waiting = node.connect(), node.connect()
+        self._beside = [node.connect() for _ in range(CLIENT_COUNT)]
         self._ids = topic_ids
         self._member_id, self._generation_id = self._join()
         self._next_offset = self._produce(9).responses[0].partition_responses[0].base_offset + 1
@@ -205,6 +211,12 @@ class Session:
         return {
             "ApiVersions": Operation(count=96, do=self._api_versions),
             "produce of one record, again and again": Operation(count=96, do=lambda: self._produce(9)),
+            f"produce of one record by each of {CLIENT_COUNT} clients": Operation(
+                count=40, do=lambda: self._by_each(produce_request(ONE, 1), 9, ProduceResponse)
+            ),
+            f"fetch of 1 partition by each of {CLIENT_COUNT} clients": Operation(
+                count=40, do=lambda: self._by_each(self._fetch_request(ONE, 1, 0), 13, FetchResponse)
+            ),
             "produce of one record, version 8": Operation(count=96, do=lambda: self._produce(8)),
             "produce to 100 partitions": Operation(count=40, do=lambda: self._produce(9, MANY, MANY_COUNT)),
             "fetch of 1 partition": Operation(count=96, do=lambda: self._fetch(ONE, 1)),
@@ -253,6 +265,13 @@ class Session:
 
     def _produce(self, version: int, topic: str = ONE, partition_count: int = 1) -> ProduceResponse:
         return self._wire.ask(produce_request(topic, partition_count), version, ProduceResponse)
+
+    def _by_each(self, request: Message, version: int, response_type: type[Message]) -> list[Message]:
+        """Send the same request over many connections before the first response is read."""
+        frame = frame_of(request, version)
+        for wire in self._beside:
+            wire.send(frame)
+        return [wire.response(request, version, response_type) for wire in self._beside]
 
     def _fetch_request(self, topic: str, partition_count: int, offset: int) -> FetchRequest:
         partitions = [FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=100) for number in range(partition_count)]
@@ -445,9 +464,13 @@ def main() -> None:
         "--with", dest="properties", nargs="*", default=[], metavar="KEY=VALUE", help="properties of this checkout's node alone"
     )
     parser.add_argument("--partitions", type=int, default=0, help="also restart with so many partitions")
+    parser.add_argument("--authorizer", action="store_true", help="what an authorizer costs this checkout")
     options = parser.parse_args()
     own = Path(log_service.__file__).parents[1]
     told = dict(text.split("=", 1) for text in options.properties)
+    if options.authorizer:
+        options.against, told = [own], {**told, **{name.replace("_", "."): text for name, text in AUTHORIZER.items()}}
+        options.properties = [f"{name}={text}" for name, text in told.items()]
     checkouts = [Checkout(sources=sources.resolve(), properties={}) for sources in options.against]
     checkouts.append(Checkout(sources=own, properties=told))
     columns = [figures(checkout, options.only, options.partitions) for checkout in checkouts]
@@ -457,6 +480,16 @@ def main() -> None:
     for figure in columns[-1]:
         values = [column[figure] for column in columns]
         print(f"| {figure} | " + " | ".join(f"{value:,.1f}" for value in values) + f" | {values[-1] / values[0]:.3f} |")
+    if options.authorizer:
+        print(f"\n{cost_verdict(*columns)}")
+
+
+def cost_verdict(plain: Mapping[str, float], guarded: Mapping[str, float]) -> str:
+    """Return which operations an authorizer costs more than it may, by their figures without one and with it."""
+    costs = {name: (guarded[name] / plain[name] - 1) * 100 for name in guarded}
+    missed = [f"{name} ({cost:.1f} %)" for name, cost in costs.items() if cost > MAX_COST_PERCENT]
+    met = f"an authorizer costs at most {MAX_COST_PERCENT:g} %: {len(costs) - len(missed)} of {len(costs)} met"
+    return f"{met}; missed: {', '.join(missed)}" if missed else met
 
 
 if __name__ == "__main__":

@@ -25,6 +25,10 @@ class Wire:
     def ask(self, request: Message, version: int, response_type: type[R]) -> R:
         """Send a request and return its response."""
         self.send(frame_of(request, version))
+        return self.response(request, version, response_type)
+
+    def response(self, request: Message, version: int, response_type: type[R]) -> R:
+        """Return the response to a request that was sent before."""
         frame = self.receive()
         _, body = parse_response_header(_key_of(request), version, frame)
         return decode(response_type, version, frame, body)[0]
