@@ -65,6 +65,7 @@ _OF_CONSUMERS: Mapping[ApiKey, frozenset[ErrorCode]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _NO_COORDINATOR
     | {
         ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
         ErrorCode.FENCED_MEMBER_EPOCH,
         ErrorCode.UNRELEASED_INSTANCE_ID,
         ErrorCode.FENCED_INSTANCE_ID,
@@ -72,7 +73,10 @@ _OF_CONSUMERS: Mapping[ApiKey, frozenset[ErrorCode]] = {
     ApiKey.OFFSET_COMMIT: frozenset({ErrorCode.STALE_MEMBER_EPOCH}),
     ApiKey.OFFSET_FETCH: frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}),
 }
-"""What members of the consumer protocol may hear, where a plan has some."""
+"""What members of the consumer protocol may hear, where a plan has some.
+
+GROUP_ID_NOT_FOUND is for a heartbeat that comes after its member has left, or was removed, and the rest of the group is classic.
+"""
 
 LEGITIMATE_IN_CLUSTER: Mapping[ApiKey, frozenset[ErrorCode]] = {
     key: LEGITIMATE.get(key, frozenset()) | _MORE.get(key, frozenset()) for key in {**LEGITIMATE, **_MORE}
