@@ -1,7 +1,34 @@
-"""Which seeds the simulations run with."""
+"""Which seeds the simulations run with: with a scenario, or as the seed draws everything, and how many nodes each cluster has.
+
+They are chosen among the first ones of each kind, as those that take least time.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tests.sim.cluster_aims import AIMS
+from tests.sim.cluster_plan import Aim
+from tests.sim.node_runs import parse_seeds
+
+
+class Played(NamedTuple):
+    """A seed that is played without a bug: ``aim`` is its scenario, None where the seed draws everything."""
+
+    node_count: int
+    aim: Aim | None
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.node_count} nodes, {self.aim or 'general'}, {self.seed}"
+
 
 SEEDS = (1, 3, 5)
-AIMED_SEEDS = {
+"""Of the general plan with three nodes."""
+MORE_SEEDS = tuple(parse_seeds("4,6-9,11,13-19,21-22,26-30,33,35-43,45,47,51-54,57-59,61-67,70-71,73,75-80,83-84,86"))
+"""Of the general plan as well; no planted bug is known by them."""
+OTHER_SEEDS: Mapping[int, tuple[int, ...]] = {1: (0,), 5: (3, 4, 5, 6, 7, 10, 11, 15), 7: (1, 3, 4, 7)}
+"""The same with other numbers of nodes; some of those with more than three have controllers of their own."""
+AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "copy loop": (2, 4),
     "ending coordinators": (1, 3),
     "zombies": (2, 17),
@@ -26,3 +53,10 @@ AIMED_SEEDS = {
     "long lives": (1,),
 }
 """Of each scenario. These and ``SEEDS`` show the planted bugs: without a bug they show nothing."""
+
+PLAYED = (
+    *(Played(3, None, seed) for seed in (*SEEDS, *MORE_SEEDS)),
+    *(Played(node_count, None, seed) for node_count, seeds in OTHER_SEEDS.items() for seed in seeds),
+    *(Played(3, aim, seed) for aim in AIMS for seed in AIMED_SEEDS[aim.name]),
+)
+"""All of them."""
