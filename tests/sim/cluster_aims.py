@@ -40,6 +40,27 @@ SLOW_FOLLOWERS = Aim(
 )
 """Records wait long for their followers, while readers read on."""
 
+SLOW_SYNCS = Aim(
+    name="slow syncs",
+    faults=(Fault.RESET, Fault.RESET, Fault.SLOW_DISK, Fault.DIE),
+    deaths=(Death.POWER,),
+    properties={"log.flush.interval.messages": "1", "broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "400"},
+    fields={
+        "is_all_synced": True,
+        "seconds": 8.0,
+        "pause_seconds": 0.4,
+        "session_seconds": 2.0,
+        "records_per_second": 15.0,
+        "producer_count": 2,
+        "sync_seconds": 0.3,
+        "topics": (
+            TopicPlan(name="safe", partition_count=2, is_synced=True, replication_factor=3, configs={"min.insync.replicas": "2"}),
+            TopicPlan(name="single", partition_count=1, is_synced=True, replication_factor=1),
+        ),
+    },
+)
+"""Each replica syncs first, some disks take long for it, and connections break meanwhile: producers send again what is being synced."""
+
 LATE_CHANGES = Aim(
     name="late changes",
     faults=(Fault.DIE, Fault.DIE_WHILE_STARTING, Fault.SLOW_PEER, Fault.SLOW_PEER),
@@ -444,6 +465,7 @@ AIMS = (
     REFUSED_CONTROLLERS,
     CHANGING_VOTERS,
     SLOW_FOLLOWERS,
+    SLOW_SYNCS,
     LATE_CHANGES,
     SEVERAL_DEATHS,
     SHORT_SNAPSHOTS,

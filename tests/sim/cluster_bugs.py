@@ -73,7 +73,7 @@ _remembered, _is_vote_granted = roles.remembered, roles.is_vote_granted
 _replay_log = Shards._replay_log
 _read_batches = MetadataLog.read_batches
 _suspect = DeathWatch.suspect
-_wait, _read = produce._Waiting.__init__, Partition.read
+_wait, _maybe_finish, _read = produce._Waiting.__init__, produce._Waiting.maybe_finish, Partition.read
 
 
 async def _sync_later(self: Fetcher, unsynced: list[Any]) -> None:
@@ -173,6 +173,28 @@ def _wait_for_new_records_alone(self: Any, partition: Partition, required_offset
     largest = _largest_required.get(partition.log, 0)
     _largest_required[partition.log] = max(required_offset, largest)
     _wait(self, partition, required_offset, result, needs_all=needs_all and required_offset > largest)
+
+
+def _mark_what_is_sent_again(self: Any, partition: Partition, required_offset: int, result: Any, *, needs_all: bool) -> None:
+    """What was sent again waits for the other replicas alone: a negative offset says so."""
+    assert partition.log is not None, "it was just appended to"
+    largest = _largest_required.get(partition.log, 0)
+    _largest_required[partition.log] = max(required_offset, largest)
+    _wait(self, partition, required_offset if required_offset > largest else -required_offset, result, needs_all=needs_all)
+
+
+def _finish_before_the_sync(self: Any) -> bool:
+    """This replica has what was sent again: the sync that was begun for it is the first request's to wait for."""
+    if self.required_offset >= 0:
+        return _maybe_finish(self)
+    state = self.partition.state
+    kept, self.required_offset = self.required_offset, -self.required_offset
+    try:
+        ends = [state.log_end_offset, *(follower.log_end_offset for follower in state._awaited)]
+        is_led_on = state.is_leader and state.leader_epoch == self.leader_epoch
+        return (is_led_on and min(ends) >= self.required_offset) or _maybe_finish(self)
+    finally:
+        self.required_offset = kept
 
 
 def _suspect_what_was_fenced(self: DeathWatch, node_id: Any, epoch: Any) -> Any:
@@ -295,6 +317,15 @@ BUGS: Sequence[ClusterBug] = (
         name="what is sent again is acknowledged at once",
         replacements=((produce._Waiting, "__init__", _wait_for_new_records_alone),),
         aim=aims.SLOW_FOLLOWERS,
+        shown_by=(1,),
+    ),
+    ClusterBug(
+        name="what is sent again is acknowledged while the leader syncs",
+        replacements=(
+            (produce._Waiting, "__init__", _mark_what_is_sent_again),
+            (produce._Waiting, "maybe_finish", _finish_before_the_sync),
+        ),
+        aim=aims.SLOW_SYNCS,
         shown_by=(1,),
     ),
     ClusterBug(

@@ -208,7 +208,7 @@ class ClusterRun(Run):
     async def _strike(self) -> None:
         """Let things go wrong, and judge meanwhile how long requests wait, and how long there is no service."""
         adversaries = [adversary for adversary in self.adversaries if isinstance(adversary, ClusterAdversary)]
-        self.service = Service(self.plan, adversaries, self.cluster.nodes)
+        self.service = Service(self.watch.report, self.plan, adversaries, self.cluster.nodes)
         async with trio.open_nursery() as waiting:
             waiting.start_soon(self.service.watch)
             if self.plan.are_waits_judged:
@@ -216,7 +216,6 @@ class ClusterRun(Run):
                 waiting.start_soon(LeaderWaiters(self.world, host, self.history, ()).run)
             await self._all(lambda adversary: adversary.strike(self.plan.seconds))
             waiting.cancel_scope.cancel()
-        self.violations += self.service.violations
 
     def _is_kept(self, topic: str, _index: int) -> bool:
         """Whether nothing that is committed in a partition may be lost in this run; commits have as many replicas as the plan asks."""

@@ -41,6 +41,7 @@ AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "refused controllers": (0,),
     "changing voters": (1,),
     "slow followers": (0, 1),
+    "slow syncs": (1,),
     "late changes": (2,),
     "several deaths": (13,),
     "short snapshots": (1,),
@@ -50,7 +51,7 @@ AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "joining brokers": (0,),
     "full disks": (0,),
     "compacted topics": (0,),
-    "long lives": (1,),
+    "long lives": (2,),
 }
 """Of each scenario. These and ``SEEDS`` show the planted bugs: without a bug they show nothing."""
 

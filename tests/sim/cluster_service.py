@@ -16,9 +16,9 @@ import trio
 from log_service.common.types import TopicPartition
 from tests.sim.cluster_faults import ClusterAdversary
 from tests.sim.cluster_plan import ClusterPlan
-from tests.sim.node_checker import Violation
 from tests.sim.node_host import NodeHost
 from tests.sim.node_waits import PAUSE_SECONDS, Line, RefusedError, Waiters
+from tests.sim.quorum_witness import Report
 
 LOOK_SECONDS = 0.2
 RARE_LOOK_SECONDS = 2.0
@@ -27,11 +27,14 @@ MARGIN_SECONDS = 10.0
 
 
 class Service:
-    """Watches the topic ``safe``. ``longest_seconds`` is the longest time that it was not served though nothing was done to the cluster."""
+    """Watches the topic ``safe``; ``report`` takes what is not served for too long.
 
-    def __init__(self, plan: ClusterPlan, adversaries: list[ClusterAdversary], hosts: tuple[NodeHost, ...]) -> None:
+    ``longest_seconds`` is the longest time that it was not served though nothing was done to the cluster.
+    """
+
+    def __init__(self, report: Report, plan: ClusterPlan, adversaries: list[ClusterAdversary], hosts: tuple[NodeHost, ...]) -> None:
         self.longest_seconds = 0.0
-        self.violations: list[Violation] = []
+        self._report = report
         self.limit_seconds = limit_seconds(plan)
         self._look_seconds = LOOK_SECONDS if plan.pace == 1 else RARE_LOOK_SECONDS
         self._adversaries = adversaries
@@ -53,8 +56,8 @@ class Service:
             self.longest_seconds = max(self.longest_seconds, seconds)
             if seconds > self.limit_seconds and not is_told:
                 is_told = True
-                text = f"{unserved} not served for {seconds:.1f} s at {since:.1f} s, though nothing was done to the cluster"
-                self.violations.append(Violation("availability", text))
+                text = f"{unserved} not served for {seconds:.1f} s, though nothing was done to the cluster"
+                self._report("availability", text)
 
     def _is_left_alone(self) -> bool:
         are_up = all(host.is_running and host.current is not None and host.current.is_up for host in self._hosts)

@@ -53,7 +53,7 @@ class ClusterWatch:
         on_idle = self._world.clock.on_idle
         on_idle.append(self.look)
         try:
-            with self.quorum.attached(list(self._hosts.values())), self._fences_noted():
+            with self.quorum.attached(list(self._hosts.values())), self.groups.attached(), self._fences_noted():
                 yield
         finally:
             on_idle.remove(self.look)

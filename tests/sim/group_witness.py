@@ -4,18 +4,24 @@ Decides nothing for the nodes: it reads what a coordinator holds of each group. 
 changed:
 
 * a partition has one owner: no two members are assigned it, or have yet to give it up;
+* no partition is taken from a member that says that it still has it, or that says nothing of it;
 * no member is in a later epoch than its group, and no target is for a later one;
 * the epochs of a group never go back while one coordinator has it. A successor may not have seen the last ones: they were not safe yet,
   and nobody was told of them.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from unittest import mock
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
+from log_service.coordinator.group import consumer_steps
 from log_service.coordinator.group.consumer_group import ConsumerGroup
 from log_service.coordinator.group.consumer_member import CurrentAssignment
+from log_service.coordinator.group.partitions import Partitions
+from log_service.coordinator.group.reconciliation import IsHeld, Target, reconcile
 from tests.sim.node_host import Incarnation, NodeHost
 from tests.sim.quorum_witness import Report
 
@@ -32,6 +38,22 @@ class GroupWitness:
     handed_over_count: int = 0
     _seen: WeakKeyDictionary[ConsumerGroup, Seen] = field(default_factory=WeakKeyDictionary)
     _owners: dict[tuple[str, UUID, int], str] = field(default_factory=dict)
+
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        """Listen to each decision what a member holds next."""
+
+        def reconcile_and_check(current: CurrentAssignment, target: Target, owned: Partitions | None, is_held: IsHeld) -> CurrentAssignment:
+            after = reconcile(current, target, owned, is_held)
+            taken = {*_held(current)} - {*_held(after)}
+            kept = taken if owned is None else taken & {(topic_id, index) for topic_id, indexes in owned.items() for index in indexes}
+            if kept:
+                text = f"{sorted(kept)} of epoch {current.epoch} are taken from one that has not given them up: {current}, then {after}"
+                self.report(RULE, text)
+            return after
+
+        with mock.patch.object(consumer_steps, "reconcile", reconcile_and_check):
+            yield
 
     def look(self, host: NodeHost, incarnation: Incarnation) -> None:
         """Look at the groups that a process coordinates."""
