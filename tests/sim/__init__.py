@@ -26,7 +26,8 @@ Whole nodes and their clients in that world, one run per seed (``make sim SEEDS=
 - ``accessing`` adds an administrator and users whose rights and passwords change: ``access_clients`` do their work with
   ``access_requests``, ``access_users`` are who there is, ``access_history`` is what they tried. ``access_witness`` knows what each node
   knows; ``access_checker`` judges by that and by ``access_model``.
-- ``node_bugs``, ``cluster_bugs``, ``judge_bugs``, ``copy_bugs``, ``queue_bugs``, ``streams_bugs`` and ``access_bugs`` are
+- ``quota_clients`` want more than their quota; ``quota_checker`` judges what they get.
+- ``node_bugs``, ``cluster_bugs``, ``judge_bugs``, ``copy_bugs``, ``queue_bugs``, ``quota_bugs``, ``streams_bugs`` and ``access_bugs`` are
   planted to prove that they are noticed, in the way of ``bug_hunts``; ``node_guard`` proves that nothing of the real world is touched.
 """
 

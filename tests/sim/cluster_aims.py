@@ -408,6 +408,28 @@ COMPACTED_TOPICS = Aim(
 )
 """Cleaners are eager on every node, also in the topics of groups, while members commit and coordinators end."""
 
+QUOTAS = Aim(
+    name="quotas",
+    faults=(Fault.RESET, Fault.CLOCK_JUMP),
+    properties={"quota.window.num": "4", "replica.fetch.wait.max.ms": "500"},
+    fields={
+        "seconds": 25.0,
+        "pause_seconds": 4.0,
+        "producer_count": 1,
+        "member_count": 0,
+        "automatic_count": 0,
+        "reader_count": 0,
+        "churn_count": 0,
+        "reassigner_count": 0,
+        "voter_changer_count": 0,
+        "are_waits_judged": False,
+        "records_per_second": 2.0,
+        "sync_seconds": 0.005,
+        "metered_count": 3,
+    },
+)
+"""Several clients want more than their quota, half of them do not pause by themselves, and their connections break."""
+
 LONG_LIVES = Aim(
     name="long lives",
     faults=(
@@ -475,5 +497,6 @@ AIMS = (
     JOINING_BROKERS,
     FULL_DISKS,
     COMPACTED_TOPICS,
+    QUOTAS,
     LONG_LIVES,
 )

@@ -58,8 +58,8 @@ class ClusterPlan(Plan):
     Each life of a member speaks one of ``group_protocols``; ``most_once_count`` members of a third group commit first and work then.
     ``unclean_elector_count`` clients elect leaders uncleanly, of the topics where that may be, whenever a partition has none.
     The brokers ``late_names`` join the cluster while it runs; ``grower_count`` clients give those that have joined their share, and empty
-    brokers again, by the plans of ``tidelog cluster``. ``is_secure``: nodes and clients log in, ACLs say who may do what, and both change
-    while faults strike.
+    brokers again, by the plans of ``tidelog cluster``. For each use of a user's quota ``metered_count`` clients share it. ``is_secure``:
+    nodes and clients log in, ACLs say who may do what, and both change while faults strike.
 
     ``is_all_synced``: see the module. ``session_seconds`` is how long a silent broker counts as alive, ``election_seconds`` how long a
     voter waits for its leader, and then for votes, at most.
@@ -89,6 +89,7 @@ class ClusterPlan(Plan):
     unclean_elector_count: int = 0
     late_names: tuple[str, ...] = ()
     grower_count: int = 0
+    metered_count: int = 0
     hang_fraction: float = 0.0
     is_secure: bool = False
     aim: str = ""
@@ -211,7 +212,7 @@ def _completed(plan: ClusterPlan, aim: Aim | None) -> ClusterPlan:
     if plan.copier_count:
         level = Random(f"transactions {plan.seed}").choice([TRANSACTION_VERSION_LEVEL, TRANSACTION_VERSION_LEVEL, 1, 0])
         plan = replace(plan, topics=plan.topics[:1], transaction_level=level)
-    if plan.queue_worker_count or plan.streams_member_count:
+    if plan.queue_worker_count or plan.streams_member_count or plan.metered_count:
         plan = replace(plan, topics=plan.topics[:1])
     return replace(plan, topics=tuple(replace(topic, is_moved=plan.reassigner_count + plan.grower_count > 0) for topic in plan.topics))
 

@@ -56,6 +56,8 @@ from tests.sim.node_runs import Outcome, Run, command, play_plans, play_seeds
 from tests.sim.node_waits import check_waits
 from tests.sim.queue_checker import check_queue
 from tests.sim.queue_clients import QueueClients
+from tests.sim.quota_checker import QuotaChecker
+from tests.sim.quota_clients import QuotaClients
 from tests.sim.streams_application import TOPOLOGY_EPOCH
 from tests.sim.streams_checker import StreamsChecker
 from tests.sim.streams_clients import StreamsClients
@@ -117,10 +119,15 @@ class ClusterRun(Run):
         self.copying = Copying(CopyClients(self.clients, plan), self.watch.report) if plan.copier_count else None
         self.queue = QueueClients(self.clients, plan) if plan.queue_worker_count else None
         self.streams = StreamsClients(self.clients, plan, self.cluster.nodes) if plan.streams_member_count else None
+        self.metered = QuotaClients(self.clients, plan, self.cluster.nodes) if plan.metered_count else None
         self.history.observers = [self.watch] if self.copying is None else [self.copying, self.watch]
         if self.streams is not None:
             checker = StreamsChecker(self.watch.report, session_seconds=SESSION_SECONDS, topology_epoch=TOPOLOGY_EPOCH)
             self.history.observers.append(checker)
+        windows = plan.nodes[0].config.quota_windows
+        self.quotas = QuotaChecker(self.watch.report, window_seconds=windows.count * windows.size_ms / 1_000)
+        if self.metered is not None:
+            self.history.observers.append(self.quotas)
         self.accessing = Accessing(self.clients, self.cluster.nodes, self.watch.report) if plan.is_secure else None
 
     def _history(self) -> History:
@@ -177,6 +184,8 @@ class ClusterRun(Run):
             senders.start_soon(self.streams.upgrade, "streams-upgrader")
         if self.accessing is not None:
             self.accessing.begin(self._beginning(senders, is_mortal=False))
+        if self.metered is not None:
+            self.metered.begin(self._beginning(senders))
         for number in range(self.plan.reassigner_count):
             senders.start_soon(self.clients.reassign, f"reassigner-{number}")
         for number in range(self.plan.grower_count):
@@ -216,6 +225,8 @@ class ClusterRun(Run):
                 waiting.start_soon(LeaderWaiters(self.world, host, self.history, ()).run)
             await self._all(lambda adversary: adversary.strike(self.plan.seconds))
             waiting.cancel_scope.cancel()
+        if self.metered is not None:
+            self.quotas.end(trio.current_time())
 
     def _is_kept(self, topic: str, _index: int) -> bool:
         """Whether nothing that is committed in a partition may be lost in this run; commits have as many replicas as the plan asks."""
@@ -255,6 +266,9 @@ class ClusterRun(Run):
             await self.queue.begin_at_the_first_record()
         if self.streams is not None:
             await self.streams.found_the_group()
+        if self.metered is not None:
+            await self.metered.set_quotas()
+            self.quotas.begin(trio.current_time())
         if self.accessing is not None:
             await self.accessing.begin_with_rights()
 

@@ -51,6 +51,7 @@ AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "joining brokers": (0,),
     "full disks": (0,),
     "compacted topics": (0,),
+    "quotas": (0,),
     "long lives": (2,),
 }
 """Of each scenario. These and ``SEEDS`` show the planted bugs: without a bug they show nothing."""
