@@ -1,13 +1,15 @@
 """Processes of runs that die anywhere: at a place of the product's code, or after a time, both drawn.
 
-A place is where a function of the product begins or ends, or where it calls what is written in C (a rename, a commit of Delta, a statement
-of a database) or has that behind it. Places are drawn, not calls: of the calls that a run makes most are made for each record, and hardly
-one is the commit. Which places there are is learned from runs that live. A place or a time that a run does not reach lets it live.
+A place is where a function of the product begins or ends, or where it calls what is not the product's (a rename, a commit of Delta, a
+statement of a database) or has that behind it. Places are drawn, not calls: most calls of a run are made for each record, and hardly one
+is the commit. Half of the places that are drawn are those of calls that change something, by their names. Which places there are is
+learned from a run that lives. A place or a time that a run does not reach lets it live.
 """
 
 import os
 import pickle
 import random
+import re
 import sys
 import threading
 import time
@@ -16,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from tests.platform import dying
 from tests.platform.dying import KILLED
@@ -23,8 +26,12 @@ from tests.platform.dying import KILLED
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = tuple(f"{ROOT / folder}{os.sep}" for folder in ("orchestration", "log_service/client"))
 SIGKILLED = -9
-Place = tuple[str, str, str, int]
-"""A file, a function, what happens there, and, where it calls what is written in C, the line."""
+CHANGES = re.compile(
+    r"write|commit|execute|rename|unlink|link|mkdir|rmtree|fsync|^move|_move|merge|delete|overwrite|upsert|transaction|send|flush"
+)
+"""The names of functions that change something that outlives the process; ``replace`` is one where it is no text's."""
+Place = tuple[str, str, str, str, int]
+"""A file, a function, what happens there to which function, and, where that is not the product's, the line."""
 Job = Callable[[], None]
 """One run, which returns once nothing is left to do; a process can be given it."""
 
@@ -42,14 +49,28 @@ class Watch:
         threading.setprofile(self)
         sys.setprofile(self)
 
-    def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
-        code = frame.f_code
-        if not code.co_filename.startswith(PRODUCT):
-            return
-        place = (code.co_filename, code.co_qualname, event, frame.f_lineno if event.startswith("c_") else 0)
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event.startswith("c_"):
+            if not frame.f_code.co_filename.startswith(PRODUCT):
+                return
+            name, line = str(argument.__name__), frame.f_lineno
+        else:
+            name, line = frame.f_code.co_name, 0
+            if not frame.f_code.co_filename.startswith(PRODUCT):
+                if frame.f_back is None or not frame.f_back.f_code.co_filename.startswith(PRODUCT):
+                    return
+                frame, event = frame.f_back, f"others_{event}"
+                line = frame.f_lineno
+        place = (frame.f_code.co_filename, frame.f_code.co_qualname, event, name, line)
         self.passed[place] += 1
         if place == self._death and self.passed[place] >= self._at_pass:
             os._exit(KILLED)
+
+
+def is_change(place: Place) -> bool:
+    """Whether something is called there that changes something, by its name."""
+    _, _, event, name, _ = place
+    return bool(CHANGES.search(name)) or (name == "replace" and event.startswith("others_"))
 
 
 def be_watched(job: Job, death: Place | None, at_pass: int, learned: Path) -> None:
@@ -87,10 +108,12 @@ class Deaths:
     def die(self, job: Job) -> bool:
         """Let a run die, at a place or after a time; False where it lived."""
         if self.rng.random() < 2 / 3:
-            place = self.rng.choice(sorted(self._places))
+            changes = [one for one in self._places if is_change(one)]
+            place = self.rng.choice(sorted(changes if changes and self.rng.random() < 1 / 2 else self._places))
             at_pass = self.rng.randint(1, self._places[place])
             code, said = self._start(job, self.directory / "of-the-dead", place, at_pass).finish()
-            where = f"{place[2]} in {place[1]}, {place[0].removeprefix(f'{ROOT}{os.sep}')}:{place[3]}, pass {at_pass}"
+            file, function, event, name, line = place
+            where = f"{event} of {name} in {function}, {file.removeprefix(f'{ROOT}{os.sep}')}:{line}, pass {at_pass}"
         else:
             moment_s = self.rng.uniform(0, self._lasts_s)
             running = self._start(job, self.directory / "of-the-dead")

@@ -406,8 +406,8 @@ class MartLine:
         return partial(build, self._directory)
 
     def look(self) -> None:
-        for name in self._warehouse.names():
-            assert self._found(name) in self._states[name][-2:], f"{name} is neither the old nor the new one"
+        for name, states in self._states.items():
+            assert self._found(name) in states[-2:], f"{name} is neither the old nor the new one"
 
     def judge(self) -> None:
         for name, states in self._states.items():
