@@ -40,8 +40,8 @@ SENDING_NOTE = (
 )
 MIRROR_NOTE = (
     "note: {group} mirrors how far {table} of a tidelog project has got. That keeps its own progress: its next run sets the group back.\n"
-    "To have records read again, call in the project's folder: tidelog replay {table} --from TIME (or --everything, --dead-letters). Where "
-    "{table} is what has no such replay, as aggregates, archives and tables in databases are, that command says what to do instead."
+    "To have records read again, call in the project's folder: tidelog replay {table} --from TIME (or --everything, --dead-letters). Joins "
+    "and aggregates take --everything alone, and archives have no replay: that command says so, and what to do instead."
 )
 
 

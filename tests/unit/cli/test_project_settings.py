@@ -44,7 +44,7 @@ def test_the_reset_of_a_group_that_mirrors_a_table_says_what_to_do_instead(proje
     said = CliRunner().invoke(tidelog, ["-b", NOWHERE, *reset]).output
     assert "mirrors how far clean_orders of a tidelog project has got" in said
     assert "tidelog replay clean_orders --from TIME" in said
-    assert "aggregates, archives and tables in databases" in said
+    assert "Joins and aggregates take --everything alone, and archives have no replay" in said
 
 
 def test_up_and_status_mean_the_same_data(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
