@@ -1,10 +1,10 @@
 """One cluster of both products: nodes of tidelog and of Apache Kafka, each controller and broker, behind clients that write and read.
 
-Nodes are killed, paused and replaced by the other product while an idempotent producer writes with acks=all, a group of the consumer
-protocol reads, a member of a classic group copies all of it in transactions, and two members of a streams group share tasks. In the end
-nothing that was acknowledged is missing, no sequence of a producer epoch is there twice, the group has read everything, the copy is what
-was written, record by record, no task ran twice, and the segments of all replicas, those of the metadata log too, hold the same batches,
-byte for byte.
+Nodes are killed, paused and replaced by the other product, and a partition moves from one product to the other and back. Meanwhile an
+idempotent producer writes with acks=all, a group of the consumer protocol reads, a member of a classic group copies all of it in
+transactions, and two members of a streams group share tasks. In the end nothing that was acknowledged is missing, no sequence of a producer
+epoch is there twice, the group has read everything, the copy is what was written, record by record, no task ran twice, and the segments of
+all replicas, those of the metadata log too, hold the same batches, byte for byte.
 """
 
 import time
@@ -28,10 +28,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 LED_BY = {f"led-by-{node_id}": node_id for node_id in NODE_IDS}
 """Topics of one partition, by the node that comes first among their replicas."""
-TOPICS = dict.fromkeys(LED_BY, 1)
+MOVED = "moved"
+"""A topic of one partition with fewer replicas than there are nodes."""
+TOPICS = dict.fromkeys([*LED_BY, MOVED], 1)
 COPY = "copy"
 """A topic that holds each of the others in a partition of its own."""
-PLACES = {(topic, 0): partition for partition, topic in enumerate(LED_BY)}
+PLACES = {(topic, 0): partition for partition, topic in enumerate(TOPICS)}
 CALM_SECONDS = 2.0
 PAUSE_SECONDS = of_a_run(0.02, whole=0.002)
 SETTLE_SECONDS = 90.0
@@ -47,11 +49,12 @@ def under_load(nodes: ClusterNodes) -> Iterator[None]:
     with nodes:
         with BlockingAdmin(nodes.bootstrap) as admin:
             admin.create_topics([NewTopic(name=name, assignments={0: _replicas(first)}) for name, first in LED_BY.items()])
-            admin.create_topics([NewTopic(name=COPY, assignments=dict(enumerate(map(_replicas, NODE_IDS))))])
-        nodes.wait_until_whole(*LED_BY, COPY)
+            admin.create_topics([NewTopic(name=MOVED, assignments={0: [1, 2]}, configs={"min.insync.replicas": "1"})])
+            admin.create_topics([NewTopic(name=COPY, assignments={index: _replicas(1 + index % 3) for index in PLACES.values()})])
+        nodes.wait_until_whole(*TOPICS, COPY)
         writer = ConfluentWriter("rdkafka", nodes.bootstrap, 1, TOPICS, pause_seconds=PAUSE_SECONDS)
         reader = ConsumerProtocolReader("reader", nodes.bootstrap, TOPICS)
-        watch = CopyWatch(nodes.bootstrap, {COPY: len(LED_BY)})
+        watch = CopyWatch(nodes.bootstrap, {COPY: len(PLACES)})
         copier = OurCopier(COPY, nodes.bootstrap, PLACES, COPY)
         instances = StreamsMembers("instances", nodes.bootstrap, list(LED_BY))
         clients: list[Client] = [writer, reader, watch, copier, instances]
@@ -59,7 +62,7 @@ def under_load(nodes: ClusterNodes) -> Iterator[None]:
             client.start()
         time.sleep(CALM_SECONDS)
         yield
-        nodes.wait_until_whole(*LED_BY, COPY)
+        nodes.wait_until_whole(*TOPICS, COPY)
         writer.stop()
         log = read_log(nodes.bootstrap, TOPICS)
         wait_for_readers(log, [reader], SETTLE_SECONDS)
@@ -67,11 +70,11 @@ def under_load(nodes: ClusterNodes) -> Iterator[None]:
         instances.wait_until_all_run(len(LED_BY), SETTLE_SECONDS)
         for client in clients[1:]:
             client.stop()
-        nodes.wait_until_whole(*LED_BY, COPY)
-        nodes.wait_until_equal(*LED_BY, COPY)
-        segments = {(topic, 0): nodes.segments(first, topic) for topic, first in LED_BY.items()}
+        nodes.wait_until_whole(*TOPICS, COPY)
+        nodes.wait_until_equal(*TOPICS, COPY)
+        segments = {(topic, 0): nodes.segments(nodes.leader_of(topic, 0), topic) for topic in TOPICS}
         assert [*judge(log, [writer], [reader], segments), *group_got_everything(log, [reader])] == []
-        assert all(sum(topic == each for each, _, _ in writer.acknowledged) > 100 for topic in LED_BY)
+        assert all(sum(topic == each for each, _, _ in writer.acknowledged) > 100 for topic in TOPICS)
         assert [*watch.failures, *copier.failures, *instances.failures] == []
         assert len(instances.coordinators) > 1, "their group never had another coordinator"
         for (led, _), partition in PLACES.items():
@@ -88,15 +91,17 @@ def _replicas(first: int) -> list[int]:
     return [first, *(node_id for node_id in NODE_IDS if node_id != first)]
 
 
-@pytest.mark.parametrize("layout", [pytest.param("two of kafka", marks=pytest.mark.repeats), "two of tidelog"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_each_node_is_killed_and_paused_and_nothing_is_lost(layout: str, tmp_path: Path) -> None:
-    """Whoever leads the quorum, the partitions and the group is among them: every node is struck."""
+    """Whoever leads the quorum, the partitions and the group is among them: every node is struck, and what one has moves to another."""
     nodes = ClusterNodes(LAYOUTS[layout], tmp_path, is_mixed=True)
     with under_load(nodes):
         for node_id in NODE_IDS:
             nodes.kill(node_id)
             time.sleep(CALM_SECONDS)
             nodes.wait_until_whole(*LED_BY)
+        for places in ([3], [1], [3, 1], [1, 2]):
+            nodes.reassign(MOVED, 0, places)
         for node_id in NODE_IDS:
             nodes.pause(node_id)
             time.sleep(2 * CALM_SECONDS)
