@@ -65,6 +65,7 @@ class Client:
 class Writer(Client):
     """A producer. ``acknowledged`` grows by what it was told; ``sent_count`` by what it tried, per topic and partition.
 
+    ``told_at`` says of each acknowledged record when it was sent and when it was acknowledged, in seconds of the monotonic clock.
     ``unplaced`` are values of a topic and partition that were acknowledged without their offset: librdkafka says so of a batch whose
     response it lost, once the broker has taken a later one.
     """
@@ -75,9 +76,11 @@ class Writer(Client):
         super().__init__(name)
         self.acknowledged: Acknowledged = {}
         self.unplaced: list[tuple[str, int, str]] = []
+        self.told_at: list[tuple[float, float]] = []
         self.partitions = [(topic, partition) for topic, count in topics.items() for partition in range(count)]
         self.sent_count = dict.fromkeys(self.partitions, 0)
         self._counts = dict.fromkeys(self.partitions, 0)
+        self._sent_at: dict[tuple[str, int, str], float] = {}
         self.bootstrap = bootstrap
         self.pause_seconds = pause_seconds
         self.settings = more
@@ -88,10 +91,12 @@ class Writer(Client):
         topic, partition = self.rng.choice(self.partitions)
         self.sent_count[topic, partition] += 1
         value = f"{self.name}:{partition}:{self.sent_count[topic, partition]}:{'x' * self.rng.choice((0, 0, 30, 900))}"
+        self._sent_at[topic, partition, value] = time.monotonic()
         return topic, partition, value
 
     def acknowledge(self, topic: str, partition: int, offset: int | None, value: str) -> None:
         """Take note of what it was told."""
+        self.told_at.append((self._sent_at.pop((topic, partition, value)), time.monotonic()))
         if offset is None:
             self.unplaced.append((topic, partition, value))
         else:

@@ -18,6 +18,7 @@ import pytest
 from log_service.client import BlockingAdmin, NewTopic
 from tests.chaos.load import Client, ConfluentWriter, ConsumerProtocolReader, wait_for_readers
 from tests.chaos.verdicts import group_got_everything, judge, read_log
+from tests.chaos.waits import waits_between
 from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS, ClusterNodes
@@ -44,8 +45,8 @@ LAYOUTS = {
 
 
 @contextmanager
-def under_load(nodes: ClusterNodes) -> Iterator[None]:
-    """Run a cluster under load; at its end all nodes are in sync, and what the load says is judged."""
+def under_load(nodes: ClusterNodes) -> Iterator[ConfluentWriter]:
+    """Run a cluster under load, and yield the writer; at its end all nodes are in sync, and what the load says is judged."""
     with nodes:
         with BlockingAdmin(nodes.bootstrap) as admin:
             admin.create_topics([NewTopic(name=name, assignments={0: _replicas(first)}) for name, first in LED_BY.items()])
@@ -61,7 +62,7 @@ def under_load(nodes: ClusterNodes) -> Iterator[None]:
         for client in clients:
             client.start()
         time.sleep(CALM_SECONDS)
-        yield
+        yield writer
         nodes.wait_until_whole(*TOPICS, COPY)
         writer.stop()
         log = read_log(nodes.bootstrap, TOPICS)
@@ -74,6 +75,7 @@ def under_load(nodes: ClusterNodes) -> Iterator[None]:
         nodes.wait_until_equal(*TOPICS, COPY)
         segments = {(topic, 0): nodes.segments(nodes.leader_of(topic, 0), topic) for topic in TOPICS}
         assert [*judge(log, [writer], [reader], segments), *group_got_everything(log, [reader])] == []
+        assert writer.acknowledged_counts() == writer.sent_count, "a request did not succeed in the end"
         assert all(sum(topic == each for each, _, _ in writer.acknowledged) > 100 for topic in TOPICS)
         assert [*watch.failures, *copier.failures, *instances.failures] == []
         assert len(instances.coordinators) > 1, "their group never had another coordinator"
@@ -110,10 +112,15 @@ def test_each_node_is_killed_and_paused_and_nothing_is_lost(layout: str, tmp_pat
 
 
 def test_a_cluster_of_kafka_becomes_one_of_tidelog_and_goes_back(tmp_path: Path) -> None:
-    """What docs/migration.md says: one node after the other is replaced over its directory, with its file, while clients go on."""
+    """What docs/migration.md says: one node after the other is replaced over its directory, with its file, while clients go on.
+
+    It prints how long clients had to wait (``pytest -s``).
+    """
     nodes = ClusterNodes(APACHE_KAFKA, tmp_path)
-    with under_load(nodes):
+    with under_load(nodes) as writer:
         for product in (TIDELOG, APACHE_KAFKA):
+            begin = time.monotonic()
             for node_id in NODE_IDS:
                 nodes.replace(node_id, product)
                 nodes.wait_until_whole(*LED_BY)
+            print(f"over to {product}: {waits_between(writer.told_at, begin, time.monotonic())}")  # noqa: T201 - for docs/migration.md
