@@ -11,18 +11,24 @@ import pytest
 
 from log_service.client import BlockingAdmin, BlockingProducer
 from log_service.supervisor import state
+from log_service.supervisor.components import BROKER
 from orchestration.new_project import write_project
-from orchestration.services import SPARK
+from orchestration.services import CODE, DAEMON, SPARK
 from orchestration.tables import Lake
 from orchestration.warehouse import Warehouse
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.java_archives import KAFKA_LIBS
+from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import apache_kafka
 from tests.platform.installation import Installation, running, wait_until
 from tests.platform.spark_server import warm_server
 
 pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(600)]
 PATIENCE_S = 180.0
+EVERYTHING = (SPARK, BROKER, CODE, DAEMON)
+EACH = [(name,) for name in EVERYTHING]
+HANGING: list[tuple[str, ...]] = [EVERYTHING, *of_a_run([], whole=EACH)]
+"""What hangs at once, strike after strike. Each costs the minute in which the supervisor makes sure."""
 RETURNS = """
 from assets.shouting import shouted
 
@@ -61,11 +67,6 @@ def produce(bootstrap_servers: str, first: int, count: int) -> None:
         producer.flush()
 
 
-def row_count(installation: Installation) -> int:
-    snapshot = Lake(installation.data / "lake").snapshot("clean_orders")
-    return snapshot.row_count if snapshot else 0
-
-
 def shouted(installation: Installation) -> list[str]:
     """Return what Spark's Python workers made of the topic that came after Spark."""
     snapshot = Lake(installation.data / "lake").snapshot("returned")
@@ -79,7 +80,7 @@ def revenue(installation: Installation) -> list[float]:
     return [row["revenue"] for row in warehouse.query("SELECT revenue FROM revenue_by_country").to_pylist()]
 
 
-def test_a_new_project_works_at_once_and_takes_changes_and_a_spark_that_hangs_comes_back(tmp_path: Path, project: Path) -> None:
+def test_a_new_project_works_at_once_and_takes_changes_and_what_hangs_comes_back(tmp_path: Path, project: Path) -> None:
     with running(tmp_path / "data", project, "--watch") as installation:
         with BlockingAdmin(installation.bootstrap_servers) as admin:
             assert admin.describe_topics(["orders"])["orders"].partition_count == 4, "declared topics are there before anybody produces"
@@ -108,13 +109,32 @@ def test_a_new_project_works_at_once_and_takes_changes_and_a_spark_that_hangs_co
         module.write_text(good)
         wait_until(lambda: "code     all is well again" in installation.output, PATIENCE_S, installation.explain)
 
-        spark = installation.component(SPARK)
-        assert spark is not None
-        spark.send_signal(signal.SIGSTOP)
-        produce(installation.bootstrap_servers, 20, 10)
-        wait_until(lambda: "spark    did not respond" in installation.output, PATIENCE_S, installation.explain)
-        wait_until(lambda: revenue(installation) == [150.0], PATIENCE_S, installation.explain)
-        assert row_count(installation) == 30
+        for number, names in enumerate(HANGING):
+            come_back(installation, names, first=20 + 10 * number)
+
+
+def come_back(installation: Installation, names: tuple[str, ...], first: int) -> None:
+    """Stop processes as SIGSTOP does, while orders come: each is noticed and started again, and every order is a row, once."""
+    bootstrap, before = installation.bootstrap_servers, {name: installation.output.count(hung(name)) for name in names}
+    produce(bootstrap, first, 4)
+    for name in names:
+        process = installation.component(name)
+        assert process is not None, name
+        process.send_signal(signal.SIGSTOP)
+    if BROKER not in names:
+        produce(bootstrap, first + 4, 3)
+    wait_until(lambda: all(installation.output.count(hung(name)) > before[name] for name in names), PATIENCE_S, installation.explain)
+    wait_until(installation.is_ready, PATIENCE_S, installation.explain)
+    missing = 3 if BROKER not in names else 6
+    produce(bootstrap, first + 10 - missing, missing)
+    wait_until(lambda: revenue(installation) == [5.0 * (first + 10)], PATIENCE_S, installation.explain)
+    ids = Lake(installation.data / "lake").existing("clean_orders").dataset().to_table(columns=["id"])["id"].to_pylist()
+    assert sorted(ids) == list(range(first + 10)), f"after {names} hung"
+
+
+def hung(name: str) -> str:
+    """Return how the supervisor tells that a component hung."""
+    return f"{name:<7}  did not respond"
 
 
 @contextmanager
