@@ -30,7 +30,7 @@ from tests.platform.kill_lines import (
 )
 
 pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(7_200)]
-ROUNDS = int(os.environ.get("ROUNDS") or of_a_run(2, whole=20))
+ROUNDS = int(os.environ.get("ROUNDS") or of_a_run(1, whole=20))
 SEED = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 31))
 DATABASES = [("sqlite", True), ("postgresql", False)]
 OTHER_DATABASES = [("sqlite", False), ("postgresql", True), ("duckdb", True), ("duckdb", False)]
