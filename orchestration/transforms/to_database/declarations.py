@@ -3,6 +3,7 @@
 Decides whether a declaration makes sense, when it is made, and which values a database cannot hold. Knows no run.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -44,6 +45,19 @@ class DatabaseTable:
     def name(self) -> str:
         """The follower's name."""
         return self.follower.name
+
+
+def validate_apart(tables: Iterable[DatabaseTable]) -> None:
+    """Refuse tables that are one table of one database: each of two followers would change and count the other's rows.
+
+    :raises ValueError: the text says which, and what to do.
+    """
+    owners: dict[tuple[Kind, str], str] = {}
+    for each in tables:
+        other = owners.setdefault((each.kind, each.table.lower()), each.name)
+        if other != each.name:
+            where = "the warehouse" if each.kind == "duckdb" else "the SQL database"
+            raise ValueError(f"{other} and {each.name} cannot both be the table {each.table} of {where}: give one of them another table=")
 
 
 def not_storable(rows: pa.Table, keys: tuple[str, ...], dialect: str) -> tuple[Rejection, ...]:

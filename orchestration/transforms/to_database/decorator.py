@@ -40,7 +40,8 @@ def spark_sql_table(
     condition in Spark SQL over the result.
 
     ``table`` is the table's name in the database, ``name`` that of the asset ``lake/NAME``, the account of what was committed; both are the
-    function's name by default. The database is that of the resource ``database`` (``TIDELOG_SQL_URL``).
+    function's name by default. No two of a project keep one table. The database is that of the resource ``database``
+    (``TIDELOG_SQL_URL``).
 
     :raises ValueError: the declaration makes no sense; the text says why.
     """

@@ -24,15 +24,19 @@ from orchestration.transforms.history import (
     replay_op,
 )
 from orchestration.transforms.to_database.assets import opened, refusals_told
-from orchestration.transforms.to_database.declarations import DatabaseTable, declared_database_table
+from orchestration.transforms.to_database.declarations import DatabaseTable, declared_database_table, validate_apart
 from orchestration.transforms.to_database.replay import DatabaseReplayer
 from orchestration.transforms.to_database.run import Storing
 from orchestration.transforms.topic_run import RunContext
 
 
 def database_history_definitions(assets: Iterable[dg.AssetsDefinition]) -> tuple[list[dg.AssetsDefinition], list[dg.JobDefinition]]:
-    """Return the histories and the jobs of those among ``assets`` that are tables of databases."""
+    """Return the histories and the jobs of those among ``assets`` that are tables of databases.
+
+    :raises ValueError: two of them are one table.
+    """
     declared = [declared_database_table(feed.table) for feed in topic_feeds(assets) if feed.database_table is not None]
+    validate_apart(declared)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy: without it a year is 365 runs
         return [_history_asset(one) for one in declared], [_replay_job(one) for one in declared]
