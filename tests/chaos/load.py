@@ -65,7 +65,8 @@ class Client:
 class Writer(Client):
     """A producer. ``acknowledged`` grows by what it was told; ``sent_count`` by what it tried, per topic and partition.
 
-    ``told_at`` says of each acknowledged record when it was sent and when it was acknowledged, in seconds of the monotonic clock.
+    ``told_at`` says of each acknowledged record when it was sent and when it was acknowledged, in seconds of the monotonic clock; a writer
+    in another process does not tell when it sends.
     ``unplaced`` are values of a topic and partition that were acknowledged without their offset: librdkafka says so of a batch whose
     response it lost, once the broker has taken a later one.
     """
@@ -96,7 +97,9 @@ class Writer(Client):
 
     def acknowledge(self, topic: str, partition: int, offset: int | None, value: str) -> None:
         """Take note of what it was told."""
-        self.told_at.append((self._sent_at.pop((topic, partition, value)), time.monotonic()))
+        sent_at = self._sent_at.pop((topic, partition, value), None)
+        if sent_at is not None:
+            self.told_at.append((sent_at, time.monotonic()))
         if offset is None:
             self.unplaced.append((topic, partition, value))
         else:
