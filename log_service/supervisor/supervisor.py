@@ -11,6 +11,7 @@ Invariants: at most one process per component; after ``run`` has returned, none 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
+from math import inf
 from pathlib import Path
 from typing import NoReturn
 
@@ -316,7 +317,7 @@ class Supervisor:
 
     async def _becomes_ready(self, component: Component, running: ComponentProcess) -> bool:
         is_ready = False
-        with trio.move_on_after(component.start_deadline_s):
+        with trio.move_on_after(component.start_deadline_s) as patience:
             async with trio.open_nursery() as nursery:
 
                 async def give_up_at_its_end() -> None:
@@ -324,25 +325,33 @@ class Supervisor:
                     nursery.cancel_scope.cancel()
 
                 nursery.start_soon(give_up_at_its_end)
-                await self._wait_until_ready(component)
+                await self._wait_until_ready(component, patience)
                 is_ready = running.guard.poll() is None
                 nursery.cancel_scope.cancel()
         return is_ready
 
-    async def _wait_until_ready(self, component: Component) -> None:
+    async def _wait_until_ready(self, component: Component, patience: trio.CancelScope) -> None:
         """Wait until the component is ready. One that was ready before is asked again and again where it cannot be asked.
+
+        ``patience`` ends the wait. It begins anew once the component can be asked: until then nothing says that it does not serve.
 
         Raises:
             ConfigError: it cannot be asked at its first start.
         """
+        told = ""
         while True:
             try:
                 return await wait_until_ready(component.readiness)
             except ConfigError as error:
                 if not self._ready[component.name].is_set():
                     raise
-                self._tell(component, f"cannot be asked: {error}")
-                await trio.sleep(component.health_interval_s)
+                why = f"cannot be asked: {error}"
+            if why != told:
+                self._tell(component, why)
+            told = why
+            patience.deadline = inf
+            await trio.sleep(component.health_interval_s)
+            patience.deadline = trio.current_time() + component.start_deadline_s
 
     async def _stays_healthy_until_its_end(self, component: Component, running: ComponentProcess, restart_count: int) -> bool:
         """Return True once the process has ended, False once it has not responded to several probes in a row.

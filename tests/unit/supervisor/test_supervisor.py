@@ -293,6 +293,39 @@ def test_a_component_that_cannot_be_asked_for_a_moment_goes_on_and_one_that_hang
     assert eventually(lambda: not left_behind(tmp_path))
 
 
+def test_a_component_that_was_started_again_and_cannot_be_asked_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It serves, and was killed at the deadline of each start, for as long as the certificate was not there."""
+    told: list[str] = []
+    fault: list[str] = []
+    failed: list[str] = []
+
+    async def asked(_readiness: object) -> bool:
+        if fault:
+            failed.append(fault[0])
+            raise ConfigError(fault[0])
+        return True
+
+    monkeypatch.setattr(supervisor_module, "is_ready", asked)
+    monkeypatch.setattr(readiness, "is_ready", asked)
+
+    def break_and_mend(supervisor: Supervisor) -> None:
+        process = supervisor._processes["page"]
+        assert eventually(lambda: process.component_pid is not None)
+        process.kill()
+        fault.append("there is no key")
+        assert eventually(lambda: any("starts again in 1 s" in line for line in told))
+        told.clear()
+        failed.clear()
+        assert eventually(lambda: len(failed) > 10), "ten intervals are longer than the deadline"
+        assert told == ["page  cannot be asked: there is no key"]
+        fault.clear()
+        assert eventually(lambda: any("page  ready" in line for line in told))
+
+    page = replace(web_page(tmp_path, free_port()), start_deadline_s=0.5)
+    run(installation(tmp_path, page), told, break_and_mend)
+    assert eventually(lambda: not left_behind(tmp_path))
+
+
 def test_what_cannot_be_asked_at_its_first_start_is_told_and_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def asked(_readiness: object) -> bool:
         raise ConfigError("there is no key")
