@@ -105,7 +105,7 @@ class Supervisor:
                         await ready.wait()
                     task_status.started()
             except BaseExceptionGroup as group:
-                failed = group.subgroup(StartFailed)
+                failed = group.subgroup((StartFailed, ConfigError))
                 if failed is None:
                     raise
                 raise leaf(failed) from None

@@ -332,7 +332,7 @@ def test_what_cannot_be_asked_at_its_first_start_is_told_and_ends_all(tmp_path: 
 
     monkeypatch.setattr(readiness, "is_ready", asked)
     with pytest.raises(ConfigError, match="there is no key"):
-        run(installation(tmp_path, web_page(tmp_path, free_port())), [], lambda _: None)
+        trio.run(Supervisor(installation(tmp_path, web_page(tmp_path, free_port())), lambda _: None).run)
     assert eventually(lambda: not left_behind(tmp_path))
 
 
