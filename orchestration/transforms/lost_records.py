@@ -55,23 +55,26 @@ def lost_sentence(lost: Sequence[OffsetRange], held: HeldTopic, *, is_of_time: b
     if not lost:
         return ""
     unread = within(lost, [part for found in held.ranges.values() for part in found]) if is_archive_read else []
-    if held.archive is None:
-        where = "the topic has no archive"
-    elif is_archive_read:
-        where = f"the topic's archive, the lake table {held.archive.snapshot.name}, does not hold them"
-    else:
-        where = (
-            f"the topic's archive, the lake table {held.archive.snapshot.name}, is read only where everything is replayed: of a table that "
-            "keeps the newest row of each key, a deletion behind them may have been forgotten"
-        )
-    told = ", and records of that time may be among them" if is_of_time else ""
-    sentence = f"retention has removed {_places(outside(lost, unread), held)} from the log{told}; {where}"
+    archive = "" if held.archive is None else f"the topic's archive, the lake table {held.archive.snapshot.name},"
+    said = []
+    if gone := outside(lost, unread):
+        told = ", and records of that time may be among them" if is_of_time else ""
+        said.append(f"retention has removed {_places(gone, held)} from the log{told}")
+        if not archive:
+            said.append("the topic has no archive")
+        elif is_archive_read:
+            said.append(f"{archive} does not hold them")
+        else:
+            said.append(
+                f"{archive} is read only where everything is replayed: of a table that keeps the newest row of each key, a deletion behind "
+                "them may have been forgotten"
+            )
     if unread:
-        sentence += (
-            f"; it holds {_places(unread, held)}, which are not read: of a table that keeps the newest row of each key, a deletion in the "
-            "gap behind them may have been forgotten"
+        said.append(
+            f"{'it' if gone else archive} holds {_places(unread, held)}, which are not read: of a table that keeps the newest row of each "
+            "key, a deletion in the gap behind them may have been forgotten"
         )
-    return sentence
+    return "; ".join(said)
 
 
 def _places(ranges: Sequence[OffsetRange], held: HeldTopic) -> str:

@@ -85,3 +85,22 @@ def test_what_an_archive_holds_before_a_gap_is_not_called_lost(tmp_path: Path) -
         "a deletion in the gap behind them may have been forgotten"
     )
     assert "[4, 6)" in lost_sentence(decide_lost(held_topic.ranges, COMMITTED, None), held_topic)
+
+
+def test_only_what_is_lost_is_said_to_be_removed(tmp_path: Path) -> None:
+    """A table that is behind has committed nothing of the gap itself; the sentence named no offsets there."""
+    log, lake = MemoryLog(), Lake(tmp_path / "lake")
+    partition = log.add_topic("orders").partitions[0]
+    for _ in range(4):
+        partition.append(b"1")
+    archive(log, lake)
+    for _ in range(5):
+        partition.append(b"1")
+    log.delete_records("orders", {0: 6})
+    held_topic = held_by(log, lake)
+    lost = decide_lost(held_topic.tails, {0: Checkpoint(next_offset=3)}, None)
+    assert texts(lost) == ["0:[0,3)"]
+    assert lost_sentence(lost, held_topic, is_of_time=False) == (
+        "the topic's archive, the lake table orders_archive, holds orders-0 [0, 3), which are not read: of a table that keeps the newest "
+        "row of each key, a deletion in the gap behind them may have been forgotten"
+    )
