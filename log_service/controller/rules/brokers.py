@@ -140,7 +140,7 @@ def fence_brokers(partitions: Partitions, *brokers: BrokerRegistration) -> list[
     """Return the records that fence brokers: what they have goes to others first.
 
     Brokers that are fenced at one moment leave the in-sync sets in one change, so that all of them stay eligible to lead. One after the
-    other, only the last one would.
+    other, only the last ones would, as many as ``min.insync.replicas``.
     """
     partitions.take_from(*(broker.node_id for broker in brokers))
     fenced = [BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=FENCED) for broker in brokers]
