@@ -15,6 +15,7 @@ from log_service.cli.connection import open_admin
 from log_service.cli.installation_nodes import (
     nodes_option,
     refuse_to_stop,
+    require_same_cluster,
     required_cluster,
     runs_node,
     start_node,
@@ -86,6 +87,7 @@ def add(
         refuse_unknown_brokers(admin, layout, broker_ids)
         if start:
             nodes = required_cluster(data)
+            require_same_cluster(data, admin.describe_cluster().cluster_id)
             if how["execute"] and not how["dry_run"]:
                 started = start_node(data, admin)
                 click.echo(f"broker {started} has joined", err=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from log_service.cli.connection import open_admin
-from log_service.cli.installation_nodes import hold_node, nodes_option, release_node, required_cluster
+from log_service.cli.installation_nodes import hold_node, nodes_option, release_node, require_same_cluster, required_cluster
 from log_service.cli.node_ids import NODE_ID
 from log_service.cli.output import bootstrap_option, counted, json_option, tell
 from log_service.cluster_operations.reading import read_state
@@ -72,16 +72,3 @@ def require_node(data: Path, node_id: int) -> NodeSpec:
         return required_cluster(data).node(node_id)
     except TidelogError as error:
         raise click.ClickException(str(error)) from error
-
-
-def require_same_cluster(data: Path, cluster_id: str) -> None:
-    """Refuse to judge one cluster's node by another cluster's state.
-
-    Raises:
-        ClickException: the brokers that were asked are of another cluster.
-    """
-    own = required_cluster(data).cluster_id
-    if own != cluster_id:
-        raise click.ClickException(
-            f"the brokers of --bootstrap-servers are of cluster {cluster_id}, and {data} is of cluster {own}: name that one's brokers"
-        )

@@ -1,7 +1,6 @@
 """The nodes of a ``tidelog up`` installation, from another command: which there are, and how one starts, ends or restarts.
 
-A node belongs to the installation only if its address is the one that the cluster tells of the broker: an installation beside another
-cluster is left alone.
+A broker is the installation's only if its cluster has the same id: an installation beside another cluster is left alone.
 """
 
 from pathlib import Path
@@ -39,6 +38,19 @@ def required_cluster(data: Path) -> ClusterSpec:
     if cluster is None:
         raise click.ClickException(f"tidelog up runs a broker alone on {data}: a cluster is started with --brokers N, on another directory")
     return cluster
+
+
+def require_same_cluster(data: Path, cluster_id: str) -> None:
+    """Refuse to operate an installation by what another cluster says.
+
+    Raises:
+        ClickException: the brokers that were asked are of another cluster.
+    """
+    own = required_cluster(data).cluster_id
+    if own != cluster_id:
+        raise click.ClickException(
+            f"the brokers of --bootstrap-servers are of cluster {cluster_id}, and {data} is of cluster {own}: name that one's brokers"
+        )
 
 
 def runs_node(data: Path, admin: BlockingAdmin, node_id: int) -> bool:

@@ -1,14 +1,14 @@
-"""``tidelog cluster stop | start``: what is refused before a supervisor is asked."""
+"""``tidelog cluster stop``, and ``add --start``: what is refused before a supervisor is asked."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
-from log_service.cli import cluster_nodes
+from log_service.cli import cluster_moves, cluster_nodes
 from log_service.cli.main import tidelog
 from log_service.cluster_operations.reading import ClusterState
 from log_service.cluster_plans.health import QuorumMember, QuorumState
@@ -73,3 +73,21 @@ def test_what_is_no_node_of_this_installation_is_refused(held: list[int], monkey
     assert "are of cluster other, and" in stop(tmp_path, "2").output
     assert "nothing runs on" in stop(tmp_path / "elsewhere", "2").output
     assert held == []
+
+
+@pytest.mark.parametrize("execute", [[], ["--execute"]], ids=["shown", "carried out"])
+@pytest.mark.usefixtures("held")
+def test_a_node_is_not_started_for_another_cluster(execute: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The installation at hand got one more node, and the command waited for it in the cluster that was asked."""
+    started: list[Path] = []
+
+    @contextmanager
+    def opened(_servers: str) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(describe_cluster=lambda: SimpleNamespace(cluster_id="other"))
+
+    monkeypatch.setattr(cluster_moves, "open_admin", opened)
+    monkeypatch.setattr(cluster_moves, "read_layout", lambda _admin: layout([broker(1), broker(2)], [partition("t", 0, [1, 2])]))
+    monkeypatch.setattr(cluster_moves, "start_node", lambda data, _admin: started.append(data))
+    told = CliRunner().invoke(tidelog, ["cluster", "add", "--start", "--data", str(tmp_path), *execute])
+    assert (told.exit_code, started) == (1, [])
+    assert f"are of cluster other, and {tmp_path} is of cluster c: name that one's brokers" in " ".join(told.output.split())
