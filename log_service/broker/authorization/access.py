@@ -35,7 +35,11 @@ ANY_NAME: Final = "hardcode"
 
 
 class Access:
-    """What one principal on one host may do, in a request of one API."""
+    """What one principal on one host may do, in requests of one API.
+
+    ``_held`` are the rights of the moment in which this was made. Once the ACLs are others, the authorizer is asked for the new rights each
+    time; the next request gets another ``Access``.
+    """
 
     __slots__ = ("_api", "_authorizer", "_held", "_log", "host", "principal")
 

@@ -295,7 +295,7 @@ def read_all(node: Node, call: Call, request: FetchRequest, context: FetchContex
         left_bytes = _quota_bytes(call.account, left_bytes)
     reading.max_bytes = left_bytes
     isolation = Isolation.of(request.isolation_level)
-    is_readable, guard = True, call.access
+    is_readable, guard = True, call.access  # ``guard`` is asked about each topic; without it ``is_readable`` holds for all of them
     if guard is not None and replica is not None:
         is_readable, guard = guard.may_cluster(AclOperation.CLUSTER_ACTION), None  # followers are brokers
     readable: dict[str, bool] = {}

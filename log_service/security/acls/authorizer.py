@@ -5,8 +5,8 @@ and against an ACL that denies.
 
 A decision is made once and then remembered, under the caller: ``rights_of`` returns what is known of one. The memory belongs to the index
 that the decisions came from. A change of ACLs puts a new index with an empty memory in the place of both, in one step, so that no decision
-outlives the ACLs that made it. Who remembers a decision itself keeps ``version`` beside it, and asks again once that is another; who
-remembers ``Rights`` sees by their own ``version`` whether they still hold.
+outlives the ACLs that made it. ``version`` stands for the ACLs of the moment. Code that keeps a decision keeps the version beside it, and
+asks again once the authorizer has another; code that keeps ``Rights`` compares their own ``version`` with the authorizer's.
 
 Invariants: callers and decisions that are remembered are bounded, of one caller and of all, and so are the names in them; what is over is
 forgotten and decided anew.
@@ -77,7 +77,7 @@ class Rights:
         self.is_super = is_super
         self.version = memory.version
         self.askers: dict[int, Any] = {}
-        """What the room above keeps of this caller, one thing for each API. It goes when the rights go."""
+        """What ``broker.authorization`` keeps of this caller, by the key of the API: an ``Access`` each. It goes when the rights go."""
         self._index = index
         self._who = who
         self._memory = memory

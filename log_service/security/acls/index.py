@@ -37,7 +37,7 @@ class AclIndex:
     literal: Section = field(default_factory=dict)
     prefixed: Section = field(default_factory=dict)
     by_principal: Mapping[tuple[int, str], Blocks] = field(default_factory=dict)
-    """By the type of the resource and the principal, who may have many: in blocks, in no particular order."""
+    """By the type of the resource and the principal: in blocks, because one principal may have very many ACLs; in no particular order."""
     prefix_lengths: Lengths = field(default_factory=dict)
     """How many names of prefixes there are, by the type of the resource and their length, the longest first."""
     count: int = 0
