@@ -1,9 +1,11 @@
 """ACLs decide as in Apache Kafka's StandardAuthorizer: KIP-11, KIP-290, KIP-679."""
 
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from log_service.common.access import ANONYMOUS, AclOperation, AclResource, Principal
 from log_service.security.acls import authorizer as authorizer_module
+from log_service.security.acls import index as index_module
 from log_service.security.acls.authorizer import MAX_CALLERS, MAX_DECISIONS, AclAuthorizer
 from log_service.security.acls.decision import Reason
 from log_service.security.acls.filters import AclFilter
@@ -263,13 +266,14 @@ def test_writing_to_some_topic(acls: tuple[Acl, ...], *, is_allowed: bool) -> No
 # The index and a list
 
 
+PRINCIPALS = ["User:ann", "User:bob", "User:*", "Group:ann"]
 names = st.text(alphabet="ab*", min_size=1, max_size=4)
 acls_of_all_kinds = st.builds(
     Acl,
     resource_type=st.sampled_from([2, 3]),
     resource_name=names,
     pattern_type=st.sampled_from([3, 4]),
-    principal=st.sampled_from(["User:ann", "User:bob", "User:*", "Group:ann"]),
+    principal=st.sampled_from(PRINCIPALS),
     host=st.sampled_from(["*", HERE, "10.0.0.2"]),
     operation=st.sampled_from([2, 3, 4, 8, 10, 11]),
     permission_type=st.sampled_from([2, 3]),
@@ -309,8 +313,12 @@ def test_the_index_decides_as_a_walk_over_all_acls(
         assert may(authorizer, operation, name, principal=principal, host=host, resource=resource) is walk(
             first, str(principal), host, operation, resource, name, is_open=is_open
         )
-    change(authorizer, later, gone)
+    with mock.patch.object(index_module, "BLOCK_SIZE", 2):
+        change(authorizer, later, gone)
     assert authorizer.index.count == len(kept)
+    for named in PRINCIPALS:
+        found = Counter(map(id, authorizer.index.of_principal(TOPIC, named)))
+        assert found == Counter(id(acl) for acl in kept if (acl.resource_type, acl.principal) == (TOPIC, named))
     for principal, host, operation, resource, name in asked:
         assert may(authorizer, operation, name, principal=principal, host=host, resource=resource) is walk(
             kept, str(principal), host, operation, resource, name, is_open=is_open
@@ -318,6 +326,7 @@ def test_the_index_decides_as_a_walk_over_all_acls(
     change(authorizer, (), kept)
     assert authorizer.index == NO_INDEX or not authorizer.index.literal
     assert not authorizer.index.prefixed
+    assert not authorizer.index.by_principal
     assert not any(authorizer.index.prefix_lengths.values())
 
 
