@@ -12,9 +12,10 @@ import click
 
 from log_service.cli.connection import open_admin
 from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, sized
+from log_service.cluster_operations.findings import state_findings
 from log_service.cluster_operations.moving import brokers_left_throttled
 from log_service.cluster_operations.reading import ClusterState, read_state
-from log_service.cluster_plans.health import Finding, QuorumMember, Severity, findings_of, worst
+from log_service.cluster_plans.health import Finding, QuorumMember, Severity, worst
 from log_service.cluster_plans.layout import NO_LEADER, BrokerLayout
 
 EXIT_CODES = {Severity.NOTICE: 0, Severity.DEGRADED: 3, Severity.FAILED: 4}
@@ -32,8 +33,7 @@ def status(*, as_json: bool, bootstrap_servers: str) -> None:
     with open_admin(bootstrap_servers) as admin:
         state = read_state(admin)
         throttled = brokers_left_throttled(admin, state)
-    findings = [*silent_findings(state), *findings_of(state.layout, state.quorum, throttled)]
-    findings.sort(key=lambda finding: -finding.severity)
+    findings = state_findings(state, throttled)
     severity = worst(findings)
     rows = [broker_row(state, broker) for broker in state.layout.brokers]
     if as_json:
@@ -41,14 +41,6 @@ def status(*, as_json: bool, bootstrap_servers: str) -> None:
     else:
         show(state, findings, rows)
     raise click.exceptions.Exit(0 if severity is None else EXIT_CODES[severity])
-
-
-def silent_findings(state: ClusterState) -> list[Finding]:
-    """Return what is wrong with brokers that serve, as the cluster says, and do not respond."""
-    return [
-        Finding(check="brokers", severity=Severity.DEGRADED, text=f"broker {broker_id} does not respond: {why}", items=(str(broker_id),))
-        for broker_id, why in state.silent.items()
-    ]
 
 
 def show(state: ClusterState, findings: list[Finding], rows: list[dict[str, Any]]) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
+from log_service.cluster_operations.findings import state_findings
 from log_service.cluster_operations.moving import brokers_left_throttled
 from log_service.cluster_operations.reading import ClusterState, read_state
-from log_service.cluster_plans.health import CHECKS, Finding, Severity, findings_of
+from log_service.cluster_plans.health import CHECKS, Finding, Severity
 from orchestration.resources.log_service import LogServiceResource
 
 GROUP = "infrastructure"
@@ -27,18 +28,6 @@ DESCRIPTIONS = {
     "reassignments": "No replicas are on the way to other brokers",
     "throttles": "No throttle is left of moves that have ended",
 }
-
-
-def state_findings(state: ClusterState, throttled: Sequence[int] = ()) -> list[Finding]:
-    """Return what is wrong with a cluster, the worst first; a broker that does not respond is one of them.
-
-    ``throttled`` are the brokers that have a throttle of replication.
-    """
-    silent = [
-        Finding(check="brokers", severity=Severity.DEGRADED, text=f"broker {broker} does not respond: {why}", items=(str(broker),))
-        for broker, why in state.silent.items()
-    ]
-    return sorted([*silent, *findings_of(state.layout, state.quorum, throttled)], key=lambda finding: -finding.severity)
 
 
 def check_results(findings: Sequence[Finding], key: dg.AssetKey) -> Iterator[dg.AssetCheckResult]:

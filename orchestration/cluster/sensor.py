@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from log_service.cluster_operations.findings import state_findings
 from log_service.cluster_operations.reading import read_state
 from log_service.cluster_plans.health import Finding, Severity
-from orchestration.cluster.asset import state_findings
 from orchestration.log_client import LogServiceError
 from orchestration.resources.log_service import LogServiceResource
 

@@ -1,0 +1,18 @@
+"""What is wrong with a cluster as it was read: what ``cluster_plans.health`` finds, and the brokers that did not tell of themselves."""
+
+from collections.abc import Sequence
+
+from log_service.cluster_operations.reading import ClusterState
+from log_service.cluster_plans.health import Finding, Severity, findings_of
+
+
+def state_findings(state: ClusterState, throttled: Sequence[int] = ()) -> list[Finding]:
+    """Return what is wrong, the worst first; a broker that serves, as the cluster says, and does not respond comes before its equals.
+
+    ``throttled`` are the brokers that have a throttle of replication.
+    """
+    silent = [
+        Finding(check="brokers", severity=Severity.DEGRADED, text=f"broker {broker_id} does not respond: {why}", items=(str(broker_id),))
+        for broker_id, why in state.silent.items()
+    ]
+    return sorted([*silent, *findings_of(state.layout, state.quorum, throttled)], key=lambda finding: -finding.severity)
