@@ -81,9 +81,9 @@ def planned_replay(table: JoinedTable, context: RunContext, snapshot: TableSnaps
 
 def planned_metadata(sides: Mapping[Side, SideResult]) -> dict[str, str | int]:
     """Return what is planned by labels, for those who only want to see it."""
-    ranges = [one.ranges for one in sides.values()]
+    ranges = [one.ranges for one in sides.values() if not one.ranges.is_empty]
     return {
-        "offsets": " ".join(f"{one.topic} {one}" for one in ranges),
+        "offsets": " ".join(f"{one.topic} {one}" for one in ranges) or "none",
         "offset_count": sum(one.count for one in ranges),
         **told_of_records(lost_of(sides), archived_count_of(sides)),
     }
