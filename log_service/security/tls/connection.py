@@ -122,6 +122,11 @@ class TlsConnection:
         return self._tls.getpeercert(binary_form=True)
 
     @property
+    def is_resumed(self) -> bool:
+        """Whether the handshake took up an earlier session (TLS 1.2): the peer showed its certificate then, and not now."""
+        return bool(self._tls.session_reused)
+
+    @property
     def version(self) -> str | None:
         """The protocol that was agreed on, such as TLSv1.3."""
         return self._tls.version()

@@ -188,6 +188,13 @@ def end_of(key: KeyMaterial) -> datetime:
     return x509.load_der_x509_certificate(key.chain[0]).not_valid_after_utc
 
 
+def has_ended(certificate: bytes, now: datetime) -> bool:
+    """Whether a certificate in DER is not valid any more at ``now``."""
+    from cryptography import x509  # noqa: PLC0415 - a node without TLS needs none of it
+
+    return now > x509.load_der_x509_certificate(certificate).not_valid_after_utc
+
+
 @contextmanager
 def _nameless_file(content: bytes) -> Iterator[str]:
     """Yield a path under which OpenSSL finds some bytes; they are in memory where the system can, else in a file of ours for the moment."""

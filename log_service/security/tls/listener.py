@@ -8,6 +8,7 @@ The context is a reference that ``replace`` changes: connections that are open k
 """
 
 import errno
+from datetime import UTC, datetime
 
 import trio
 
@@ -16,7 +17,7 @@ from log_service.common.env import Connection, RunInPool
 from log_service.config.security import TlsConfig
 from log_service.network.responses import ConnectionContext
 from log_service.security.tls.connection import TlsConnection
-from log_service.security.tls.contexts import Contexts, server_context
+from log_service.security.tls.contexts import Contexts, has_ended, server_context
 from log_service.security.tls.distinguished_names import subject_text
 from log_service.security.tls.failures import TlsError
 from log_service.security.tls.material import Read
@@ -70,6 +71,7 @@ class TlsListener:
                 raise TlsError(f"its TLS handshake was not complete after {HANDSHAKE_DEADLINE_MS} ms")
         finally:
             self._release(stream, context.peer_host)
+        _check_resumed(secured)
         if self._is_client_named:
             context.principal = self._principal(secured.peer_certificate)
         return secured
@@ -112,3 +114,21 @@ class TlsListener:
         del streams[stream]
         if not streams:
             del self._half_open[host]
+
+
+def utc_now() -> datetime:
+    """Return the time by the machine's clock, as OpenSSL goes by it."""
+    return datetime.now(UTC)
+
+
+def _check_resumed(secured: TlsConnection) -> None:
+    """Refuse a client that takes up an earlier session with a certificate that has expired since: OpenSSL does not look at it again.
+
+    Raises:
+        TlsError: it has expired.
+    """
+    if not secured.is_resumed:
+        return
+    certificate = secured.peer_certificate
+    if certificate is not None and has_ended(certificate, utc_now()):
+        raise TlsError("the certificate of the client is not accepted: it has expired since the session began that the client takes up")

@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import trio
@@ -231,6 +232,49 @@ def test_a_client_whose_certificate_has_expired_is_refused(authority: Authority,
     client = client_of(authority.issue("alice", lasts=timedelta(days=-1)))
     meeting = Meeting(listener_of(authority.issue("node"), client_auth="required"), client)
     assert "the certificate of the client is not accepted: certificate has expired" in meeting.listener_says
+
+
+def test_a_session_of_tls_1_2_is_not_taken_up_once_the_certificate_has_expired(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenSSL does not look at the certificate of a session again: a client could come back by it for two hours more."""
+    listener = listener_of(authority.issue("node"), client_auth="required")
+    client = client_of(authority.issue("alice", ()), enabled_protocols="TLSv1.2")
+    sessions: list[Any] = []
+    outcomes: list[object] = []
+
+    async def main() -> None:
+        network = MemoryNetwork(Random(1))
+        bound = await network.listen("", 1)
+
+        async def connect() -> None:
+            stream: Any = TlsConnection(await network.connect("localhost", 1), client.contexts.context, server_hostname="localhost")
+            for session in sessions:
+                stream._tls.session = session
+            await stream.handshake()
+            sessions[:] = [stream._tls.session]
+
+        async def meet() -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(connect)
+                context = ConnectionContext(1, "peer", "here", "SSL")
+                try:
+                    secured = await listener.secure(await bound.accept(), context)
+                except TlsError as error:
+                    outcomes.append(str(error.strerror))
+                else:
+                    assert isinstance(secured, TlsConnection)
+                    outcomes.append((context.principal, secured.is_resumed))
+
+        await meet()
+        await meet()
+        later = tls_listener.utc_now() + timedelta(days=10_000)
+        monkeypatch.setattr(tls_listener, "utc_now", lambda: later)
+        await meet()
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert outcomes[:2] == [(ALICE, False), (ALICE, True)]
+    assert "it has expired" in str(outcomes[2])
 
 
 def test_a_slow_handshake_ends_at_its_deadline_and_half_open_ones_are_counted(
