@@ -8,6 +8,8 @@ acknowledges, fetches nothing, and gives back what the member still holds.
 
 Versions: 1 as in Apache Kafka 4.2; 2 acquire mode (KIP-1206), and requests that renew locks and fetch nothing (KIP-1222).
 
+A fetch that waited is decided on by the ACLs as they are when its wait ends. (Apache Kafka 4.3 goes by those that it began with.)
+
 A member whose quota makes it pause acquires nothing, so that no delivery is counted that it never sees. (Apache Kafka 4.3 counts it.)
 """
 
@@ -31,6 +33,7 @@ from log_service.broker.node import Node
 from log_service.broker.share.delayed_share_fetch import DelayedShareFetch, Fetched, Wanted, fetch_all, has_enough
 from log_service.broker.share.led_share_partition import LedSharePartition
 from log_service.broker.share.session import SessionKey, SharedPartition, ShareFetchContext, next_epoch
+from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.share.record_states import AcquireMode
 from log_service.coordinator.share.share_state import ShareKey
@@ -166,7 +169,7 @@ def _begin_fetch(fetch: _Fetch) -> None:
     if not has_work or request.max_wait_ms <= 0 or all(led.error is not None for led in all_led) or has_enough(all_led, wanted):
         _fetch_now(fetch)
         return
-    operation = DelayedShareFetch(fetch.led, wanted, fetch.deferred, partial(_fetch_now, fetch))
+    operation = DelayedShareFetch(fetch.led, wanted, fetch.deferred, partial(_fetch_late, fetch))
     deadline_ms = node.clock.monotonic_ms() + request.max_wait_ms
     watch = node.shares.delayed_fetches.watch(operation, fetch.led, deadline_ms)
     fetch.deferred.on_discard(watch.cancel)
@@ -187,6 +190,25 @@ def _open(node: Node, key: SessionKey, where: SharedPartition) -> LedSharePartit
     found = node.shares.open(ShareKey(group_id=key.group_id, topic_id=topic_id, partition=index), partition)
     assert found.partition.topic_partition.topic == name, "ids of topics are unique"
     return found
+
+
+def _fetch_late(fetch: _Fetch) -> None:
+    """Fetch after a wait, by the ACLs of now. Who may not read the group any more gets nothing, and is told so at the next request."""
+    access, group_id = fetch.call.access, fetch.context.key.group_id
+    if access is not None and not fetch.deferred.response.is_done:
+        waited = fetch.led if access.may(AclOperation.READ, AclResource.GROUP, group_id) else {}
+        fetch.led = {key: led for key, led in waited.items() if _is_readable_still(fetch, key)}
+    _fetch_now(fetch)
+
+
+def _is_readable_still(fetch: _Fetch, key: ShareKey) -> bool:
+    where = (key.topic_id, key.partition)
+    try:
+        check_readable(fetch.node.image(), fetch.call, where)
+    except KafkaError as error:
+        fetch.errors[where] = error
+        return False
+    return True
 
 
 def _fetch_now(fetch: _Fetch) -> None:

@@ -1,14 +1,16 @@
 """Rights of share groups that only a group with members is asked about: acknowledging and forgetting need READ of each topic, too."""
 
+import pytest
 import trio
 
 from log_service.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequestTopic
 from log_service.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from tests.unit.broker.authorization.acl_story import DENIALS, GROUP, TOPIC, AclStory, codes, tell_with_acls
-from tests.unit.broker.authorization.matrix import DELETE, DESCRIBE, READ, Things
+from tests.unit.broker.authorization.acl_story import DENIALS, GROUP, TOPIC, AclStory, Right, codes, tell_with_acls
+from tests.unit.broker.authorization.matrix import DELETE, DESCRIBE, READ, WRITE, Things
 from tests.unit.broker.authorization.matrix_requests import share_acknowledge_request, share_fetch_request
 from tests.unit.broker.authorization.matrix_steps import members, prepare, state
+from tests.unit.broker.context import batch, produce_request
 
 MEMBER = "m"
 
@@ -49,6 +51,35 @@ def test_acknowledging_needs_read_of_the_topic() -> None:
         told = await node.ask(asking, 1)
         assert told.error_code == 0
         assert not codes(told) & DENIALS
+
+    tell_with_acls(story)
+
+
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        ([(READ, GROUP, "sg"), (READ, TOPIC, "t")], [(0, [1])]),
+        ([(READ, GROUP, "sg")], [(29, [])]),
+        ([(READ, TOPIC, "t")], []),
+    ],
+    ids=["all", "group", "topic"],
+)
+def test_a_fetch_that_waited_gives_what_may_be_read_when_its_wait_ends(left: list[Right], told: list[tuple[int, list[int]]]) -> None:
+    async def story(node: AclStory) -> None:
+        things = await joined(node)
+        waiting, producer = share_fetch_request(things, 1), await node.connect()
+        waiting.share_session_epoch, waiting.topics = 1, []
+        waiting.max_wait_ms, waiting.min_bytes = 600_000, 1
+        await node.client.send(waiting, 1)
+        await trio.sleep(1)
+        await node.have_only(*left, (WRITE, TOPIC, "t"))
+        assert (await producer.ask(produce_request("t", batch(b"secret")), 9)).responses[0].partition_responses[0].error_code == 0
+        with trio.fail_after(5):
+            response = await node.client.receive()
+        assert response.error_code == 0
+        found = [partition for topic in response.responses for partition in topic.partitions]
+        assert [(each.error_code, [one.first_offset for one in each.acquired_records]) for each in found] == told
+        assert all(bool(each.records) == (each.error_code == 0) for each in found)
 
     tell_with_acls(story)
 
