@@ -4,8 +4,8 @@ Knows no users: ``find`` returns a user's credential, and ``decoy`` one that no 
 client that says ``tokenauth=true`` logs in by a delegation token (KIP-48): the caller looks its credential up.
 
 Invariants: an unknown name gets a first message as a known one does, and is refused at the last one, with the same reason; so is a user who
-has a credential of the other mechanism only. The channel binding of the last message must be that of the first, which Apache Kafka does not
-check. No message is taken twice.
+has a credential of the other mechanism only. A decoy is made for every name, so that a known one takes no less time. The channel binding of
+the last message must be that of the first, which Apache Kafka does not check. No message is taken twice.
 """
 
 from collections.abc import Callable
@@ -112,7 +112,8 @@ class ScramServer:
         """Send the salt: of the credential, or of a decoy."""
         is_usable = credential is not None and credential.iterations >= MIN_ITERATIONS
         self._credential = credential if is_usable else None
-        shown = self._shown = self._credential or self._decoy(first.name, self._is_by_token)
+        decoy = self._decoy(first.name, self._is_by_token)  # also where it is of no use: it takes time
+        shown = self._shown = self._credential or decoy
         nonce = first.nonce + self._nonce
         self._server_first = f"r={nonce},s={to_base64(shown.salt.reveal())},i={shown.iterations}"
         self._stage = _Stage.FINAL

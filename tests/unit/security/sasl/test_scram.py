@@ -29,7 +29,7 @@ from log_service.security.sasl.scram import (
     usual_shape,
 )
 from log_service.security.sasl.scram_client import MAX_CLIENT_ITERATIONS, SaltingWanted, ScramClient
-from log_service.security.sasl.scram_server import WRONG, TokenLogin, TokenWanted
+from log_service.security.sasl.scram_server import WRONG, ScramServer, TokenLogin, TokenWanted
 from tests.unit.security.sasl.scram_story import answer, credential, log_in, new_server
 
 SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512
@@ -92,6 +92,19 @@ def first_response(mechanism: ScramMechanism, name: str, users: dict[str, ScramC
 def test_unknown_user_is_refused_at_the_same_step_with_the_same_reason() -> None:
     server = new_server(SHA_256, USERS[SHA_256])
     assert log_in(server, ScramClient(SHA_256, "mallory", "abc"), "alice-secret") == Refused(reason=WRONG)
+
+
+@pytest.mark.parametrize("name", ["alice", "mallory"])
+def test_a_decoy_is_made_for_known_names_too_because_it_takes_time(name: str) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def decoy(of: str, is_of_token: bool) -> ScramCredential:
+        asked.append((of, is_of_token))
+        return decoy_credential(SHA_256, of, usual_shape([]), b"secret")
+
+    server = ScramServer(SHA_256, "of-the-server", find=USERS[SHA_256].get, decoy=decoy)
+    assert isinstance(server.evaluate(f"n,,n={name},r=abc".encode()), Challenge)
+    assert asked == [(name, False)]
 
 
 def test_unknown_user_gets_a_salt_like_that_of_a_known_one_and_keeps_it() -> None:
