@@ -74,8 +74,8 @@ def principal_bytes(principal: Principal, *, is_by_token: bool = False) -> bytes
     return PRINCIPAL_VERSION + _text(principal.type) + _text(principal.name) + (BY_TOKEN if is_by_token else NOT_BY_TOKEN) + NO_TAGS
 
 
-def principal_of(content: bytes | None) -> Principal:
-    """Return the principal that such bytes describe.
+def principal_of(content: bytes | None) -> tuple[Principal, bool]:
+    """Return the principal that such bytes describe, and whether a delegation token stood for it. Tags of later versions are passed over.
 
     Raises:
         KafkaError: PRINCIPAL_DESERIALIZATION_FAILURE.
@@ -89,12 +89,7 @@ def principal_of(content: bytes | None) -> Principal:
         raise _unreadable() from error
     if not is_whole:
         raise _unreadable()
-    return Principal(kind, name)
-
-
-def is_principal_by_token(content: bytes | None) -> bool:
-    """Whether bytes that ``principal_of`` reads say that a delegation token stood for the principal."""
-    return (content or b"")[-len(BY_TOKEN + NO_TAGS) :].startswith(BY_TOKEN)
+    return Principal(kind, name), view[position] != NOT_BY_TOKEN[0]
 
 
 def _unreadable() -> KafkaError:

@@ -11,7 +11,7 @@ from log_service.broker.call import Call, Deferred, Outer
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.controller.channel import is_for_another
-from log_service.controller.envelope import host_of, is_principal_by_token, principal_of
+from log_service.controller.envelope import host_of, principal_of
 from log_service.network.server import ConnectionContext
 from log_service.protocol.api_versions import FORWARDABLE, ApiKey
 from log_service.protocol.frames import SIZE_BYTES, encode_response
@@ -24,13 +24,14 @@ KEY_BYTES = 2
 def handle_envelope(node: Node, call: Call, request: EnvelopeRequest) -> EnvelopeResponse | Deferred:  # noqa: ARG001 - the request inside asks the node
     """Answer the request inside."""
     outer = call.connection
+    principal, is_by_token = principal_of(request.request_principal)
     context = ConnectionContext(
         connection_id=outer.connection_id,
         peer_host=host_of(request.client_host_address),
         local_host=outer.local_host,
         listener_name=outer.listener_name,
-        principal=principal_of(request.request_principal),
-        is_token_authenticated=is_principal_by_token(request.request_principal),
+        principal=principal,
+        is_token_authenticated=is_by_token,
     )
     frame = memoryview(bytearray(request.request_data))
     key = int.from_bytes(frame[:KEY_BYTES], "big")

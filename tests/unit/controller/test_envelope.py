@@ -19,18 +19,25 @@ KAFKAS_ANONYMOUS = bytes.fromhex("0000 05 55736572 0a 414e4f4e594d4f5553 00 00")
 
 def test_a_principal_is_written_as_kafka_writes_it() -> None:
     assert principal_bytes(ANONYMOUS) == KAFKAS_ANONYMOUS
-    assert principal_of(KAFKAS_ANONYMOUS) == ANONYMOUS
+    assert principal_of(KAFKAS_ANONYMOUS) == (ANONYMOUS, False)
 
 
-@given(st.text(max_size=300), st.text(max_size=300))
-def test_a_principal_comes_back(kind: str, name: str) -> None:
-    assert principal_of(principal_bytes(Principal(kind, name))) == Principal(kind, name)
+@given(st.text(max_size=300), st.text(max_size=300), st.booleans())
+def test_a_principal_comes_back(kind: str, name: str, is_by_token: bool) -> None:
+    assert principal_of(principal_bytes(Principal(kind, name), is_by_token=is_by_token)) == (Principal(kind, name), is_by_token)
+
+
+def test_a_login_by_token_stays_one_where_tags_follow() -> None:
+    """A later version of either product may add tags: who came by a token must not make another one for all that."""
+    content = principal_bytes(Principal("User", "alice"), is_by_token=True)
+    tagged = content[:-1] + bytes.fromhex("01 00 02 abcd")
+    assert principal_of(tagged) == (Principal("User", "alice"), True)
 
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_principal_or_refused(content: bytes) -> None:
     with suppress(KafkaError):
-        assert isinstance(principal_of(content), Principal)
+        assert isinstance(principal_of(content)[0], Principal)
 
 
 @pytest.mark.parametrize(
