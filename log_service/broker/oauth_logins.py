@@ -19,6 +19,7 @@ from log_service.security.sasl.oauthbearer import Validate, ValidToken
 from log_service.security.sasl.web_tokens import WebTokenRules, check_claims, unsigned_claims
 
 CLAIM_OPTION, SCOPE_OPTION = "unsecuredValidatorPrincipalClaimName", "unsecuredValidatorScopeClaimName"
+REQUIRED_OPTION: Final = "unsecuredValidatorRequiredScope"
 SKEW_OPTION: Final = "unsecuredValidatorAllowableClockSkewMs"
 
 logger = logging.getLogger(__name__)
@@ -103,5 +104,8 @@ def _unsecured_rules(entry: JaasEntry) -> WebTokenRules:
     if not skew.isascii() or not skew.isdecimal() or len(skew) > 12:
         raise ConfigError(f"{SKEW_OPTION} is not a number of milliseconds")
     return WebTokenRules(
-        skew_s=int(skew) / 1_000, subject_claim=entry.option(CLAIM_OPTION) or "sub", scope_claim=entry.option(SCOPE_OPTION) or "scope"
+        skew_s=int(skew) / 1_000,
+        subject_claim=entry.option(CLAIM_OPTION) or "sub",
+        scope_claim=entry.option(SCOPE_OPTION) or "scope",
+        required_scopes=frozenset((entry.option(REQUIRED_OPTION) or "").split()),
     )

@@ -38,6 +38,8 @@ class WebTokenRules:
     skew_s: float = 30.0
     scope_claim: str = "scope"
     subject_claim: str = "sub"
+    required_scopes: frozenset[str] = frozenset()
+    """Those that every token has to have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +104,8 @@ def check_claims(claims: Mapping[str, Any], rules: WebTokenRules, now_s: float) 
     if not isinstance(subject, str) or not subject.strip() or not _is_encodable(subject):
         raise TokenRefusedError(f"the token's claim {rules.subject_claim} names no subject")
     scopes = _scopes(claims.get(rules.scope_claim))
+    if not rules.required_scopes <= scopes:
+        raise TokenRefusedError("the token lacks a scope that is required")
     return ValidToken(subject=subject.strip(), expires_at_ms=int(expires_s * 1_000), scopes=scopes)
 
 

@@ -133,6 +133,19 @@ def test_tokens_without_signatures_only_where_they_are_asked_for(tmp_path: Path)
             made.validate(text)
 
 
+@pytest.mark.parametrize(
+    ("scope", "is_enough"),
+    [("write more read", True), (["read", "write"], True), (None, False), ("read", False), ([], False), ("read,write", False)],
+)
+def test_scopes_that_tokens_without_signatures_must_have(scope: object, is_enough: bool) -> None:
+    made = offer(None, 'unsecuredValidatorRequiredScope="read write"', unsecured_tokens_allowed="true")
+    if is_enough:
+        assert made.validate(unsigned(scope=scope)).subject == "alice"
+        return
+    with pytest.raises(TokenRefusedError, match="lacks a scope"):
+        made.validate(unsigned(scope=scope))
+
+
 @pytest.mark.parametrize("key", ["sasl.server.callback.handler.class", "sasl.oauthbearer.jwt.validator.class"])
 def test_java_classes(tmp_path: Path, key: str) -> None:
     name = "OAuthBearerValidatorCallbackHandler" if "handler" in key else "DefaultJwtValidator"
