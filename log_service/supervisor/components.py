@@ -17,6 +17,7 @@ from log_service.common.errors import ConfigError
 from log_service.config.client import ClientConfig
 from log_service.mirror.settings_file import read_mirror_settings
 from log_service.security.outgoing import outgoing_security
+from log_service.supervisor.authority import write_private
 from log_service.supervisor.protection import SECURE_LISTENER, InstallationProtection
 from log_service.supervisor.spec import Component, ComponentFactory, HeartbeatReadiness, KafkaReadiness, ServiceContext
 
@@ -50,7 +51,7 @@ def external_broker(context: ServiceContext) -> Component:
 
 
 def broker_component(context: ServiceContext, overrides: Sequence[str] = (), protection: InstallationProtection | None = None) -> Component:
-    """Return the broker's component; writes its properties file, the person's own additions last.
+    """Return the broker's component; writes its properties file, the person's own additions last, for its owner alone: they may be secret.
 
     The timers of retention and compaction are set long, because the platform's maintenance assets ask for passes and show what they did;
     the timers are the backstop. Internal topics are compacted by the broker itself all the same.
@@ -71,7 +72,8 @@ def broker_component(context: ServiceContext, overrides: Sequence[str] = (), pro
     if context.metrics_port is not None:
         settings[METRICS_KEY] = f"{context.host}:{context.metrics_port}"
     lines = [f"{key}={value}" for key, value in settings.items()]
-    properties.write_text("\n".join(["# Written anew by `tidelog up`; change it there with --broker key=value.", *lines, *overrides, ""]))
+    text = "\n".join(["# Written anew by `tidelog up`; change it there with --broker key=value.", *lines, *overrides, ""])
+    write_private(properties, text.encode())
     return Component(
         name=BROKER,
         argv=(sys.executable, "-m", "log_service.cli.main", "serve", str(properties)),

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from log_service.common.errors import ConfigError, StorageError
 from log_service.config.properties import parse_properties
+from log_service.supervisor.authority import write_private
 from log_service.supervisor.components import BROKER, DAY_MS, LOOPBACK, METRICS_KEY, check_ports_are_free, metrics_port_of, metrics_url
 from log_service.supervisor.protection import SECURE_LISTENER, protect
 from log_service.supervisor.spec import Component, KafkaReadiness, ServiceContext
@@ -299,7 +300,7 @@ class NodeFactory:
     is_secure: bool = False
 
     def component(self, cluster: ClusterSpec, node: NodeSpec) -> Component:
-        """Return a node's component; writes its properties file."""
+        """Return a node's component; writes its properties file, for its owner alone: what a person adds may be secret."""
         directory = self.context.data_directory / node.name
         directory.mkdir(parents=True, exist_ok=True)
         address = f"{self.context.host}:{broker_port(self.first_port, node)}"
@@ -316,7 +317,7 @@ class NodeFactory:
         lines = [f"{key}={value}" for key, value in settings.items()]
         path = directory / PROPERTIES_FILE
         note = "# Written anew by `tidelog up`; change it there with --broker key=value."
-        path.write_text("\n".join([note, *lines, *self.overrides, ""]))
+        write_private(path, "\n".join([note, *lines, *self.overrides, ""]).encode())
         return Component(
             name=node.name,
             argv=(sys.executable, "-m", "log_service.cli.main", "serve", str(path)),

@@ -1,6 +1,7 @@
 """The broker of an installation: its properties, and where its metrics are."""
 
 import socket
+import stat
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,17 @@ def test_the_broker_tells_where_its_metrics_are(tmp_path: Path) -> None:
 def test_a_person_s_own_listener_wins(tmp_path: Path) -> None:
     assert broker_component(context(tmp_path, 9404), ["metrics.listener=127.0.0.1:1234"]).metrics_url == "http://127.0.0.1:1234/metrics"
     assert broker_component(context(tmp_path, 9404), ["metrics.listener="]).metrics_url == ""
+
+
+def test_only_the_owner_reads_the_properties_that_a_person_adds(tmp_path: Path) -> None:
+    """A login module among them holds passwords. A file of an earlier start, which others may read, is closed, too."""
+    (tmp_path / "broker").mkdir()
+    path = tmp_path / "broker" / "server.properties"
+    path.write_text("")
+    path.chmod(0o644)
+    broker_component(context(tmp_path, None), ["listener.name.a.plain.sasl.jaas.config=planted"])
+    assert "planted" in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_without_a_port_there_is_no_page(tmp_path: Path) -> None:

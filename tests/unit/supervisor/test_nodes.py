@@ -1,6 +1,7 @@
 """The nodes of an installation: roles, ports, properties files, and what grows and what does not."""
 
 import socket
+import stat
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,7 @@ def test_three_nodes_are_controllers_where_there_are_three(count: int, controlle
 def test_every_node_has_a_file_of_kafkas_properties(tmp_path: Path) -> None:
     factory = NodeFactory(context=context(tmp_path), first_port=9092, overrides=("num.partitions=7",))
     components = factory.components(new_cluster(4, "c", rack="host-a"))
+    assert {stat.S_IMODE((tmp_path / each.name / "server.properties").stat().st_mode) for each in components} == {0o600}
     assert [component.name for component in components] == ["broker", "broker2", "broker3", "broker4"]
     assert components[1].readiness == KafkaReadiness(bootstrap_servers="127.0.0.1:9093")
     second, fourth = properties(tmp_path, "broker2"), properties(tmp_path, "broker4")
