@@ -4,6 +4,7 @@ Decides how options name resources, principals and operations, and what the two 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from ipaddress import ip_address
 from typing import Any
 
 import click
@@ -14,6 +15,8 @@ from log_service.client.admin.access import CLUSTER_NAME, OPERATIONS, AclBinding
 from log_service.common.access import OPERATIONS_ON
 from log_service.common.log_lines import escaped
 from log_service.common.topic_names import topic_name_fault
+from log_service.security.acls.hosts import java_host
+from log_service.security.acls.values import WILDCARD
 
 RESOURCES = {
     "topic": "topic",
@@ -111,7 +114,7 @@ def bindings_of(given: dict[str, Any]) -> list[AclBinding]:
                 name=name,
                 pattern_type="literal" if kind == "cluster" else given["pattern_type"] or "literal",
                 principal=who,
-                host=host,
+                host=_written(host),
                 operation=operation,
                 permission=permission,
             )
@@ -130,6 +133,18 @@ def _whom(given: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         for who in given[f"{permission}_principal"]:
             for host in hosts or ("*",):
                 yield permission, principal(who), host
+
+
+def _written(host: str) -> str:
+    """Return an address as brokers compare it: a denial of ``::1`` would deny nothing, because Java writes ``0:0:0:0:0:0:0:1``."""
+    if host == WILDCARD:
+        return host
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError as error:
+        text = f"{host!r} is no address: an ACL is about one address, or about all (*); it knows neither names nor ranges"
+        raise click.UsageError(text) from error
+    return java_host(host)
 
 
 def _with_operations(given: dict[str, Any]) -> list[tuple[str, str, Sequence[str]]]:
@@ -196,8 +211,10 @@ def filters_of(given: dict[str, Any]) -> list[AclFilter]:
 
 
 def _filtered_whom(given: dict[str, Any]) -> Iterator[tuple[str, str | None, str | None]]:
-    yield from _whom(given) if given["allow_host"] or given["deny_host"] else ()
     if given["allow_host"] or given["deny_host"]:
+        for permission, who, host in _whom(given):
+            for written in dict.fromkeys((host, java_host(host))):  # other tools keep what a person wrote
+                yield permission, who, written
         return
     for permission in ("allow", "deny"):
         for who in given[f"{permission}_principal"]:
