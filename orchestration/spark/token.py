@@ -10,6 +10,7 @@ Invariant: the token stands in no argument, log or address that this package pri
 
 import os
 import secrets
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -28,16 +29,16 @@ def token_path(settings: Settings) -> Path:
 
 
 def kept_token(settings: Settings) -> str:
-    """Return the token of the warm server; makes one at the first start. A file that others may read is closed to them."""
+    """Return the token of the warm server; makes one at the first start, and another where others may have read or written the file."""
     path = token_path(settings)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        path.chmod(0o600)
-        if token := path.read_text().strip():
+        is_private = not stat.S_IMODE(path.stat().st_mode) & (stat.S_IRWXG | stat.S_IRWXO)
+        if is_private and (token := path.read_text().strip()):
             return token
-        path.unlink()
+        path.unlink(missing_ok=True)
         return kept_token(settings)
     token = secrets.token_urlsafe(TOKEN_BYTES)
     with os.fdopen(descriptor, "w") as file:

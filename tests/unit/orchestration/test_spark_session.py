@@ -17,7 +17,7 @@ from orchestration.spark.session import (
     spark_environment,
     wait_until_reachable,
 )
-from orchestration.spark.token import TOKEN_VARIABLE, dialled, token_for, token_path
+from orchestration.spark.token import TOKEN_VARIABLE, dialled, kept_token, token_for, token_path
 
 
 def test_nothing_binds_beyond_loopback_and_there_is_no_ui(tmp_path: Path) -> None:
@@ -100,6 +100,17 @@ def test_the_token_of_the_server_is_kept_in_a_file_of_its_owner_and_stands_in_no
     assert token not in repr(server)
     assert token_for(settings, {}) == token
     assert token_for(settings, {TOKEN_VARIABLE: "mine"}) == "mine"
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o622])
+def test_a_token_that_others_may_have_read_or_chosen_is_not_used_again(tmp_path: Path, mode: int) -> None:
+    settings = load_settings({"TIDELOG_DATA": str(tmp_path)})
+    kept = kept_token(settings)
+    token_path(settings).chmod(mode)
+    made = kept_token(settings)
+    assert made != kept
+    assert token_path(settings).read_text() == made
+    assert stat.S_IMODE(token_path(settings).stat().st_mode) == 0o600
 
 
 def test_a_server_elsewhere_is_not_shown_the_token_of_the_one_here(tmp_path: Path) -> None:
