@@ -170,8 +170,8 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: FetchRequest, now_ms: int, *, is_by_id: bool) -> FetchContext:
-        """Resolve a request, and start, advance or end its session.
+    def open(self, request: FetchRequest, now_ms: int, *, is_by_id: bool, is_privileged: bool = False) -> FetchContext:
+        """Resolve a request, and start, advance or end its session. ``is_privileged``: a broker sent it, for one of its followers.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR; the consumer starts anew.
@@ -181,7 +181,6 @@ class FetchSessionCache:
         if request.session_id in self._sessions:
             self._take(request.session_id)
         targets = targets_of(request.topics, is_by_id=is_by_id)
-        is_privileged = request.replica_id >= 0 or (request.replica_state is not None and request.replica_state.replica_id >= 0)
         session = (
             self._maybe_start(targets, now_ms, is_by_id=is_by_id, is_privileged=is_privileged)
             if request.session_epoch == INITIAL_EPOCH

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from log_service.broker.call import Call, Deferred, QuotaAccount
 from log_service.broker.cluster_view import hinted_brokers, leader_hint
-from log_service.broker.fetch_session import FetchContext, FetchTarget
+from log_service.broker.fetch_session import INITIAL_EPOCH, FetchContext, FetchTarget
 from log_service.broker.node import Node
 from log_service.common.access import Access, AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
@@ -244,7 +244,8 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse
     """Respond with records, or wait for them."""
     now_ms = node.clock.monotonic_ms()
     try:
-        context = node.fetch_sessions.open(request, now_ms, is_by_id=call.version >= FIRST_VERSION_BY_ID)
+        is_by_id, is_privileged = call.version >= FIRST_VERSION_BY_ID, _is_privileged(call, request)
+        context = node.fetch_sessions.open(request, now_ms, is_by_id=is_by_id, is_privileged=is_privileged)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     replica = _replica_of(node, request, is_noted=False)
@@ -259,6 +260,17 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse
         return build_response(node, call, context, reading)
     reading.release()
     return _delay(operation, now_ms + request.max_wait_ms)
+
+
+def _is_privileged(call: Call, request: FetchRequest) -> bool:
+    """Whether a request may start a session that takes the place of consumers': a follower's that comes from a broker.
+
+    Apache Kafka believes whoever names a replica.
+    """
+    if request.replica_id < 0 and (request.replica_state is None or request.replica_state.replica_id < 0):
+        return False
+    access = call.access
+    return access is None or request.session_epoch != INITIAL_EPOCH or access.could_cluster(AclOperation.CLUSTER_ACTION)
 
 
 def _replica_of(node: Node, request: FetchRequest, *, is_noted: bool) -> "FetchingReplica | None":
