@@ -10,6 +10,7 @@ from typing import Final
 
 from log_service.common.env import Clock, RunInPool
 from log_service.common.secrets import SecretText
+from log_service.metadata.access import DelegationToken
 from log_service.metadata.image import MetadataImage
 from log_service.security.delegation import parse_principal, token_credential
 from log_service.security.sasl.credentials import ScramCredential
@@ -35,11 +36,20 @@ class TokenLogins:
     async def find(self, wanted: object) -> TokenLogin | None:
         """Return a token as its login needs it, None where there is none of that id, or it has expired."""
         assert isinstance(wanted, TokenWanted), wanted
-        token = self._image().access.delegation_tokens.get(wanted.token_id)
-        if self._secret is None or token is None or token.expiration_timestamp_ms <= self._clock.wall_ms():
+        token = self._unexpired(wanted.token_id)
+        if self._secret is None or token is None:
             return None
         credential = await self._credential(self._secret, wanted)
-        return TokenLogin(owner=parse_principal(token.owner), credential=credential, expires_at_ms=token.expiration_timestamp_ms)
+        return TokenLogin(
+            owner=parse_principal(token.owner),
+            credential=credential,
+            expires_at_ms=token.expiration_timestamp_ms,
+            is_there=lambda: self._unexpired(wanted.token_id) is not None,
+        )
+
+    def _unexpired(self, token_id: str) -> DelegationToken | None:
+        token = self._image().access.delegation_tokens.get(token_id)
+        return None if token is None or token.expiration_timestamp_ms <= self._clock.wall_ms() else token
 
     async def _credential(self, secret: SecretText, wanted: TokenWanted) -> ScramCredential:
         kept = self._kept.get(wanted)

@@ -95,7 +95,12 @@ async def _take_any_token(self: TokenLogins, wanted: Any) -> TokenLogin | None:
     if token is None or self._secret is None:
         return None
     credential = await self._credential(self._secret, wanted)
-    return TokenLogin(owner=parse_principal(token.owner), credential=credential, expires_at_ms=self._clock.wall_ms() + 86_400_000)
+    return TokenLogin(
+        owner=parse_principal(token.owner),
+        credential=credential,
+        expires_at_ms=self._clock.wall_ms() + 86_400_000,
+        is_there=lambda: True,
+    )
 
 
 def _go_on(self: LoginSession, frame: Any, now: Any) -> Any:

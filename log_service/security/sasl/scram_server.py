@@ -5,7 +5,8 @@ client that says ``tokenauth=true`` logs in by a delegation token (KIP-48): the 
 
 Invariants: an unknown name gets a first message as a known one does, and is refused at the last one, with the same reason; so is a user who
 has a credential of the other mechanism only. A decoy is made for every name, so that a known one takes no less time. The channel binding of
-the last message must be that of the first, which Apache Kafka does not check. No message is taken twice.
+the last message must be that of the first, and a credential that has changed or gone by then lets nobody in; Apache Kafka checks
+neither. No message is taken twice.
 """
 
 from collections.abc import Callable
@@ -40,11 +41,12 @@ class TokenWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLogin:
-    """A delegation token as a login sees it; ``expires_at_ms`` is wall time."""
+    """A delegation token as a login sees it; ``expires_at_ms`` is wall time. ``is_there`` says whether the cluster has it still."""
 
     owner: Principal
     credential: ScramCredential
     expires_at_ms: int
+    is_there: Callable[[], bool]
 
 
 class _Stage(Enum):
@@ -131,7 +133,8 @@ class ScramServer:
         checked = self._shown
         assert checked is not None
         is_right = is_proof_of(self._mechanism, checked, auth_message, final.proof)
-        if not is_right or self._credential is None:
+        is_held = self._find(first.name) == self._credential if self._token is None else self._token.is_there()
+        if not is_right or not is_held or self._credential is None:
             return Refused(reason=WRONG)
         signature = server_signature(self._mechanism, checked.server_key.reveal(), auth_message)
         return self._accepted(first.name, f"v={to_base64(signature)}".encode())

@@ -51,8 +51,15 @@ class Guest(RawClient):
         return await self.authenticate(token)
 
     async def log_in_by_scram(
-        self, name: str, password: str, mechanism: ScramMechanism = ScramMechanism.SHA_256, *, is_by_token: bool = False
+        self,
+        name: str,
+        password: str,
+        mechanism: ScramMechanism = ScramMechanism.SHA_256,
+        *,
+        is_by_token: bool = False,
+        before_last: Callable[[], Awaitable[object]] | None = None,
     ) -> Any:
+        """Log in; ``before_last`` happens while the broker waits for the last message."""
         assert (await self.handshake(mechanism.mechanism_name)).error_code == 0
         client = ScramClient(mechanism, name, "abc", is_by_token=is_by_token)
         challenge = await self.authenticate(client.first())
@@ -61,6 +68,8 @@ class Guest(RawClient):
         wanted = client.evaluate(challenge.auth_bytes)
         assert isinstance(wanted, SaltingWanted)
         salted = salted_password(mechanism, SecretText(password), wanted.salt, wanted.iterations)
+        if before_last is not None:
+            await before_last()
         response = await self.authenticate(client.resume(salted))
         if not response.error_code:
             client.evaluate(response.auth_bytes)

@@ -55,6 +55,21 @@ async def log_in_by_token(node: Story, token: Any, mechanism: ScramMechanism = S
     return client, await client.log_in_by_scram(token.token_id, password, mechanism, is_by_token=True)
 
 
+def test_a_token_that_is_ended_in_the_middle_of_a_login_lets_nobody_in() -> None:
+    async def story(node: Story) -> None:
+        alice = await user(node)
+        token = await create(alice)
+        password = base64.b64encode(token.hmac).decode()
+
+        async def end() -> None:
+            assert (await expire(alice, token.hmac)).error_code == 0
+
+        response = await (await guest(node)).log_in_by_scram(token.token_id, password, is_by_token=True, before_last=end)
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+    tell_of_logins(story, **SECRET)
+
+
 @pytest.mark.parametrize("mechanism", ScramMechanism)
 def test_owner_makes_a_token_and_logs_in_by_it(mechanism: ScramMechanism) -> None:
     async def story(node: Story) -> None:

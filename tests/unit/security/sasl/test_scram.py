@@ -252,6 +252,19 @@ def test_any_messages_are_decided_on(first: bytes, final: bytes) -> None:
             parse(first)
 
 
+@pytest.mark.parametrize("after", [{}, {"alice": credential(SHA_256, "another")}], ids=["gone", "changed"])
+def test_a_user_who_went_in_the_middle_of_a_login_is_not_let_in(after: dict[str, ScramCredential]) -> None:
+    """Who waits with the last message until the user is removed must not begin a session then, which may have no end."""
+    users = dict(USERS[SHA_256])
+    server, client = new_server(SHA_256, users), ScramClient(SHA_256, "alice", "abc")
+    challenge = server.evaluate(client.first())
+    assert isinstance(challenge, Challenge)
+    final = answer(client, challenge.token, "alice-secret")
+    users.clear()
+    users.update(after)
+    assert server.evaluate(final) == Refused(reason=WRONG)
+
+
 # Delegation tokens
 
 
@@ -264,12 +277,21 @@ def token_server() -> tuple[object, ...]:
     return server, client, lookup
 
 
+def token_login(*, is_there: bool) -> TokenLogin:
+    return TokenLogin(owner=Principal("User", "alice"), credential=credential(SHA_512, "hmac"), expires_at_ms=77, is_there=lambda: is_there)
+
+
 def test_token_logs_in_as_its_owner() -> None:
     server, client, lookup = token_server()
-    login = TokenLogin(owner=Principal("User", "alice"), credential=credential(SHA_512, "hmac"), expires_at_ms=77)
-    challenge = lookup.resume(login)  # type: ignore[attr-defined]
+    challenge = lookup.resume(token_login(is_there=True))  # type: ignore[attr-defined]
     outcome = server.evaluate(answer(client, challenge.token, "hmac"))  # type: ignore[attr-defined, arg-type]
     assert (outcome.principal, outcome.expires_at_ms, outcome.is_by_token) == (Principal("User", "alice"), 77, True)
+
+
+def test_a_token_that_went_in_the_middle_of_its_login_lets_nobody_in() -> None:
+    server, client, lookup = token_server()
+    challenge = lookup.resume(token_login(is_there=False))  # type: ignore[attr-defined]
+    assert server.evaluate(answer(client, challenge.token, "hmac")) == Refused(reason=WRONG)  # type: ignore[attr-defined, arg-type]
 
 
 def test_tokens_show_the_same_salt_on_all_nodes_and_look_like_decoys() -> None:
