@@ -128,7 +128,7 @@ class Installation:
 
     @contextlib.contextmanager
     def running(self, wait_until_ready: Callable[[str], None] = produce_first) -> Iterator[BrokerProcess]:
-        """Start the broker, and stop it in order if nobody has ended it by then."""
+        """Start the broker, and stop it in order if it has not ended by then."""
         output = self.directory / "output.txt"
         started = time.monotonic()
         with output.open("wb") as sink:

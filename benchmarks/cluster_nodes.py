@@ -257,7 +257,7 @@ def accepts(address: str) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return so many ports that nobody listens on."""
+    """Return so many ports that no process listens on."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

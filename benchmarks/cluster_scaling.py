@@ -109,7 +109,7 @@ def free_port_range(count: int) -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on a port."""
+    """Whether no process listens on a port."""
     return not any(each.laddr.port == port for each in psutil.net_connections("tcp"))
 
 

@@ -88,7 +88,7 @@ def seconds_without_service(nodes: Nodes, topic: str, fault: Callable[[], None])
 def seconds_until_topic(nodes: Nodes, name: str, asked: int) -> float:
     """Return how long it takes until node ``asked`` has a topic created, asking it again after each refusal.
 
-    The request goes to that node, whoever it says is the controller: librdkafka would wait for the one that is gone.
+    The request goes to that node, whichever controller it names: librdkafka would wait for the one that is gone.
 
     Raises:
         BenchmarkError: it was not created within a minute.

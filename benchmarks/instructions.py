@@ -343,7 +343,7 @@ class Session:
         return self._wire.ask(request, 4, HeartbeatResponse)
 
     def _refused_heartbeat(self) -> object:
-        response = self._wire.ask(HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="nobody"), 4, HeartbeatResponse)
+        response = self._wire.ask(HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="absent"), 4, HeartbeatResponse)
         return None if response.error_code else response
 
     def _create_topic(self) -> CreateTopicsResponse:

@@ -104,7 +104,7 @@ class Bench:
         return Sides(measures=measures, peer=PEER if self.has_peer else "")
 
     def stop_brokers(self) -> None:
-        """Stop the two, where they run: for a family with brokers of its own, and at the end. Whoever asks for them again gets new ones."""
+        """Stop the two, where they run: for a family with brokers of its own, and at the end. The next family that asks gets new ones."""
         self._shared = {}
         self._stack.close()
 

@@ -3,8 +3,8 @@
 A secure broker has three listeners: in the clear, with TLS (SSL), and with TLS and a login by SCRAM-SHA-512 (SASL_SSL). Certificates are
 ECDSA P-256, of an authority that is made for the run. What is not measured, such as making topics, goes over the listener in the clear.
 
-A guarded broker has an authorizer beside one without, and ``OTHER_ACL_COUNT`` ACLs that are about others. Its clients are nobody in
-particular (``User:ANONYMOUS``) and no super users: one ACL with a prefix lets them use the topics of the benchmark.
+A guarded broker has an authorizer beside one without, and ``OTHER_ACL_COUNT`` ACLs that are about others. Its clients are
+``User:ANONYMOUS`` and no super users: one ACL with a prefix lets them use the topics of the benchmark.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Three nodes with TLS, and three nodes with an authorizer: the figures of one node, on a cluster of each product.
 
 All connections between nodes are over TLS, by which they also know each other: a node shows a certificate and is a super user. Clients of
-``guarded`` come in the clear and are nobody in particular, as on one node; those of ``encrypted`` come over TLS. Loads, settings and rows
+``guarded`` come in the clear and are ``User:ANONYMOUS``, as on one node; those of ``encrypted`` come over TLS. Loads, settings and rows
 are those of ``encrypted`` and ``guarded``; CPU is that of all three nodes. Their clusters live through the rounds of one family.
 """
 

@@ -1,4 +1,4 @@
-"""Values instead of bytes: serializers and interceptors on the way in, deserializers on the way out, and records that nobody can read.
+"""Values instead of bytes: serializers and interceptors on the way in, deserializers on the way out, and records that cannot be read.
 
 python examples/orders.py --bootstrap-servers 127.0.0.1:9092 --topic orders
 """
@@ -28,7 +28,7 @@ async def order(bootstrap_servers: str, topic: str) -> None:
             await producer.send(topic, {"order": number, "price": 10 * number}, key=f"customer {number % 2}", partition=0)
     async with Producer(bootstrap_servers) as careless:
         await careless.send(topic, "this is no JSON", partition=0)
-        await careless.send(topic, None, key="customer 1", partition=0)  # null: the key is withdrawn, and nobody deserializes it
+        await careless.send(topic, None, key="customer 1", partition=0)  # null: the key is withdrawn, and there is nothing to deserialize
 
 
 async def bill(bootstrap_servers: str, topic: str) -> None:

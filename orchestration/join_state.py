@@ -64,7 +64,7 @@ def read_state(snapshot: TableSnapshot) -> JoinState | None:
     """Return what the table's newest commit kept; None where nothing was committed to it yet.
 
     :raises CommitConflictError: a rival has committed since ``snapshot``, and what that one named is gone.
-    :raises ProgressError: it is gone, and nobody has committed: the table was put back from elsewhere, or to an older version.
+    :raises ProgressError: it is gone, and no run has committed: the table was put back from elsewhere, or to an older version.
     """
     number = snapshot.transaction_version(STATE)
     if number is None:

@@ -45,7 +45,7 @@ RECORD_TIME = "_timestamp"
 """The time of the record itself, as event time."""
 LATE_RULE = "late"
 UTC_TIME = pa.timestamp("us", tz="UTC")
-NOBODY = -1
+NO_ROW = -1
 MAX_PAIRS = 5_000_000
 """Of one batch: they are in the memory of the run. A key that many records share on both sides makes more pairs than records."""
 
@@ -179,9 +179,9 @@ def joined(
         remaining[side] = found.rows.filter(pa.array(is_kept))
         if shape.is_outer(side):
             alone = np.flatnonzero(~is_kept & ~found.is_matched)
-            nobody = np.full(len(alone), NOBODY, np.int64)
-            left.append(alone if side == LEFT else nobody)
-            right.append(alone if side == RIGHT else nobody)
+            no_rows = np.full(len(alone), NO_ROW, np.int64)
+            left.append(alone if side == LEFT else no_rows)
+            right.append(alone if side == RIGHT else no_rows)
     rows = _side_by_side(shape, sides, np.concatenate(left), np.concatenate(right))
     return JoinStep(rows=rows, kept=remaining, clock=after, rejections=rejections)
 
@@ -382,12 +382,12 @@ def _pairs(shape: JoinShape, sides: Mapping[Side, _Rows]) -> dict[Side, Numbers]
 
 
 def _side_by_side(shape: JoinShape, sides: Mapping[Side, _Rows], left: Numbers, right: Numbers) -> pa.Table:
-    """Return the rows of the result; a number of ``NOBODY`` is a side without partner."""
+    """Return the rows of the result; a number of ``NO_ROW`` is a side without partner."""
     numbers = {LEFT: left, RIGHT: right}
-    taken = {side: sides[side].rows.take(pa.array(numbers[side], mask=numbers[side] == NOBODY)).combine_chunks() for side in SIDES}
-    columns = [_either(taken[LEFT][mine], taken[RIGHT][theirs], numbers[LEFT] == NOBODY) for mine, theirs in shape.on]
-    columns += [_struct(taken[side].drop_columns([MATCHED, "_topic_id"]), numbers[side] == NOBODY) for side in SIDES]
-    columns += [_struct(taken[side].select(PLACE), numbers[side] == NOBODY, strip=True) for side in SIDES]
+    taken = {side: sides[side].rows.take(pa.array(numbers[side], mask=numbers[side] == NO_ROW)).combine_chunks() for side in SIDES}
+    columns = [_either(taken[LEFT][mine], taken[RIGHT][theirs], numbers[LEFT] == NO_ROW) for mine, theirs in shape.on]
+    columns += [_struct(taken[side].drop_columns([MATCHED, "_topic_id"]), numbers[side] == NO_ROW) for side in SIDES]
+    columns += [_struct(taken[side].select(PLACE), numbers[side] == NO_ROW, strip=True) for side in SIDES]
     return pa.table(columns, names=[*shape.keys(LEFT), *SIDES, *(PLACES[side] for side in SIDES)])
 
 

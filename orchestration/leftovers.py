@@ -6,7 +6,7 @@ from time import time
 
 
 def old_ones(folder: Path, pattern: str, age_s: float) -> Iterator[Path]:
-    """Yield the files and folders in ``folder`` whose names match, and which nobody has changed for ``age_s`` seconds.
+    """Yield the files and folders in ``folder`` whose names match, and which have not changed for ``age_s`` seconds.
 
     One that is gone by the time that it is looked at is passed over.
     """

@@ -107,7 +107,7 @@ def validate_question(name: str, sql: str) -> None:
 
 
 def validate_inputs(assets: Iterable[dg.AssetsDefinition], known: Collection[dg.AssetKey]) -> None:
-    """Refuse a mart, or a table from tables, that reads what nobody makes: it would wait for ever. ``known`` are all assets of the project.
+    """Refuse a mart, or a table from tables, that reads what no asset makes: it would wait for ever. ``known`` are the project's assets.
 
     :raises ValueError: names both, and what there is.
     """

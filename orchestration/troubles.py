@@ -16,7 +16,7 @@ MISTAKE = "tidelog/mistake"
 
 
 class Troubles:
-    """All that is wrong now, in parts that are told apart; ``file`` None: they are kept and told to nobody. For any thread."""
+    """All that is wrong now, in parts that are told apart; ``file`` None: they are kept and not told. For any thread."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file

@@ -22,6 +22,8 @@ UNUSED_WORDS = re.compile(r"(^|_)(utils?|helpers?|manager|misc)($|_)")
 KAFKAS_OWN_MANAGERS = {"log_manager", "replica_manager"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|\bNotImplementedError\b")
 WORKPLACE = re.compile(r"/work/|/tmp/peer|\bissue \d+\b", re.IGNORECASE)
+UNNAMED_ACTOR = re.compile(r"\b(?:nobody|whoever|who would)\b", re.IGNORECASE)
+ANSWER_OF_A_NODE = re.compile(r"(?:\b(?:an?|the|its|their|each|every|no|first|last|different)|'s) answers?\b", re.IGNORECASE)
 
 
 def every_source(*folders: str) -> list[Path]:
@@ -132,6 +134,35 @@ def test_a_map_of_rooms_is_whole() -> None:
         wrong += [f"{named(path)} does not name {room}" for room in sorted(rooms - set(re.findall(r"``(\w+)``", text)))]
         wrong += [f"{named(path)} lists {room}, which is not there" for room in sorted(listed - rooms)]
     assert wrong == []
+
+
+def lines_with(unwanted: re.Pattern[str], *folders: str) -> list[str]:
+    return [f"{named(path)}: {line}" for path in sources(*folders) for line in written(path).splitlines() if unwanted.search(line)]
+
+
+def test_prose_names_who_acts() -> None:
+    """The broker, the client, no task: a reader should not have to find out who is meant."""
+    assert lines_with(UNNAMED_ACTOR, *PRODUCT, "benchmarks", "tools", "examples") == []
+
+
+def test_a_node_gives_a_response() -> None:
+    """What a query of a user's returns is an answer; what a request of the protocol gets is a response."""
+    assert lines_with(ANSWER_OF_A_NODE, "log_service") == []
+
+
+@pytest.mark.parametrize(
+    ("unwanted", "line"),
+    [
+        (UNNAMED_ACTOR, "# Whoever made the socket closes it"),
+        (UNNAMED_ACTOR, '"""Tell those who would wait."""'),
+        (UNNAMED_ACTOR, "NOBODY = -1"),
+        (ANSWER_OF_A_NODE, "# a voter's answer"),
+        (ANSWER_OF_A_NODE, "def f() -> None: # the answers of all"),
+    ],
+)
+def test_the_search_for_unwanted_words_finds_what_it_should(unwanted: re.Pattern[str], line: str) -> None:
+    assert unwanted.search(line)
+    assert not unwanted.search("# it answers the request once no task waits for it, as the leader does, who is known")
 
 
 def test_tests_import_from_modules_that_are_no_tests() -> None:

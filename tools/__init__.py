@@ -1,1 +1,1 @@
-"""Programs for whoever works on tidelog; nothing here is part of the installed package."""
+"""Programs for developers of tidelog; nothing here is part of the installed package."""

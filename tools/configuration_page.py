@@ -23,7 +23,7 @@ Written by `python -m tools.configuration_page`. `tidelog serve FILE` takes Apac
 `--override key=value` over them. Every key of Apache Kafka 4.3 is known: shown by DescribeConfigs with Kafka's type, default, source,
 synonyms and update mode, and changed by IncrementalAlterConfigs with Kafka's rules (a broker's own value over the default of all brokers,
 over the file). A key that acts has a test that sees what it does; a key without effect here is named in one warning when it is set to
-something else than its default; a name that nobody knows is named in another. What asks for protection that is not there (an authorizer in
+something else than its default; an unknown name is named in another. What asks for protection that is not there (an authorizer in
 Java, a policy) ends the start with a sentence.
 
 *live* keys change while the node runs, without a restart, and survive one: `tidelog configs set --cluster-default

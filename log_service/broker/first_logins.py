@@ -31,7 +31,7 @@ def lockout_warning(config: NodeConfig, scram_users: Collection[str] = ()) -> st
         return None
     text = "no client may ever do anything on this new cluster: there is no ACL yet, and "
     if not authorizer.super_users:
-        return f"{text}super.users, which may make the first one, names nobody; set it"
+        return f"{text}super.users, which may make the first one, names no principal; set it"
     listed = ", ".join(sorted(authorizer.super_users))
     return f"{text}of super.users ({listed}), which may make the first one, none can log in; {BEGIN_ANEW}, or name another"
 

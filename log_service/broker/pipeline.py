@@ -111,7 +111,7 @@ class Pipeline:
         return call.wrapped(reply)
 
     def connection_closed(self, context: ConnectionContext) -> None:
-        """Tell who wants to know; promised responses have their own ``on_discard``."""
+        """Tell the listeners of the connection; promised responses have their own ``on_discard``."""
         for tell in context.on_closed.values():
             tell()
 

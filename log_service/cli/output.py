@@ -1,6 +1,6 @@
 """What everything printed has in common: aligned tables that fit a terminal, JSON for programs, sizes and times that people read.
 
-Names come from clients: whoever may join a group may name it so that a terminal would obey the name. So control characters in tables,
+Names come from clients: a client that may join a group may name it so that a terminal would obey the name. Control characters in tables,
 sentences and JSON are written as escapes. Records alone are printed as they are.
 """
 

@@ -1,7 +1,7 @@
 """Regular expressions that come from outside: is one valid, and which texts does it match.
 
 Consumers subscribe to topics by them (KIP-848), transactions are listed by them, and they choose which clients push metrics (KIP-714).
-The syntax is RE2's, which has no backreferences and takes time in proportion to the text, so that nobody can hold up a broker with an
+The syntax is RE2's, which has no backreferences and takes time in proportion to the text, so that no client can hold up a broker with an
 expression. A text matches as a whole. The library is imported with the first expression: most brokers never see one.
 """
 

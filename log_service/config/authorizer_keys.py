@@ -72,7 +72,7 @@ AUTHORIZER_KEYS = (
         type=ConfigType.STRING,
         default="",
         documentation="Principals that may do everything: Type:name, with semicolons between. Nodes of the cluster must be among them.",
-        reason="nobody is above the ACLs",
+        reason="no principal is above the ACLs",
         validator=_principals,
         importance=Importance.HIGH,
     ),

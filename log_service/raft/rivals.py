@@ -1,8 +1,8 @@
 """Two processes under one node id: what is said of them, and when.
 
-A voter's answer may name this node as the leader of an epoch in which it does not lead. For a moment that is this node's own past: it came
-back with an empty disk, and the others have not noticed yet. Where it goes on, another process leads under the same id, and this one can
-take no part: it is told so once a minute. The leader says as often where two processes follow it under the id of one voter.
+A voter's response may name this node as the leader of an epoch in which it does not lead. For a moment that is this node's own past: it
+came back with an empty disk, and the others have not noticed yet. Where it goes on, another process leads under the same id, and this one
+can take no part: it is told so once a minute. The leader says as often where two processes follow it under the id of one voter.
 """
 
 import logging

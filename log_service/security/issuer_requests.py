@@ -38,7 +38,7 @@ NO_HEADERS: Final[Mapping[str, str]] = {}
 PASSING_STATUSES: Final = frozenset({408, 425, 429})
 """Those below 500 after which a later request may succeed."""
 NOT_OF_TRUST: Final = frozenset({9, 10, 62, 63, 64})
-"""OpenSSL's numbers of what is wrong with a certificate whoever signed it: it is not valid yet or any more, or is for another host."""
+"""OpenSSL's numbers of what is wrong with a certificate of any signer: it is not valid yet or any more, or is for another host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +191,7 @@ def _left(deadline: float) -> float:
 
 
 class _Bounded:
-    """What ``http.client`` needs of a socket: all that is sent and read ends by one deadline. Whoever made the socket closes it."""
+    """What ``http.client`` needs of a socket: all that is sent and read ends by one deadline. The maker of the socket closes it."""
 
     def __init__(self, stream: socket.socket, deadline: float) -> None:
         self._stream = stream

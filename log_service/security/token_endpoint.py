@@ -125,7 +125,7 @@ def _is_set(secret: SecretText | None) -> bool:
 
 
 async def _run_in_thread(work: Callable[[], Any]) -> Any:
-    """Run in a thread that nobody waits for once the client is closed: the exchange ends by itself."""
+    """Run in a thread; once the client is closed no task waits for it, and the exchange ends by itself."""
     return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
 
 

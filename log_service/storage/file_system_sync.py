@@ -1,8 +1,8 @@
 """One sync of a whole file system, where that promises as much as a sync of each file.
 
 Decides where it does: on Linux from 5.8 on, which tells through ``syncfs`` what failed to be written since a descriptor was opened, and on
-local file systems that are known to make data, sizes and names durable with it. Everywhere else the answer is no, and each file has to be
-synced by itself. Knows no logs.
+local file systems that are known to make data, sizes and names durable with it. Everywhere else each file has to be synced
+by itself. Knows no logs.
 """
 
 import ctypes

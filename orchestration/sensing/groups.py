@@ -1,4 +1,4 @@
-"""How far every group of the cluster is behind, whoever runs it: classic, consumer, share and streams groups.
+"""How far every group of the cluster is behind, of any application: classic, consumer, share and streams groups.
 
 The sensor lists the groups and tells each as an observation of the asset ``groups/NAME``: lag by topic, members, state. No project declares
 these assets, and no run materializes them: the UI shows them once they were told. The platform's own groups are left out, because the lag

@@ -18,7 +18,7 @@ class TableState:
 
     ``pending`` counts offsets that a run could read. ``is_announced`` is False where the table holds a commit of which no materialization
     tells. ``is_misplaced``: the checkpoint lies outside the log, which a run has to report. ``is_reminder_due``: the cluster keeps the
-    offsets, and forgets them if nobody commits them again. ``is_tidying_due``: an archive is to look for files that are no longer kept.
+    offsets, and forgets them if no run commits them again. ``is_tidying_due``: an archive is to look for files that are no longer kept.
     ``failures`` counts the newest runs that failed in a row.
     """
 

@@ -23,7 +23,7 @@ from orchestration.spark.token import TOKEN_VARIABLE, kept_token
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 SPARK_RELEASE_SESSION = "/spark.connect.SparkConnectService/ReleaseSession"
 NO_SESSION, NO_USER = "00000000-0000-4000-8000-000000000000", "tidelog"
-"""A session that nobody opens; Spark takes ids of this form alone."""
+"""A session that no client opens; Spark takes ids of this form alone."""
 MAX_GRPC_BYTES = 512 * 1024 * 1024
 READINESS_TIMEOUT_S = 1.0
 SESSION_TIMEOUT = "20m"  # of sessions whose run was killed: the others are released

@@ -3,7 +3,7 @@
 The controller decides on each entity of a request by itself: it makes all changes of the entity, or none. KIP-546, KIP-599, KIP-612.
 
 Invariants: what is written is a number above 0, by a key that the entity can have; a value that stays the same is not written again. Host
-names are refused, which Apache Kafka looks up: a rule asks no name server, and nodes could get different answers.
+names are refused, which Apache Kafka looks up: a rule asks no name server, and nodes could hear different addresses.
 """
 
 import math

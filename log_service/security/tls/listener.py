@@ -82,7 +82,7 @@ class TlsListener:
         try:
             return Principal("User", self._mapping.user_of(subject_text(certificate)))
         except (ValueError, NoRuleMatchesError) as error:
-            raise TlsError(f"its certificate names nobody: {error}") from error
+            raise TlsError(f"its certificate names no user: {error}") from error
 
     def _admit(self, stream: Connection, host: str) -> None:
         """Count a handshake. Where all places are taken, the address that holds the most of them loses the one that it took first."""

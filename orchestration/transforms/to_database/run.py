@@ -74,7 +74,7 @@ class Storing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoringAttempt:
-    """One attempt, while nobody else can commit to the table."""
+    """One attempt, while no other run can commit to the table."""
 
     work: Storing
     table: TopicTable

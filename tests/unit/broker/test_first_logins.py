@@ -40,7 +40,7 @@ AUTHORIZER = {"authorizer.class.name": STANDARD_AUTHORIZER}
         (SCRAM | AUTHORIZER | {"super.users": "User:admin"}, ("admin",), None),
         (SCRAM | AUTHORIZER | {"super.users": "User:admin"}, ("alice",), "of super.users (User:admin)"),
         (PLAIN, (), None),
-        (PLAIN | AUTHORIZER, (), "super.users, which may make the first one, names nobody"),
+        (PLAIN | AUTHORIZER, (), "super.users, which may make the first one, names no principal"),
         (PLAIN | AUTHORIZER | {"allow.everyone.if.no.acl.found": "true"}, (), None),
         (PLAIN | AUTHORIZER | {"super.users": "User:admin"}, (), None),
         (PLAIN | AUTHORIZER | {"super.users": "User:root"}, (), "of super.users (User:root)"),

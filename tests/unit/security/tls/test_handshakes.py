@@ -224,7 +224,7 @@ def test_the_name_in_a_certificate_is_compared_with_the_host_unless_that_is_off(
 def test_rules_make_a_user_of_the_name_in_a_certificate(authority: Authority) -> None:
     listener = listener_of(authority.issue("node"), client_auth="required", principal_mapping_rules="RULE:^CN=(a.*)$/$1/U")
     assert Meeting(listener, client_of(authority.issue("alice"))).principal == Principal("User", "ALICE")
-    assert "its certificate names nobody" in Meeting(listener, client_of(authority.issue("bob"))).listener_says
+    assert "its certificate names no user" in Meeting(listener, client_of(authority.issue("bob"))).listener_says
 
 
 def test_a_client_whose_certificate_has_expired_is_refused(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
