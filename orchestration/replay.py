@@ -38,6 +38,8 @@ from orchestration.transforms.to_topic.run import Sending
 from orchestration.transforms.topic_run import RunContext, TopicRunResult
 from orchestration.transforms.without_replay import why_no_replay
 
+logger = logging.getLogger(__name__)
+
 
 class ReplayRefusedError(RuntimeError):
     """A piece of the replay must not be committed; the text says why. What was committed before stays replayed."""
@@ -45,10 +47,10 @@ class ReplayRefusedError(RuntimeError):
 
 class _LoggingReporter:
     def note(self, sentence: str) -> None:
-        logging.getLogger(__name__).warning("%s", sentence)
+        logger.warning("%s", sentence)
 
     def pin(self, kind: str, ranges: OffsetRanges) -> None:
-        logging.getLogger(__name__).info("%s of topic %s, offsets %s", kind, ranges.topic, ranges)
+        logger.info("%s of topic %s, offsets %s", kind, ranges.topic, ranges)
 
 
 def replay(

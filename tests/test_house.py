@@ -165,6 +165,12 @@ def test_the_search_for_unwanted_words_finds_what_it_should(unwanted: re.Pattern
     assert not unwanted.search("# it answers the request once no task waits for it, as the leader does, who is known")
 
 
+def test_a_module_has_one_logger_and_its_name_is_logger() -> None:
+    asks = re.compile(r"getLogger\(__name__\)")
+    found = [line for line in lines_with(asks, *PRODUCT) if not line.endswith(": logger = logging.getLogger(__name__)")]
+    assert found == []
+
+
 def test_tests_import_from_modules_that_are_no_tests() -> None:
     """What two test files need has a module of its own, with a name that says what it is."""
     taken = re.compile(

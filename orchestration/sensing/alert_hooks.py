@@ -23,6 +23,8 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from orchestration.sensing.run_failures import Alert
 from orchestration.settings import Settings, load_settings
 
+logger = logging.getLogger(__name__)
+
 HOOKS_WITHIN_S = 15.0
 """What ticks wait for the hooks of all alerts within ``WINDOW_S``: far below a tick's limit, enough for a mail server of the network."""
 WINDOW_S = 60.0
@@ -79,13 +81,13 @@ def send_alert(alert: Alert) -> None:
     try:
         hooks = list(hooks_of(load_settings(), alert))
     except Exception:
-        logging.getLogger(__name__).exception("the alert %r was sent nowhere", alert.text)
+        logger.exception("the alert %r was sent nowhere", alert.text)
         return
     under_way = {thread: where for where, hook in hooks if (thread := _begun(alert, where, hook)) is not None}
     PATIENCE.wait_for(list(under_way))
     for thread, where in under_way.items():
         if thread.is_alive():
-            logging.getLogger(__name__).warning("the alert %r was not sent to %s in time: it is tried beside the tick", alert.text, where)
+            logger.warning("the alert %r was not sent to %s in time: it is tried beside the tick", alert.text, where)
 
 
 def hooks_of(settings: Settings, alert: Alert) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -144,20 +146,18 @@ def _begun(alert: Alert, where: str, hook: Callable[[], None]) -> Thread | None:
         try:
             hook()
         except Exception as error:  # noqa: BLE001 - no hook fails a tick
-            logging.getLogger(__name__).error("the alert %r was not sent to %s: %s", alert.text, where, reason_of(error))
+            logger.error("the alert %r was not sent to %s: %s", alert.text, where, reason_of(error))
         finally:
             places.release()
 
     if not places.acquire(blocking=False):
-        logging.getLogger(__name__).error(
-            "the alert %r was not sent to %s: %d hooks are still under way", alert.text, where, MOST_UNDER_WAY
-        )
+        logger.error("the alert %r was not sent to %s: %d hooks are still under way", alert.text, where, MOST_UNDER_WAY)
         return None
     thread = Thread(target=run, name="alert", daemon=True)
     try:
         thread.start()
     except RuntimeError as error:  # the process may have no more threads
         places.release()
-        logging.getLogger(__name__).error("the alert %r was not sent to %s: %s", alert.text, where, error)
+        logger.error("the alert %r was not sent to %s: %s", alert.text, where, error)
         return None
     return thread

@@ -21,6 +21,8 @@ from orchestration.transforms.batch import ComputedBatch, compute_batch
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.reading import read_batch
 
+logger = logging.getLogger(__name__)
+
 ROUNDS = 5
 RECORDS = 8
 TOPIC = TopicSpec(name="rehearsal", schema="name STRING NOT NULL, amount DOUBLE, count BIGINT, day INT, seen TIMESTAMP")
@@ -76,4 +78,4 @@ def rehearse() -> None:
         finally:
             close_session(session, settings)
     except Exception:
-        logging.getLogger(__name__).info("the rehearsal ended early", exc_info=True)
+        logger.info("the rehearsal ended early", exc_info=True)
