@@ -3,7 +3,7 @@
 import ast
 import re
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
@@ -362,11 +362,33 @@ def imported_modules(names: Collection[str], modules: Collection[str]) -> set[st
     return (whole | within | packages) & set(modules)
 
 
-def test_no_import_cycle() -> None:
-    """Two files that need each other are one file, or one of them lacks a third that both stand on; ``TYPE_CHECKING`` hides that only."""
-    paths = {module_of(path): path for path in every_source(*PRODUCT)}
-    waiting = {module: imported_modules(facts(path).imported, paths.keys()) - {module} for module, path in paths.items()}
+def tangled(imported: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    """Return the modules that wait for each other, with what each needs of the others; ``imported`` is what each module names."""
+    waiting = {module: imported_modules(names, imported.keys()) - {module} for module, names in imported.items()}
     while free := [module for module, needed in waiting.items() if not needed & waiting.keys()]:
         for module in free:
             del waiting[module]
-    assert {module: sorted(needed & waiting.keys()) for module, needed in waiting.items()} == {}
+    return {module: sorted(needed & waiting.keys()) for module, needed in waiting.items()}
+
+
+def test_no_import_cycle() -> None:
+    """Two files that need each other are one file, or one of them lacks a third that both stand on; ``TYPE_CHECKING`` hides that only."""
+    assert tangled({module_of(path): facts(path).imported for path in every_source(*PRODUCT)}) == {}
+
+
+@pytest.mark.parametrize(
+    ("imports", "is_cycle"),
+    [
+        ("from room.b import B", True),
+        ("from room import b", True),
+        ("import room.b", True),
+        ("if TYPE_CHECKING:\n    from room.b import B", True),
+        ("def f():\n    from room.b import B", True),
+        ("from room.c import C", False),
+        ("from room.a import A", False),
+    ],
+)
+def test_the_search_for_cycles_finds_what_it_should(imports: str, *, is_cycle: bool) -> None:
+    texts = {"room": "", "room.a": imports, "room.b": "from room.c import a\nfrom room.a import A", "room.c": "import json"}
+    found = tangled({module: frozenset(imported_names(ast.parse(text))) for module, text in texts.items()})
+    assert set(found) == ({"room.a", "room.b"} if is_cycle else set())
