@@ -14,6 +14,7 @@ import pytest
 from log_service.config.dynamic_keys import INTERNAL
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
+from tests.helpers.whole import of_a_run
 from tests.unit.broker.effects_on_logs import EFFECTS, EFFECTS_OF_UNITS
 from tests.unit.config.proofs import PROOFS, PROOFS_OF_TOPIC_KEYS, TESTS
 from tools.configuration_page import PAGE, page
@@ -63,8 +64,9 @@ def test_the_page_about_configuration_says_what_the_keys_say() -> None:
     assert {name for name in SERVER_KEYS if f"`{name}`" in page()} >= SERVER_KEYS.keys() - INTERNAL
 
 
+@pytest.mark.timeout(of_a_run(usual=120, whole=3600))
 def test_a_proof_fails_where_its_key_is_ignored() -> None:
-    """A sample; ``python -m tests.unit.config.ignored_keys`` tries every key."""
-    command = [sys.executable, "-m", "tests.unit.config.ignored_keys", "--sample"]
+    """A sample; a long run tries every key, and so does ``python -m tests.unit.config.ignored_keys``."""
+    command = [sys.executable, "-m", "tests.unit.config.ignored_keys", *of_a_run(usual=["--sample"], whole=[])]
     done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
