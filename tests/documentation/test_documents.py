@@ -75,6 +75,14 @@ def test_commands_that_only_a_reader_can_run_exist(block: Block) -> None:
             check_command(shlex.split(command, comments=True)[1:])
 
 
+@pytest.mark.parametrize("block", blocks("console"), ids=str)
+def test_commands_that_are_typed_exist(block: Block) -> None:
+    """Also those that start a whole installation, which a test may type in its own words."""
+    for command in (part for typed in block.commands for part in typed.split(" | ")):
+        if command.startswith("tidelog "):
+            check_command(shlex.split(command)[1:])
+
+
 def check_command(words: list[str]) -> None:
     """Follow the words of a command down the tree of commands; ``create / list`` names two that stand side by side."""
     command: click.Command = tidelog
