@@ -5,10 +5,14 @@ from typing import Any, cast
 
 import pytest
 import trio
+import trio.testing
 
+from log_service.broker.handlers import delete_records
 from log_service.broker.timer_task import TimerTask
 from log_service.common.errors import ErrorCode
 from log_service.common.types import NodeId
+from log_service.network.server import ConnectionContext
+from log_service.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from log_service.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -307,5 +311,33 @@ def test_a_second_request_of_a_session_does_not_change_what_the_first_one_waits_
         await trio.sleep(0.001)
         found = [response.responses[0].partitions[0] for response in told]
         assert [(each.error_code, values_of(each.records)) for each in found] == [(ErrorCode.OFFSET_OUT_OF_RANGE, []), (0, [b"two"])]
+
+    tell_handlers(story)
+
+
+def test_a_bug_of_a_deletion_that_waits_for_followers_costs_its_own_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The follower whose fetch has it asked gets its records."""
+
+    def fails(_awaited: object) -> bool:
+        raise ZeroDivisionError
+
+    async def story(node: HandlerNode) -> None:
+        lead_with_followers(node)
+        await node.produce("a", batch(b"one"), acks=1)
+        await fetch(node, 1)
+        wanted = DeleteRecordsPartition(partition_index=0, offset=1)
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="a", partitions=[wanted])], timeout_ms=NEVER_MS)
+
+        async def delete() -> None:
+            with pytest.raises(OSError, match="the request failed"):
+                await node.ask(request, 2, ConnectionContext(2, "operator", "127.0.0.1", "PLAINTEXT"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(delete)
+            await trio.testing.wait_all_tasks_blocked()
+            assert node.replicas.delayed_deletes.waiting_count == 1
+            monkeypatch.setattr(delete_records._Awaited, "maybe_finish", fails)
+            assert (await fetch(node, 1)).error_code == 0
+        assert node.replicas.delayed_deletes.waiting_count == 0
 
     tell_handlers(story)
