@@ -42,14 +42,14 @@ def handle_consumer_group_describe(
         return ConsumerGroupDescribeResponse(groups=groups)
     deferred = call.defer()
 
-    def complete(response: ConsumerGroupDescribeResponse) -> None:
+    def with_operations(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
         if request.include_authorized_operations:
             for group in response.groups:
                 if not group.error_code:
                     group.authorized_operations = GROUP_OPERATIONS
-        deferred.complete(response)
+        return response
 
-    node.groups.describe_consumer_groups(request, call.client(), complete)
+    node.groups.describe_consumer_groups(request, call.client(), deferred.completing(with_operations))
     return deferred
 
 

@@ -29,14 +29,14 @@ def handle_describe_groups(node: Node, call: Call, request: DescribeGroupsReques
     deferred = call.defer()
     request.groups = list(dict.fromkeys(request.groups))
 
-    def complete(response: DescribeGroupsResponse) -> None:
+    def with_operations(response: DescribeGroupsResponse) -> DescribeGroupsResponse:
         if request.include_authorized_operations:
             for group in response.groups:
                 if not group.error_code:
                     group.authorized_operations = GROUP_OPERATIONS
-        deferred.complete(response)
+        return response
 
-    node.groups.describe_groups(request, call.client(), complete)
+    node.groups.describe_groups(request, call.client(), deferred.completing(with_operations))
     return deferred
 
 

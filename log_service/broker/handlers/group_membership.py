@@ -25,12 +25,12 @@ def handle_join_group(node: Node, call: Call, request: JoinGroupRequest) -> Defe
     """Respond when the group is complete."""
     deferred = call.defer()
 
-    def complete(response: JoinGroupResponse) -> None:
+    def named(response: JoinGroupResponse) -> JoinGroupResponse:
         if response.protocol_name == "" and call.version >= FIRST_JOIN_VERSION_WITH_NULL_NAME:
             response.protocol_name = None
-        deferred.complete(response)
+        return response
 
-    node.groups.join_group(request, call.client(), complete)
+    node.groups.join_group(request, call.client(), deferred.completing(named))
     return deferred
 
 

@@ -42,19 +42,20 @@ def handle_offset_commit(node: Node, call: Call, request: OffsetCommitRequest) -
 
     if known:
         request.topics = known
-        node.groups.offset_commit(request, call.client(), partial(_complete, deferred, refused) if refused else deferred.complete)
+        on_reply = deferred.completing(partial(_with_refused, refused)) if refused else deferred.complete
+        node.groups.offset_commit(request, call.client(), on_reply)
     else:
         deferred.complete(OffsetCommitResponse(topics=list(refused.values())))
     return deferred
 
 
-def _complete(deferred: Deferred, refused: Refused, response: OffsetCommitResponse) -> None:
+def _with_refused(refused: Refused, response: OffsetCommitResponse) -> OffsetCommitResponse:
     """Name each topic once, and what was refused here first."""
     for topic in response.topics:
         there = refused.setdefault((topic.name, topic.topic_id), topic)
         if there is not topic:
             there.partitions.extend(topic.partitions)
-    deferred.complete(replace(response, topics=list(refused.values())))
+    return replace(response, topics=list(refused.values()))
 
 
 def _sort_out(

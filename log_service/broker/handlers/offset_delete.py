@@ -40,12 +40,14 @@ def handle_offset_delete(node: Node, call: Call, request: OffsetDeleteRequest) -
                 OffsetDeleteResponsePartition(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for index in gone
             ]
 
-    def complete(response: OffsetDeleteResponse) -> None:
+    def with_missing(response: OffsetDeleteResponse) -> OffsetDeleteResponse:
         if missing and not response.error_code:
             response.topics = _merged(missing, response.topics)
-        deferred.complete(response)
+        return response
 
-    node.groups.offset_delete(OffsetDeleteRequest(group_id=request.group_id, topics=known), call.client(), complete)
+    node.groups.offset_delete(
+        OffsetDeleteRequest(group_id=request.group_id, topics=known), call.client(), deferred.completing(with_missing)
+    )
     return deferred
 
 

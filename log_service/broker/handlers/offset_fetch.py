@@ -38,23 +38,23 @@ def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> 
     if call.version < FIRST_VERSION_WITH_GROUPS:
         group = _only_group(request)
 
-        def complete_one(responses: list[OffsetFetchResponseGroup]) -> None:
-            deferred.complete(_one_group_response(call, group, responses[0]))
+        def of_one(responses: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+            return _one_group_response(call, group, responses[0])
 
-        node.groups.offset_fetch([group], call.client(), complete_one, is_stable_required=request.require_stable)
+        node.groups.offset_fetch([group], call.client(), deferred.completing(of_one), is_stable_required=request.require_stable)
         return deferred
     request.groups = _each_whole_once(request.groups)
     image = node.image()
     is_by_id = call.version >= FIRST_VERSION_BY_ID
     groups = [_named(image, group) for group in request.groups] if is_by_id else request.groups
 
-    def complete_all(responses: list[OffsetFetchResponseGroup]) -> None:
+    def of_all(responses: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
         if is_by_id:
             for group, response in zip(request.groups, responses, strict=True):
                 _add_ids(image, group, response)
-        deferred.complete(OffsetFetchResponse(groups=responses))
+        return OffsetFetchResponse(groups=responses)
 
-    node.groups.offset_fetch(groups, call.client(), complete_all, is_stable_required=request.require_stable)
+    node.groups.offset_fetch(groups, call.client(), deferred.completing(of_all), is_stable_required=request.require_stable)
     return deferred
 
 

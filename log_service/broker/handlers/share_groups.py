@@ -39,14 +39,14 @@ def handle_share_group_describe(node: Node, call: Call, request: ShareGroupDescr
         return ShareGroupDescribeResponse(groups=groups)
     deferred = call.defer()
 
-    def complete(response: ShareGroupDescribeResponse) -> None:
+    def with_operations(response: ShareGroupDescribeResponse) -> ShareGroupDescribeResponse:
         if request.include_authorized_operations:
             for group in response.groups:
                 if not group.error_code:
                     group.authorized_operations = GROUP_OPERATIONS
-        deferred.complete(response)
+        return response
 
-    node.groups.share.describe(request, call.client().context, complete)
+    node.groups.share.describe(request, call.client().context, deferred.completing(with_operations))
     return deferred
 
 

@@ -44,12 +44,12 @@ def handle_streams_group_heartbeat(
         return StreamsGroupHeartbeatResponse(error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY, error_message=fault)
     deferred = call.defer()
 
-    def complete(reply: StreamsHeartbeatReply) -> None:
+    def created(reply: StreamsHeartbeatReply) -> StreamsGroupHeartbeatResponse:
         if reply.missing_topics:
             _create(node, call, reply)
-        deferred.complete(reply.response)
+        return reply.response
 
-    node.groups.streams_group_heartbeat(request, call.client(), complete)
+    node.groups.streams_group_heartbeat(request, call.client(), deferred.completing(created))
     return deferred
 
 
@@ -112,14 +112,14 @@ def handle_streams_group_describe(node: Node, call: Call, request: StreamsGroupD
         return StreamsGroupDescribeResponse(groups=groups)
     deferred = call.defer()
 
-    def complete(response: StreamsGroupDescribeResponse) -> None:
+    def with_operations(response: StreamsGroupDescribeResponse) -> StreamsGroupDescribeResponse:
         if request.include_authorized_operations:
             for group in response.groups:
                 if not group.error_code:
                     group.authorized_operations = GROUP_OPERATIONS
-        deferred.complete(response)
+        return response
 
-    node.groups.describe_streams_groups(request, call.client(), complete)
+    node.groups.describe_streams_groups(request, call.client(), deferred.completing(with_operations))
     return deferred
 
 

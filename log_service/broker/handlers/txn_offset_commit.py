@@ -39,7 +39,7 @@ def handle_txn_offset_commit(node: Node, call: Call, request: TxnOffsetCommitReq
     """Refuse what cannot be, ask the transaction coordinator, and have the group's coordinator respond."""
     deferred = call.defer()
     known, refused = _sort_out(node.image(), request.topics)
-    respond = partial(_respond, call, deferred, refused)
+    respond = deferred.completing(partial(_with_refused, call, refused))
     request.topics = known
     if not known:
         respond(TxnOffsetCommitResponse())
@@ -87,7 +87,7 @@ def _sort_out(image: MetadataImage, topics: list[TxnOffsetCommitRequestTopic]) -
     return known, refused
 
 
-def _respond(call: Call, deferred: Deferred, refused: Refused, response: TxnOffsetCommitResponse) -> None:
+def _with_refused(call: Call, refused: Refused, response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
     """Name each topic once, and what was refused here first."""
     for topic in response.topics:
         there = refused.setdefault(topic.name, topic)
@@ -97,4 +97,4 @@ def _respond(call: Call, deferred: Deferred, refused: Refused, response: TxnOffs
         for partition in topic.partitions:
             if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and call.version < FIRST_VERSION_WITH_LOADING:
                 partition.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    deferred.complete(replace(response, topics=list(refused.values())))
+    return replace(response, topics=list(refused.values()))
