@@ -9,6 +9,8 @@ is over.
 - A high watermark that does not move, because too few replicas are in sync, is ``_expire``'s: where a bound is set, a reply waits no longer
   than that, and its request hears REQUEST_TIMED_OUT. What was appended stays, and may become safe later.
 - A record that is appended and cannot be replayed is ``_take_over``'s: the machine is behind its log, so it ends the node.
+- A reply or an announcement that its receiver cannot take is ``on_high_watermark``'s: it ends the node, too. The request that is being
+  decided on at that moment is another one, and goes on.
 
 Invariants: a record is replayed exactly once, right after its append; a reply, of a read too, leaves when the high watermark has passed
 what had been appended when it was made, in the order of the decisions; a request is replied to exactly once, unless its sender gives up
@@ -170,13 +172,16 @@ class Runtime(Generic[R]):
         if not held and not announcements:
             return
         high_watermark = self._log.high_watermark
-        while held and held[0].end_offset <= high_watermark:
-            _, token, response, _ = held.popleft()
-            request = self._requests.pop(token, None)
-            if request is not None:
-                request[0](response)
-        while announcements and announcements[0][0] <= high_watermark:
-            self._on_announcement(announcements.popleft()[1])
+        try:
+            while held and held[0].end_offset <= high_watermark:
+                _, token, response, _ = held.popleft()
+                request = self._requests.pop(token, None)
+                if request is not None:
+                    request[0](response)
+            while announcements and announcements[0][0] <= high_watermark:
+                self._on_announcement(announcements.popleft()[1])
+        except Exception as error:  # noqa: BLE001 - a bug of a room: it ends the node, not the request that is being decided on
+            self._end_node(error)
 
     def fire_due(self) -> None:
         """Do what is due by now before the machine is asked anything else."""
@@ -259,8 +264,11 @@ class Runtime(Generic[R]):
         try:
             replay()
         except Exception as error:
-            self._timers.schedule(self._clock.monotonic_ms(), partial(_raise, error))  # a timer that fails ends the node
+            self._end_node(error)
             raise
+
+    def _end_node(self, error: Exception) -> None:
+        self._timers.schedule(self._clock.monotonic_ms(), partial(_raise, error))  # a timer that fails ends the node
 
     def _perform_timer(self, timer: SetTimer | CancelTimer) -> None:
         old = self._pending_timers.pop(timer.key, None)

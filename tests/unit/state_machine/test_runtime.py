@@ -146,6 +146,28 @@ def test_a_record_that_cannot_be_replayed_ends_the_node_because_the_machine_is_b
         stage.fire(0)
 
 
+@pytest.mark.parametrize("is_announced", [False, True])
+def test_a_reply_that_its_receiver_cannot_take_ends_the_node_and_not_the_request_that_is_decided_on(*, is_announced: bool) -> None:
+    def fail(_told: object) -> None:
+        raise LookupError("no such room")
+
+    def announce(decision: Decision[str]) -> None:
+        decision.append("a")
+        decision.announce("a")
+
+    stage = Stage(on_announcement=fail)
+    if is_announced:
+        stage.runtime.tell(announce)
+    else:
+        stage.runtime.ask(partial(stage.machine.write, ["a"]), fail, lambda error: error.code)
+    stage.log.high_watermark = 1
+    stage.write("b")
+    stage.commit_below(2)
+    assert (stage.log.batches, stage.heard) == ([["a"], ["b"]], [1])
+    with pytest.raises(LookupError, match="no such room"):
+        stage.fire(0)
+
+
 def test_a_decision_that_is_refused_by_its_machine_changes_nothing_either() -> None:
     stage = Stage()
 
