@@ -26,7 +26,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from tests.helpers.broker_process import BrokerProcess
-from tests.helpers.documents import PROMPT, ROOT
+from tests.helpers.documents import PROMPT, ROOT, blocks
 from tests.platform.forking import forking
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(900)]
@@ -235,6 +235,11 @@ class Reader:
         assert program in MODULES, f"nobody knows how to run {command}"
         given = subprocess.run(["bash", "-c", piped], capture_output=True, text=True, check=True).stdout if piped else ""
         return self.call("-m", MODULES[program], *arguments, given=given)
+
+
+def test_a_page_that_is_not_followed_shows_nothing_to_run() -> None:
+    shown = {block.document for block in blocks("python", "console") if block.document.parent.name == "pipelines"}
+    assert shown <= set(PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
