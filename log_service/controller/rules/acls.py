@@ -26,7 +26,7 @@ from log_service.protocol.messages.delete_acls import (
 from log_service.protocol.stored.metadata_records import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
 from log_service.security.acls.filters import RESOURCE_ANY, AclFilter
 from log_service.security.acls.index import NO_INDEX, AclIndex
-from log_service.security.acls.values import CLUSTER_NAME, OPERATION_ALL, OPERATION_ANY, PatternType, PermissionType, Place, place
+from log_service.security.acls.values import CLUSTER_NAME, OPERATION_ALL, OPERATION_ANY, PatternType, PermissionType, Place
 
 MAX_RECORDS: Final = 10_000
 TYPES: Final = frozenset(map(int, AclResource))
@@ -67,7 +67,7 @@ def create_acls(
             result.error_code, result.error_message = error.code, str(error)
         else:
             wanted = _place_of(creation)
-            if wanted not in new and not _is_there(index, wanted):
+            if wanted not in new and not index.holds(wanted):
                 new[wanted] = None
         results.append(result)
     if len(new) > MAX_RECORDS:
@@ -138,11 +138,6 @@ def _place_of(creation: AclCreation) -> Place:
         creation.operation,
         creation.permission_type,
     )
-
-
-def _is_there(index: AclIndex, wanted: Place) -> bool:
-    resource_type, resource_name, pattern_type, *_ = wanted
-    return any(place(acl) == wanted for acl in index.named(resource_type, pattern_type, resource_name))
 
 
 # Deleting

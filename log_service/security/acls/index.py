@@ -10,14 +10,14 @@ Invariants: an index never changes; a changed one shares all with the one before
 under one name are in the order of ``sort_key``.
 """
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from log_service.common.sorted_map import changed_map
-from log_service.security.acls.values import WILDCARD, Acl, PatternType, sort_key
+from log_service.security.acls.values import WILDCARD, Acl, PatternType, Place, sort_key
 
 Acls = tuple[Acl, ...]
 Section = Mapping[tuple[int, str], Acls]
@@ -58,6 +58,13 @@ class AclIndex:
     def named(self, resource_type: int, pattern_type: int, name: str) -> Acls:
         """Return the ACLs of exactly one pattern."""
         return (self.prefixed if pattern_type == PatternType.PREFIXED else self.literal).get((resource_type, name), NO_ACLS)
+
+    def holds(self, wanted: Place) -> bool:
+        """Whether an ACL with that place is there. Few are looked at, for one name may have thousands."""
+        resource_type, resource_name, *order = wanted
+        acls, key = self.named(resource_type, wanted[2], resource_name), tuple(order)
+        position = bisect_left(acls, key, key=sort_key)
+        return position < len(acls) and sort_key(acls[position]) == key
 
     def all(self) -> Iterator[Acl]:
         """Yield every ACL."""

@@ -19,6 +19,7 @@ from log_service.security.acls.decision import Reason
 from log_service.security.acls.filters import AclFilter
 from log_service.security.acls.hosts import java_host
 from log_service.security.acls.index import BLOCK_SIZE, NO_INDEX
+from log_service.security.acls.values import place
 from tests.unit.security.acls import Acl, walk
 
 ANN = Principal("User", "ann")
@@ -316,6 +317,7 @@ def test_the_index_decides_as_a_walk_over_all_acls(
     with mock.patch.object(index_module, "BLOCK_SIZE", 2):
         change(authorizer, later, gone)
     assert authorizer.index.count == len(kept)
+    assert [authorizer.index.holds(place(acl)) for acl in (*first, *later)] == [acl in kept for acl in (*first, *later)]
     for named in PRINCIPALS:
         found = Counter(map(id, authorizer.index.of_principal(TOPIC, named)))
         assert found == Counter(id(acl) for acl in kept if (acl.resource_type, acl.principal) == (TOPIC, named))
