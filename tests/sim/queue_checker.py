@@ -1,6 +1,8 @@
 """Judges what the workers of a queue saw, once the queue is empty.
 
-* A record is accepted or rejected once: no two workers hear that a leader took that from them.
+* A record is accepted or rejected once: no two workers hear that a leader took that from them. Of an earlier delivery, whose lock ran out,
+  a leader takes anything once all records up to there are done with: it looks no more at what lies before the first record that is not, as
+  Apache Kafka.
 * A record that was acknowledged to its producer is not lost: a worker accepted or rejected it, or may have, or it was delivered too often.
 * Once a leader has taken back a delivery that was released, the record comes with higher counts, and none is above the limit. Another
   worker may be given an earlier delivery late: it hung, or its leader did. A lock that runs out is counted before that is stored, so that a
@@ -36,8 +38,26 @@ def _check_once(history: History) -> Iterator[Violation]:
     for said in history.of(Acknowledged):
         if said.is_ok and said.kind != "release":
             first = done.setdefault((said.partition, said.offset), said)
-            if first is not said:
+            if first is not said and not (said.count < first.count and _is_passed(history, said)):
                 yield Violation("a record is done with once", f"{said.partition} offset {said.offset}: {_told(first)}, and {_told(said)}")
+
+
+def _is_passed(history: History, said: Acknowledged) -> bool:
+    """Whether all records up to the one that is acknowledged may have been done with when the leader responded."""
+    before = {
+        each.offset
+        for each in history.of(Acknowledged)
+        if each.partition == said.partition
+        and each.kind != "release"
+        and _may_be_done(each)
+        and each.at < said.ended_at
+        and each is not said
+    }
+    return all(
+        send.offset in before
+        for send in history.of(Send)
+        if send.partition == said.partition and 0 <= send.offset <= said.offset and send.is_ok
+    )
 
 
 def _check_counts(history: History) -> Iterator[Violation]:

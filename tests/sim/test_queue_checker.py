@@ -45,6 +45,15 @@ def test_a_record_that_two_workers_are_done_with_is_named() -> None:
     assert rules([sent(), given(1), said("reject"), given(2, "b"), said("accept", "b")]) == ["a record is done with once"]
 
 
+def test_a_late_word_on_an_earlier_delivery_is_as_it_should_be_once_all_up_to_there_is_done_with() -> None:
+    story = [sent(), given(1), given(2, "b"), said("accept", "b", count=2), said("accept")]
+    assert not rules(story)
+    assert rules([sent(), sent(1), *story[1:]]) == ["no record of a queue is lost"], "what comes behind does not matter"
+    waiting = Acknowledged(worker="b", partition=WHERE, offset=1, count=2, kind="accept", is_ok=True)
+    late = Acknowledged(worker="a", partition=WHERE, offset=1, count=1, kind="accept", is_ok=True)
+    assert rules([sent(), sent(1), given(1), waiting, late, said("accept")]) == ["a record is done with once"], "the one before it waits"
+
+
 def test_a_record_that_no_worker_is_done_with_is_lost() -> None:
     lost = ["no record of a queue is lost"]
     assert rules([sent()]) == lost
