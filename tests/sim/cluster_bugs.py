@@ -251,7 +251,7 @@ BUGS: Sequence[ClusterBug] = (
         name="no epoch is checked in AlterPartition",
         replacements=((alter_partition, "_check_epochs", _check_no_epochs), (alter_partition, "_check_eligible", _check_no_epochs)),
         aim=aims.LATE_CHANGES,
-        shown_by=(2,),
+        shown_by=(7, 13, 27),
     ),
     ClusterBug(
         name="in-sync replicas grow too early",

@@ -42,7 +42,7 @@ AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "changing voters": (1,),
     "slow followers": (0, 1),
     "slow syncs": (1,),
-    "late changes": (2,),
+    "late changes": (2, 7),
     "several deaths": (13,),
     "short snapshots": (1,),
     "consumer groups": (0,),

@@ -265,7 +265,7 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse
 def _is_privileged(call: Call, request: FetchRequest) -> bool:
     """Whether a request may start a session that takes the place of consumers': a follower's that comes from a broker.
 
-    Apache Kafka believes whoever names a replica.
+    Apache Kafka believes any client that names a replica.
     """
     if request.replica_id < 0 and (request.replica_state is None or request.replica_state.replica_id < 0):
         return False

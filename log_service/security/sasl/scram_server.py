@@ -5,7 +5,7 @@ client that says ``tokenauth=true`` logs in by a delegation token (KIP-48): the 
 
 Invariants: an unknown name gets a first message as a known one does, and is refused at the last one, with the same reason; so is a user who
 has a credential of the other mechanism only. A decoy is made for every name, so that a known one takes no less time. The channel binding of
-the last message must be that of the first, and a credential that has changed or gone by then lets nobody in; Apache Kafka checks
+the last message must be that of the first, and a credential that has changed or gone by then lets no user in; Apache Kafka checks
 neither. No message is taken twice.
 """
 
