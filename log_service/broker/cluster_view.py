@@ -8,7 +8,7 @@ that they name beside an error (KIP-951).
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from log_service.common.access import OPERATIONS_ON, Access, AclResource
@@ -18,6 +18,8 @@ from log_service.common.topic_names import INTERNAL_TOPICS
 from log_service.common.types import NO_NODE, NodeId, TopicId
 from log_service.metadata.image import BrokerRegistration, MetadataImage
 from log_service.metadata.partition import PartitionRegistration
+
+R = TypeVar("R")
 
 CLUSTER_NAME = "kafka-cluster"
 OPERATIONS_NOT_ASKED_FOR = -(2**31)
@@ -35,6 +37,15 @@ TOPIC_OPERATIONS = _bits(*OPERATIONS_ON_TOPICS)
 GROUP_OPERATIONS = _bits(*OPERATIONS_ON_GROUPS)
 CLUSTER_OPERATIONS = _bits(*OPERATIONS_ON_CLUSTER)
 """What every client may do where there is no authorizer, as bits of Kafka's AclOperation."""
+
+
+def with_group_operations(request: Any, response: R) -> R:
+    """Return a response that describes groups with what clients may do to each, where the request of any of the four APIs asks for it."""
+    if request.include_authorized_operations:
+        for group in response.groups:  # type: ignore[attr-defined]  # of each of the four
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+    return response
 
 
 def topic_operations(access: Access | None, name: str) -> int:

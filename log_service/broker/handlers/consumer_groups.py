@@ -8,8 +8,10 @@ Versions of ConsumerGroupHeartbeat: 1 regular expressions, and member ids that t
 protocol that each member speaks (KIP-1099).
 """
 
+from functools import partial
+
 from log_service.broker.call import Call, Deferred
-from log_service.broker.cluster_view import GROUP_OPERATIONS
+from log_service.broker.cluster_view import with_group_operations
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.metadata.features import has_consumer_groups
@@ -42,14 +44,7 @@ def handle_consumer_group_describe(
         return ConsumerGroupDescribeResponse(groups=groups)
     deferred = call.defer()
 
-    def with_operations(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
-        if request.include_authorized_operations:
-            for group in response.groups:
-                if not group.error_code:
-                    group.authorized_operations = GROUP_OPERATIONS
-        return response
-
-    node.groups.describe_consumer_groups(request, call.client(), deferred.completing(with_operations))
+    node.groups.describe_consumer_groups(request, call.client(), deferred.completing(partial(with_group_operations, request)))
     return deferred
 
 

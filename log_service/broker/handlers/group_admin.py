@@ -9,11 +9,13 @@ Versions of ListGroups: 3 flexible; 4 states (KIP-518); 5 types (KIP-848). Descr
 members; 5 flexible; 6 GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043). DeleteGroups: 2 flexible.
 """
 
+from functools import partial
+
 from log_service.broker.call import Call, Deferred
-from log_service.broker.cluster_view import GROUP_OPERATIONS
+from log_service.broker.cluster_view import with_group_operations
 from log_service.broker.node import Node
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest
-from log_service.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from log_service.protocol.messages.describe_groups import DescribeGroupsRequest
 from log_service.protocol.messages.list_groups import ListGroupsRequest
 
 
@@ -29,14 +31,7 @@ def handle_describe_groups(node: Node, call: Call, request: DescribeGroupsReques
     deferred = call.defer()
     request.groups = list(dict.fromkeys(request.groups))
 
-    def with_operations(response: DescribeGroupsResponse) -> DescribeGroupsResponse:
-        if request.include_authorized_operations:
-            for group in response.groups:
-                if not group.error_code:
-                    group.authorized_operations = GROUP_OPERATIONS
-        return response
-
-    node.groups.describe_groups(request, call.client(), deferred.completing(with_operations))
+    node.groups.describe_groups(request, call.client(), deferred.completing(partial(with_group_operations, request)))
     return deferred
 
 

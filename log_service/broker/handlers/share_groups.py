@@ -5,8 +5,10 @@ Behaviour: the coordinator of the group decides; here the request is only handed
 ``share.version`` at 1, a request is UNSUPPORTED_VERSION.
 """
 
+from functools import partial
+
 from log_service.broker.call import Call, Deferred
-from log_service.broker.cluster_view import GROUP_OPERATIONS
+from log_service.broker.cluster_view import with_group_operations
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.metadata.features import has_share_groups
@@ -39,14 +41,7 @@ def handle_share_group_describe(node: Node, call: Call, request: ShareGroupDescr
         return ShareGroupDescribeResponse(groups=groups)
     deferred = call.defer()
 
-    def with_operations(response: ShareGroupDescribeResponse) -> ShareGroupDescribeResponse:
-        if request.include_authorized_operations:
-            for group in response.groups:
-                if not group.error_code:
-                    group.authorized_operations = GROUP_OPERATIONS
-        return response
-
-    node.groups.share.describe(request, call.client().context, deferred.completing(with_operations))
+    node.groups.share.describe(request, call.client().context, deferred.completing(partial(with_group_operations, request)))
     return deferred
 
 

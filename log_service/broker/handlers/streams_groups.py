@@ -7,9 +7,10 @@ UNSUPPORTED_VERSION.
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 from log_service.broker.call import Call, Deferred
-from log_service.broker.cluster_view import GROUP_OPERATIONS
+from log_service.broker.cluster_view import with_group_operations
 from log_service.broker.node import Node
 from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode
@@ -112,14 +113,7 @@ def handle_streams_group_describe(node: Node, call: Call, request: StreamsGroupD
         return StreamsGroupDescribeResponse(groups=groups)
     deferred = call.defer()
 
-    def with_operations(response: StreamsGroupDescribeResponse) -> StreamsGroupDescribeResponse:
-        if request.include_authorized_operations:
-            for group in response.groups:
-                if not group.error_code:
-                    group.authorized_operations = GROUP_OPERATIONS
-        return response
-
-    node.groups.describe_streams_groups(request, call.client(), deferred.completing(with_operations))
+    node.groups.describe_streams_groups(request, call.client(), deferred.completing(partial(with_group_operations, request)))
     return deferred
 
 
