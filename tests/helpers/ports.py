@@ -31,3 +31,14 @@ def free_ports(count: int) -> list[int]:
             _kept.popleft().close()
         _kept.append(bound)
     return [int(each.getsockname()[1]) for each in sockets]
+
+
+def is_free(port: int) -> bool:
+    """Whether a server that sets SO_REUSEADDR could listen there just now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+
+from tests.helpers.ports import is_free
 
 PATIENCE_S = 120.0
 
@@ -25,16 +26,6 @@ def free_port_for(count: int, begin: int = 21_000) -> int:
         if all(is_free(port) for port in ports):
             return first
     raise AssertionError("no ports are free")
-
-
-def is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -31,6 +30,7 @@ from log_service.client import (
 from log_service.supervisor import grants
 from tests.helpers.ports import free_port
 from tests.integration.command_line import as_json, run
+from tests.integration.installations import free_port_for
 
 pytestmark = pytest.mark.timeout(240)
 PATIENCE_S = 90.0
@@ -138,7 +138,7 @@ def test_what_the_page_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.slow
 def test_three_nodes_speak_tls_with_each_other(tmp_path: Path) -> None:
-    port = free_ports_of_a_cluster(3)
+    port = free_port_for(3, 31_000)
     with installation(tmp_path, port, "--secure", "--brokers", "3") as data:
         operator = data / "security" / "clients" / "operator.properties"
         servers = f"127.0.0.1:{port}"
@@ -149,17 +149,3 @@ def test_three_nodes_speak_tls_with_each_other(tmp_path: Path) -> None:
             producer.send("three", value=b"1").wait()
         status = run(["cluster", "status", "--command-config", str(operator)], bootstrap=servers)
         assert status.exit_code == 0, status.errors + status.output
-
-
-def free_ports_of_a_cluster(count: int) -> int:
-    """Return a port from which on so many are free, for brokers and for their controllers a thousand above."""
-    for first in range(31_000, 39_000, 10):
-        ports = [first + step + above for step in range(count) for above in (0, 1000)]
-        if all(is_free(port) for port in ports):
-            return first
-    raise AssertionError("no ports are free")
-
-
-def is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from log_service.supervisor.nodes import ClusterSpec, NodeFactory, NodeSpec, bro
 from log_service.supervisor.process import ComponentProcess, start
 from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, ServiceContext
 from log_service.supervisor.supervisor import StartFailed, Supervisor, leaf
-from tests.helpers.ports import free_ports
+from tests.helpers.ports import free_ports, is_free
 
 SERVER = """
 import socket, sys
@@ -51,16 +50,6 @@ def free_range(count: int) -> int:
         if port + count < 60_000 and all(is_free(port + step) for step in range(count)):
             return port
     raise AssertionError("no ports")
-
-
-def is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 def tell(directory: Path, story: Callable[[Fleet, list[str]], Awaitable[None]], *, count: int = 2, failing: tuple[int, ...] = ()) -> None:
