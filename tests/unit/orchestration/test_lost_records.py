@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestration.checkpoints import Checkpoint
+from orchestration.held_records import HeldTopic
 from orchestration.offsets import OffsetRange
 from orchestration.tables import Lake
 from orchestration.transforms.lost_records import decide_lost, lost_sentence
@@ -66,9 +67,9 @@ def test_the_archive_is_named_where_there_is_one(tmp_path: Path) -> None:
     assert "is read only where everything is replayed" in lost_sentence(gap, held_by(log, lake), is_archive_read=False)
 
 
-def test_what_an_archive_holds_before_a_gap_is_not_called_lost(tmp_path: Path) -> None:
-    """A table of newest rows is replayed from behind the last gap on; the archive was said not to hold what lies before it."""
-    log, lake = MemoryLog(), Lake(tmp_path / "lake")
+def with_a_gap(directory: Path) -> HeldTopic:
+    """A topic of nine records: the archive holds the first four, the log the last three, and nothing the two between."""
+    log, lake = MemoryLog(), Lake(directory / "lake")
     partition = log.add_topic("orders").partitions[0]
     for _ in range(4):
         partition.append(b"1")
@@ -76,7 +77,12 @@ def test_what_an_archive_holds_before_a_gap_is_not_called_lost(tmp_path: Path) -
     for _ in range(5):
         partition.append(b"1")
     log.delete_records("orders", {0: 6})
-    held_topic = held_by(log, lake)
+    return held_by(log, lake)
+
+
+def test_what_an_archive_holds_before_a_gap_is_not_called_lost(tmp_path: Path) -> None:
+    """A table of newest rows is replayed from behind the last gap on; the archive was said not to hold what lies before it."""
+    held_topic = with_a_gap(tmp_path)
     lost = decide_lost(held_topic.tails, COMMITTED, None)
     assert texts(lost) == ["0:[0,6)"]
     assert lost_sentence(lost, held_topic, is_of_time=False) == (
@@ -89,15 +95,7 @@ def test_what_an_archive_holds_before_a_gap_is_not_called_lost(tmp_path: Path) -
 
 def test_only_what_is_lost_is_said_to_be_removed(tmp_path: Path) -> None:
     """A table that is behind has committed nothing of the gap itself; the sentence named no offsets there."""
-    log, lake = MemoryLog(), Lake(tmp_path / "lake")
-    partition = log.add_topic("orders").partitions[0]
-    for _ in range(4):
-        partition.append(b"1")
-    archive(log, lake)
-    for _ in range(5):
-        partition.append(b"1")
-    log.delete_records("orders", {0: 6})
-    held_topic = held_by(log, lake)
+    held_topic = with_a_gap(tmp_path)
     lost = decide_lost(held_topic.tails, {0: Checkpoint(next_offset=3)}, None)
     assert texts(lost) == ["0:[0,3)"]
     assert lost_sentence(lost, held_topic, is_of_time=False) == (
