@@ -12,15 +12,7 @@ import click
 
 from log_service.cli.cluster_voters import voters_text
 from log_service.cli.connection import open_admin
-from log_service.cli.installation_nodes import (
-    nodes_option,
-    refuse_to_stop,
-    require_same_cluster,
-    required_cluster,
-    runs_node,
-    start_node,
-    stop_node,
-)
+from log_service.cli.installation_nodes import nodes_option, refuse_to_stop, require_same_cluster, required_cluster
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
 from log_service.cli.node_ids import NODE_ID, node_ids_of
 from log_service.cli.numbers import WholeNumber
@@ -30,7 +22,7 @@ from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.membership import refuse_removal, refuse_unknown_brokers, remove_voter
 from log_service.cluster_operations.moving import moves_under_way, remove_throttles, take_back, throttled_brokers, throttled_topics
 from log_service.cluster_operations.reading import read_layout
-from log_service.cluster_operations.waiting import wait_until_fenced
+from log_service.cluster_operations.waiting import wait_until_fenced, wait_until_serving
 from log_service.cluster_plans import plans
 from log_service.cluster_plans.execution import PlanProgress
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
@@ -38,6 +30,7 @@ from log_service.cluster_plans.leaving import refuse_to_lose_replicas
 from log_service.cluster_plans.plan import Move
 from log_service.cluster_plans.reassignment_file import plan_of, read
 from log_service.common.types import TopicPartition
+from log_service.supervisor.installation import Installation
 
 BYTE_TOLERANCE = 0.1
 INTERNAL_FACTOR = 3
@@ -89,7 +82,8 @@ def add(
             nodes = required_cluster(data)
             require_same_cluster(data, admin.describe_cluster().cluster_id)
             if how["execute"] and not how["dry_run"]:
-                started = start_node(data, admin)
+                started = Installation(data).start_one_more()
+                wait_until_serving(admin, started)
                 click.echo(f"broker {started} has joined", err=True)
                 layout = read_layout(admin)
             else:
@@ -132,7 +126,7 @@ def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: b
     """
     with open_admin(bootstrap_servers) as admin, told_refusals():
         layout = read_layout(admin)
-        is_ours = runs_node(data, admin, broker_id)
+        is_ours = Installation(data).runs(admin.describe_cluster().cluster_id, broker_id)
         if is_ours:
             refuse_to_stop(data, broker_id)
         voter_ids = refuse_removal(admin, layout, broker_id)
@@ -155,7 +149,7 @@ def forget(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int, data: Pa
     """
     remove_voter(admin, broker_id)
     if data is not None:
-        stop_node(data, broker_id)
+        Installation(data).stop_for_good(broker_id)
         wait_until_fenced(admin, broker_id)
     elif not layout.broker(broker_id).is_fenced:
         return f"broker {broker_id} is empty: stop it, and then: tidelog cluster remove {broker_id} --execute"

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from log_service.cli.connection import open_admin
-from log_service.cli.installation_nodes import hold_node, nodes_option, release_node, require_same_cluster, required_cluster
+from log_service.cli.installation_nodes import nodes_option, require_same_cluster, required_cluster
 from log_service.cli.node_ids import NODE_ID
 from log_service.cli.output import bootstrap_option, counted, json_option, tell
 from log_service.cluster_operations.reading import read_state
@@ -17,6 +17,7 @@ from log_service.cluster_operations.waiting import wait_until_serving
 from log_service.cluster_plans.rolling import obstacles_to_stay_down, single_replicas
 from log_service.common.errors import TidelogError
 from log_service.supervisor import state as supervisor_state
+from log_service.supervisor.installation import Installation
 from log_service.supervisor.nodes import NodeSpec
 
 
@@ -41,7 +42,7 @@ def stop(*, node_id: int, force: bool, data: Path, as_json: bool, bootstrap_serv
     if why and not force:
         raise click.ClickException(f"node {node_id} is not stopped: {'; '.join(why)}. --force stops it all the same")
     alone = len(single_replicas(state.layout, node_id))
-    hold_node(data, node_id)
+    Installation(data).hold(node_id)
     text = f"node {node_id} is stopped until: tidelog cluster start {node_id}"
     if alone:
         text += f"\n{counted(alone, 'partition')} with a single replica {'is' if alone == 1 else 'are'} offline until then"
@@ -56,7 +57,7 @@ def stop(*, node_id: int, force: bool, data: Path, as_json: bool, bootstrap_serv
 def start(*, node_id: int, data: Path, as_json: bool, bootstrap_servers: str) -> None:
     """Start node ID again, which tidelog cluster stop has stopped, and wait until it serves."""
     require_node(data, node_id)
-    release_node(data, node_id)
+    Installation(data).release(node_id)
     with open_admin(bootstrap_servers) as admin:
         wait_until_serving(admin, node_id)
     tell(f"node {node_id} serves again", {"node_id": node_id, "state": "ready"}, as_json=as_json)

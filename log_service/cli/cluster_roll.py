@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from log_service.cli.connection import NO_LEADER_TEXT, open_admin
-from log_service.cli.installation_nodes import nodes_option, restart_node, runs_node
+from log_service.cli.installation_nodes import nodes_option
 from log_service.cli.node_ids import NODE_ID
 from log_service.cli.numbers import Number
 from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, refuse_both
@@ -24,6 +24,7 @@ from log_service.cluster_operations.rolling import Restart, RollingRestart, Stag
 from log_service.cluster_operations.waiting import SYNC_SECONDS
 from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PlanRefused
 from log_service.cluster_plans.rolling import single_replicas
+from log_service.supervisor.installation import Installation
 
 COMMAND_SECONDS = 600.0
 
@@ -60,13 +61,14 @@ def roll(
     tidelog cluster roll --execute --command 'ssh {host} reboot-the-broker'
     """
     refuse_both({"--execute": execute, "--dry-run": dry_run})
+    installation = Installation(data)
     with open_admin(bootstrap_servers) as admin, told_refusals():
         before = read_state(admin)
         if before.quorum.leader_id == NO_LEADER:
             raise PlanRefused(NO_LEADER_TEXT)
         order = brokers_to_restart(admin, before, broker_ids)
         words = words_of(command, order) if command is not None else []
-        strange = [] if words else [each for each in order if not runs_node(data, admin, each)]
+        strange = [] if words else [each for each in order if not installation.runs(before.cluster_id, each)]
         rows = plan_rows(before, order, "tidelog up" if not words else "--command", strange)
         if execute and strange:
             raise click.ClickException(f"{nothing_restarts(strange, data)}. Nothing was restarted")
@@ -74,7 +76,7 @@ def roll(
             show(rows, strange, data)
             tell_down(before.layout)
         if execute:
-            restart = commander(words, before) if words else partial(restart_node, data)
+            restart = commander(words, before) if words else installation.restart
             rolling = RollingRestart(admin, before, order, restart, partial(click.echo, err=True), wait_seconds=wait_seconds)
             carry_out(rolling, command)
     if as_json:

@@ -7,7 +7,7 @@
 - ``supervisor``: all of them: order of starting, restarts with backoff, order of stopping.
 - ``state``: the file that tells ``tidelog status`` what runs.
 - ``nodes``: several brokers on one machine, each with its properties file. ``fleet``: one more or one less while they run.
-- ``control``: how another process asks a running supervisor for that.
+- ``control``: how another process asks a running supervisor for that. ``installation``: the nodes, to such a process.
 - ``components``: the broker's component, and those that installed extras register.
 - ``protection``: the files of a secured installation. ``authority``: its certificates. ``grants``: the rights of the platform in it.
 """

@@ -5,7 +5,7 @@ does there. Brokers are started, restarted and stopped only where ``tidelog up``
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import dagster as dg
@@ -22,9 +22,9 @@ from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
 from log_service.cluster_plans.leaving import refuse_to_lose_replicas
 from log_service.cluster_plans.plan import Plan
 from log_service.common.errors import ConfigError, StorageError
-from log_service.supervisor.control import ADD, REMOVE, RESTART, ControlRefused, ControlRequest, ask
-from log_service.supervisor.nodes import ClusterSpec, read_cluster
-from log_service.supervisor.state import is_locked
+from log_service.supervisor.control import ControlRefused
+from log_service.supervisor.installation import Installation
+from log_service.supervisor.nodes import ClusterSpec
 from orchestration.log_client import LogServiceError
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.settings import load_settings
@@ -32,7 +32,6 @@ from orchestration.settings import load_settings
 POLL_S = 1.0
 TOLD_EVERY_S = 10.0
 DEFAULT_THROTTLE = 50 << 20
-CONTROL_S = 180.0
 INTERNAL_FACTOR = 3
 SHOWN_MOVES = 200
 
@@ -162,7 +161,7 @@ def _with_one_more(context: dg.OpExecutionContext, admin: BlockingAdmin, layout:
         )
     if config.dry_run:
         return layout.with_one_more(nodes.next_node_id, nodes.rack or None)
-    node_id = int(ask(load_settings().data_directory, ControlRequest(command=ADD), timeout_s=CONTROL_S)["node_id"])
+    node_id = _installation().start_one_more()
     wait_until_serving(admin, node_id)
     context.log.info("broker %d has joined", node_id)
     return read_layout(admin)
@@ -183,7 +182,7 @@ def remove(context: dg.OpExecutionContext, config: RemoveConfig, log_service: Lo
         refuse_to_lose_replicas(layout, config.broker)
         remove_voter(admin, config.broker)
         if is_running:
-            _ask(REMOVE)(config.broker)
+            _installation().stop_for_good(config.broker)
             wait_until_fenced(admin, config.broker)
         admin.unregister_broker(config.broker)
 
@@ -197,7 +196,7 @@ def restart(context: dg.OpExecutionContext, config: RollConfig, log_service: Log
         context.add_output_metadata({"order": ", ".join(map(str, order)), "dry_run": config.dry_run})
         if not config.dry_run:
             _refuse_to_restart(admin, order)
-            rolling = RollingRestart(admin, state, order, _ask(RESTART), lambda text: context.log.info("%s", text))
+            rolling = RollingRestart(admin, state, order, _installation().restart, lambda text: context.log.info("%s", text))
             try:
                 rolling.run()
             finally:
@@ -207,13 +206,15 @@ def restart(context: dg.OpExecutionContext, config: RollConfig, log_service: Log
 
 def _own_nodes(admin: BlockingAdmin) -> ClusterSpec | None:
     """Return the nodes of this installation where it runs and its cluster is the one that ``admin`` asks; None elsewhere."""
-    data = load_settings().data_directory
-    nodes = read_cluster(data) if is_locked(data) else None
-    return nodes if nodes is not None and nodes.cluster_id == admin.describe_cluster().cluster_id else None
+    return _installation().nodes_of(admin.describe_cluster().cluster_id)
+
+
+def _installation() -> Installation:
+    return Installation(load_settings().data_directory)
 
 
 def _no_installation() -> str:
-    return f"no tidelog up on {load_settings().data_directory} runs nodes of this cluster"
+    return f"no tidelog up on {_installation().data} runs nodes of this cluster"
 
 
 def _refuse_to_restart(admin: BlockingAdmin, order: Sequence[int]) -> None:
@@ -228,7 +229,7 @@ def _refuse_to_restart(admin: BlockingAdmin, order: Sequence[int]) -> None:
     if strange:
         which = f"broker {strange[0]} is no node" if len(strange) == 1 else f"brokers {', '.join(map(str, strange))} are no nodes"
         raise PlanRefused(
-            f"{which} of a tidelog up on {load_settings().data_directory}, so this job cannot restart "
+            f"{which} of a tidelog up on {_installation().data}, so this job cannot restart "
             f"{'it' if len(strange) == 1 else 'them'}: see tidelog cluster roll --command. Nothing was restarted"
         )
 
@@ -242,23 +243,13 @@ def _refuse_to_stop(admin: BlockingAdmin, broker_id: int) -> None:
     nodes = _own_nodes(admin)
     if nodes is None or all(node.node_id != broker_id for node in nodes.nodes):
         raise PlanRefused(
-            f"broker {broker_id} serves, and no tidelog up on {load_settings().data_directory} runs it, so this job cannot stop it: empty "
+            f"broker {broker_id} serves, and no tidelog up on {_installation().data} runs it, so this job cannot stop it: empty "
             f"it with tidelog cluster drain {broker_id} --execute, stop it, and run the job again"
         )
     try:
         nodes.without(broker_id)
     except ConfigError as error:
         raise PlanRefused(str(error)) from error
-
-
-def _ask(command: str) -> Callable[[int], None]:
-    """Return what has the supervisor of this installation do something to a node."""
-    data = load_settings().data_directory
-
-    def ask_supervisor(broker_id: int) -> None:
-        ask(data, ControlRequest(command=command, node_id=broker_id), timeout_s=CONTROL_S)
-
-    return ask_supervisor
 
 
 @dg.job(description="Even out replicas and leaders; a dry run unless dry_run is false")

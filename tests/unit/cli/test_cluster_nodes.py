@@ -13,6 +13,7 @@ from log_service.cli.main import tidelog
 from log_service.cluster_operations.reading import ClusterState
 from log_service.cluster_plans.health import QuorumMember, QuorumState
 from log_service.cluster_plans.layout import PartitionLayout
+from log_service.supervisor.installation import Installation
 from log_service.supervisor.nodes import new_cluster, write_cluster
 from log_service.supervisor.state import held_lock
 from tests.unit.cluster_plans.layouts import broker, layout, partition
@@ -30,7 +31,7 @@ def held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[int]]
         yield
 
     monkeypatch.setattr(cluster_nodes, "open_admin", opened)
-    monkeypatch.setattr(cluster_nodes, "hold_node", lambda _data, node_id: stopped.append(node_id))
+    monkeypatch.setattr(Installation, "hold", lambda _installation, node_id: stopped.append(node_id))
     write_cluster(tmp_path, new_cluster(3, "c"))
     with held_lock(tmp_path):
         yield stopped
@@ -87,7 +88,7 @@ def test_a_node_is_not_started_for_another_cluster(execute: list[str], monkeypat
 
     monkeypatch.setattr(cluster_moves, "open_admin", opened)
     monkeypatch.setattr(cluster_moves, "read_layout", lambda _admin: layout([broker(1), broker(2)], [partition("t", 0, [1, 2])]))
-    monkeypatch.setattr(cluster_moves, "start_node", lambda data, _admin: started.append(data))
+    monkeypatch.setattr(Installation, "start_one_more", lambda installation: started.append(installation.data))
     told = CliRunner().invoke(tidelog, ["cluster", "add", "--start", "--data", str(tmp_path), *execute])
     assert (told.exit_code, started) == (1, [])
     assert f"are of cluster other, and {tmp_path} is of cluster c: name that one's brokers" in " ".join(told.output.split())

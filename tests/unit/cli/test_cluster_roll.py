@@ -19,6 +19,7 @@ from log_service.cluster_operations.reading import ClusterState
 from log_service.cluster_plans.health import QuorumMember, QuorumState
 from log_service.cluster_plans.layout import BrokerLayout
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.supervisor.installation import Installation
 from tests.unit.cluster_plans.layouts import layout, partition
 
 QUORUM = QuorumState(leader_id=1, leader_epoch=4, members=tuple(QuorumMember(node_id=n, is_voter=True, lag=0) for n in (1, 2, 3)))
@@ -134,7 +135,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: str, broker_id: int) -> 
         if broker_id in arguments:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(cluster_roll if step == "restart_node" else rolling, step, interrupted)
+    monkeypatch.setattr(Installation if step == "restart" else rolling, step, interrupted)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: str, broker_id: int) -> 
     [
         ("wait_for_sync", ["restarted: broker 2", "not touched: brokers 3, 1", f"{GO_ON} 3 1 --execute"]),
         (
-            "restart_node",
+            "restart",
             [
                 "restarted: broker 2",
                 f"{ON_ITS_WAY} was being restarted; now the cluster says that it is down or not ready",
@@ -165,8 +166,8 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: str, broker_id: int) -> 
 def test_ctrl_c_says_what_is_done_what_is_on_its_way_and_how_to_go_on(
     admin: Admin, monkeypatch: pytest.MonkeyPatch, step: str, said: list[str]
 ) -> None:
-    monkeypatch.setattr(cluster_roll, "runs_node", lambda *_: True)
-    monkeypatch.setattr(cluster_roll, "restart_node", lambda *_: None)
+    monkeypatch.setattr(Installation, "runs", lambda *_: True)
+    monkeypatch.setattr(Installation, "restart", lambda *_: None)
     interrupt_at(monkeypatch, step, 3)
     admin.down = {3}
     stopped = roll("--execute")

@@ -1,0 +1,61 @@
+"""The nodes of a ``tidelog up`` installation, from another process: which there are, and how one starts, ends or restarts.
+
+A node is operated by its supervisor, which is asked through files of its data directory (``control``). ``tidelog cluster`` and the Dagster
+jobs that operate a cluster use this. Invariant: a broker is the installation's only if its cluster has the same id, so that an
+installation beside another cluster is left alone.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from log_service.supervisor.control import ADD, REMOVE, RESTART, START, STOP, ControlRequest, ask
+from log_service.supervisor.nodes import ClusterSpec, read_cluster
+from log_service.supervisor.state import is_locked
+
+CONTROL_TIMEOUT_S = 180.0
+"""How long a supervisor may take to carry out a request: a node that stops in order moves its leaders first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """The installation on the directory ``data``. What asks its supervisor raises as ``control.ask``: StorageError, ControlRefused."""
+
+    data: Path
+
+    def nodes(self) -> ClusterSpec | None:
+        """Return the nodes that a supervisor runs there; None where none runs, or it runs a broker alone."""
+        return read_cluster(self.data) if is_locked(self.data) else None
+
+    def nodes_of(self, cluster_id: str) -> ClusterSpec | None:
+        """Return the nodes where they are those of this cluster, else None."""
+        nodes = self.nodes()
+        return nodes if nodes is not None and nodes.cluster_id == cluster_id else None
+
+    def runs(self, cluster_id: str, node_id: int) -> bool:
+        """Whether the supervisor runs that broker of this cluster."""
+        nodes = self.nodes_of(cluster_id)
+        return nodes is not None and any(node.node_id == node_id for node in nodes.nodes)
+
+    def start_one_more(self) -> int:
+        """Have one more node started and return its id. It is still to join the cluster."""
+        return int(self._ask(ADD)["node_id"])
+
+    def stop_for_good(self, node_id: int) -> None:
+        """Have a node stopped and taken out of the installation."""
+        self._ask(REMOVE, node_id)
+
+    def restart(self, node_id: int) -> None:
+        """Have a node stopped in order and started again."""
+        self._ask(RESTART, node_id)
+
+    def hold(self, node_id: int) -> None:
+        """Have a node stopped until ``release``."""
+        self._ask(STOP, node_id)
+
+    def release(self, node_id: int) -> None:
+        """Have a node started that ``hold`` has stopped."""
+        self._ask(START, node_id)
+
+    def _ask(self, command: str, node_id: int | None = None) -> dict[str, Any]:
+        return ask(self.data, ControlRequest(command=command, node_id=node_id), timeout_s=CONTROL_TIMEOUT_S)
