@@ -48,8 +48,14 @@ def session_configuration(settings: Settings) -> dict[str, str]:
 
 
 def process_configuration(settings: Settings) -> dict[str, str]:
-    """Return what holds for a whole JVM: memory, addresses, scratch space. A session on a warm server cannot change it."""
+    """Return what holds for a whole JVM: memory, addresses, scratch space. A session on a warm server cannot change it.
+
+    A driver listens for its executors, on the loopback address that all accounts of a machine reach. It deserializes what it is sent there,
+    and gives out files. Where driver and executors are one JVM it is told to serve only those who know a secret, which Spark draws by
+    itself. The secret of a cluster is for the person who runs it to set.
+    """
     scratch = settings.spark_scratch_directory
+    is_one_jvm = settings.spark_master.partition("[")[0] == "local"
     return {
         "spark.master": settings.spark_master,
         "spark.app.name": APPLICATION_NAME,
@@ -63,6 +69,7 @@ def process_configuration(settings: Settings) -> dict[str, str]:
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.artifact.isolation.enabled": "false",
+        **({"spark.authenticate": "true"} if is_one_jvm else {}),
     }
 
 

@@ -1,12 +1,15 @@
-"""The warm Spark server runs code only for those who hold its token, also on the loopback address."""
+"""Spark runs code only for those who hold its token, and its driver listens to no stranger, also on the loopback address."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.platform.driver_ports import RPC_FAILURE, STREAM_FAILURE, call, file_at, listening_ports
 from tests.platform.spark_server import warm_server
 
+OTHERS_FILE = "/artifacts/../../../../../../../../../../../../etc/hostname"
+"""A way out of the directory from which a driver gives out the files of sessions; it has one once there was a session."""
 PROGRAM = """
 import sys
 from orchestration.settings import load_settings
@@ -32,6 +35,9 @@ def test_only_those_who_hold_the_token_run_code(tmp_path: Path) -> None:
         wrong = count_rows(tmp_path / "stranger", remote, SPARK_CONNECT_AUTHENTICATE_TOKEN="guessed")
         owner = count_rows(tmp_path / "server", remote)
         arguments = Path(f"/proc/{child.pid}/cmdline").read_text()
+        inner = [port for port in listening_ports(child.pid) if f":{port}" not in remote]
+        refusals = [call(port, bytes(16)) for port in inner]
+        no_files = [file_at(port, OTHERS_FILE) for port in inner]
     assert stranger.returncode != 0
     assert "UNAUTHENTICATED" in stranger.stderr
     assert wrong.returncode != 0
@@ -39,3 +45,8 @@ def test_only_those_who_hold_the_token_run_code(tmp_path: Path) -> None:
     assert (owner.returncode, owner.stdout.strip()) == (0, "3"), owner.stderr[-2000:]
     assert token not in arguments
     assert token not in (tmp_path / "server" / "server.log").read_text()
+    assert len(refusals) == 2, f"the driver and its block manager listen: {inner}"
+    for refusal in refusals:  # without a secret the driver reads what it is sent as an object of Java's
+        assert (refusal[0], b"Expected SaslMessage" in refusal) == (RPC_FAILURE, True), refusal[:200]
+    for nothing in no_files:
+        assert (nothing[0], b"Unauthenticated" in nothing) == (STREAM_FAILURE, True), nothing[:200]
