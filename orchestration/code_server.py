@@ -1,7 +1,10 @@
 """The project's code server: Dagster's own, with run processes that are forked from one that has imported everything already.
 
-``python -m orchestration.code_server --host HOST --port PORT``, in the project's folder. Dagster's server spawns an interpreter per run,
-which imports Dagster, Spark, Delta and the project anew: seconds of work before each run. Here it forks them (``orchestration.preload``).
+``python -m orchestration.code_server --socket PATH``, in the project's folder. Each process that reaches it can have code run: it listens
+on a Unix socket, which lies where its owner alone can come (``code_socket``).
+
+Dagster's server spawns an interpreter per run, which imports Dagster, Spark, Delta and the project anew: seconds of work before each run.
+Here it forks them (``orchestration.preload``).
 A run process is a child of the fork server, which is a child of this process, all in one session, so that they end together. The first such
 process warms Spark up (``transforms.rehearsal``).
 """
@@ -35,10 +38,11 @@ PRELOADED = "orchestration.preload"
 MAX_WORKERS = 16
 
 
-def serve(host: str, port: int, *, is_watching: bool, complaint: Path | None = None) -> None:
-    """Serve the project of the current directory until SIGTERM or SIGINT; ``is_watching`` loads it anew when a file of it changes.
+def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None) -> None:
+    """Serve the project of the current directory on a Unix socket until SIGTERM or SIGINT.
 
-    ``complaint`` is the file that says what is wrong with the project, for as long as that is so.
+    ``is_watching`` loads the project anew when a file of it changes. ``complaint`` is the file that says what is wrong with the project; it
+    is empty while nothing is.
     """
     setup_interrupt_handlers()
     write_plainly()
@@ -65,7 +69,7 @@ def serve(host: str, port: int, *, is_watching: bool, complaint: Path | None = N
     if is_watching:
         servicer.watch_project(ended)
     server = DagsterGrpcServer(
-        server_termination_event=ended, dagster_api_servicer=servicer, host=host, port=port, logger=logger, threadpool_executor=executor
+        server_termination_event=ended, dagster_api_servicer=servicer, socket=str(socket_path), logger=logger, threadpool_executor=executor
     )
     project.settle(None)
     threading.Thread(target=project.look_after, args=(ended,), name="look-after", daemon=True).start()
@@ -91,13 +95,12 @@ def rehearse_once() -> None:
 def main() -> None:
     """Read the address and serve."""
     parser = argparse.ArgumentParser(prog="python -m orchestration.code_server")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--socket", type=Path, required=True)
     parser.add_argument("--watch", action="store_true")
     parser.add_argument("--complaint", type=Path)
     arguments = parser.parse_args()
     try:
-        serve(arguments.host, arguments.port, is_watching=arguments.watch, complaint=arguments.complaint)
+        serve(arguments.socket, is_watching=arguments.watch, complaint=arguments.complaint)
     except DagsterUserCodeLoadError as error:
         traceback.print_exception(error)
         sys.exit(root_cause(error))

@@ -165,7 +165,7 @@ def open_instance(home: Path) -> Iterator[DagsterInstance]:
         yield instance
 
 
-def write_workspace(data_directory: Path, project_directory: Path, code_port: int, *, is_postgres: bool = False) -> Path:
+def write_workspace(data_directory: Path, project_directory: Path, code_socket: Path, *, is_postgres: bool = False) -> Path:
     """Write the workspace file of an installation and return its path: the project's code server, and the user's other code locations.
 
     :raises ConfigError: there is no project, its workspace.yaml cannot be used, or PostgreSQL cannot be had.
@@ -179,7 +179,7 @@ def write_workspace(data_directory: Path, project_directory: Path, code_port: in
     home = dagster_home(data_directory)
     write_configuration(home, is_postgres=is_postgres)
     path = home / "workspace.yaml"
-    server = {"grpc_server": {"host": "127.0.0.1", "port": code_port, "location_name": PROJECT_LOCATION}}
+    server = {"grpc_server": {"socket": str(code_socket), "location_name": PROJECT_LOCATION}}
     path.write_text("# Written anew by `tidelog up`.\n" + yaml.safe_dump({"load_from": [server, *others]}, sort_keys=False))
     return path
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from log_service.client import ConfigError
 from log_service.supervisor.spec import Component, GrpcReadiness, HeartbeatReadiness, HttpReadiness, ServiceContext
+from orchestration.code_socket import code_socket
 from orchestration.daemon_heartbeat import heartbeat_file
 from orchestration.instance import dagster_home, write_workspace
 from orchestration.settings import SettingsError, load_settings, process_environment
@@ -48,9 +49,9 @@ def components(context: ServiceContext) -> list[Component]:
 
 def _components(context: ServiceContext) -> list[Component]:
     environment = platform_environment(context)
-    code_port = free_port()
+    socket_path = code_socket(context.data_directory)
     is_postgres = load_settings({**process_environment(), **environment}).postgres_url is not None
-    workspace = write_workspace(context.data_directory, context.project_directory, code_port, is_postgres=is_postgres)
+    workspace = write_workspace(context.data_directory, context.project_directory, socket_path, is_postgres=is_postgres)
     heartbeat = heartbeat_file(dagster_home(context.data_directory))
     python = sys.executable
     watch = ["--watch"] if context.is_watching else []
@@ -65,17 +66,15 @@ def _components(context: ServiceContext) -> list[Component]:
                 python,
                 "-m",
                 "orchestration.code_server",
-                "--host",
-                LOOPBACK,
-                "--port",
-                str(code_port),
+                "--socket",
+                str(socket_path),
                 "--complaint",
                 str(complaint),
                 *watch,
             ),
             complaint_path=complaint,
-            readiness=GrpcReadiness(host=LOOPBACK, port=code_port, method=CODE_SERVER_PING),
-            address=f"{LOOPBACK}:{code_port}",
+            readiness=GrpcReadiness(socket_path=socket_path, method=CODE_SERVER_PING),
+            address=f"unix:{socket_path}",
             after=("broker", SPARK),
             environment=environment,
             working_directory=context.project_directory,

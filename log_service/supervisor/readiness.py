@@ -69,10 +69,11 @@ def _client_settings(readiness: KafkaReadiness) -> dict[str, Any]:
 
 async def _responds_to_call(readiness: GrpcReadiness) -> bool:
     watch = ResponseWatch()
-    call = call_of(f"{readiness.host}:{readiness.port}", readiness.method, readiness.message, _token(readiness))
+    authority = f"{readiness.host}:{readiness.port}" if readiness.socket_path is None else "localhost"
+    call = call_of(authority, readiness.method, readiness.message, _token(readiness))
     with trio.move_on_after(PROBE_DEADLINE_S):
         try:
-            async with await trio.open_tcp_stream(readiness.host, readiness.port) as stream:
+            async with await _connected(readiness) as stream:
                 await stream.send_all(call)
                 while watch.has_responded is None:
                     watch.receive(bytes(await stream.receive_some()))
@@ -81,6 +82,12 @@ async def _responds_to_call(readiness: GrpcReadiness) -> bool:
         except (OSError, trio.BrokenResourceError):
             return bool(watch.has_responded)
     return bool(watch.has_responded)
+
+
+async def _connected(readiness: GrpcReadiness) -> trio.SocketStream:
+    if readiness.socket_path is not None:
+        return await trio.open_unix_socket(str(readiness.socket_path))
+    return await trio.open_tcp_stream(readiness.host, readiness.port)
 
 
 def _token(readiness: GrpcReadiness) -> str | None:

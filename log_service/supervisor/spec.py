@@ -39,13 +39,16 @@ class GrpcReadiness:
     gRPC's own threads respond to the first frames of a connection, also where the program behind them hangs. So a method is called that
     the program itself serves, and that costs it little.
 
+    The address is ``host`` and ``port``, or the Unix socket ``socket_path``.
+
     ``token_path`` is a file with a token that the call shows, and ``token_variable`` a variable of the environment that holds it before
     the file does. They are read when it is asked, so that no secret stands in a component.
     """
 
-    host: str
-    port: int
     method: str
+    host: str = ""
+    port: int = 0
+    socket_path: Path | None = None
     message: bytes = b""
     token_path: Path | None = None
     token_variable: str = ""

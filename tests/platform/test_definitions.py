@@ -11,10 +11,11 @@ import pytest
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 from dagster._grpc.client import DagsterGrpcClient
 
-from orchestration.services import free_port
 from tests.platform.installation import FORK_SERVER, ROOT, wait_until
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(240)]
+SOCKET = Path("code.sock")
+"""In the project's folder, which is the current directory of the server."""
 LISTING = """
 import sys
 from orchestration.definitions import defs
@@ -89,7 +90,7 @@ def test_a_broken_module_is_named_with_its_line(project: Path) -> None:
 
 def test_a_code_server_ends_with_a_sentence_where_the_project_is_broken(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     (project / "assets" / "broken.py").write_text("import no_such_library\n")
-    finished = python(project, "-m", "orchestration.code_server", "--port", str(free_port()))
+    finished = python(project, "-m", "orchestration.code_server", "--socket", str(SOCKET))
     assert finished.returncode == 1
     last = finished.stderr.strip().splitlines()[-1]
     assert last.startswith(f"{project / 'assets' / 'broken.py'}, line 1, cannot be loaded: ")
@@ -98,20 +99,19 @@ def test_a_code_server_ends_with_a_sentence_where_the_project_is_broken(project:
 
 def test_two_assets_of_one_name_are_a_sentence_too(project: Path) -> None:
     (project / "assets" / "again.py").write_text("import dagster as dg\n\n\n@dg.asset\ndef hello() -> None:\n    pass\n")
-    finished = python(project, "-m", "orchestration.code_server", "--port", str(free_port()))
+    finished = python(project, "-m", "orchestration.code_server", "--socket", str(SOCKET))
     assert finished.returncode == 1
     assert "hello" in finished.stderr.strip().splitlines()[-1]
 
 
 def test_a_code_server_serves_and_has_a_process_ready_to_fork_runs(project: Path) -> None:
-    port = free_port()
-    command = [sys.executable, "-m", "orchestration.code_server", "--port", str(port)]
+    command = [sys.executable, "-m", "orchestration.code_server", "--socket", str(SOCKET)]
     child = subprocess.Popen(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
-        wait_until(lambda: accepts(port), 60, lambda: f"exit code {child.poll()}")
+        wait_until(lambda: accepts(project / SOCKET), 60, lambda: f"exit code {child.poll()}")
         forking = [one for one in psutil.Process(child.pid).children() if FORK_SERVER in " ".join(one.cmdline())]
         assert len(forking) == 1
-        found = DagsterGrpcClient(port=port, host="127.0.0.1").list_repositories()
+        found = DagsterGrpcClient(socket=str(project / SOCKET)).list_repositories()
         assert "orchestration.definitions" in found
     finally:
         child.terminate()
@@ -120,15 +120,14 @@ def test_a_code_server_serves_and_has_a_process_ready_to_fork_runs(project: Path
 
 
 def test_reload_definitions_reloads_them_and_tells_of_a_project_that_broke(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    port = free_port()
-    command = [sys.executable, "-m", "orchestration.code_server", "--port", str(port)]
+    command = [sys.executable, "-m", "orchestration.code_server", "--socket", str(SOCKET)]
     log = tmp_path_factory.mktemp("logs") / "code.log"
     with log.open("wb") as output:
         child = subprocess.Popen(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=output, stderr=subprocess.STDOUT)
     module = project / "assets" / "more.py"
     try:
-        wait_until(lambda: accepts(port), 60, lambda: f"exit code {child.poll()}")
-        client = DagsterGrpcClient(port=port, host="127.0.0.1")
+        wait_until(lambda: accepts(project / SOCKET), 60, lambda: f"exit code {child.poll()}")
+        client = DagsterGrpcClient(socket=str(project / SOCKET))
         first_id = client.get_server_id()
         module.write_text("import dagster as dg\n\n\n@dg.asset\ndef more() -> None:\n    pass\n")
         client.reload_code(timeout=60)
@@ -157,12 +156,11 @@ def test_a_mirror_whose_file_is_wrong_stops_nothing_else_and_comes_back_with_its
     (project / "assets" / "mirrored.py").write_text(
         "from orchestration.mirrors import mirror_assets, mirror_sensor\n\nmirrors = mirror_assets()\nlags = mirror_sensor()\n"
     )
-    port = free_port()
-    command = [sys.executable, "-m", "orchestration.code_server", "--port", str(port), "--complaint", str(complaint), "--watch"]
+    command = [sys.executable, "-m", "orchestration.code_server", "--socket", str(SOCKET), "--complaint", str(complaint), "--watch"]
     child = subprocess.Popen(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_BOOTSTRAP_SERVERS": "127.0.0.1:1"})
     try:
-        wait_until(lambda: accepts(port), 60, lambda: f"exit code {child.poll()}")
-        client = DagsterGrpcClient(port=port, host="127.0.0.1")
+        wait_until(lambda: accepts(project / SOCKET), 60, lambda: f"exit code {child.poll()}")
+        client = DagsterGrpcClient(socket=str(project / SOCKET))
         served = jobs_and_assets(client)
         assert "hello" in served, "the rest of the project is there"
         assert "mirror_lags" in served
@@ -183,7 +181,7 @@ def jobs_and_assets(client: DagsterGrpcClient) -> str:
     return client.external_repository(origin)
 
 
-def accepts(port: int) -> bool:
-    with socket.socket() as probe:
+def accepts(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex(str(path)) == 0

@@ -98,7 +98,7 @@ def test_a_file_of_ones_own_that_does_not_read_the_setting_is_told(home: Path) -
 def test_postgresql_needs_its_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(instance_module, "POSTGRES_PACKAGES", ("no_such_package",))
     with pytest.raises(ConfigError, match=r"needs no_such_package: pip install 'tidelog\[platform,postgres\]'"):
-        write_workspace(tmp_path / "data", tmp_path, 4000, is_postgres=True)
+        write_workspace(tmp_path / "data", tmp_path, Path("/run/code.sock"), is_postgres=True)
 
 
 def prepared(home: Path, url: str) -> subprocess.CompletedProcess[str]:
@@ -162,14 +162,14 @@ def test_the_command_settles_dead_runs_and_names_them(instance: dg.DagsterInstan
 
 def test_a_workspace_needs_a_project(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"is no project: it has no folder assets/ .* tidelog init NAME"):
-        write_workspace(tmp_path / "data", tmp_path, 4000)
+        write_workspace(tmp_path / "data", tmp_path, Path("/run/code.sock"))
     (tmp_path / "assets").mkdir()
     with pytest.raises(ConfigError, match=r"its folder assets/ has no __init__.py"):
-        write_workspace(tmp_path / "data", tmp_path, 4000)
+        write_workspace(tmp_path / "data", tmp_path, Path("/run/code.sock"))
     (tmp_path / "assets" / "__init__.py").write_text("")
-    path = write_workspace(tmp_path / "data", tmp_path, 4000)
+    path = write_workspace(tmp_path / "data", tmp_path, Path("/run/code.sock"))
     assert path.parent == dagster_home(tmp_path / "data")
-    assert yaml.safe_load(path.read_text())["load_from"][0]["grpc_server"]["port"] == 4000
+    assert yaml.safe_load(path.read_text())["load_from"][0]["grpc_server"]["socket"] == "/run/code.sock"
 
 
 PRINTS = """

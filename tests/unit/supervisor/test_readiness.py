@@ -82,13 +82,13 @@ def test_a_cluster_of_the_user_s_own_is_asked_as_the_environment_says(tmp_path: 
 
 
 @contextmanager
-def grpc_server(serve: Callable[[bytes, Any], bytes]) -> Iterator[int]:
+def grpc_server(serve: Callable[[bytes, Any], bytes], address: str = "127.0.0.1:0") -> Iterator[int]:
     """Yield the port of a server with one thread, whose one method is ``serve``."""
     grpc = pytest.importorskip("grpc", reason="needs the platform extra")
     server = grpc.server(ThreadPoolExecutor(max_workers=1))
     handler = grpc.unary_unary_rpc_method_handler(serve)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("shop.Till", {"Ping": handler}),))
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_insecure_port(address)
     server.start()
     try:
         yield port
@@ -107,6 +107,14 @@ def test_a_call_that_is_served_and_one_that_is_refused_are_responses(method: str
     with grpc_server(serve) as port:
         assert trio.run(is_ready, GrpcReadiness(host="127.0.0.1", port=port, method=method, message=b"hello"))
     assert asked == ([b"hello"] if method.endswith("Ping") else [])
+
+
+def test_a_server_on_a_unix_socket_is_asked_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the whole path may be longer than one of a socket can be
+    ping = GrpcReadiness(socket_path=Path("till.sock"), method="/shop.Till/Ping")
+    assert not trio.run(is_ready, ping)
+    with grpc_server(lambda _message, _context: b"", "unix:till.sock"):
+        assert trio.run(is_ready, ping)
 
 
 def test_a_program_that_hangs_is_not_ready_though_its_grpc_greets(monkeypatch: pytest.MonkeyPatch) -> None:
