@@ -26,6 +26,12 @@ from tests.unit.supervisor.installations import installation, listener
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('here', flush=True); time.sleep(600)"
 
 
+def pause(component: state.ComponentState) -> None:
+    """Stop a component's process as SIGSTOP does."""
+    assert component.pid is not None, "signals to process 0 go to all processes of the test"
+    os.kill(component.pid, signal.SIGSTOP)
+
+
 def left_behind(directory: Path) -> list[psutil.Process]:
     return [candidate for candidate in psutil.process_iter(["cmdline"]) if str(directory) in (candidate.info["cmdline"] or [])]
 
@@ -191,7 +197,7 @@ def test_a_component_that_hangs_is_killed_and_started_again(tmp_path: Path, monk
 
     def stop_it_and_wait(_supervisor: Supervisor) -> None:
         (component,) = state.read(tmp_path)
-        os.kill(component.pid or 0, signal.SIGSTOP)
+        pause(component)
         assert eventually(lambda: "not responding" in {one.state for one in state.read(tmp_path)})
         assert eventually(lambda: sum("ready" in line for line in told) == 2)
 
@@ -285,7 +291,7 @@ def test_a_component_that_cannot_be_asked_for_a_moment_goes_on_and_one_that_hang
         assert eventually(lambda: times("there is no key") == 2), "what is started again is asked again"
         fault.clear()
         assert eventually(lambda: times("ready") == 2)
-        os.kill(state.read(tmp_path)[0].pid or 0, signal.SIGSTOP)
+        pause(state.read(tmp_path)[0])
         assert eventually(lambda: times("did not respond") == 1)
         assert eventually(lambda: times("ready") == 3)
 
