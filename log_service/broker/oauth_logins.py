@@ -93,6 +93,7 @@ def _rules(config: OAuthConfig) -> WebTokenRules:
     return WebTokenRules(
         issuer=config.issuer,
         audiences=config.audiences,
+        algorithms=config.algorithms,
         skew_s=config.skew_s,
         scope_claim=config.scope_claim,
         subject_claim=config.subject_claim,

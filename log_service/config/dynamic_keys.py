@@ -225,6 +225,7 @@ OUR_OWN = frozenset(
         "cluster.id",
         "metrics.listener",
         "node.death.grace.ms",
+        "sasl.oauthbearer.allowed.algorithms",
         "sasl.oauthbearer.allowed.urls",
         "sasl.oauthbearer.unsecured.tokens.allowed",
         "super.users",

@@ -19,6 +19,7 @@ from log_service.config.security import OAuthConfig, effective_text
 MECHANISM: Final = "OAUTHBEARER"
 PREFIX: Final = "sasl.oauthbearer."
 ALLOWED_URLS: Final = f"{PREFIX}allowed.urls"
+ALLOWED_ALGORITHMS: Final = f"{PREFIX}allowed.algorithms"
 JWKS_URL: Final = f"{PREFIX}jwks.endpoint.url"
 TOKEN_URL: Final = f"{PREFIX}token.endpoint.url"
 UNSECURED: Final = f"{PREFIX}unsecured.tokens.allowed"
@@ -63,6 +64,8 @@ def oauth_config(texts: Mapping[str, str], listener: str) -> OAuthConfig:
             f"{where} has no keys to check tokens with; set {JWKS_URL}. To take tokens without signatures, for trials alone, set "
             f"{UNSECURED}=true"
         )
+    if is_unsecured and values[ALLOWED_ALGORITHMS]:
+        raise ConfigError(f"{where} takes tokens without signatures, and {ALLOWED_ALGORITHMS} says how they are signed; remove one of them")
     if url is not None:
         _validate_url(url, values, JWKS_URL)
     return OAuthConfig(
@@ -72,6 +75,7 @@ def oauth_config(texts: Mapping[str, str], listener: str) -> OAuthConfig:
         retry_backoff_max_ms=cast("int", values[f"{PREFIX}jwks.endpoint.retry.backoff.max.ms"]),
         issuer=cast("str | None", values[f"{PREFIX}expected.issuer"]),
         audiences=cast("tuple[str, ...]", values[f"{PREFIX}expected.audience"]),
+        algorithms=cast("tuple[str, ...]", values[ALLOWED_ALGORITHMS]),
         skew_s=cast("int", values[f"{PREFIX}clock.skew.seconds"]),
         scope_claim=cast("str", values[f"{PREFIX}scope.claim.name"]),
         subject_claim=cast("str", values[f"{PREFIX}sub.claim.name"]),

@@ -4,8 +4,13 @@ Decides names, types, defaults and bounds, as facts of Apache Kafka 4.3; ``confi
 that have no effect here are in ``accepted_keys``.
 """
 
-from log_service.config.definition import ConfigType, at_least, no_empty_item
+from typing import Final
+
+from log_service.config.definition import ConfigType, at_least, list_of, no_empty_item
 from log_service.config.definition import medium_key as _key
+
+TOKEN_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""What tokens may be signed by (RFC 7518, 8037): with a key of which the other half is public, and in no other way."""
 
 SASL_KEYS = (
     _key("sasl.enabled.mechanisms", ConfigType.LIST, "GSSAPI", "The mechanisms that a listener with SASL offers, some of PLAIN, "
@@ -51,6 +56,9 @@ SASL_KEYS = (
     _key("sasl.server.callback.handler.class", ConfigType.CLASS, None,
          "What checks logins, by the name of Kafka's class; only its own for OAUTHBEARER are understood.",
          "what a mechanism has by itself"),
+    _key("sasl.oauthbearer.allowed.algorithms", ConfigType.LIST, "", f"The algorithms that tokens may be signed by, some of "
+         f"{', '.join(TOKEN_ALGORITHMS)}. Empty: each that the issuer's key takes. Kafka has no key for it.",
+         "an algorithm has to fit the issuer's key as it is", validator=list_of(*TOKEN_ALGORITHMS)),
     _key("sasl.oauthbearer.allowed.urls", ConfigType.LIST, "", "The URLs that this node may fetch keys and read its token from, exactly as "
          "they stand in sasl.oauthbearer.jwks.endpoint.url and sasl.oauthbearer.token.endpoint.url; Kafka has a JVM property for it.",
          "none: who may change keys of a broker must not make it fetch what he likes", validator=no_empty_item),

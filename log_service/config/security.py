@@ -44,6 +44,8 @@ class OAuthConfig:
     retry_backoff_max_ms: int = 10_000
     issuer: str | None = None
     audiences: tuple[str, ...] = ()
+    algorithms: tuple[str, ...] = ()
+    """Those that tokens may be signed by; empty: each that the token's key takes."""
     skew_s: int = 30
     scope_claim: str = "scope"
     subject_claim: str = "sub"

@@ -23,7 +23,14 @@ from log_service.common.urls import shown_url
 from log_service.security.file_marks import FileMark, file_mark
 from log_service.security.issuer_requests import MAX_DOCUMENT_BYTES, IssuerTls, exchange
 from log_service.security.sasl.oauthbearer import ValidToken
-from log_service.security.sasl.web_tokens import KeySet, UnknownKeyError, WebTokenRules, parse_key_set, validate_token
+from log_service.security.sasl.web_tokens import (
+    KeySet,
+    UnknownKeyError,
+    WebTokenRules,
+    parse_key_set,
+    validate_algorithms,
+    validate_token,
+)
 
 SYSTEM_TLS: Final = IssuerTls()
 FILE_CHECK_INTERVAL_S: Final = 5.0
@@ -82,14 +89,16 @@ class Jwks:
 
         Raises:
             OSError: the URL cannot be fetched.
-            ValueError: the document is no JWKS, or has no usable key.
+            ValueError: the document is no JWKS, has no usable key, or none that takes an algorithm which is allowed.
         """
         self._read_as, self.keys = await self._run_in_thread(self._read)
 
     def _read(self) -> tuple[FileMark, KeySet]:
         """Return the keys, and which file they are of: looked at before it is read, so that a change meanwhile is noticed."""
         mark = None if self._file is None else file_mark(self._file, _read_file)
-        return mark, parse_key_set(self._fetch(self._config.url))
+        keys = parse_key_set(self._fetch(self._config.url))
+        validate_algorithms(keys, self._rules.algorithms)
+        return mark, keys
 
     async def run(self) -> None:
         """Keep the keys fresh, until it is cancelled."""

@@ -3,8 +3,9 @@
 Decides by keys, rules and the time, which are arguments. PyJWT checks signatures; it is imported when the first token comes.
 
 Invariants: the algorithms that a key may be used with follow from the key (RFC 7517), never from the token, so that neither ``none`` nor an
-HMAC with a public key is taken; symmetric keys and keys for encryption are left out; RSA keys have at least 2048 bits. A token expires, and
-says when it was issued. A token for an audience is taken only where that audience is expected.
+HMAC with a public key is taken; the rules may allow fewer of them, and never more. Symmetric keys and keys for encryption are left out; RSA
+keys have at least 2048 bits. A token expires, and says when it was issued. A token for an audience is taken only where that audience is
+expected.
 """
 
 import json
@@ -35,6 +36,8 @@ class WebTokenRules:
 
     issuer: str | None = None
     audiences: tuple[str, ...] = ()
+    algorithms: tuple[str, ...] = ()
+    """Those that signatures may be of; empty: each that the token's key takes."""
     skew_s: float = 30.0
     scope_claim: str = "scope"
     subject_claim: str = "sub"
@@ -73,6 +76,16 @@ def parse_key_set(content: bytes) -> KeySet:
     return keys
 
 
+def validate_algorithms(keys: KeySet, allowed: Sequence[str]) -> None:
+    """Check that some token can be taken at all; nothing ``allowed`` is everything.
+
+    Raises:
+        ValueError: no key takes an algorithm that is allowed.
+    """
+    if allowed and not any(set(key.algorithms) & set(allowed) for key in keys):
+        raise ValueError(f"no key of the JWKS takes one of the algorithms that are allowed: {', '.join(allowed)}")
+
+
 def validate_token(token: str, keys: KeySet, rules: WebTokenRules, now_s: float) -> ValidToken:
     """Return what a token says.
 
@@ -80,7 +93,7 @@ def validate_token(token: str, keys: KeySet, rules: WebTokenRules, now_s: float)
         UnknownKeyError: no key of its id is known.
         TokenRefusedError: it is not to be trusted, for another reason.
     """
-    header, claims = _verified(token, keys)
+    header, claims = _verified(token, keys, rules.algorithms)
     if "crit" in header:
         raise TokenRefusedError("the token has critical extensions, which are not there")
     return check_claims(claims, rules, now_s)
@@ -127,7 +140,7 @@ def unsigned_claims(token: str) -> Mapping[str, Any]:
     return claims
 
 
-def _verified(token: str, keys: KeySet) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _verified(token: str, keys: KeySet, allowed: Sequence[str]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     import jwt  # noqa: PLC0415 - as above
 
     parts = _bounded(token).split(".")
@@ -135,7 +148,7 @@ def _verified(token: str, keys: KeySet) -> tuple[Mapping[str, Any], Mapping[str,
         raise TokenRefusedError("the token is not made of header, claims and signature")
     try:
         header = jwt.get_unverified_header(token)
-        key = _choose(header, keys)
+        key = _choose(header, keys, allowed)
         options = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": False, "verify_iss": False}
         options |= {"verify_sub": False, "verify_jti": False}
         claims = jwt.decode(token, key.key, algorithms=list(key.algorithms), options=options)  # type: ignore[arg-type]
@@ -150,7 +163,7 @@ def _bounded(token: str) -> str:
     return token
 
 
-def _choose(header: Mapping[str, Any], keys: KeySet) -> PublicKey:
+def _choose(header: Mapping[str, Any], keys: KeySet, allowed: Sequence[str]) -> PublicKey:
     """Return the key that a token was signed with. A token without a key's id is taken where one key alone fits its algorithm."""
     key_id, algorithm = header.get("kid"), header.get("alg")
     if key_id is not None and (not isinstance(key_id, str) or len(key_id) > MAX_KEY_ID_LENGTH):
@@ -158,6 +171,8 @@ def _choose(header: Mapping[str, Any], keys: KeySet) -> PublicKey:
     named = [key for key in keys if key_id is None or key.key_id == key_id]
     if not named:
         raise UnknownKeyError(str(key_id))
+    if allowed and algorithm not in allowed:
+        raise TokenRefusedError("the token is signed by an algorithm that is not allowed")
     fitting = [key for key in named if algorithm in key.algorithms]
     if len(fitting) != 1:
         raise TokenRefusedError("no key, or more than one, fits the token's algorithm")

@@ -78,6 +78,20 @@ def test_claims_that_the_keys_ask_for(tmp_path: Path) -> None:
     assert not is_taken(made, iss="mine")
 
 
+def test_algorithms_that_are_allowed(tmp_path: Path) -> None:
+    """The issuer's key takes six; the configuration may allow fewer of them, and names none that it does not take."""
+    made = offer(tmp_path, allowed_algorithms="PS256, RS512")
+    assert made.validate(token("rsa", "PS256")).subject == "alice"
+    with pytest.raises(TokenRefusedError, match="an algorithm that is not allowed"):
+        made.validate(token("rsa", "RS256"))
+    with pytest.raises(ConfigError, match="no key of the JWKS takes one of the algorithms that are allowed: ES256"):
+        offer(tmp_path, allowed_algorithms="ES256")
+    with pytest.raises(ConfigError, match=r"allowed\.algorithms: 'HS256' is none of RS256, .* EdDSA"):
+        offer(tmp_path, allowed_algorithms="RS256,HS256")
+    with pytest.raises(ConfigError, match=r"allowed\.algorithms says how they are signed"):
+        offer(None, allowed_algorithms="RS256", unsecured_tokens_allowed="true")
+
+
 def test_names_of_claims(tmp_path: Path) -> None:
     made = offer(tmp_path, sub_claim_name="user", scope_claim_name="roles")
     assert is_taken(made, sub="bob", user="alice", scope=5)

@@ -73,6 +73,7 @@ PROOFS = {
     "delegation.token.expiry.time.ms": (TOKENS, "test_times_of_a_token"),
     "delegation.token.max.lifetime.ms": (TOKENS, "test_times_of_a_token"),
     "delegation.token.secret.key": (TOKENS, "test_owner_makes_a_token_and_logs_in_by_it"),
+    "sasl.oauthbearer.allowed.algorithms": (OAUTH, "test_algorithms_that_are_allowed"),
     "sasl.oauthbearer.allowed.urls": (OAUTH, "test_url_has_to_be_allowed"),
     "sasl.oauthbearer.client.credentials.client.id": OAUTH_ENDPOINT,
     "sasl.oauthbearer.client.credentials.client.secret": OAUTH_ENDPOINT,

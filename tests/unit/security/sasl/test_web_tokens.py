@@ -10,13 +10,17 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_service.config.sasl_keys import TOKEN_ALGORITHMS
 from log_service.security.sasl.oauthbearer import TokenRefusedError
 from log_service.security.sasl.web_tokens import (
+    CURVE_ALGORITHMS,
+    RSA_ALGORITHMS,
     UnknownKeyError,
     WebTokenRules,
     check_claims,
     parse_key_set,
     unsigned_claims,
+    validate_algorithms,
     validate_token,
 )
 from tests.unit.security.sasl.issuer import NOW_S, jwk, key_set, part, private_key, token, unsigned
@@ -70,6 +74,34 @@ def test_token_that_is_not_trusted(text: str) -> None:
     with pytest.raises(TokenRefusedError) as caught:
         validate_token(text, KEYS, RULES, NOW_S)
     assert not text or text not in str(caught.value)
+
+
+def test_algorithms_of_the_configuration_are_those_that_keys_take() -> None:
+    assert set(TOKEN_ALGORITHMS) == {*RSA_ALGORITHMS, *(name for names in CURVE_ALGORITHMS.values() for name in names)}
+
+
+@pytest.mark.parametrize(("allowed", "is_taken"), [((), True), (("RS256",), True), (("EdDSA", "RS256"), True), (("RS512", "ES256"), False)])
+def test_algorithm_has_to_be_allowed_beside_fitting_the_key(allowed: tuple[str, ...], *, is_taken: bool) -> None:
+    rules = WebTokenRules(algorithms=allowed)
+    if is_taken:
+        assert validate_token(token("rsa", "RS256"), KEYS, rules, NOW_S).subject == "alice"
+        return
+    with pytest.raises(TokenRefusedError, match="not allowed"):
+        validate_token(token("rsa", "RS256"), KEYS, rules, NOW_S)
+
+
+def test_an_algorithm_that_is_allowed_fits_no_other_key_for_that() -> None:
+    """What a configuration allows, a key may still not take: an HMAC with a public key, and what another key signed."""
+    for text in (forged_by_hmac(), token("ec", headers={"kid": "rsa"}), unsigned()):
+        with pytest.raises(TokenRefusedError):
+            validate_token(text, KEYS, WebTokenRules(algorithms=("HS256", "ES256", "none")), NOW_S)
+
+
+def test_keys_that_take_nothing_that_is_allowed_are_no_use() -> None:
+    validate_algorithms(KEYS, ())
+    validate_algorithms(KEYS, ("RS512", "EdDSA"))
+    with pytest.raises(ValueError, match="ES384"):
+        validate_algorithms(KEYS, ("ES384",))
 
 
 def test_claims_changed_after_signing() -> None:
