@@ -4,6 +4,7 @@ Knows no keys of the configuration, which ``config.oauth`` reads. The options of
 """
 
 import logging
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -74,16 +75,23 @@ class OAuthOffer:
         """
         if self.jwks is None:
             return
-        if self._is_in_clear:
-            logger.warning(
-                "The keys of OAUTHBEARER on listener %s are fetched without TLS: who stands between can name keys of his own, and be "
-                "anyone; use an https URL",
-                self.listener,
-            )
+        for warning in self._warnings():
+            logger.warning("%s", warning)
         try:
             await self.jwks.refresh()
         except (OSError, ValueError) as error:
             raise ConfigError(f"the keys of OAUTHBEARER on listener {self.listener} cannot be fetched: {error}") from error
+
+    def _warnings(self) -> Iterator[str]:
+        """Yield what the configuration leaves open: one sentence for each."""
+        where = f"OAUTHBEARER on listener {self.listener}"
+        if self._is_in_clear:
+            text = "who stands between can name keys of his own, and be anyone; use an https URL"
+            yield f"The keys of {where} are fetched without TLS: {text}"
+        if self._rules.issuer is None:
+            yield f"{where} takes tokens of any issuer that one of the keys has signed; set sasl.oauthbearer.expected.issuer"
+        if not self._rules.audiences:
+            yield f"{where} takes tokens without an audience, for whatever service they were made; set sasl.oauthbearer.expected.audience"
 
     def _validate_unsecured(self, token: str) -> ValidToken:
         return check_claims({"iat": 0, **unsigned_claims(token)}, self._rules, self._clock.wall_ms() / 1_000)

@@ -12,6 +12,7 @@ from log_service.common.errors import ConfigError
 from log_service.config.server import parse_server_properties
 from log_service.security.sasl.jaas import OAUTHBEARER_MODULE, parse_jaas
 from log_service.security.sasl.oauthbearer import TokenRefusedError
+from tests.helpers.ports import free_port
 from tests.unit.security.sasl.issuer import NOW_S, jwk, key_set, token, unsigned
 
 P = "sasl.oauthbearer."
@@ -76,6 +77,30 @@ def test_claims_that_the_keys_ask_for(tmp_path: Path) -> None:
     assert is_taken(made, aud="there", iss="mine")
     assert not is_taken(made, aud="there")
     assert not is_taken(made, iss="mine")
+
+
+@pytest.mark.parametrize(
+    ("named", "warned_of"),
+    [
+        ({}, ["expected.issuer", "expected.audience"]),
+        ({f"{P}expected.issuer": "mine"}, ["expected.audience"]),
+        ({f"{P}expected.audience": "here"}, ["expected.issuer"]),
+        ({f"{P}expected.issuer": "mine", f"{P}expected.audience": "here"}, []),
+    ],
+)
+def test_what_is_not_asked_of_a_token_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, named: Mapping[str, str], warned_of: list[str]
+) -> None:
+    """As in Apache Kafka: one document of keys may serve many issuers and many audiences, and any of their tokens would be let in."""
+    offer(tmp_path, more=named)
+    assert [line.rpartition("; set sasl.oauthbearer.")[2] for line in caplog.messages if "OAUTHBEARER on listener A" in line] == warned_of
+
+
+def test_keys_that_come_in_the_clear_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    url = f"http://127.0.0.1:{free_port()}/keys"
+    with pytest.raises(ConfigError, match="cannot be reached"):
+        offer(None, jwks_endpoint_url=url, allowed_urls=url)
+    assert "fetched without TLS" in caplog.text
 
 
 def test_algorithms_that_are_allowed(tmp_path: Path) -> None:
