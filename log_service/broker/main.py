@@ -23,6 +23,7 @@ from log_service.broker.one_error import one_error
 from log_service.broker.time_slice import shorten_time_slices
 from log_service.common.errors import ConfigError, KafkaError, StorageError, TidelogError
 from log_service.common.log_lines import LineFormatter
+from log_service.config.open_doors import open_doors
 from log_service.config.server import ServerSettings, parse_server_properties
 from log_service.config.views import NodeConfig
 from log_service.storage.log_directory import is_full_disk
@@ -63,7 +64,8 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
     try:
         config, settings = read_configuration(properties_path, overrides)
         set_audit_level(config)
-        for warning in (settings.warning, settings.idle_warning, settings.jaas_warning, settings.super_users_warning):
+        of_keys = (settings.warning, settings.idle_warning, settings.jaas_warning, settings.super_users_warning)
+        for warning in (*of_keys, *open_doors(config, settings.texts)):
             if warning is not None:
                 logger.warning("%s", warning)
         return trio.run(_run, config, settings)

@@ -61,6 +61,12 @@ def test_super_users_with_commas_between_them_are_told(tmp_path: Path, said: pyt
     assert "super.users names 'User:a,User:b' as one principal" in said.text
 
 
+def test_a_door_that_is_left_open_is_told(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+    access = ["authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS"]
+    serve(None, [*properties(tmp_path), *access, "process.roles=broker", "controller.quorum.voters=2@127.0.0.1:1"])
+    assert "super.users has User:ANONYMOUS: each client that reaches listener PLAINTEXT may do everything" in said.text
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_the_node_gracefully(tmp_path: Path, said: pytest.LogCaptureFixture, number: int) -> None:
     handler = SignalWhenReady(number)

@@ -1,0 +1,52 @@
+"""What a configuration leaves open though it reads as if it were closed: a sentence for each, which the operator is told at the start.
+
+Apache Kafka starts such a node, so that these are warnings and no refusals. What the logins of a listener show to an observer of the
+network is told by ``config.sasl``, and who can never log in by ``broker.first_logins``.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from log_service.common.access import ANONYMOUS
+from log_service.config.views import ListenerConfig, NodeConfig
+
+CLIENT_AUTH: Final = "ssl.client.auth"
+
+
+def open_doors(config: NodeConfig, texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield one sentence for each door; ``texts`` are the keys that were set."""
+    yield from _nameless_super_users(config)
+    yield from _unheeded_client_auth(config, texts)
+
+
+def _nameless_super_users(config: NodeConfig) -> Iterator[str]:
+    """Warn where clients without a name come in, and those without a name are super users."""
+    if config.authorizer is None or str(ANONYMOUS) not in config.authorizer.super_users:
+        return
+    listeners = {each.name: each for each in (*config.listeners, *config.controller_listeners)}
+    nameless = [name for name, listener in listeners.items() if _lets_in_without_a_name(listener)]
+    if nameless:
+        where = f"listener{'s' if len(nameless) > 1 else ''} {', '.join(nameless)}"
+        yield (
+            f"super.users has {ANONYMOUS}: each client that reaches {where} may do everything, because it needs no name there; take "
+            f"{ANONYMOUS} out once no node and no client of yours comes without a name"
+        )
+
+
+def _lets_in_without_a_name(listener: ListenerConfig) -> bool:
+    security = listener.security
+    return security.sasl is None and (security.tls is None or security.tls.client_auth != "required")
+
+
+def _unheeded_client_auth(config: NodeConfig, texts: Mapping[str, str]) -> Iterator[str]:
+    """Warn where certificates are asked of clients by a key that none of the node's listeners heeds (KIP-684)."""
+    asked = texts.get(CLIENT_AUTH, "").strip().lower()
+    secured = [each for each in (*config.listeners, *config.controller_listeners) if each.security.tls is not None]
+    own = {each.name for each in secured if f"listener.name.{each.name.lower()}.{CLIENT_AUTH}" in texts}
+    with_logins = [each.name for each in secured if each.security.sasl is not None and each.name not in own]
+    if asked in {"", "none"} or not with_logins or any(each.security.sasl is None and each.name not in own for each in secured):
+        return
+    yield (
+        f"{CLIENT_AUTH}={asked} has no effect: on a listener with logins, as {', '.join(with_logins)}, only the key with the listener's "
+        f"prefix counts, and clients need no certificate; set listener.name.{with_logins[0].lower()}.{CLIENT_AUTH}"
+    )
