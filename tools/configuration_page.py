@@ -9,7 +9,7 @@ from pathlib import Path
 from log_service.config.accepted_keys import FAMILIES
 from log_service.config.broker import NEEDS_RESTART
 from log_service.config.definition import ConfigKey, UpdateMode
-from log_service.config.dynamic_keys import INTERNAL
+from log_service.config.dynamic_keys import FILE_ALONE, INTERNAL
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 
@@ -37,6 +37,9 @@ hold for one listener.
   each says why below.
 * Where its file names no `offsets.topic.replication.factor`, a node alone makes one replica of the topic of groups, not three.
 * `listeners` cannot change while the node runs.
+* What a listener asks of its clients (`sasl.enabled.mechanisms`, `ssl.client.auth` and their like) counts from the file alone. A request
+  may set it, as in Apache Kafka, where no listener that is there goes by it either; a node warns of it. Key stores, trust stores and the
+  users of PLAIN change at once.
 * A death is seen at once (`node.death.grace.ms`); Kafka waits for the session of a broker, and for the fetch timer of a voter. Only a
   refused connection counts, which a host sends when no process listens. A host out of reach proves nothing, and a process that hangs still
   has its connections accepted: those are found as in Kafka. A live node that is taken for dead costs an election and no record.
@@ -64,7 +67,7 @@ def page() -> str:
 def _table(keys: Iterable[ConfigKey]) -> Iterable[str]:
     yield "| key | default | set | what it does |\n|---|---|---|---|"
     for key in keys:
-        when = "file" if key.name in NEEDS_RESTART else WHEN[key.update_mode]
+        when = "file" if key.name in NEEDS_RESTART | FILE_ALONE else WHEN[key.update_mode]
         yield f"| `{key.name}` | {_default(key)} | {when} | {_said(key)} |"
 
 

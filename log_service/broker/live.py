@@ -2,7 +2,7 @@
 verification of transactions.
 
 This module decides which room is told. ``config.dynamic_broker_config`` decides what holds, and the replica manager has the defaults of
-topics. A key that is set and has no effect here is named in one log line.
+topics. A key that is set and has no effect here, or none but from the file, is named in one log line.
 """
 
 import logging
@@ -12,6 +12,7 @@ from typing import Protocol
 from log_service.broker.transaction_verifier import TransactionVerifier
 from log_service.common.env import Files
 from log_service.config.dynamic_broker_config import dynamic_broker_config, is_value
+from log_service.config.dynamic_keys import counts_from_file_alone
 from log_service.config.server import idle_keys
 from log_service.config.views import ConnectionLimits, DynamicBrokerConfig, NodeConfig
 from log_service.metadata.delta import MetadataDelta
@@ -53,6 +54,7 @@ class LiveSettings:
         self._files = files
         self._verifier = verifier
         self._warned: tuple[str, ...] = ()
+        self._warned_of_file: tuple[str, ...] = ()
         self._warned_min_isr: str | None = None
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -88,7 +90,21 @@ class LiveSettings:
         )
 
     def _warn(self, texts: Mapping[str, str]) -> None:
+        self._warn_of_file_keys(texts)
         idle = idle_keys({name: text for name, text in texts.items() if is_value(name, text)})
         if idle and idle != self._warned:
             logger.warning("These keys were set for brokers and have no effect here: %s", ", ".join(idle))
         self._warned = idle
+
+    def _warn_of_file_keys(self, texts: Mapping[str, str]) -> None:
+        """Say which keys do not hold though a request has set them: who turns a mechanism off expects that it is off."""
+        unheeded = tuple(
+            sorted(name for name, text in texts.items() if counts_from_file_alone(name) and text != self._static_texts.get(name))
+        )
+        if unheeded and unheeded != self._warned_of_file:
+            logger.warning(
+                "These keys were set for this broker and change nothing, because they count from its file alone: %s; set them there, and "
+                "restart it",
+                ", ".join(unheeded),
+            )
+        self._warned_of_file = unheeded

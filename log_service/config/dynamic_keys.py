@@ -198,6 +198,23 @@ PER_LISTENER_ACTING = frozenset(
 )
 """Keys whose override for one listener acts here."""
 
+FILE_ALONE = frozenset(
+    {
+        *OF_MECHANISM,
+        "connection.failed.authentication.delay.ms",
+        "connections.max.reauth.ms",
+        "sasl.enabled.mechanisms",
+        "sasl.mechanism.inter.broker.protocol",
+        "sasl.server.max.receive.size",
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.principal.mapping.rules",
+    }
+)
+"""Keys that act by the file alone. A request may set them, as in Apache Kafka, where no listener that is there goes by it either."""
+
 THREAD_COUNTS = frozenset(
     {
         "background.threads",
@@ -294,6 +311,12 @@ def base_name(name: str) -> str:
     """Return the key that a listener's override is one of, or the name itself."""
     match = LISTENER_KEY.fullmatch(name)
     return match["key"] if match else name
+
+
+def counts_from_file_alone(name: str) -> bool:
+    """Whether what a request sets for a broker changes nothing of its listeners. Of JAAS texts those of PLAIN hold the users."""
+    base = base_name(name)
+    return base in FILE_ALONE or (base == "sasl.jaas.config" and not name.endswith(".plain.sasl.jaas.config"))
 
 
 def listener_name(name: str) -> str | None:

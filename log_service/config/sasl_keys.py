@@ -18,7 +18,8 @@ SASL_KEYS = (
          validator=no_empty_item),
     _key("sasl.jaas.config", ConfigType.PASSWORD, None, "The login module of one mechanism of one listener; counts with the prefix "
          "listener.name.<listener>.<mechanism>. only. For PLAIN it holds the users, as user_<name>=\"<password>\". username and password "
-         "are what this node shows to other nodes.", "none, each mechanism needs one"),
+         "are what this node shows to other nodes. A request changes the users of PLAIN, and nothing else.",
+         "none, each mechanism needs one"),
     _key("connections.max.reauth.ms", ConfigType.LONG, "0", "How long a login holds before the client has to log in again; 0 is for ever.",
          "clients log in once"),
     _key("connection.failed.authentication.delay.ms", ConfigType.INT, "100", "How long a refused login is kept waiting before it is told "

@@ -386,6 +386,28 @@ def test_users_stay_where_a_change_cannot_be_used(text: str, complaint: str) -> 
     tell_of_logins(story)
 
 
+def test_what_a_listener_asks_of_clients_is_named_where_a_request_sets_it(caplog: pytest.LogCaptureFixture) -> None:
+    """It counts from the file alone, as in Apache Kafka: PLAIN goes on, and an operator who turned it off must not believe it to be off."""
+
+    async def story(node: Story) -> None:
+        configs = [
+            AlterableConfig(name=f"{LISTENER}.sasl.enabled.mechanisms", value="SCRAM-SHA-512"),
+            AlterableConfig(name=f"{LISTENER}.scram-sha-512.sasl.jaas.config", value=f"{PACKAGE}.scram.ScramLoginModule required;"),
+            AlterableConfig(name=f"{LISTENER}.plain.connections.max.reauth.ms", value="5000"),
+        ]
+        request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=4, resource_name="1", configs=configs)])
+        admin = await guest(node, CLEAR_PORT)
+        for _ in range(2):
+            assert (await admin.ask(request, 1)).responses[0].error_code == 0
+        await trio.sleep(0.1)
+        assert (await (await guest(node)).log_in()).session_lifetime_ms == 0
+
+    tell_of_logins(story)
+    (told,) = [line for line in caplog.messages if "count from its file alone" in line]
+    named = f"{LISTENER}.plain.connections.max.reauth.ms, {LISTENER}.sasl.enabled.mechanisms; set them there"
+    assert named in told, "the third says what the file says"
+
+
 def test_users_that_were_changed_hold_after_a_restart() -> None:
     async def whole(world: World) -> None:
         async with running(world, **PROPERTIES) as node:
