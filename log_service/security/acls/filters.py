@@ -8,7 +8,7 @@ text: a filter for ``User:*`` finds that principal alone. A number that is not k
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from log_service.security.acls.index import AclIndex
+from log_service.security.acls.index import AclIndex, Known
 from log_service.security.acls.values import OPERATION_ANY, WILDCARD, Acl, PatternType, PermissionType
 
 RESOURCE_ANY = 1
@@ -27,7 +27,11 @@ class AclFilter:
     permission_type: int
 
     def find(self, index: AclIndex) -> Iterator[Acl]:
-        """Yield the ACLs that are meant. All are looked at only where neither a resource nor a principal is named."""
+        """Yield the ACLs that are meant. All are looked at only where neither a resource nor a principal is named.
+
+        Few of those of one name are, where the filter names its kind of pattern and what else there is of an ACL: tools that delete an ACL
+        name all of it, and one name may have thousands.
+        """
         return filter(self.matches, self._candidates(index))
 
     def _candidates(self, index: AclIndex) -> Iterable[Acl]:
@@ -36,9 +40,23 @@ class AclFilter:
         if self.resource_name is not None:
             if self.pattern_type == PatternType.MATCH:
                 return index.about(self.resource_type, self.resource_name)
+            if self.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED):
+                return index.beginning(self.resource_type, self.pattern_type, self.resource_name, self._known())
             literal = index.named(self.resource_type, PatternType.LITERAL, self.resource_name)
             return literal + index.named(self.resource_type, PatternType.PREFIXED, self.resource_name)
         return index.all() if self.principal is None else index.of_principal(self.resource_type, self.principal)
+
+    def _known(self) -> Known:
+        """Return what the filter names of an ACL's principal, host, operation and permission, up to the first that it leaves open."""
+        if self.principal is None:
+            return ()
+        if self.host is None:
+            return (self.principal,)
+        if self.operation == OPERATION_ANY:
+            return (self.principal, self.host)
+        if self.permission_type == PermissionType.ANY:
+            return (self.principal, self.host, self.operation)
+        return (self.principal, self.host, self.operation, self.permission_type)
 
     def matches(self, acl: Acl) -> bool:
         """Whether an ACL is meant."""

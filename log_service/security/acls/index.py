@@ -10,7 +10,7 @@ Invariants: an index never changes; a changed one shares all with the one before
 under one name are in the order of ``sort_key``.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +20,8 @@ from log_service.common.sorted_map import changed_map
 from log_service.security.acls.values import WILDCARD, Acl, PatternType, Place, sort_key
 
 Acls = tuple[Acl, ...]
+Known = tuple[()] | tuple[str] | tuple[str, str] | tuple[str, str, int] | tuple[str, str, int, int]
+"""What is known of an ACL, in the order of ``sort_key``: principal, host, operation, permission."""
 Section = Mapping[tuple[int, str], Acls]
 """ACLs by the type and the name that they are filed under."""
 Blocks = tuple[Acls, ...]
@@ -65,6 +67,13 @@ class AclIndex:
         acls, key = self.named(resource_type, wanted[2], resource_name), tuple(order)
         position = bisect_left(acls, key, key=sort_key)
         return position < len(acls) and sort_key(acls[position]) == key
+
+    def beginning(self, resource_type: int, pattern_type: int, name: str, known: Known) -> Acls:
+        """Return those of exactly one pattern whose place begins as ``known`` does behind the pattern. Few of the others are looked at."""
+        acls, wanted = self.named(resource_type, pattern_type, name), (pattern_type, *known)
+        size = len(wanted)
+        start = bisect_left(acls, wanted, key=lambda acl: sort_key(acl)[:size])
+        return acls[start : bisect_right(acls, wanted, lo=start, key=lambda acl: sort_key(acl)[:size])]
 
     def all(self) -> Iterator[Acl]:
         """Yield every ACL."""
