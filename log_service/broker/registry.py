@@ -78,9 +78,7 @@ def _imported(module: str, name: str) -> Any:
     DESCRIBE_CONFIGS,
     ALTER_CONFIGS,
     IDEMPOTENT_WRITE,
-    _,
-    _,
-    TWO_PHASE_COMMIT,
+    *_,
 ) = AclOperation
 
 NO_PERMISSION: tuple[Permission, ...] = ()
@@ -180,7 +178,7 @@ _ROWS = (
     _api(
         ApiKey.INIT_PRODUCER_ID,
         "producers",
-        (*_transaction(WRITE, TWO_PHASE_COMMIT), *_cluster(IDEMPOTENT_WRITE), *_topic(WRITE)),
+        (*_transaction(WRITE), *_cluster(IDEMPOTENT_WRITE), *_topic(WRITE)),
         echo=echoing(producer_epoch=-1),
     ),
     _api(
