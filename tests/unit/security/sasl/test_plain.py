@@ -1,5 +1,8 @@
 """PLAIN: whom the broker lets in, with which words it refuses, and what the client sends."""
 
+import hmac
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +62,21 @@ def test_unknown_user_with_a_password_of_zeros_is_unknown() -> None:
 
     assert not _is_password_of(None, "\0\0")
     assert not _is_password_of(None, "")
+
+
+@pytest.mark.parametrize("name", ["alice", "nobody"])
+def test_an_unknown_user_costs_the_comparison_of_a_known_one(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A password of the right length is compared to its end, by a function whose time does not show where two texts part."""
+    compared: list[tuple[int, int]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return hmac.compare_digest(one, other)
+
+    monkeypatch.setattr("log_service.security.sasl.plain.hmac", SimpleNamespace(compare_digest=compare))
+    password = "x" * len("alice-secret")
+    assert refusal_of(f"\0{name}\0{password}".encode()) == "Authentication failed: Invalid username or password"
+    assert compared == [(len(password), len(password))]
 
 
 def test_client_sends_what_the_server_takes() -> None:

@@ -18,6 +18,8 @@ from log_service.security.sasl.scram import (
     PLAIN_SHAPE,
     MalformedError,
     Shape,
+    client_key,
+    client_proof,
     credential_from,
     decoy_credential,
     parse_client_final,
@@ -221,6 +223,30 @@ def test_changed_last_message_is_refused(old: bytes, new: bytes) -> None:
     server, client = new_server(SHA_256, USERS[SHA_256]), ScramClient(SHA_256, "alice", "abc")
     outcome = log_in(server, client, "alice-secret", change_final=lambda token: token.replace(old, new))
     assert isinstance(outcome, Refused)
+
+
+@pytest.mark.parametrize(
+    ("without_proof", "reason"),
+    [
+        ("c=biws,r=abcof-the-server", None),
+        ("c=biws,r=abcof-the-server,x=y", None),
+        ("c=eSws,r=abcof-the-server", "the channel binding of the last SCRAM message is not that of the first"),
+        ("c=,r=abcof-the-server", "the channel binding of the last SCRAM message is not that of the first"),
+        ("c=biws,r=abc", "the nonce of the last SCRAM message is not that of the first"),
+        ("c=biws,r=abcof-the-serverx", "the nonce of the last SCRAM message is not that of the first"),
+        ("c=biws,r=abcof-another", "the nonce of the last SCRAM message is not that of the first"),
+    ],
+)
+def test_last_message_is_refused_for_what_it_says_though_its_proof_is_right(without_proof: str, reason: str | None) -> None:
+    """A proof covers whatever its client says. Apache Kafka does not look at the channel binding, which shows a man in the middle."""
+    server = new_server(SHA_256, USERS[SHA_256])
+    challenge = server.evaluate(b"n,,n=alice,r=abc")
+    assert isinstance(challenge, Challenge)
+    told = parse_server_first(challenge.token)
+    key = client_key(SHA_256, salted_password(SHA_256, SecretText("alice-secret"), told.salt, told.iterations))
+    proof = client_proof(SHA_256, key, f"n=alice,r=abc,{challenge.token.decode()},{without_proof}".encode())
+    outcome = server.evaluate(f"{without_proof},p={base64.b64encode(proof).decode()}".encode())
+    assert isinstance(outcome, Accepted) if reason is None else outcome == Refused(reason=reason)
 
 
 @pytest.mark.parametrize("length", [0, 31, 33, 64])
