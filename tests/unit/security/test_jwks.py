@@ -165,6 +165,13 @@ def test_document_that_is_too_large() -> None:
 # Files
 
 
+def test_file_that_is_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_bytes(key_set(jwk("rsa")) + b" " * MAX_DOCUMENT_BYTES)
+    with pytest.raises(OSError, match="more than"):
+        fetch_document(f"file://{path}")
+
+
 def keep_reading(path: Path, fetch: Fetch, story: Callable[[Jwks], Any]) -> None:
     """Play a story while the keys in a file are kept."""
 

@@ -180,6 +180,19 @@ def test_one_denied_topic_keeps_a_whole_request_out_of_a_transaction() -> None:
     tell_with_acls(story)
 
 
+def test_a_topic_that_only_brokers_write_to_gets_into_no_transaction() -> None:
+    async def story(node: AclStory) -> None:
+        await prepare(node)
+        await node.may_do_everything()
+        asking: AddPartitionsToTxnRequest = fitted(add_partitions_request(Things(), 3), 3)
+        asking.v3_and_below_topics.append(AddPartitionsToTxnTopic(name="__consumer_offsets", partitions=[0]))
+        told = await node.ask(asking, 3)
+        found = {topic.name: topic.results_by_partition[0].partition_error_code for topic in told.results_by_topic_v3_and_below}
+        assert found == {"t": 55, "__consumer_offsets": 29}
+
+    tell_with_acls(story)
+
+
 def test_hidden_topics_are_left_out_of_a_transaction() -> None:
     async def story(node: AclStory) -> None:
         await prepare(node)

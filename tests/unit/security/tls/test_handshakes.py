@@ -277,6 +277,37 @@ def test_a_session_of_tls_1_2_is_not_taken_up_once_the_certificate_has_expired(
     assert "it has expired" in str(outcomes[2])
 
 
+@pytest.mark.parametrize(("version", "is_resumed"), [("TLSv1.2", True), ("TLSv1.3", False)])
+def test_a_client_of_tls_1_3_shows_its_certificate_each_time(authority: Authority, version: str, *, is_resumed: bool) -> None:
+    """It has no ticket to come back by. A certificate that has ended, or is trusted no more, would count for as long as a ticket does."""
+    listener = listener_of(authority.issue("node"), client_auth="required")
+    client = client_of(authority.issue("alice", ()), enabled_protocols=version)
+    sessions: list[Any] = []
+    outcomes: list[object] = []
+
+    async def connect(stream: Any) -> None:
+        for session in sessions:
+            stream._tls.session = session
+        await stream.handshake()
+        assert await stream.receive_into(bytearray(9)) == 5, "tickets come with what is said first"
+        sessions[:] = [stream._tls.session]
+
+    async def main() -> None:
+        network = MemoryNetwork(Random(1))
+        bound = await network.listen("", 1)
+        for _ in range(2):
+            bare = await network.connect("localhost", 1)
+            context = ConnectionContext(1, "peer", "here", "SSL")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(connect, TlsConnection(bare, client.contexts.context, server_hostname="localhost"))
+                secured: Any = await listener.secure(await bound.accept(), context)
+                await secured.send_gathered([b"hello"])
+            outcomes.append((context.principal, secured.is_resumed))
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert outcomes == [(ALICE, False), (ALICE, is_resumed)]
+
+
 def test_a_slow_handshake_ends_at_its_deadline_and_half_open_ones_are_counted(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,14 @@ def test_a_name_that_no_rule_matches_is_nobody() -> None:
         PrincipalMapping("RULE:^CN=Bob$/bob/").user_of("CN=Eve")
 
 
+@pytest.mark.parametrize("name", ["CN=node,O=Other", "O=Other,CN=node", "CN=node\n", "cn=node", "CN=nodes"])
+def test_a_rule_matches_the_whole_name(name: str) -> None:
+    """A rule without ``^`` and ``$`` is not about names that hold what it says: an authority may sign those for others."""
+    assert PrincipalMapping("RULE:CN=(node)/$1/").user_of("CN=node") == "node"
+    with pytest.raises(NoRuleMatchesError):
+        PrincipalMapping("RULE:CN=(node)/$1/").user_of(name)
+
+
 def test_a_pattern_takes_no_more_time_than_its_text_is_long() -> None:
     with pytest.raises(NoRuleMatchesError):
         PrincipalMapping("RULE:^(a+)+$/x/").user_of("a" * 5_000 + "b")
