@@ -76,6 +76,8 @@ def create_token(
         KafkaError: the request is refused.
     """
     requester = rules.caller.principal
+    if request.owner_principal_name and request.owner_principal_type is None:
+        raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE, "the owner has a name and no type; the type of users is User")
     owner = Principal(request.owner_principal_type or "", request.owner_principal_name) if request.owner_principal_name else requester
     if any(renewer.principal_type != "User" for renewer in request.renewers):
         text = "a renewer is of another type than User"

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 import trio
 
+from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode
+from log_service.protocol.messages.create_acls import CreateAclsRequest
 from log_service.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from log_service.protocol.messages.describe_delegation_token import DescribeDelegationTokenOwner, DescribeDelegationTokenRequest
 from log_service.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from log_service.security.sasl.credentials import ScramMechanism
+from tests.unit.broker.authorization.acl_story import STANDARD, acl
 from tests.unit.broker.context import Story
 from tests.unit.broker.login_story import CLEAR_PORT, Guest, guest, plain, tell_of_logins
 
@@ -194,3 +197,39 @@ def test_renewer_of_another_type_is_refused() -> None:
         assert node.broker.image.access.delegation_tokens == {}
 
     tell_of_logins(story, **SECRET)
+
+
+@pytest.mark.parametrize(("operation", "kind"), [(AclOperation.DESCRIBE, "token"), (AclOperation.DESCRIBE_TOKENS, "owner")])
+def test_an_acl_shows_a_token_to_one_who_neither_owns_nor_renews_it(operation: AclOperation, kind: str) -> None:
+    """On the token itself, or on its owner (KIP-373): a token is its owner's password, so that none of them is shown otherwise."""
+
+    async def story(node: Story) -> None:
+        alice, bob = await user(node), await user(node, "bob")
+        one, other = await create(alice), await create(alice, max_lifetime_ms=5_000)
+        assert (await described(bob)).tokens == []
+        resource, name = (AclResource.DELEGATION_TOKEN, one.token_id) if kind == "token" else (AclResource.USER, "User:alice")
+        creation = acl((operation, resource, name), principal="User:bob")
+        assert (await alice.ask(CreateAclsRequest(creations=[creation]), 3)).results[0].error_code == 0
+        shown = {one.token_id} if kind == "token" else {one.token_id, other.token_id}
+        assert {token.token_id for token in (await described(bob)).tokens} == shown
+        assert {token.token_id for token in (await described(bob, ["bob"])).tokens} == set(), "only those that were asked for"
+
+    tell_of_logins(story, authorizer_class_name=STANDARD, super_users="User:alice", **SECRET)
+
+
+def test_the_owner_that_is_asked_about_is_the_owner_of_the_token() -> None:
+    """A name without a type was asked about as one type, and made the owner as another."""
+
+    async def story(node: Story) -> None:
+        alice, bob = await user(node), await user(node, "bob")
+        for owner in ("None:carol", "User:carol", ":carol"):
+            creation = acl((AclOperation.CREATE_TOKENS, AclResource.USER, owner), principal="User:bob")
+            assert (await alice.ask(CreateAclsRequest(creations=[creation]), 3)).results[0].error_code == 0
+        made = await create(bob, owner_principal_name="carol")
+        assert made.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+        assert node.broker.image.access.delegation_tokens == {}
+        request = CreateDelegationTokenRequest(max_lifetime_ms=-1, owner_principal_type="User", owner_principal_name="carol")
+        assert (await bob.ask(request, VERSIONS["create"])).error_code == 0
+        assert [token.owner for token in node.broker.image.access.delegation_tokens.values()] == ["User:carol"]
+
+    tell_of_logins(story, authorizer_class_name=STANDARD, super_users="User:alice", **SECRET)
