@@ -28,6 +28,7 @@ from log_service.coordinator.share.state_messages import read_result, requested_
 from log_service.coordinator.share.state_records import ShareRecord
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
+from log_service.metrics.latency import LatencyMeter
 from log_service.protocol.messages import delete_share_group_state as deleting
 from log_service.protocol.messages import initialize_share_group_state as initializing
 from log_service.protocol.messages import read_share_group_state as reading
@@ -69,6 +70,9 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
             on_announcement=_delete_needless,
         )
         super().__init__(shards, partition_count, config.topic_partitions)
+        self._clock = clock
+        self.write_times = LatencyMeter(clock.monotonic_ms())
+        """How long writes of one partition each took, until all in-sync replicas had them."""
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Delete the states of topics that are gone."""
@@ -103,7 +107,7 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
         def decide(key: ShareKey, asked: writing.PartitionData) -> Decide:
             return lambda shard, decision, token: shard.handle_write(key, requested_write(asked), token, decision)
 
-        self._ask_each(_WRITE, request, decide, on_reply)
+        self._ask_each(_WRITE, request, decide, on_reply, times=self.write_times)
 
     def delete(self, request: deleting.DeleteShareGroupStateRequest, on_reply: OnReply) -> None:
         """Respond with DeleteShareGroupStateResponse."""
@@ -121,8 +125,13 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
 
         self._ask_each(_READ_SUMMARY, request, decide, on_reply)
 
-    def _ask_each(self, api: "_Api", request: Any, decide: Callable[[ShareKey, Any], Decide], on_reply: OnReply) -> None:
-        """Ask the shard of each partition, and respond once all have replied, in the order of the request."""
+    def _ask_each(
+        self, api: "_Api", request: Any, decide: Callable[[ShareKey, Any], Decide], on_reply: OnReply, times: LatencyMeter | None = None
+    ) -> None:
+        """Ask the shard of each partition, and respond once all have replied, in the order of the request.
+
+        ``times`` notes how long each that was not refused took.
+        """
         topics = request.topics
         if not request.group_id or not topics or not all(topic.partitions for topic in topics):
             on_reply(api.response(results=[]))
@@ -139,7 +148,18 @@ class ShareStateService(ShardedService[ShareCoordinatorShard, ShareRecord]):
         gather = Gathering(len(asked), on_all)
         for index, (topic_id, partition) in enumerate(asked):
             key = ShareKey(group_id=request.group_id, topic_id=topic_id, partition=partition.partition)
-            self._shards.ask(self.partition_for(key), decide(key, partition), gather.part(index), _refused)
+            part = gather.part(index) if times is None else self._timed(gather.part(index), times)
+            self._shards.ask(self.partition_for(key), decide(key, partition), part, _refused)
+
+    def _timed(self, on_reply: OnReply, times: LatencyMeter) -> OnReply:
+        began_ns = self._clock.monotonic_ns()
+
+        def tell(reply: Any) -> None:
+            if not isinstance(reply, StateRefusal):
+                times.note(self._clock.monotonic_ns() - began_ns)
+            on_reply(reply)
+
+        return tell
 
 
 def coordinator_key(key: ShareKey) -> str:

@@ -75,10 +75,14 @@ class Partition:
         "appended_bytes",
         "failed_append_count",
         "failed_read_count",
+        "failed_share_acknowledge_count",
+        "failed_share_fetch_count",
         "high_watermark_listeners",
         "log",
         "read_count",
         "sent_bytes",
+        "share_acknowledge_count",
+        "share_fetch_count",
         "state",
         "topic_id",
         "topic_partition",
@@ -99,6 +103,8 @@ class Partition:
         self.read_count = 0
         self.failed_append_count = 0
         self.failed_read_count = 0
+        self.share_fetch_count = self.failed_share_fetch_count = 0
+        self.share_acknowledge_count = self.failed_share_acknowledge_count = 0
         self._first_end_offset = self.state.log_end_offset
         self._note_transactions()
 

@@ -21,6 +21,10 @@ class Traffic:
     failed_append_count: int = 0
     read_count: int = 0
     failed_read_count: int = 0
+    share_fetch_count: int = 0
+    failed_share_fetch_count: int = 0
+    share_acknowledge_count: int = 0
+    failed_share_acknowledge_count: int = 0
 
     def add(self, partition: Partition) -> None:
         """Add one partition's counts."""
@@ -31,6 +35,10 @@ class Traffic:
         self.failed_append_count += partition.failed_append_count
         self.read_count += partition.read_count
         self.failed_read_count += partition.failed_read_count
+        self.share_fetch_count += partition.share_fetch_count
+        self.failed_share_fetch_count += partition.failed_share_fetch_count
+        self.share_acknowledge_count += partition.share_acknowledge_count
+        self.failed_share_acknowledge_count += partition.failed_share_acknowledge_count
 
     def copy(self) -> Self:
         """Return the same sums, to be added to."""

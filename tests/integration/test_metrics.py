@@ -210,6 +210,8 @@ def test_groups_are_counted_by_protocol(page: Page) -> None:
     assert page.of("kafka_server_group_coordinator_metrics_group_count", 'protocol="streams"') == 0
     assert page.of("kafka_server_group_coordinator_metrics_consumer_group_count", 'state="stable"') == 0
     assert page.of("kafka_server_group_coordinator_metrics_streams_group_count", 'state="notready"') == 0
+    assert page.of("kafka_server_group_coordinator_metrics_group_count", 'protocol="share"') == 0
+    assert page.of("kafka_server_group_coordinator_metrics_share_group_count", 'state="stable"') == 0
 
 
 def test_families_are_not_torn_apart(page: Page) -> None:

@@ -129,8 +129,15 @@ def _acknowledge_one(
     led = shares.find(ShareKey(group_id=key.group_id, topic_id=topic_id, partition=index))
     if led is None:
         on_done(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the group has acquired nothing of this partition here"))
-    else:
-        led.acknowledge(key.member_id, ranges, on_done)
+        return
+    partition = led.partition
+
+    def count(error: KafkaError | None) -> None:
+        partition.share_acknowledge_count += 1
+        partition.failed_share_acknowledge_count += error is not None
+        on_done(error)
+
+    led.acknowledge(key.member_id, ranges, count)
 
 
 def check_readable(image: MetadataImage, call: Call, where: SharedPartition) -> None:

@@ -30,7 +30,7 @@ from log_service.broker.handlers.share_acknowledge import (
     session_key,
 )
 from log_service.broker.node import Node
-from log_service.broker.share.delayed_share_fetch import DelayedShareFetch, Fetched, Wanted, fetch_all, has_enough
+from log_service.broker.share.delayed_share_fetch import DelayedShareFetch, Fetched, Wanted, acquirable, fetch_all, has_enough
 from log_service.broker.share.led_share_partition import LedSharePartition
 from log_service.broker.share.session import SessionKey, SharedPartition, ShareFetchContext, next_epoch
 from log_service.common.access import AclOperation, AclResource
@@ -63,6 +63,9 @@ class _Fetch:
     context: ShareFetchContext
     deferred: Deferred
     wanted: Wanted
+    began_ms: int
+    waits_for_partition: bool = False
+    """Whether it waits because it may acquire from none of its partitions, not because they hold too little."""
     led: dict[ShareKey, LedSharePartition] = field(default_factory=dict)
     errors: dict[SharedPartition, KafkaError] = field(default_factory=dict)
     fetched: list[Fetched] | None = None
@@ -89,7 +92,7 @@ def handle_share_fetch(node: Node, call: Call, request: ShareFetchRequest) -> De
             return _refuse_later(node, call, error, request.max_wait_ms)
         raise
     call.connection.on_closed.setdefault(SESSIONS, partial(node.shares.end_connection, call.connection.connection_id))
-    fetch = _Fetch(node, call, request, context, call.defer(), _wanted(node, call, request, key, mode))
+    fetch = _Fetch(node, call, request, context, call.defer(), _wanted(node, call, request, key, mode), node.clock.monotonic_ms())
     if any(asked.values()):
         acknowledge(node, call, key, asked, partial(_acknowledged, fetch), is_renewing=request.is_renew_ack)
     else:
@@ -164,12 +167,14 @@ def _begin_fetch(fetch: _Fetch) -> None:
             fetch.errors[where] = error
         else:
             fetch.led[led.key] = led
+            led.partition.share_fetch_count += 1
     all_led = tuple(fetch.led.values())
     has_work = bool(all_led) and wanted.max_records > 0 and wanted.max_bytes > 0
     if not has_work or request.max_wait_ms <= 0 or all(led.error is not None for led in all_led) or has_enough(all_led, wanted):
         _fetch_now(fetch)
         return
-    operation = DelayedShareFetch(fetch.led, wanted, fetch.deferred, partial(_fetch_late, fetch))
+    fetch.waits_for_partition = not acquirable(all_led)
+    operation = DelayedShareFetch(fetch.led, wanted, fetch.deferred, partial(_fetch_late, fetch), partial(_fetch_at_deadline, fetch))
     deadline_ms = node.clock.monotonic_ms() + request.max_wait_ms
     watch = node.shares.delayed_fetches.watch(operation, fetch.led, deadline_ms)
     fetch.deferred.on_discard(watch.cancel)
@@ -190,6 +195,12 @@ def _open(node: Node, key: SessionKey, where: SharedPartition) -> LedSharePartit
     found = node.shares.open(ShareKey(group_id=key.group_id, topic_id=topic_id, partition=index), partition)
     assert found.partition.topic_partition.topic == name, "ids of topics are unique"
     return found
+
+
+def _fetch_at_deadline(fetch: _Fetch) -> None:
+    """Fetch what there is after a whole wait."""
+    fetch.node.shares.expired_fetch_count += 1
+    _fetch_late(fetch)
 
 
 def _fetch_late(fetch: _Fetch) -> None:
@@ -216,15 +227,26 @@ def _fetch_now(fetch: _Fetch) -> None:
     wanted, account, all_led = fetch.wanted, fetch.call.account, tuple(fetch.led.values())
     if fetch.deferred.response.is_done:
         return
+    _count(fetch, all_led)
     if wanted.max_records > 0 and wanted.max_bytes > 0 and _is_current(fetch):
         fetch.fetched = fetch_all(all_led, wanted, can_undo=account is not None)
     else:
         fetch.fetched = [Fetched(led, error=led.error) for led in all_led if led.error is not None]
+    for each in fetch.fetched:
+        each.led.partition.failed_share_fetch_count += each.error is not None
     if account is not None and account.must_pause(_response_bytes(fetch, fetch.fetched)):
         fetch.is_paused = True
         for each in fetch.fetched:
             each.give_back()
     _maybe_respond(fetch)
+
+
+def _count(fetch: _Fetch, all_led: tuple[LedSharePartition, ...]) -> None:
+    """Count a fetch that acquires now what it can."""
+    counts = fetch.node.shares.fetch_counts.get(fetch.context.key.group_id)
+    if counts is not None and all_led:
+        waited_ms = fetch.node.clock.monotonic_ms() - fetch.began_ms if fetch.waits_for_partition else 0
+        counts.note(len(acquirable(all_led)), len(all_led), waited_ms)
 
 
 def _is_current(fetch: _Fetch) -> bool:

@@ -1,16 +1,21 @@
-"""Share groups in numbers (KIP-1103): sessions of members, records in flight, acknowledgements, loads, locks that expired.
+"""Share groups in numbers (KIP-1103): sessions of members, records in flight, acknowledgements, fetches, loads, locks that expired. And the
+writes of the share coordinator (KIP-932).
 
 Decides the names, which are those of Apache Kafka's meters, as far as there is something to count: no fetch lock is waited for here,
-because reading and acquiring is one step.
+because reading and acquiring is one step. Where Apache Kafka shows how values are spread, a sum and a count show their mean. How many
+records a batch in flight has on the average is one gauge by the other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from log_service.broker.metrics.sources import MetricsSources
 from log_service.broker.metrics.state import counter, gauge
-from log_service.broker.share.shares import Shares
+from log_service.broker.share.led_share_partition import LedSharePartition
+from log_service.broker.share.shares import FetchCounts, Shares
+from log_service.common.types import SHARE_GROUP_STATE_TOPIC
 from log_service.coordinator.share.record_states import AcknowledgeType
 from log_service.metrics.exposition import Family, Sample, escaped, labels
+from log_service.metrics.latency import NS_PER_MS, quantiles_ms
 
 
 def share_families(sources: MetricsSources) -> Iterator[Family]:
@@ -23,23 +28,65 @@ def share_families(sources: MetricsSources) -> Iterator[Family]:
     yield counter(f"{prefix}sharesessionevictions_total", "Sessions that ended with their connection.", shares.evicted_count)
     prefix = "kafka_server_sharegroupmetrics_"
     acknowledged: list[Sample] = [("", labels({"ackType": each.name.capitalize()}), shares.acknowledged[each]) for each in AcknowledgeType]
+    text = "Fetches that waited until their deadline."
+    yield counter("kafka_server_delayedsharefetchmetrics_expires_total", text, shares.expired_fetch_count)
     text = "Acknowledgements of records that were stored, by type."
     yield Family(name=f"{prefix}recordacknowledgements_total", type="counter", help=text, samples=acknowledged)
     yield counter(f"{prefix}partitionloadtimems_sum", "Milliseconds that loading share partitions took.", counts.load_ms)
     yield counter(f"{prefix}partitionloadtimems_count", "Share partitions that were loaded.", counts.loads)
+    yield from _fetch_families(shares.fetch_counts)
     prefix = "kafka_server_sharepartitionmetrics_"
-    yield counter(f"{prefix}acquisitionlocktimeout_total", "Records whose lock expired.", counts.lock_timeouts)
+    expired: list[Sample] = [("", "", counts.lock_timeouts), *_of_partitions(shares, lambda led: led.lock_timeout_count)]
+    text = "Records whose lock expired: of share partitions that are served here, and without a label of all that ever were."
+    yield Family(name=f"{prefix}acquisitionlocktimeout_total", type="counter", help=text, samples=expired)
     in_flight = "Records of a group that are acquired, or wait for what came before them."
-    yield Family(name=f"{prefix}inflightmessagecount", type="gauge", help=in_flight, samples=_in_flight(shares, is_batches=False))
-    yield Family(
-        name=f"{prefix}inflightbatchcount", type="gauge", help="The batches that they are in.", samples=_in_flight(shares, is_batches=True)
-    )
+    records = _of_partitions(shares, lambda led: None if led.core is None else led.core.record_count)
+    yield Family(name=f"{prefix}inflightmessagecount", type="gauge", help=in_flight, samples=records)
+    batches = _of_partitions(shares, lambda led: None if led.core is None else led.core.batch_count)
+    yield Family(name=f"{prefix}inflightbatchcount", type="gauge", help="The batches that they are in.", samples=batches)
     yield counter("tidelog_share_dead_letters_total", "Records of share groups that were given up with a dead letter.", counts.dead_letters)
+    yield from _coordinator_families(sources)
 
 
-def _in_flight(shares: Shares, *, is_batches: bool) -> Iterator[Sample]:
+def _fetch_families(by_group: Mapping[str, FetchCounts]) -> Iterator[Family]:
+    """Yield of each group from how many of its partitions a fetch could acquire, and how long it waited for the first."""
+    ratio = "Percentages, one of each fetch: from how many of its partitions a member could acquire."
+    waited = "Milliseconds until there was a partition to acquire from, or the fetch gave up."
+    ratios: list[Sample] = []
+    waits: list[Sample] = []
+    for group_id, counts in by_group.items():
+        of_group = labels({"group": group_id})
+        ratios += [("_sum", of_group, counts.percent), ("_count", of_group, counts.fetches)]
+        waits += [("_sum", of_group, counts.waited_ms), ("_count", of_group, counts.fetches)]
+    prefix = "kafka_server_sharegroupmetrics_"
+    yield Family(name=f"{prefix}requesttopicpartitionsfetchratio", type="summary", help=ratio, samples=ratios)
+    yield Family(name=f"{prefix}topicpartitionsacquiretimems", type="summary", help=waited, samples=waits)
+
+
+def _of_partitions(shares: Shares, value_of: Callable[[LedSharePartition], int | None]) -> Iterator[Sample]:
     for key, led in shares.partitions.items():
-        if led.core is not None:
+        value = value_of(led)
+        if value is not None:
             where = led.partition.topic_partition
-            value = led.core.batch_count if is_batches else led.core.record_count
             yield "", f'group="{escaped(key.group_id)}",topic="{where.topic}",partition="{where.partition}"', value
+
+
+def _coordinator_families(sources: MetricsSources) -> Iterator[Family]:
+    """Yield what this node stores of share groups."""
+    times, now_ms = sources.node.share_states.write_times, sources.now_ms()
+    prefix = "kafka_server_share_coordinator_metrics_"
+    rate = sources.rates.of(("share states", "written"), times.count, now_ms)
+    busy_ms = sources.rates.of(("share states", "time"), times.sum_ns / NS_PER_MS, now_ms)
+    yield counter(f"{prefix}write_total", "Writes of states of share groups.", times.count)
+    yield gauge(f"{prefix}write_rate", "The same per second, lately.", rate)
+    text = "How long they took, until replicas had them, in milliseconds."
+    yield gauge(f"{prefix}write_latency_avg", text, busy_ms / rate if rate else 0.0)
+    (longest_ms,) = quantiles_ms(times.recent(now_ms), (1.0,))
+    yield gauge(f"{prefix}write_latency_max", "The longest of them, to within a tenth.", longest_ms)
+    pruned: list[Sample] = [
+        ("", labels({"topic": topic, "partition": index}), partition.log_start_offset)
+        for (topic, index), partition in sources.node.replicas.partitions.items()
+        if topic == SHARE_GROUP_STATE_TOPIC and partition.is_leader and not partition.is_offline
+    ]
+    text = "Before this offset no record of share states is needed any more."
+    yield Family(name=f"{prefix}last_pruned_offset", type="gauge", help=text, samples=pruned)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from log_service.broker.metrics.partitions import is_under_replicated, min_isr_of
 from log_service.broker.metrics.sources import MetricsSources
 from log_service.broker.metrics.traffic import summary
-from log_service.coordinator.group.listing import CLASSIC, CONSUMER, STREAMS, GroupOverview
+from log_service.coordinator.group.listing import CLASSIC, CONSUMER, SHARE, STREAMS, GroupOverview
 from log_service.metadata.image import MetadataImage, TopicImage
 from log_service.metrics.exposition import Family, Sample, labels
 from log_service.network.server import Server
@@ -20,6 +20,7 @@ from log_service.replication.replica_manager import ReplicaManager
 BROKER_RUNNING = 3
 GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 CONSUMER_GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
+SHARE_GROUP_STATES = ("Empty", "Stable", "Dead")
 STREAMS_GROUP_STATES = ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead")
 
 CONNECTION_COUNTS: Sequence[tuple[str, str, Callable[[Server], int]]] = (
@@ -174,12 +175,15 @@ def coordinator_families(groups: Sequence[GroupOverview]) -> Iterator[Family]:
     for state in GROUP_STATES:
         yield gauge(f"{prefix}numgroups{state.lower()}", f"Classic groups in state {state}.", states[CLASSIC, state])
     prefix = "kafka_server_group_coordinator_metrics_"
-    counts: list[Sample] = [("", labels({"protocol": name}), protocols[name]) for name in sorted({CLASSIC, CONSUMER, STREAMS, *protocols})]
+    counts: list[Sample] = [("", labels({"protocol": name}), protocols[name]) for name in (CLASSIC, CONSUMER, SHARE, STREAMS)]
     yield Family(name=f"{prefix}group_count", type="gauge", help="Groups, by protocol.", samples=counts)
-    rows: list[Sample] = [("", labels({"state": state.lower()}), states[CONSUMER, state]) for state in CONSUMER_GROUP_STATES]
-    yield Family(name=f"{prefix}consumer_group_count", type="gauge", help="Groups of the consumer protocol, by state.", samples=rows)
-    rows = [("", labels({"state": state.lower()}), states[STREAMS, state]) for state in STREAMS_GROUP_STATES]
-    yield Family(name=f"{prefix}streams_group_count", type="gauge", help="Groups of Kafka Streams instances, by state.", samples=rows)
+    for protocol, text, known in (
+        (CONSUMER, "Groups of the consumer protocol, by state.", CONSUMER_GROUP_STATES),
+        (SHARE, "Share groups, by state.", SHARE_GROUP_STATES),
+        (STREAMS, "Groups of Kafka Streams instances, by state.", STREAMS_GROUP_STATES),
+    ):
+        rows: list[Sample] = [("", labels({"state": state.lower()}), states[protocol, state]) for state in known]
+        yield Family(name=f"{prefix}{protocol}_group_count", type="gauge", help=text, samples=rows)
 
 
 def waiting_families(sources: MetricsSources) -> Iterator[Family]:

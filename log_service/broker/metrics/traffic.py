@@ -16,7 +16,9 @@ QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 QUANTILE_TEXTS = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 NS_PER_MS = 1_000_000
 
-TOPIC_COUNTERS: Sequence[tuple[str, str, Callable[[Traffic], int]]] = (
+TopicCounter = tuple[str, str, Callable[[Traffic], int]]
+
+TOPIC_COUNTERS: Sequence[TopicCounter] = (
     ("messagesin", "Records appended.", lambda traffic: traffic.record_count),
     ("bytesin", "Bytes of record batches appended.", lambda traffic: traffic.appended_bytes),
     ("bytesout", "Bytes of record batches sent to consumers.", lambda traffic: traffic.sent_bytes),
@@ -33,14 +35,26 @@ TOPIC_COUNTERS: Sequence[tuple[str, str, Callable[[Traffic], int]]] = (
         lambda traffic: traffic.failed_read_count,
     ),
 )
+SHARE_COUNTERS: Sequence[TopicCounter] = (
+    ("totalsharefetchrequests", "Partitions of fetches of share groups.", lambda traffic: traffic.share_fetch_count),
+    ("failedsharefetchrequests", "Those that failed.", lambda traffic: traffic.failed_share_fetch_count),
+    (
+        "totalshareacknowledgementrequests",
+        "Partitions of acknowledgements of share groups.",
+        lambda traffic: traffic.share_acknowledge_count,
+    ),
+    ("failedshareacknowledgementrequests", "Those that failed.", lambda traffic: traffic.failed_share_acknowledge_count),
+)
+"""Of topics that share groups read."""
 
 
 def topic_families(topics: Mapping[str, Traffic], total: Traffic) -> Iterator[Family]:
     """Yield the counters of topics and of all of them together."""
-    for name, text, count in TOPIC_COUNTERS:
-        yield Family(
-            name=f"kafka_server_brokertopicmetrics_{name}_total", type="counter", help=text, samples=_by_topic(topics, total, count)
-        )
+    shared = {topic: traffic for topic, traffic in topics.items() if traffic.share_fetch_count or traffic.share_acknowledge_count}
+    for counters, of_topics in ((TOPIC_COUNTERS, topics), (SHARE_COUNTERS, shared)):
+        for name, text, count in counters:
+            samples = _by_topic(of_topics, total, count)
+            yield Family(name=f"kafka_server_brokertopicmetrics_{name}_total", type="counter", help=text, samples=samples)
 
 
 def _by_topic(topics: Mapping[str, Traffic], total: Traffic, count: Callable[[Traffic], int]) -> Iterator[Sample]:

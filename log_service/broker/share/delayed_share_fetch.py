@@ -150,17 +150,26 @@ def _acquire(led: LedSharePartition, batches: ReadBatches, wanted: Wanted, recor
 
 
 class DelayedShareFetch:
-    """A fetch that waits for records in any of its partitions. ``respond`` makes and sends its response."""
+    """A fetch that waits for records in any of its partitions.
 
-    __slots__ = ("_by_key", "_deferred", "_respond", "_wanted")
+    ``respond`` makes and sends its response, ``expire`` the one at its deadline.
+    """
+
+    __slots__ = ("_by_key", "_deferred", "_expire", "_respond", "_wanted")
 
     def __init__(
-        self, by_key: Mapping[ShareKey, LedSharePartition], wanted: Wanted, deferred: Deferred, respond: Callable[[], None]
+        self,
+        by_key: Mapping[ShareKey, LedSharePartition],
+        wanted: Wanted,
+        deferred: Deferred,
+        respond: Callable[[], None],
+        expire: Callable[[], None],
     ) -> None:
         self._by_key = by_key
         self._wanted = wanted
         self._deferred = deferred
         self._respond = respond
+        self._expire = expire
 
     def is_ready(self, _key: ShareKey) -> bool:
         """Whether there is enough now."""
@@ -172,11 +181,14 @@ class DelayedShareFetch:
 
     def on_ready(self) -> None:
         """Acquire and respond."""
-        try:
-            self._respond()
-        except Exception as error:  # noqa: BLE001 - as above
-            self._deferred.fail(error)
+        self._try(self._respond)
 
     def on_expired(self) -> None:
         """Acquire what there is and respond."""
-        self.on_ready()
+        self._try(self._expire)
+
+    def _try(self, respond: Callable[[], None]) -> None:
+        try:
+            respond()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._deferred.fail(error)

@@ -110,6 +110,8 @@ class LedSharePartition:
         """Whose letters are safe, while their records are not final: those are not written again with each try."""
         self._is_writing = False
         self._open_count = 0
+        self.lock_timeout_count = 0
+        """Records whose lock expired."""
         self._began_ms = world.clock.monotonic_ms()
 
     def __repr__(self) -> str:
@@ -281,7 +283,9 @@ class LedSharePartition:
             self._world.on_change(self.key)
 
     def _count_timeouts(self, write: StateWrite) -> None:
-        self._world.counts.lock_timeouts += sum(each.last_offset - each.first_offset + 1 for each in write.batches)
+        expired_count = sum(each.last_offset - each.first_offset + 1 for each in write.batches)
+        self._world.counts.lock_timeouts += expired_count
+        self.lock_timeout_count += expired_count
 
     # Storing
 

@@ -12,6 +12,7 @@ at most ``ENDED_PAUSE_MS`` after that.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from log_service.broker.share.group_settings import GroupShareSettings
 from log_service.broker.share.led_share_partition import DeadLetters, FindStart, LedSharePartition, ShareCounts, ShareWorld
@@ -34,6 +35,22 @@ ENDED_PAUSE_MS = 50
 """For how long no fetch that waits gets what the members of an ended connection held."""
 
 
+@dataclass(slots=True)
+class FetchCounts:
+    """Fetches of one group that were answered. A percentage of each: how many of its partitions a member could acquire from."""
+
+    fetches: int = 0
+    percent: int = 0
+    waited_ms: int = 0
+    """Until there was a partition to acquire from, or the fetch gave up."""
+
+    def note(self, acquirable_count: int, asked_count: int, waited_ms: int) -> None:
+        """Count one fetch."""
+        self.fetches += 1
+        self.percent += 100 * acquirable_count // asked_count
+        self.waited_ms += waited_ms
+
+
 class Shares(ReplicaListener):
     """All share partitions of this node, by key, and all share sessions. Add it to the replica manager as a listener."""
 
@@ -54,6 +71,10 @@ class Shares(ReplicaListener):
         self.acknowledged: Counter[int] = Counter()
         """Records by ``AcknowledgeType``."""
         self.evicted_count = 0
+        self.expired_fetch_count = 0
+        """Fetches that waited until their deadline."""
+        self.fetch_counts: dict[str, FetchCounts] = {}
+        """By group, as long as one of its partitions is served here."""
         self.sessions = ShareSessionCache(max_session_count)
         self.delayed_fetches: Purgatory[ShareKey] = Purgatory(timers)
         self.partitions: dict[ShareKey, LedSharePartition] = {}
@@ -79,6 +100,7 @@ class Shares(ReplicaListener):
         led = self.partitions.get(key)
         if led is None:
             led = self.partitions[key] = LedSharePartition(key, partition, self._world)
+            self.fetch_counts.setdefault(key.group_id, FetchCounts())
             self._watching[key] = partition.high_watermark_listeners.add(lambda _partition: self._changed(key))
             led.load()
         return led
@@ -158,6 +180,8 @@ class Shares(ReplicaListener):
         if self.partitions.get(led.key) is led:
             del self.partitions[led.key]
             self._watching.pop(led.key).cancel()
+            if not any(key.group_id == led.key.group_id for key in self.partitions):
+                del self.fetch_counts[led.key.group_id]
         self.delayed_fetches.check(led.key)
 
     def _lose(self, led: LedSharePartition, error: KafkaError) -> None:

@@ -8,6 +8,8 @@ import pytest
 import trio
 
 from log_service.broker.metrics.shares import share_families
+from log_service.broker.metrics.sources import Rates
+from log_service.broker.metrics.traffic import topic_families
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import SHARE_VERSION
 from log_service.config.resource_keys import DEAD_LETTER_TOPIC
@@ -18,6 +20,7 @@ from log_service.network.server import ConnectionContext
 from log_service.protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from log_service.records.batch import iterate_headers, iterate_records
 from log_service.records.record import Record
+from log_service.replication.traffic import Traffic
 from tests.sim.world import World, sim_run
 from tests.unit.broker.context import RawClient, Story, batch, running
 from tests.unit.broker.share.context import ACCEPT, GROUP, REJECT, RELEASE, Member
@@ -191,8 +194,7 @@ def test_what_share_groups_do_is_counted() -> None:
         member = node.member()
         await member.fetch(max_wait_ms=30_000)
         assert await member.acknowledge((0, 0, [ACCEPT])) == 0
-        sources: Any = SimpleNamespace(node=node.story.broker.rooms)
-        told = {(family.name, name): value for family in share_families(sources) for _, name, value in family.samples}
+        told = told_of(node)
         where = f'group="{GROUP}",topic="a",partition="0"'
         assert told["kafka_server_sharesessioncache_sharesessionscount", ""] == 1
         assert told["kafka_server_sharegroupmetrics_recordacknowledgements_total", 'ackType="Accept"'] == 1
@@ -200,8 +202,93 @@ def test_what_share_groups_do_is_counted() -> None:
         assert told["kafka_server_sharepartitionmetrics_inflightbatchcount", where] == 1
         node.vanish(member)
         await trio.sleep(1)
-        told = {(family.name, name): value for family in share_families(sources) for _, name, value in family.samples}
-        assert told["kafka_server_sharesessioncache_sharesessionevictions_total", ""] == 1
+        assert told_of(node)["kafka_server_sharesessioncache_sharesessionevictions_total", ""] == 1
+
+    tell(main)
+
+
+def told_of(node: SharingStory) -> dict[tuple[str, str], float]:
+    rooms = node.story.broker.rooms
+    sources: Any = SimpleNamespace(node=rooms, rates=Rates(0), now_ms=lambda: int(trio.current_time() * 1_000))
+    return {(family.name + suffix, name): value for family in share_families(sources) for suffix, name, value in family.samples}
+
+
+def test_fetches_of_a_group_are_counted_with_what_they_found() -> None:
+    async def main(node: SharingStory) -> None:
+        await node.share()
+        await node.story.produce("a", batch(b"one", b"two"))
+        first, second = node.member(), node.member()
+        await first.fetch(max_wait_ms=30_000)
+        await second.fetch(max_wait_ms=500)
+        told, group = told_of(node), f'group="{GROUP}"'
+        assert told["kafka_server_sharegroupmetrics_requesttopicpartitionsfetchratio_count", group] == 2
+        assert told["kafka_server_sharegroupmetrics_requesttopicpartitionsfetchratio_sum", group] == 200
+        assert told["kafka_server_delayedsharefetchmetrics_expires_total", ""] == 1
+
+    tell(main)
+
+
+def test_a_fetch_that_may_acquire_from_no_partition_is_counted_with_its_wait() -> None:
+    async def main(node: SharingStory) -> None:
+        await node.share()
+        await node.configure_group("share.partition.max.record.locks", "100")
+        await node.story.produce("a", batch(*[b"record"] * 100))
+        first, second = node.member(), node.member()
+        await first.fetch(max_wait_ms=30_000)
+        ratio = "kafka_server_sharegroupmetrics_requesttopicpartitionsfetchratio_sum", f'group="{GROUP}"'
+        waited = "kafka_server_sharegroupmetrics_topicpartitionsacquiretimems_sum", f'group="{GROUP}"'
+        before = told_of(node)
+        await second.fetch(max_wait_ms=500)
+        after = told_of(node)
+        assert after[ratio] == before[ratio]
+        assert after[waited] - before[waited] == 500
+
+    tell(main)
+
+
+def test_locks_that_expire_are_counted_for_their_share_partition() -> None:
+    async def main(node: SharingStory) -> None:
+        await node.share()
+        await node.story.produce("a", batch(b"one", b"two"))
+        await node.member().fetch(max_wait_ms=30_000)
+        await trio.sleep(61)
+        told, name = told_of(node), "kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total"
+        assert told[name, f'group="{GROUP}",topic="a",partition="0"'] == 2
+        assert told[name, ""] == 2
+
+    tell(main)
+
+
+def test_requests_of_share_groups_are_counted_by_topic() -> None:
+    async def main(node: SharingStory) -> None:
+        await node.share()
+        await node.story.produce("a", batch(b"one", b"two"))
+        member = node.member()
+        await member.fetch(max_wait_ms=30_000)
+        assert await member.acknowledge((0, 0, [ACCEPT])) == 0
+        assert await member.acknowledge((1, 1, [ACCEPT])) == 0
+        assert await member.acknowledge((7, 7, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
+        traffic = Traffic()
+        traffic.add(node.story.broker.rooms.replicas.get_partition("a", 0))
+        told = {family.name: list(family.samples) for family in topic_families({"a": traffic, "b": Traffic()}, traffic)}
+        counts = {"totalsharefetch": 1, "failedsharefetch": 0, "totalshareacknowledgement": 3, "failedshareacknowledgement": 1}
+        for name, count in counts.items():
+            assert told[f"kafka_server_brokertopicmetrics_{name}requests_total"] == [("", "", count), ("", 'topic="a"', count)]
+
+    tell(main)
+
+
+def test_writes_of_states_are_counted_and_timed() -> None:
+    async def main(node: SharingStory) -> None:
+        await node.share()
+        await node.story.produce("a", batch(b"one"))
+        member = node.member()
+        await member.fetch(max_wait_ms=30_000)
+        before = told_of(node)
+        assert await member.acknowledge((0, 0, [ACCEPT])) == 0
+        after, prefix = told_of(node), "kafka_server_share_coordinator_metrics_"
+        assert after[f"{prefix}write_total", ""] - before[f"{prefix}write_total", ""] == 1
+        assert after[f"{prefix}last_pruned_offset", 'topic="__share_group_state",partition="0"'] == 0
 
     tell(main)
 
