@@ -1,0 +1,66 @@
+"""``tidelog status`` says what runs, whose it is, by which process, and what is wrong; its exit code tells scripts the same."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from log_service.cli.main import tidelog
+from log_service.supervisor import state
+from log_service.supervisor.state import ComponentState
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[Path]:
+    with state.held_lock(tmp_path):
+        yield tmp_path
+
+
+def component(name: str, **more: Any) -> ComponentState:
+    usual = {"state": "ready", "address": f"{name}:1", "pid": 7, "guard_pid": 6, "restart_count": 0, "log_path": f"/logs/{name}.log"}
+    return ComponentState(**{"name": name, **usual, **more})
+
+
+def told(data: Path, *components: ComponentState, options: tuple[str, ...] = ()) -> Result:
+    state.write(data, {one.name: one for one in components})
+    return CliRunner().invoke(tidelog, ["status", "--data", str(data), *options])
+
+
+def rows(result: Result) -> list[list[str]]:
+    return [line.split() for line in result.stdout.splitlines() if line]
+
+
+def test_each_component_is_told_with_its_owner_and_its_own_process(data: Path) -> None:
+    own = component("broker", restart_count=2, metrics_url="http://127.0.0.1:9404/metrics")
+    yours = component("spark", pid=None, guard_pid=None, external_setting="TIDELOG_SPARK_REMOTE")
+    result = told(data, own, yours)
+    assert result.exit_code == 0
+    assert rows(result) == [
+        ["NAME", "STATE", "ADDRESS", "OWNER", "PID", "RESTARTS"],
+        ["broker", "ready", "broker:1", "tidelog", "7", "2"],
+        ["spark", "ready", "spark:1", "yours", "(TIDELOG_SPARK_REMOTE)", "-", "0"],
+        ["metrics", "http://127.0.0.1:9404/metrics"],
+        ["logs", "/logs"],
+    ]
+    (broker, spark) = json.loads(told(data, own, yours, options=("--json",)).stdout)
+    assert (broker["pid"], broker["guard_pid"], broker["owner"]) == (7, 6, "tidelog")
+    assert (spark["pid"], spark["owner"]) == (None, "yours (TIDELOG_SPARK_REMOTE)")
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"), [({"state": "not responding"}, "not responding"), ({"complaint": "no topic returns"}, "at fault")]
+)
+def test_what_is_wrong_is_told_and_is_the_exit_code(data: Path, changes: dict[str, str], shown: str) -> None:
+    result = told(data, component("broker"), component("code", **changes))
+    assert result.exit_code == 1
+    assert shown in next(line for line in result.stdout.splitlines() if line.startswith("code "))
+    assert ("code: no topic returns" in result.stdout) == ("complaint" in changes)
+
+
+def test_what_a_supervisor_left_that_was_killed_runs_no_more(tmp_path: Path) -> None:
+    result = told(tmp_path, component("broker"))
+    assert result.exit_code == 1
+    assert f"nothing runs on {tmp_path}" in result.stdout + result.stderr
