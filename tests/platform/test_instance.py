@@ -47,6 +47,7 @@ def test_dagster_understands_every_key(instance: dg.DagsterInstance) -> None:
     assert instance.run_monitoring_enabled
     assert instance.run_monitoring_poll_interval_seconds == 5
     assert instance.run_retries_enabled
+    assert "FRESHNESS_DAEMON" in instance.get_required_daemon_types(), "it judges freshness policies"
     assert instance.run_retries_max_retries == 3
     assert not instance.run_retries_retry_on_asset_or_op_failure
     assert not instance.telemetry_enabled
