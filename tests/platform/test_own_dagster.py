@@ -1,11 +1,13 @@
-"""A deployment of Dagster's own: ``dagster dev`` over a project of YAML, PostgreSQL as its storage, a broker that somebody else started."""
+"""Dagster's own commands, beside a broker that somebody else started: ``dagster dev`` over a project of YAML, with PostgreSQL as its
+storage, and ``dg dev`` over the project that ``tidelog init`` writes.
+"""
 
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from log_service.client import BlockingProducer
 from orchestration.connection import connect
 from orchestration.instance import dagster_home, open_instance, write_configuration
 from orchestration.maintenance.history import Limits, prune
+from orchestration.new_project import write_project
 from orchestration.resources.database import open_engine
 from orchestration.settings import load_settings
 from orchestration.tables import Lake
@@ -62,13 +65,17 @@ def postgres_url() -> Iterator[str]:
         yield url.replace("+psycopg", "")
 
 
+DAGSTER_DEV = (sys.executable, "-m", "dagster", "dev")
+DG_DEV = (sys.executable, "-c", "from dagster_dg_cli.cli import main; main()", "dev")
+
+
 @contextmanager
-def running_dagster(project: Path, variables: dict[str, str]) -> Iterator[Callable[[], str]]:
-    """Run ``dagster dev`` in the project; yields what returns its log. Nothing of it is left afterwards."""
+def running_dagster(project: Path, variables: dict[str, str], command: Sequence[str] = DAGSTER_DEV) -> Iterator[Callable[[], str]]:
+    """Run ``dagster dev`` in the project, or ``dg dev``; yields what returns its log. Nothing of it is left afterwards."""
     log = project.parent / "dagster.log"
     with log.open("wb") as output:
-        command = [sys.executable, "-m", "dagster", "dev", "--port", str(free_port())]
-        process = subprocess.Popen(command, cwd=project, env=variables, stdout=output, stderr=output, start_new_session=True)
+        whole = [*command, "--port", str(free_port())]
+        process = subprocess.Popen(whole, cwd=project, env=variables, stdout=output, stderr=output, start_new_session=True)
     try:
         yield lambda: f"exit code {process.poll()}\n{log.read_text()[-6000:]}"
     finally:
@@ -80,9 +87,9 @@ def running_dagster(project: Path, variables: dict[str, str]) -> Iterator[Callab
         process.wait()
 
 
-def partition_count(bootstrap: str) -> int:
+def partition_count(bootstrap: str, topic: str = "payments") -> int:
     with connect(bootstrap) as log:
-        found = log.describe_topic("payments")
+        found = log.describe_topic(topic)
     return found.partitions if found else 0
 
 
@@ -129,3 +136,14 @@ def test_its_sensor_commits_to_the_lake_and_its_history_is_in_postgresql(
     with engine.connect() as connection:
         assert connection.execute(sa.text("SELECT count(*) FROM runs")).scalar() is not None
     engine.dispose()
+
+
+def test_dg_dev_takes_a_new_project_and_its_sensors_are_on(tmp_path: Path) -> None:
+    """The first tick of the topic sensor creates the topic that the project declares."""
+    project, home = tmp_path / "shop", tmp_path / "dagster"
+    write_project(project)
+    write_configuration(home)
+    with BrokerProcess(tmp_path / "broker") as broker:
+        settings = {"TIDELOG_BOOTSTRAP_SERVERS": broker.bootstrap, "DAGSTER_HOME": str(home), "PYTHONPATH": str(ROOT)}
+        with running_dagster(project, environment(**settings), DG_DEV) as explain:
+            wait_until(lambda: partition_count(broker.bootstrap, "orders") == 4, PATIENCE_S, explain)
