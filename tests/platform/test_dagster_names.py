@@ -118,6 +118,8 @@ def test_what_we_call_and_override_is_as_we_know_it() -> None:
     for storage in ("SqliteRunStorage", "SqliteScheduleStorage"):
         assert hasattr(named(storage), "connect")
         assert parameters(named(storage)) == {"conn_string", "inst_data"}
+    for method in ("_has_instigators_table", "has_instigators_table", "has_built_index"):
+        assert callable(getattr(named("SqliteScheduleStorage"), method)), method
     for attribute in ("_run_storage", "_event_log_storage", "_schedule_storage", "_inst_data"):
         assert attribute in inspect.getsource(named("DagsterSqliteStorage")), attribute  # type: ignore[arg-type]
     daemon = named("DagsterDaemon")

@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster._core.events.log import EventLogEntry
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from orchestration.event_storage import MAX_KEPT, KeptEngines, KeptEventLogStorage, KeptRunStorage, KeptScheduleStorage
 from orchestration.instance import open_instance, write_configuration
@@ -138,3 +138,20 @@ def test_threads_that_ask_at_once_get_one_engine(tmp_path: Path) -> None:
         thread.join()
     engines.close()
     assert len(set(map(id, got))) == 1
+
+
+def test_what_a_database_has_been_seen_to_have_is_not_looked_for_again(kept: dg.DagsterInstance) -> None:
+    """Each tick of a sensor asks for states several times, and Dagster listed the tables before each of them."""
+    states = [kept.all_instigator_state() for _ in range(2)]
+    statements: list[str] = []
+    storage = kept.schedule_storage
+    assert storage is not None
+    with storage.connect() as connection:  # type: ignore[attr-defined]
+        engine = connection.engine
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(" ".join(statement.split()))
+
+    event.listen(engine, "before_cursor_execute", note)
+    assert kept.all_instigator_state() == states[0]
+    assert [one.partition(" FROM ")[2].partition(" ")[0] for one in statements] == ["instigators"]
