@@ -44,9 +44,9 @@ def assemble(
 
     ``definitions`` are what components make (``dg.load_from_defs_folder``); they are treated as if a module declared what is in them.
 
-    Added are the standard sensors, unless the modules declare those that are to run (``has_sensors``; None: they do if one of them lies in
-    a package ``sensors``), upkeep where none is declared, archives, replays, the asset of the dead letters, and the resources
-    ``log_service``, ``spark``, ``lake``, ``warehouse`` and ``database``.
+    Added are the standard sensors (that of sources where there is a source), unless the modules declare those that are to run
+    (``has_sensors``; None: they do if one of them lies in a package ``sensors``), upkeep where none is declared, archives, replays, the
+    asset of the dead letters, and the resources ``log_service``, ``spark``, ``lake``, ``warehouse`` and ``database``.
 
     :raises ValueError: what is declared does not fit together; the text says what.
     """
@@ -62,14 +62,18 @@ def assemble(
     stored, stored_replays = database_history_definitions(defined)
     feeds = topic_feeds(defined)
     followed = [feed.table for feed in feeds if feed.archive is None]
-    assets = fed(assets, feeds, source_feeds(defined))
+    sources = source_feeds(defined)
+    assets = fed(assets, feeds, sources)
     letters = [dead_letters_asset(followed)] if followed else []
     made = [*assets, *archives, *upkeep, *histories, *stored, *letters]
     validate_inputs(defined, {DEAD_LETTERS_KEY, *(key for one in made for key in _keys(one))})
     own = dg.Definitions(
         assets=made,
         asset_checks=[one for one in found if isinstance(one, dg.AssetChecksDefinition)],
-        sensors=[*(one for one in found if isinstance(one, dg.SensorDefinition)), *([] if has_sensors else standard_sensors())],
+        sensors=[
+            *(one for one in found if isinstance(one, dg.SensorDefinition)),
+            *([] if has_sensors else standard_sensors(has_sources=bool(sources))),
+        ],
         schedules=[*(one for one in found if isinstance(one, dg.ScheduleDefinition)), *upkeep_schedules],
         jobs=[
             *(one for one in found if isinstance(one, JOB_TYPES)),

@@ -12,11 +12,11 @@ from orchestration.sensing.topic_sensor import topic_sensor
 from orchestration.sensing.watchdog import watchdog_sensor
 
 
-def standard_sensors() -> list[dg.SensorDefinition]:
-    """Return one of each."""
+def standard_sensors(*, has_sources: bool = True) -> list[dg.SensorDefinition]:
+    """Return one of each. Without ``has_sources`` that of sources is left out: it would tick every five seconds for nothing."""
     return [
         topic_sensor(),
-        source_sensor(notify=send_alert),
+        *([source_sensor(notify=send_alert)] if has_sources else []),
         automation_sensor(),
         schema_drift_sensor(notify=send_alert),
         run_failure_alerts(notify=send_alert),

@@ -47,7 +47,7 @@ def test_a_project_without_sensors_and_upkeep_loads_with_the_standard_ones(proje
     finished = python(project, "-c", LISTING)
     assert finished.returncode == 0, finished.stderr
     upkeep = "'maintenance/compaction', 'maintenance/history', 'maintenance/lake', 'maintenance/retention'"
-    sensors = "'downstream', 'group_lags', 'new_records', 'run_failures', 'schema_drift', 'sources', 'watchdog'"
+    sensors = "'downstream', 'group_lags', 'new_records', 'run_failures', 'schema_drift', 'watchdog'"
     assert f"['hello', {upkeep}]\n[{sensors}]\n" in finished.stdout
     assert "['maintenance_compaction', 'maintenance_history', 'maintenance_lake', 'maintenance_retention']" in finished.stdout
 
