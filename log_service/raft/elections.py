@@ -8,6 +8,7 @@ present epoch is not believed; a request that is meant for another replica is re
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId
@@ -81,7 +82,7 @@ def handle_vote(replica: Replica, request: VoteRequest) -> VoteResponse:
     )
     if is_granted and not request.is_pre_vote:
         _vote_for(replica, request.candidate)
-    return VoteResponse(leader_id=replica.leader_id, epoch=replica.epoch, leader_endpoints=replica.leader_endpoints, is_granted=is_granted)
+    return replace(replica.response(VoteResponse), is_granted=is_granted)
 
 
 def _check_vote(replica: Replica, request: VoteRequest) -> ErrorCode:

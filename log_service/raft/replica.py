@@ -14,7 +14,7 @@ from log_service.raft.connections import Connections
 from log_service.raft.events import AppendControl, AppendFetched, Effects, Send, StoreSlice, TruncateTo
 from log_service.raft.leader import Leader
 from log_service.raft.log_view import LogView
-from log_service.raft.messages import UNKNOWN_OFFSET, FetchRequest, Peer, Request, Response
+from log_service.raft.messages import NO_LEADER, UNKNOWN_OFFSET, FetchRequest, Peer, Request, Response
 from log_service.raft.roles import Follower, Prospective, Resigned, Role, Unattached, remembered
 from log_service.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterHistory, VoterSet
 
@@ -157,8 +157,13 @@ class Replica:
         self.effects.replies.append((reply_to, response))
 
     def response(self, cls: type[R], error: ErrorCode = ErrorCode.NONE) -> R:
-        """Return a response that says what every response says."""
-        return cls(error=error, leader_id=self.leader_id, epoch=self.epoch, leader_endpoints=self.leader_endpoints)
+        """Return a response that says what every response says.
+
+        A leader whose address is not known is not named: a peer of Apache Kafka that does not know it as a voter would end.
+        """
+        endpoints = self.leader_endpoints
+        is_known = bool(endpoints) or isinstance(self.role, Leader | Resigned)
+        return cls(error=error, leader_id=self.leader_id if is_known else NO_LEADER, epoch=self.epoch, leader_endpoints=endpoints)
 
     def fetch_request(self) -> FetchRequest:
         """Return the request for what follows this replica's log."""

@@ -12,6 +12,7 @@ from log_service.raft import wire
 from log_service.raft.leader import MAX_OBSERVERS, MAX_PARKED_OBSERVERS, Leader, ParkedFetch
 from log_service.raft.log_view import EpochEnd, SnapshotId
 from log_service.raft.messages import (
+    NO_LEADER,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
@@ -154,6 +155,24 @@ def test_a_replica_that_does_not_lead_names_the_leader_and_its_address() -> None
     process.ask("asked", replace(FETCH, replica=THIRD), script.now_ms)
     response = process.outcomes[("operator", "asked")]
     assert (response.error, response.leader_id, response.leader_endpoints) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, (endpoint(1),))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [replace(FETCH, replica=THIRD, epoch=LeaderEpoch(7)), replace(VOTE, voter=OTHER, candidate=THIRD)],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_leader_whose_address_is_not_known_is_not_named(request_: FetchRequest | VoteRequest) -> None:
+    """A peer of Apache Kafka ends that hears of a leader without an address, and does not know it as a voter."""
+    script = Script()
+    for command in ("voters 1 2 3", "start 1 2 3", "run 1000"):
+        script.perform(command)
+    process = script.processes[2]
+    process.ask("told", BeginQuorumEpochRequest(voter=OTHER, leader_id=NodeId(9), epoch=LeaderEpoch(7), leader_endpoints=()), script.now_ms)
+    assert (process.core.epoch, process.core.leader_id) == (7, 9)
+    process.ask("asked", replace(request_, epoch=LeaderEpoch(7)), script.now_ms)
+    response = process.outcomes[("operator", "asked")]
+    assert (response.epoch, response.leader_id, response.leader_endpoints) == (7, NO_LEADER, ())
 
 
 LEADER: dict[str, Any] = {"leader_id": NodeId(2), "epoch": LeaderEpoch(7), "leader_endpoints": (endpoint(2),)}
