@@ -1,15 +1,21 @@
 """Whole nodes of one cluster: what is acknowledged survives the death of its leader, and every replica holds the same bytes."""
 
+from collections.abc import Sequence
+
 import pytest
 import trio
 
 from log_service.broker.broker import Broker
+from log_service.common.env import FileSlice
 from log_service.common.errors import ErrorCode
+from log_service.common.types import Buffer
 from log_service.metadata.partition import PartitionRegistration
 from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 from log_service.protocol.messages.produce import ProduceResponse
 from tests.helpers.cluster import BROKER_PORT, Cluster, host_of, node_properties, tell_cluster
 from tests.helpers.metrics_page import fetch
+from tests.sim import network
+from tests.sim.network import MemoryConnection
 from tests.unit.broker.context import RawClient, batch, produce_request
 
 
@@ -77,6 +83,25 @@ def test_a_record_that_is_acknowledged_is_on_three_nodes() -> None:
         for index in range(3):
             assert len(await all_in_sync_and_equal(cluster, index)) > 4 * 61
 
+    tell_cluster(story)
+
+
+def test_a_large_batch_goes_to_followers_as_a_slice_of_the_leaders_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system sends it from the page cache, as it lies there: the leader neither reads nor changes it."""
+    sent: list[int] = []
+
+    class Noting(MemoryConnection):
+        async def send_file(self, header: Sequence[Buffer], file_slice: FileSlice) -> None:
+            sent.append(len(file_slice))
+            await super().send_file(header, file_slice)
+
+    async def story(cluster: Cluster) -> None:
+        await create_topic(cluster, min_insync_replicas="2")
+        await produce(cluster, b"x" * 300_000)
+        size_bytes = len(await all_in_sync_and_equal(cluster))
+        assert sent == [size_bytes, size_bytes], "one for each follower"
+
+    monkeypatch.setattr(network, "MemoryConnection", Noting)
     tell_cluster(story)
 
 
