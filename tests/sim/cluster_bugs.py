@@ -217,6 +217,11 @@ def _read_to_the_end(self: Partition, *arguments: Any, **options: Any) -> Any:
         state.high_watermark = kept
 
 
+def _read_to_the_end_of_a_follower(self: Partition, *arguments: Any, **options: Any) -> Any:
+    """A reader that its leader has sent to a replica in its rack gets all that is there."""
+    return _read(self, *arguments, **options) if self.state.is_leader else _read_to_the_end(self, *arguments, **options)
+
+
 def _take_any_page_cache(_noted_id: object, _present_id: str | None) -> bool:
     """What a run has written is there, whatever has happened to its machine since."""
     return True
@@ -358,6 +363,12 @@ BUGS: Sequence[ClusterBug] = (
         replacements=((Partition, "read", _read_to_the_end),),
         aim=aims.SLOW_FOLLOWERS,
         shown_by=(0, 1),
+    ),
+    ClusterBug(
+        name="follower serves reads above its high watermark",
+        replacements=((Partition, "read", _read_to_the_end_of_a_follower),),
+        aim=aims.SLOW_FOLLOWERS,
+        shown_by=(7, 6, 2),
     ),
 )
 

@@ -40,7 +40,7 @@ AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "moving coordinators": (0, 2),
     "refused controllers": (0,),
     "changing voters": (1,),
-    "slow followers": (0, 1),
+    "slow followers": (0, 1, 7),
     "slow syncs": (1,),
     "late changes": (2, 7),
     "several deaths": (13,),
