@@ -7,8 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from log_service.cli.main import tidelog
-from log_service.cli.plan_view import duration, parsed_throttle, present, summary
+from log_service.cli.plan_view import TOLD_EVERY_SECONDS, ProgressLine, duration, parsed_throttle, present, summary
 from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_plans.execution import PlanProgress
 from log_service.cluster_plans.plan import Move, Plan
 from log_service.common.types import TopicPartition
 from tests.unit.cluster_plans.layouts import broker, layout, partition
@@ -42,6 +43,37 @@ def test_a_plan_is_summed_up_in_a_line() -> None:
     text = summary(Plan(moves=(move,), throttle_bytes=10 << 20, elections=(move.where,)))
     assert text == "1 move, 1 replica to copy (1.0 GiB); 1 leader to elect; at most 10.0 MiB/s for each broker: 2 min or more"
     assert summary(Plan(moves=(move,))).endswith("; no throttle")
+
+
+HALF = PlanProgress(complete=1, moving=2, waiting=1, copied_bytes=2 << 20, total_bytes=4 << 20)
+
+
+def test_a_terminal_is_shown_a_bar_that_is_drawn_over_itself(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    line = ProgressLine()
+    line.show(HALF)
+    line.show(PlanProgress(complete=4, moving=0, waiting=0, copied_bytes=4 << 20, total_bytes=4 << 20))
+    line.close()
+    first, second = capsys.readouterr().err.split("\r")[1:]
+    assert first.startswith(f"[{'#' * 15}{'.' * 15}]  50 %  1 of 4 moves, 2.0 MiB of 4.0 MiB, 2 under way")
+    assert second.startswith(f"[{'#' * 30}] 100 %  4 of 4 moves, ")
+    assert second.endswith("\n")
+
+
+def test_moves_that_copy_nothing_are_counted_by_their_number(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    ProgressLine().show(PlanProgress(complete=1, moving=1, waiting=2, copied_bytes=0, total_bytes=0))
+    assert "]  25 %  1 of 4 moves" in capsys.readouterr().err
+
+
+def test_a_log_gets_a_line_now_and_then_and_each_text_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    monkeypatch.setattr("log_service.cli.plan_view.time.monotonic", lambda: now[0])
+    line = ProgressLine()
+    for now[0] in (1.0, 2 * TOLD_EVERY_SECONDS, 4 * TOLD_EVERY_SECONDS):
+        line.show(HALF)
+    line.close()
+    assert capsys.readouterr().err == "1 of 4 moves, 2.0 MiB of 4.0 MiB, 2 under way\n"
 
 
 @pytest.mark.parametrize(
