@@ -151,6 +151,22 @@ def test_passwords_are_never_shown() -> None:
     tell(story, ssl_truststore_password="hunter2")
 
 
+def test_a_value_of_an_unknown_key_is_never_shown() -> None:
+    """It may be a plug-in's password, of this broker or of all of them."""
+
+    async def story(node: Story) -> None:
+        for broker in ("1", ""):
+            await set_dynamically(node, BROKER, broker, "plugin.secret", "hunter2")
+            resource = DescribeConfigsResource(resource_type=BROKER, resource_name=broker, configuration_keys=None)
+            response = await node.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=True), 4)
+            row = {row.name: row for row in response.results[0].configs}["plugin.secret"]
+            assert (row.value, row.is_sensitive) == (None, True)
+            assert row.synonyms
+            assert {synonym.value for synonym in row.synonyms} == {None}
+
+    tell(story, plugin_secret="hunter2")
+
+
 def test_what_has_no_effect_is_said_when_it_is_set(caplog: pytest.LogCaptureFixture) -> None:
     async def story(node: Story) -> None:
         await set_dynamically(node, BROKER, "", "background.threads", "12")

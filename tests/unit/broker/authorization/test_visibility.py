@@ -71,6 +71,9 @@ def test_clients_that_ask_are_told_what_they_may_do() -> None:
         told = await node.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
         assert told.cluster_authorized_operations == 1 << DESCRIBE | 1 << ALTER
         assert (await node.ask(DescribeClusterRequest(), 1)).cluster_authorized_operations == NOT_ASKED
+        await node.have_only((CREATE, CLUSTER, CLUSTER_NAME))
+        told = await node.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 1)
+        assert told.cluster_authorized_operations == 0, "nothing is told to those who may not describe the cluster"
 
     tell_with_acls(story)
 
