@@ -36,6 +36,8 @@ SYSTEM_TLS: Final = IssuerTls()
 FILE_CHECK_INTERVAL_S: Final = 5.0
 MISSING_KEY_PAUSE_MS: Final = 60_000
 MAX_MISSING_KEYS: Final = 16
+MIN_PAUSE_MS: Final = 100
+"""Between two fetches, though the configuration asks for less: 0 would have an issuer asked without a pause."""
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +107,7 @@ class Jwks:
         failed_count = 0
         while True:
             pause_ms = self._config.refresh_ms if not failed_count else self._backoff_ms(failed_count)
-            with trio.move_on_after(pause_ms / 1_000):
+            with trio.move_on_after(max(pause_ms, MIN_PAUSE_MS) / 1_000):
                 if failed_count:
                     await trio.sleep_forever()
                 await self._wait_until_wanted()

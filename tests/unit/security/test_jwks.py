@@ -14,7 +14,7 @@ import trio.lowlevel
 from trio.testing import MockClock
 
 from log_service.security.issuer_requests import MAX_DOCUMENT_BYTES
-from log_service.security.jwks import FILE_CHECK_INTERVAL_S, MAX_MISSING_KEYS, Fetch, Jwks, JwksConfig, fetch_document
+from log_service.security.jwks import FILE_CHECK_INTERVAL_S, MAX_MISSING_KEYS, MIN_PAUSE_MS, Fetch, Jwks, JwksConfig, fetch_document
 from log_service.security.sasl.oauthbearer import TokenRefusedError
 from log_service.security.sasl.web_tokens import WebTokenRules
 from tests.unit.security.sasl.issuer import NOW_S, jwk, key_set, token
@@ -75,6 +75,18 @@ def test_keys_are_fetched_in_an_interval_and_again_soon_after_a_failure() -> Non
 
     play(issuer, story, refresh_ms=1_000, retry_backoff_ms=100, retry_backoff_max_ms=300)
     assert issuer.fetched_at == [0.0, 1.0, 2.0, 2.1, 2.3, 2.6, 2.9]
+
+
+@pytest.mark.parametrize("content", [key_set(jwk("rsa")), None], ids=["up", "down"])
+def test_pauses_of_nothing_do_not_flood_the_issuer(content: bytes | None) -> None:
+    issuer = Issuer(key_set(jwk("rsa")))
+
+    async def story(_: Jwks) -> None:
+        issuer.content = content
+        await trio.sleep(1.05)
+
+    play(issuer, story, refresh_ms=0, retry_backoff_ms=0, retry_backoff_max_ms=0)
+    assert len(issuer.fetched_at) == 1 + 1_000 // MIN_PAUSE_MS
 
 
 def test_key_that_is_not_known_is_fetched_at_once_and_only_once_a_minute() -> None:
