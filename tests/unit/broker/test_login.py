@@ -387,7 +387,7 @@ def test_users_stay_where_a_change_cannot_be_used(text: str, complaint: str) -> 
 
 
 def test_what_a_listener_asks_of_clients_is_named_where_a_request_sets_it(caplog: pytest.LogCaptureFixture) -> None:
-    """It counts from the file alone, as in Apache Kafka: PLAIN goes on, and an operator who turned it off must not believe it to be off."""
+    """It changes no listener that is there, as in Apache Kafka: PLAIN goes on, and an operator who turned it off must hear of it."""
 
     async def story(node: Story) -> None:
         configs = [
