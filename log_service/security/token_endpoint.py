@@ -9,6 +9,7 @@ Invariant: no error and no ``repr`` shows a secret, a token or what the endpoint
 
 import base64
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
@@ -33,6 +34,8 @@ RENEWAL_SHARE: Final = 0.8
 MAX_ERROR_LENGTH: Final = 200
 CLIENT_ID_OPTION, CLIENT_SECRET_OPTION, SCOPE_OPTION = "clientId", "clientSecret", "scope"
 
+logger = logging.getLogger(__name__)
+
 Exchange = Callable[..., Response]
 """``issuer_requests.exchange``. Blocks."""
 RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -52,6 +55,9 @@ class TokenEndpoint:
         self._tls = _tls(config, entry)
         if config.url.startswith("https:"):
             self._tls.context()  # what cannot be used is told before anything is connected
+        else:
+            text = "The secret of this client goes to %s in the clear, and its tokens come back so; use an https URL"
+            logger.warning(text, shown_url(config.url))
         self._run_in_thread = run_in_thread or _run_in_thread
         self._ask = ask
         self._lock = trio.Lock()

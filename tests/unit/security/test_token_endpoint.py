@@ -57,6 +57,14 @@ def play(story: Callable[[], Any]) -> None:
     trio.run(story, clock=MockClock(autojump_threshold=0))
 
 
+@pytest.mark.parametrize(("url", "is_told"), [("http://issuer.example/token?key=planted", True), (URL, False)])
+def test_secret_that_goes_out_in_the_clear_is_warned_of(caplog: pytest.LogCaptureFixture, url: str, *, is_told: bool) -> None:
+    TokenEndpoint(TokenEndpointConfig(url=url, client_id="shop", client_secret=SecretText(PLANTED)), None)
+    told = [line for line in caplog.messages if "secret of this client goes to http://issuer.example/token in the clear" in line]
+    assert bool(told) is is_told
+    assert "planted" not in caplog.text
+
+
 def tokens_of(endpoint: Endpoint, count: int = 1, pause_s: float = 0, **config: Any) -> list[tuple[str, bool]]:
     """Ask for tokens one after another, with pauses, and return them and whether each was fetched just then."""
     told: list[tuple[str, bool]] = []
