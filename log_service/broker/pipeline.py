@@ -80,8 +80,7 @@ class Pipeline:
         if meter.followers is not None and _is_of_follower(call.request):
             meter = meter.followers
         if isinstance(reply, list):
-            assert call.account is None, "a request with an account is answered with a message"
-            response: Response = reply
+            response: Response = reply  # its handler has charged the request
         elif isinstance(reply, Deferred):
             if call.account is not None and not reply.response.is_done:
                 call.account.set_aside()

@@ -41,10 +41,12 @@ class ClientQuotas:
     def __init__(self, clock: Clock, windows: QuotaWindows, gate: ServerBudget | None = None) -> None:
         self.clock = clock
         self.windows = windows
+        self.produced, self.fetched = Meters(windows), Meters(windows)
+        self.spent = Meters(windows, longest_ms=windows.size_ms)
         self.meters = {
-            QuotaKey.PRODUCER_BYTE_RATE: Meters(windows),
-            QuotaKey.CONSUMER_BYTE_RATE: Meters(windows),
-            QuotaKey.REQUEST_PERCENTAGE: Meters(windows, longest_ms=windows.size_ms),
+            QuotaKey.PRODUCER_BYTE_RATE: self.produced,
+            QuotaKey.CONSUMER_BYTE_RATE: self.fetched,
+            QuotaKey.REQUEST_PERCENTAGE: self.spent,
         }
         self.addresses = AddressRates(windows)
         self._gate = gate
@@ -129,42 +131,45 @@ class ClientAccount:
 
         What it does not get is not counted.
         """
-        now_ms = self._quotas.clock.monotonic_ms()
-        found_ms = self._charge(QuotaKey.CONSUMER_BYTE_RATE, self._fetch, response_bytes, now_ms)
-        self._pause_ms = self._settle(QuotaKey.CONSUMER_BYTE_RATE, found_ms, self._charge_time(now_ms))
-        if self._pause_ms and self._fetch is not None:
-            self._quotas.meters[QuotaKey.CONSUMER_BYTE_RATE].take_back(self._fetch.share, response_bytes, now_ms)
+        quotas, limit = self._quotas, self._fetch
+        now_ms = quotas.clock.monotonic_ms()
+        found_ms = 0 if limit is None else quotas.fetched.charge(limit.share, response_bytes, limit.bound, now_ms)
+        self._pause_ms = _settled(quotas.fetched, found_ms, quotas.spent, self._charge_time(now_ms))
+        if self._pause_ms and limit is not None:
+            quotas.fetched.take_back(limit.share, response_bytes, now_ms)
         return self._pause_ms > 0
 
     def charge(self, response: Message | None) -> int:
         """Count the request, once. Return for how many milliseconds its connection has to pause."""
         if self._pause_ms is None:
-            now_ms = self._quotas.clock.monotonic_ms()
-            found_ms = 0
-            if self._kind is QuotaKind.PRODUCE:
-                found_ms = self._charge(QuotaKey.PRODUCER_BYTE_RATE, self._produce, self._request_bytes, now_ms)
-            is_time_free = self._kind is QuotaKind.PRODUCE and response is None
-            self._pause_ms = self._settle(QuotaKey.PRODUCER_BYTE_RATE, found_ms, 0 if is_time_free else self._charge_time(now_ms))
+            quotas, found_ms = self._quotas, 0
+            now_ms = quotas.clock.monotonic_ms()
+            is_produce = self._kind is QuotaKind.PRODUCE
+            if is_produce and self._produce is not None:
+                share, bound = self._produce
+                found_ms = quotas.produced.charge(share, self._request_bytes, bound, now_ms)
+            is_time_free = is_produce and response is None
+            self._pause_ms = _settled(quotas.produced, found_ms, quotas.spent, 0 if is_time_free else self._charge_time(now_ms))
         return self._pause_ms
 
-    def _charge(self, key: QuotaKey, limit: Limit | None, amount: float, now_ms: int) -> int:
-        return 0 if limit is None else self._quotas.meters[key].charge(limit.share, amount, limit.bound, now_ms)
-
     def _charge_time(self, now_ms: int) -> int:
-        if self._request is None:
+        limit = self._request
+        if limit is None:
             return 0
         spent_ns = self._spent_ns() if self._handled_ns is None else self._handled_ns
-        return self._charge(QuotaKey.REQUEST_PERCENTAGE, self._request, spent_ns / NS_PER_PERCENT, now_ms)
-
-    def _settle(self, key: QuotaKey, bytes_ms: int, time_ms: int) -> int:
-        """Return the longer of two pauses, and note which quota asked for it."""
-        found_ms = max(bytes_ms, time_ms)
-        if found_ms:
-            self._quotas.meters[key if bytes_ms > time_ms else QuotaKey.REQUEST_PERCENTAGE].note_pause(found_ms)
-        return found_ms
+        return self._quotas.spent.charge(limit.share, spent_ns / NS_PER_PERCENT, limit.bound, now_ms)
 
     def _spent_ns(self) -> int:
         return self._quotas.clock.monotonic_ns() - self._began_ns
+
+
+def _settled(of_bytes: Meters, bytes_ms: int, of_time: Meters, time_ms: int) -> int:
+    """Return the longer of two pauses, and note which quota asked for it."""
+    if not bytes_ms and not time_ms:
+        return 0
+    found_ms = max(bytes_ms, time_ms)
+    (of_bytes if bytes_ms > time_ms else of_time).note_pause(found_ms)
+    return found_ms
 
 
 class AddressRates:

@@ -4,6 +4,9 @@ A rate is what was counted in the samples that are kept, over the time that they
 a burst is measured over ten seconds, with eleven windows of one, however short it was. Samples and times are Apache Kafka's to the
 millisecond, so that both throttle alike.
 
+What all samples but the current one hold is added up once, and holds until the first of them counts no more: every request of a client with
+a quota is counted and measured.
+
 Invariants: there is at most one sample more than there are windows; a sample that nothing was counted in for all windows counts no more.
 """
 
@@ -14,6 +17,7 @@ from log_service.config.views import QuotaWindows
 
 LONGEST_PAUSE_MS: Final = 2**31 - 1
 """As long as a response can tell."""
+_NEVER_MS: Final = -(1 << 62)
 
 
 class _Sample:
@@ -31,7 +35,7 @@ class _Sample:
 class SampledRate:
     """What was counted over the last windows."""
 
-    __slots__ = ("_current", "_samples", "_windows", "last_ms")
+    __slots__ = ("_added_up_until_ms", "_current", "_oldest_ms", "_others_total", "_samples", "_windows", "last_ms")
 
     def __init__(self, windows: QuotaWindows, now_ms: int) -> None:
         self._windows = windows
@@ -39,6 +43,9 @@ class SampledRate:
         self._current = 0
         self.last_ms = now_ms
         """When something was counted last."""
+        self._others_total = 0.0
+        self._oldest_ms = now_ms
+        self._added_up_until_ms = _NEVER_MS
 
     def count(self, amount: float, now_ms: int) -> None:
         """Add to what was counted; a negative amount takes back."""
@@ -50,25 +57,36 @@ class SampledRate:
                 samples.append(_Sample(now_ms))
             sample = samples[self._current]
             sample.restart(now_ms)
+            self._added_up_until_ms = _NEVER_MS
         sample.total += amount
         sample.last_ms = self.last_ms = now_ms
 
     def measured(self, now_ms: int) -> tuple[float, float]:
         """Return the rate per second, and over how many milliseconds it was measured."""
-        windows, samples = self._windows, self._samples
-        expiry_ms = windows.count * windows.size_ms
-        total, oldest_ms = 0.0, now_ms
-        for sample in samples:
-            if now_ms - sample.last_ms >= expiry_ms:
-                sample.restart(now_ms)
-            total += sample.total
-            oldest_ms = min(oldest_ms, sample.began_ms)
-        span_ms = now_ms - oldest_ms
+        windows = self._windows
+        if now_ms >= self._added_up_until_ms:
+            self._add_up(now_ms)
+        total = self._others_total + self._samples[self._current].total
+        span_ms = now_ms - self._oldest_ms
         missing_count = windows.count - 1 - span_ms // windows.size_ms
         if missing_count > 0:
             span_ms += missing_count * windows.size_ms
         span_ms = max(span_ms, 1)
         return total * 1_000 / span_ms, span_ms
+
+    def _add_up(self, now_ms: int) -> None:
+        """Add up the samples that count; those that are too old begin anew, empty. It holds until the next one is too old."""
+        expiry_ms = self._windows.count * self._windows.size_ms
+        current = self._samples[self._current]
+        self._others_total, self._oldest_ms, until_ms = 0.0, now_ms, now_ms + expiry_ms
+        for sample in self._samples:
+            if now_ms - sample.last_ms >= expiry_ms:
+                sample.restart(now_ms)
+            if sample is not current:
+                self._others_total += sample.total
+            self._oldest_ms = min(self._oldest_ms, sample.began_ms)
+            until_ms = min(until_ms, sample.last_ms + expiry_ms)
+        self._added_up_until_ms = until_ms
 
     def is_idle(self, now_ms: int) -> bool:
         """Whether nothing was counted for all windows, so that forgetting this changes nothing."""
@@ -117,7 +135,8 @@ class Meters:
         """Count an amount, and return for how many milliseconds its client has to pause."""
         rate = self._rate_of(share, bound, now_ms)
         rate.count(amount, now_ms)
-        return min(pause_ms(*rate.measured(now_ms), bound), self.longest_ms)
+        per_second, span_ms = rate.measured(now_ms)
+        return 0 if per_second <= bound else min(pause_ms(per_second, span_ms, bound), self.longest_ms)
 
     def take_back(self, share: object, amount: float, now_ms: int) -> None:
         """Count an amount as never asked for."""

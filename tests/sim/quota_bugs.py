@@ -10,7 +10,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from log_service.broker.quotas import ClientAccount
+from log_service.broker.call import Call
+from log_service.broker.quotas import ClientAccount, ClientQuotas
+from log_service.common.env import Clock
 from log_service.network.responses import ConnectionContext
 from log_service.quota import entities, windows
 from log_service.quota.entities import Client, Share
@@ -20,7 +22,7 @@ from tests.sim.bug_hunts import ClusterBug, hunt
 
 # The wrong decisions
 
-_levels, _pause_ms, _charge = entities.levels, windows.pause_ms, ClientAccount._charge
+_levels, _pause_ms, _account_of = entities.levels, windows.pause_ms, ClientQuotas.account_of
 _count = SampledRate.count
 
 
@@ -42,9 +44,19 @@ def _pause_for_the_rate(rate: float, span_ms: float, bound: float) -> int:
     return _pause_ms(rate, min(span_ms, 1_000), bound)
 
 
-def _charge_by_the_wall(self: ClientAccount, key: Any, limit: Any, amount: float, _now_ms: int) -> int:
+class _WallClock:
+    """A clock that tells the time of the day where it is asked how much time has passed."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.monotonic_ms = self.wall_ms = clock.wall_ms
+        self.monotonic_ns = clock.monotonic_ns
+
+
+def _charge_by_the_wall(self: ClientQuotas, call: Call, request_bytes: int, started_ns: int) -> ClientAccount | None:
     """One clock is as good as another."""
-    return _charge(self, key, limit, amount, self._quotas.clock.wall_ms())
+    if not isinstance(self.clock, _WallClock):
+        self.clock = _WallClock(self.clock)
+    return _account_of(self, call, request_bytes, started_ns)
 
 
 def _forget_at_each_window(self: SampledRate, amount: float, now_ms: int) -> None:
@@ -82,7 +94,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="quotas go by the wall clock",
-        replacements=((ClientAccount, "_charge", _charge_by_the_wall),),
+        replacements=((ClientQuotas, "account_of", _charge_by_the_wall),),
         aim=aims.QUOTAS,
         shown_by=(0,),
     ),

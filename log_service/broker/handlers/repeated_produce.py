@@ -57,6 +57,9 @@ _ONE_BYTE_SIZES = 0x80
 _NUMBERS = Struct(">qqq")  # base offset, append time, log start offset
 _RESPONSE_TAIL_BYTES = 9  # errors per record, error message, tags; tags of the topic; throttle time, tags of the response
 
+_TELLS_NO_PAUSE = ProduceResponse()
+"""What known bytes say: no client has to pause."""
+
 _unpack_head = Struct(">iih").unpack_from  # API key and version, correlation id, size of the client id
 
 
@@ -109,7 +112,9 @@ def handle_repeated_produce(node: Node, call: Call, request: ProduceRequest) -> 
     assert isinstance(call, RepeatedCall)
     known = call.known
     outcome = append_batch(node.replicas, known.terms, known.topic, known.index, call.records, now_ms=node.clock.wall_ms())
-    if isinstance(outcome, PartitionProduceResponse) or call.account is not None or not outcome[0].state.is_safe_at_once:
+    if isinstance(outcome, PartitionProduceResponse) or not outcome[0].state.is_safe_at_once:
+        return respond(node, call, request, [(known.topic, [outcome])])
+    if call.account is not None and call.account.charge(_TELLS_NO_PAUSE):  # once: the response that tells the pause does not count again
         return respond(node, call, request, [(known.topic, [outcome])])
     partition, appended = outcome
     node.replicas.announce((partition,))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import trio
 
+from log_service.broker.call import Call
 from log_service.broker.metrics.quotas import MAX_SHOWN_COUNT, quota_families
 from log_service.broker.quotas import AddressRates, ClientQuotas
 from log_service.common.errors import ErrorCode
@@ -17,6 +18,7 @@ from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, Del
 from log_service.protocol.messages.fetch import FetchRequest
 from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.quota.entities import QuotaKey
+from log_service.quota.windows import Meters
 from tests.sim import VirtualClock
 from tests.unit.broker.context import HOST, PORT, Story, fetch_request, produce_request, tell, values_of
 from tests.unit.broker.quota_story import STORY, large_batch, new_topic, set_quotas
@@ -72,6 +74,39 @@ def test_a_produce_without_a_response_pauses_too() -> None:
         await node.client.ask(MetadataRequest(topics=[]), 12)
         assert 9 <= trio.current_time() - began <= 9.4
 
+    tell(story)
+
+
+def test_a_produce_that_is_recognized_is_charged_and_told_by_known_bytes_until_it_has_to_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With quotas each such response was encoded anew, and each charge added up all samples: a record cost the broker twice as much."""
+    encoded: list[int] = []
+    charge = Meters.charge
+
+    def respond(self: Call, response: Any) -> Any:
+        encoded.append(response.throttle_time_ms)
+        return encode(self, response)
+
+    charged: list[float] = []
+
+    def counted(self: Meters, share: object, amount: float, bound: float, now_ms: int) -> int:
+        charged.append(amount)
+        return charge(self, share, amount, bound, now_ms)
+
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        await set_quotas(node, STORY, producer_byte_rate=1_000)
+        request = produce_request("a", large_batch(2_000))
+        await node.ask(request, 9)
+        monkeypatch.setattr(Call, "respond", respond)
+        monkeypatch.setattr(Meters, "charge", counted)
+        told = [(await node.ask(request, 9)) for _ in range(4)]
+        assert [each.responses[0].partition_responses[0].base_offset for each in told] == [1, 2, 3, 4]
+        assert [bool(each.throttle_time_ms) for each in told] == [False, False, False, True]
+        assert len(encoded) == 1, "only the response that tells a pause"
+        assert len(charged) == 4
+        assert len(set(charged)) == 1
+
+    encode = Call.respond
     tell(story)
 
 

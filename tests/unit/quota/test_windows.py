@@ -102,6 +102,47 @@ def test_a_rate_is_never_more_than_was_counted_and_never_negative(asked: list[tu
         assert amount <= per_second * span_ms / 1_000 + 1e-6 <= total + 1e-3
 
 
+class AllSamples:
+    """A rate that adds up all of its samples each time, as Apache Kafka does. A sample is when it began, when it counted last, and what."""
+
+    def __init__(self, windows: QuotaWindows) -> None:
+        self.windows = windows
+        self.samples: list[list[int]] = [[0, 0, 0]]
+        self.current = 0
+
+    def count(self, amount: int, now_ms: int) -> None:
+        if now_ms - self.samples[self.current][0] >= self.windows.size_ms:
+            self.current = (self.current + 1) % (self.windows.count + 1)
+            if self.current == len(self.samples):
+                self.samples.append([0, 0, 0])
+            self.samples[self.current] = [now_ms, now_ms, 0]
+        self.samples[self.current][1] = now_ms
+        self.samples[self.current][2] += amount
+
+    def measured(self, now_ms: int) -> tuple[float, int]:
+        for sample in self.samples:
+            if now_ms - sample[1] >= self.windows.count * self.windows.size_ms:
+                sample[:] = [now_ms, now_ms, 0]
+        span_ms = now_ms - min(sample[0] for sample in self.samples)
+        span_ms += max(0, self.windows.count - 1 - span_ms // self.windows.size_ms) * self.windows.size_ms
+        return sum(sample[2] for sample in self.samples) * 1_000 / max(span_ms, 1), max(span_ms, 1)
+
+
+steps = st.lists(st.tuples(st.integers(0, 5_000), st.integers(-1_000, 100_000), st.booleans()), min_size=1, max_size=60)
+
+
+@given(steps, st.integers(1, 12), st.integers(1, 5))
+def test_what_was_added_up_before_is_what_all_samples_hold(asked: list[tuple[int, int, bool]], count: int, size_s: int) -> None:
+    windows = QuotaWindows(count=count, size_ms=size_s * 1_000)
+    rate, plain, now_ms = SampledRate(windows, 0), AllSamples(windows), 0
+    for wait_ms, amount, is_counted in asked:
+        now_ms += wait_ms
+        if is_counted:
+            rate.count(amount, now_ms)
+            plain.count(amount, now_ms)
+        assert rate.measured(now_ms) == plain.measured(now_ms)
+
+
 @given(requests, st.integers(1, 5_000))
 def test_who_waits_for_each_pause_gets_less_than_twice_the_bound_however_it_bursts(asked: list[tuple[int, int]], bound: int) -> None:
     """The worst that can be had: a burst of 21 s, a pause of 11 s, and it is forgotten. It is Apache Kafka's worst, too."""
