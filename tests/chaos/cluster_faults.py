@@ -36,6 +36,8 @@ KINDS = {
 }
 """Each fault, and how often it comes."""
 OF_DISKS = ("fill",)
+MOST_OF_PAUSES, ALL_OF_PAUSES = 0.75, 0.9
+"""A pause whose draw is above the first number strikes most nodes, above the second one all of them."""
 ROLES = ("leader", "leader", "controller", "controller", "coordinator", "follower", "any")
 HOLD_SECONDS = (0.05, 0.3, 0.8, 1.5, 4.0, 8.0)
 """Sessions last 3 s, and fetches of voters time out after 2 s: some faults are over before anybody notices."""
@@ -139,16 +141,18 @@ class Striker:
             self.told(f"{fault.kind}: nobody is left")
             yield
             return
-        if fault.kind in {"kill most", "kill all", "stop all", "roll"}:
-            victims = (
-                free if fault.kind != "kill most" else Random(fault.draw).sample(free, min(len(free), len(self.nodes.node_ids) // 2 + 1))
-            )
-        else:
-            victims = [self._victim(fault, free)]
+        victims = self._victims(fault, free)
         self.told(f"{fault.kind} {','.join(map(str, victims))} ({fault.role}) for {fault.seconds:.2f} s")
         self._struck += victims
         yield from self._acts[fault.kind](fault, victims)
         self._struck = [node_id for node_id in self._struck if node_id not in victims]
+
+    def _victims(self, fault: Fault, free: list[int]) -> list[int]:
+        if fault.kind in {"kill all", "stop all", "roll"} or (fault.kind == "pause" and fault.draw >= ALL_OF_PAUSES):
+            return free
+        if fault.kind == "kill most" or (fault.kind == "pause" and fault.draw >= MOST_OF_PAUSES):
+            return Random(fault.draw).sample(free, min(len(free), len(self.nodes.node_ids) // 2 + 1))
+        return [self._victim(fault, free)]
 
     def _victim(self, fault: Fault, free: list[int]) -> int:
         found = free[int(fault.draw * len(free))]

@@ -1,11 +1,13 @@
-"""A few faults of three loaded nodes in every run of the tests; ``make chaos NODES=3 KILLS=500`` plays hundreds."""
+"""A few faults of three loaded nodes in every run of the tests, of five in a long one; ``make chaos NODES=3 KILLS=500`` plays hundreds."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Self
+from unittest.mock import Mock
 
 import pytest
 
-from tests.chaos.cluster_faults import KINDS, OF_DISKS, steps
+from tests.chaos.cluster_faults import KINDS, OF_DISKS, Fault, Step, Striker, steps
 from tests.chaos.cluster_kills import Outcome, run
 from tests.chaos.operator import Operator
 from tests.helpers.whole import of_a_run
@@ -13,8 +15,9 @@ from tests.helpers.whole import of_a_run
 
 @pytest.mark.integration
 @pytest.mark.timeout(900)
-def test_faults_of_three_loaded_nodes_break_no_promise(tmp_path: Path) -> None:
-    outcome = run(tmp_path, 10, seed=6, pause_seconds=of_a_run(0.02, whole=0.004))
+@pytest.mark.parametrize("size", [3, pytest.param(5, marks=pytest.mark.repeats)])
+def test_faults_of_loaded_nodes_break_no_promise(size: int, tmp_path: Path) -> None:
+    outcome = run(tmp_path, 10, seed=6, size=size, pause_seconds=of_a_run(0.02, whole=0.004))
     assert not outcome.faults, str(outcome)
     assert outcome.kinds.total() == 10
     assert all(count > 100 for count in outcome.acknowledged.values()), str(outcome)
@@ -33,6 +36,23 @@ def test_every_kind_of_fault_comes_and_none_of_disks_without_disks() -> None:
 
     assert kinds(has_disks=True) == set(KINDS)
     assert kinds(has_disks=False) == set(KINDS) - set(OF_DISKS)
+
+
+def test_pauses_strike_one_node_most_of_them_or_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minority that hangs leaves a quorum; a majority does not, and comes back as it was."""
+    monkeypatch.setattr(Striker, "_holder", lambda _striker, _fault, _free, default: default)
+    nodes, paused = Mock(running=(1, 2, 3, 4, 5), node_ids=(1, 2, 3, 4, 5)), Counter[int]()
+    for draw in (0.1, 0.3, 0.5, 0.8, 0.95):
+        striker = Striker(nodes, Mock(), lambda _: None)
+        striker.play(
+            Step(
+                faults=(Fault(kind="pause", role="any", partition=0, seconds=0, draw=draw),), gap_seconds=0, calm_seconds=0, is_whole=False
+            )
+        )
+        assert nodes.pause.call_count == nodes.resume.call_count
+        paused[nodes.pause.call_count] += 1
+        nodes.reset_mock()
+    assert paused == {1: 3, 3: 1, 5: 1}
 
 
 def test_a_broken_promise_is_told_with_the_place_of_the_logs(tmp_path: Path) -> None:
