@@ -1,6 +1,9 @@
 """Two instances of a streams group (KIP-1071) without Kafka Streams: they report, run what they are told, and give up the rest.
 
 They find the coordinator of their group anew wherever it goes, of whatever product it is. A task that both run at once is a failure.
+
+A response that is lost may have told tasks that no later one repeats, in either product: an instance that hears nothing, or that its
+coordinator is on its way, begins anew.
 """
 
 import time
@@ -50,12 +53,17 @@ class StreamsMembers(Client):
                     self._beat(member)
                 except (OSError, TimeoutError):
                     self._forget_coordinator()
+                    self._begin_anew(member)
         self._forget_coordinator()
 
     def _forget_coordinator(self) -> None:
         if self._wire is not None:
             self._wire.close()
         self._wire = None
+
+    def _begin_anew(self, member: str) -> None:
+        self._epochs[member] = 0
+        self.tasks[member] = set()
 
     def _coordinator(self) -> Wire:
         if self._wire is not None:
@@ -88,9 +96,9 @@ class StreamsMembers(Client):
         response = self._coordinator().ask(request, 0)
         if response.error_code in TROUBLES:
             self._forget_coordinator()
+            self._begin_anew(member)
         elif response.error_code in BEGIN_ANEW:
-            self._epochs[member] = 0
-            self.tasks[member] = set()
+            self._begin_anew(member)
         elif response.error_code:
             self.failures.append(f"{self.name}: {member} heard {response.error_code}: {response.error_message}")
         else:

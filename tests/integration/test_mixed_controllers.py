@@ -16,9 +16,9 @@ from log_service.storage.partition_metadata import format_uuid
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS, ClusterNodes
 from tests.integration.kafka_node import java
+from tests.integration.products_in_turn import let_lead
 
 PRODUCTS = {1: TIDELOG, 2: APACHE_KAFKA, 3: TIDELOG}
-MOST_ROUNDS = 6
 TOLD_SECONDS = 4.0
 """Voters tell a new leader of themselves after two seconds."""
 
@@ -36,18 +36,6 @@ def told_by(nodes: ClusterNodes, node_id: int) -> dict[int, str]:
     address = nodes.controllers[node_id]
     told = java("org.apache.kafka.tools.ClusterTool", "list-endpoints", "--bootstrap-controller", address, cwd=nodes.directory)
     return {int(match[1]): f"{match[2]}:{match[3]}" for match in re.finditer(r"(?m)^(\d+)\s+(\S+)\s+(\d+)\s", told)}
-
-
-def let_lead(nodes: ClusterNodes, product: str) -> int:
-    """Stop leaders, and start them again, until one of that product leads."""
-    for _ in range(MOST_ROUNDS):
-        leader = nodes.controller()
-        if nodes.products[leader] == product:
-            return leader
-        nodes.stop(leader)
-        nodes.controller()
-        nodes.start(leader)
-    raise AssertionError(f"{product} never led in {MOST_ROUNDS} rounds")
 
 
 def test_each_controller_tells_all_of_them_whichever_product_is_active(nodes: ClusterNodes) -> None:

@@ -1,0 +1,39 @@
+"""Gives a part in a cluster of both products to a node of the one that a test names, while clients go on."""
+
+import time
+from contextlib import suppress
+
+from log_service.client import BlockingAdmin, KafkaError, TopicPartition
+from log_service.coordinator.java_hashing import hashed_partition
+from tests.integration.cluster_nodes import ClusterNodes
+
+MOST_ROUNDS = 12
+WAIT_SECONDS = 60.0
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+def let_lead(nodes: ClusterNodes, product: str) -> int:
+    """Stop leaders of the quorum, and start them again, until a node of that product leads it; return the node."""
+    for _ in range(MOST_ROUNDS):
+        leader = nodes.controller()
+        if nodes.products[leader] == product:
+            return leader
+        nodes.stop(leader)
+        nodes.controller()
+        nodes.start(leader)
+    raise AssertionError(f"{product} never led in {MOST_ROUNDS} rounds")
+
+
+def let_coordinate(nodes: ClusterNodes, group: str, product: str) -> int:
+    """Move the partition in which a group is kept to a node of that product, and have that one lead it; return the node."""
+    partitions = nodes.replicas_of(OFFSETS_TOPIC)
+    index = hashed_partition(group, len(partitions))
+    wanted = next(node_id for node_id in nodes.node_ids if nodes.products[node_id] == product)
+    others = [node_id for node_id in partitions[index] if node_id != wanted]
+    nodes.reassign(OFFSETS_TOPIC, index, [wanted, *others[: len(partitions[index]) - 1]])
+    deadline = time.monotonic() + WAIT_SECONDS
+    while nodes.coordinator_of(group) != wanted:
+        assert time.monotonic() < deadline, f"node {wanted} never coordinated {group}"
+        with BlockingAdmin(nodes.bootstrap) as admin, suppress(KafkaError):  # it leads by now, or not yet
+            admin.elect_leaders([TopicPartition(OFFSETS_TOPIC, index)])
+    return wanted
