@@ -1,11 +1,17 @@
 """What a broker passes on is decided on for the client that asked, by its principal and its address (KIP-590)."""
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from log_service.broker.call import Side
+from log_service.broker.registry import REGISTRY
 from log_service.common.access import ANONYMOUS, Principal
 from log_service.common.errors import ErrorCode
 from log_service.controller.caller import Caller
 from log_service.controller.envelope import envelope_of, open_response
+from log_service.protocol.api_versions import FORWARDABLE, ApiKey, request_class
 from log_service.protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from log_service.protocol.messages.envelope import EnvelopeResponse
@@ -74,6 +80,49 @@ def test_a_super_user_is_one_through_a_broker_too() -> None:
         await node.allow((CLUSTER_ACTION, CLUSTER, CLUSTER_NAME))
         assert codes(await passed_on(client, "a")) == {0}
         assert codes(await passed_on(client, "b", principal=Principal("User", "Bob"))) == {29}
+        client.close()
+
+    tell_with_acls(story, super_users="User:bob")
+
+
+def test_an_envelope_holds_only_what_brokers_pass_on() -> None:
+    """The principal in it may do everything here. What nodes ask of each other comes from nodes alone, and no envelope holds another."""
+
+    async def story(node: AclStory) -> None:
+        client = await node.connect_to_controller()
+        await node.allow((CLUSTER_ACTION, CLUSTER, CLUSTER_NAME))
+        not_passed_on = {key for key, api in REGISTRY.items() if Side.CONTROLLER in api.sides} - FORWARDABLE
+        assert {ApiKey.ENVELOPE, ApiKey.BROKER_REGISTRATION, ApiKey.FETCH, ApiKey.VOTE} <= not_passed_on
+        for key in sorted(not_passed_on):
+            version = REGISTRY[key].spec.max_version
+            told = await client.ask(envelope_of(request_class(key)(), Caller(version=version, principal=BOB, host=HERE)), 0)
+            assert (told.error_code, told.response_data) == (ErrorCode.INVALID_REQUEST, None), key.name
+        client.close()
+
+    tell_with_acls(story, super_users="User:bob")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({"request_data": b""}, ErrorCode.INVALID_REQUEST),
+        ({"request_data": b"\0"}, ErrorCode.INVALID_REQUEST),
+        ({"request_data": b"\x7f\xff"}, ErrorCode.INVALID_REQUEST),
+        ({"request_data": b"\0\x13\0\x07"}, ErrorCode.UNSUPPORTED_VERSION),
+        ({"request_data": b"\0\x13\0\x63" + bytes(20)}, ErrorCode.UNSUPPORTED_VERSION),
+        ({"request_principal": None}, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        ({"request_principal": b"\0\0\x05User"}, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        ({"client_host_address": b"abc"}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_an_envelope_that_cannot_be_read_is_refused_and_the_connection_stays(wrong: dict[str, Any], code: ErrorCode) -> None:
+    async def story(node: AclStory) -> None:
+        client = await node.connect_to_controller()
+        await node.allow((CLUSTER_ACTION, CLUSTER, CLUSTER_NAME))
+        good = envelope_of(creating("a"), Caller(version=VERSION, principal=BOB, host=HERE))
+        told = await client.ask(replace(good, **wrong), 0)
+        assert (told.error_code, told.response_data) == (code, None)
+        assert codes(await passed_on(client, "a")) == {0}
         client.close()
 
     tell_with_acls(story, super_users="User:bob")
