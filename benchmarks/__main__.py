@@ -14,7 +14,21 @@ from types import FrameType
 
 import psutil
 
-from benchmarks import consume, footprint, groups, latency, many_acls, produce, queues, quotas, rebalances, rounds, table, transactions
+from benchmarks import (
+    consume,
+    footprint,
+    groups,
+    latency,
+    many_acls,
+    metered,
+    produce,
+    queues,
+    quotas,
+    rebalances,
+    rounds,
+    table,
+    transactions,
+)
 from benchmarks.access import access
 from benchmarks.asyncio_clients import asyncio_clients
 from benchmarks.canned import with_floor
@@ -37,6 +51,7 @@ NODE: Mapping[str, Family] = {
     "mirror": mirror,
     "queues": of_shared_brokers(queues.measure),
     "quotas": of_shared_brokers(quotas.measure),
+    "metered": of_shared_brokers(metered.measure),
     "footprint": of_new_brokers(footprint.measure),
     "partitions": partitions,
     "clients": clients,

@@ -79,13 +79,13 @@ def rows_of_values(open_ones: list[Taken], guarded: list[Taken]) -> Iterator[Row
     yield from cost_rows("produce 1 KiB", open_ones, guarded)
 
 
-def cost_rows(name: str, open_ones: list[Taken], guarded: list[Taken]) -> Iterator[Row]:
-    """Yield what the authorizer costs, pair by pair, in CPU and in throughput."""
-    pairs = list(zip(open_ones, guarded, strict=True))
+def cost_rows(name: str, without: list[Taken], with_it: list[Taken], of: str = "the authorizer") -> Iterator[Row]:
+    """Yield what something costs, pair by pair, in CPU and in throughput."""
+    pairs = list(zip(without, with_it, strict=True))
     cpu = tuple(_percent_more(more.cpu_us_each, less.cpu_us_each) for less, more in pairs)
     time = tuple(_percent_more(less.per_s, more.per_s) for less, more in pairs)
-    yield Row(figure=f"cost of the authorizer in broker CPU, {name}", unit=PERCENT, rounds=cpu, goal=value_at_most(MAX_COST_PERCENT))
-    yield Row(figure=f"cost of the authorizer in time, {name}", unit=PERCENT, rounds=time, goal=value_at_most(MAX_COST_PERCENT))
+    yield Row(figure=f"cost of {of} in broker CPU, {name}", unit=PERCENT, rounds=cpu, goal=value_at_most(MAX_COST_PERCENT))
+    yield Row(figure=f"cost of {of} in time, {name}", unit=PERCENT, rounds=time, goal=value_at_most(MAX_COST_PERCENT))
 
 
 def _percent_more(more: float, less: float) -> float:

@@ -1,12 +1,15 @@
-"""Quotas of bytes: how far from its bound a client ends up that sends, or reads, a quarter more than it is let.
+"""Quotas of bytes: how far from their bound clients end up that send, or read, a quarter more than they are let.
 
-A producer and a consumer, each with a client id and a bound of its own, go at the same time. A quota lets a client use up in a moment what
-it has not used for ten windows, and then makes it wait until that is over: a client that goes as fast as it can moves everything in one
-second of twelve. These go at a steady pace, so that it does not matter much where a span begins, and the first span does not count.
+Producers and consumers go at the same time, each with a client id and a bound of its own: one of each kind, and crowds of 8 and of 64 that
+share a client id, and so a bound. A quota lets a client use up in a moment what it has not used for ten windows, and then makes it wait
+until that is over: a client that goes as fast as it can moves everything in one second of twelve. These go at a steady pace, so that it
+does not matter much where a span begins, and the first span does not count.
 """
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, TopicPartition
@@ -22,6 +25,12 @@ BOUND = 4_000_000
 VALUE_BYTES = 10_240
 """Large beside what a request and a batch add, which count against the quota, too."""
 BATCH_BYTES = 128 << 10
+CROWD_BATCH_BYTES = 16 << 10
+"""Of those of a crowd, each of which has a small part of the bound."""
+STORED_BATCH_BYTES = 64 << 10
+"""Of what a crowd reads: more than one of them asks for, so that a response holds one whole batch, and no part of another one."""
+CLIENT_COUNTS = (1, 8, 64)
+"""How many clients share a bound."""
 SPAN_S = 11.0
 """The windows over which brokers measure (``quota.window.num``, ``quota.window.size.seconds``)."""
 SPANS = 2
@@ -29,6 +38,7 @@ PACE = 1.25 * BOUND
 CATCH_UP_S = 0.1
 """What a client was late by is made up for no further back: after a pause it does not hurry."""
 PREFETCHED_KIB = 512
+"""Of all consumers of a bound together."""
 GOAL_PERCENT = 5.0
 PAUSE_S = 0.01
 
@@ -51,7 +61,8 @@ class Taken:
 class Pace:
     """Lets so many bytes a second pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_per_s: float) -> None:
+        self.bytes_per_s = bytes_per_s
         self._due = time.monotonic()
 
     def wait(self, size_bytes: int) -> None:
@@ -59,10 +70,31 @@ class Pace:
         now = time.monotonic()
         self._due = max(self._due, now - CATCH_UP_S)
         time.sleep(max(0.0, self._due - now))
-        self._due += size_bytes / PACE
+        self._due += size_bytes / self.bytes_per_s
 
 
-def send_until(ended: float, address: str, topic: str, client_id: str, taken: Taken) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowd:
+    """Clients of one client id, which share a bound, and the topic that they write or read. ``taken`` is what came through for them."""
+
+    address: str
+    topic: str
+    client_id: str
+    client_count: int
+    ended: float
+    taken: Taken = field(default_factory=Taken)
+
+    @property
+    def batch_bytes(self) -> int:
+        """How large a batch of one of them is."""
+        return BATCH_BYTES if self.client_count == 1 else CROWD_BATCH_BYTES
+
+    def pace(self) -> Pace:
+        """Return the pace of one of them."""
+        return Pace(PACE / self.client_count)
+
+
+def send_until_ended(crowd: Crowd) -> None:
     """Produce at a pace that the quota does not let through; what counts is what was acknowledged."""
     failures: list[object] = []
 
@@ -70,52 +102,52 @@ def send_until(ended: float, address: str, topic: str, client_id: str, taken: Ta
         if error:
             failures.append(error)
         else:
-            taken.note(VALUE_BYTES)
+            crowd.taken.note(VALUE_BYTES)
 
     producer = producer_of(
-        address,
-        client_id=client_id,
-        batch_size=BATCH_BYTES,
-        queue_buffering_max_kbytes=4 * BATCH_BYTES >> 10,
+        crowd.address,
+        client_id=crowd.client_id,
+        batch_size=crowd.batch_bytes,
+        queue_buffering_max_kbytes=4 * crowd.batch_bytes >> 10,
         delivery_report_only_error=False,
     )
-    value, pace = bytes(VALUE_BYTES), Pace()
-    while time.monotonic() < ended:
+    value, pace = bytes(VALUE_BYTES), crowd.pace()
+    while time.monotonic() < crowd.ended:
         pace.wait(VALUE_BYTES)
         try:
-            producer.produce(topic, value, on_delivery=on_delivery)
+            producer.produce(crowd.topic, value, on_delivery=on_delivery)
             producer.poll(0)
         except BufferError:
             producer.poll(PAUSE_S)
     producer.purge()
     producer.poll(0)
-    if failures and not taken.moments:
+    if failures and not crowd.taken.moments:
         raise BenchmarkError(f"the producer with a quota failed: {failures[0]}")
 
 
-def read_until(ended: float, address: str, topic: str, client_id: str, taken: Taken) -> None:
+def read_until_ended(crowd: Crowd) -> None:
     """Read from the start at a pace that the quota does not let through."""
     consumer = Consumer(
         {
-            "bootstrap.servers": address,
+            "bootstrap.servers": crowd.address,
             "log_level": ERRORS_ONLY,
-            "client.id": client_id,
-            "group.id": client_id,
+            "client.id": crowd.client_id,
+            "group.id": crowd.client_id,
             "enable.auto.commit": False,
-            "fetch.message.max.bytes": BATCH_BYTES,
-            "queued.max.messages.kbytes": PREFETCHED_KIB,
+            "fetch.message.max.bytes": crowd.batch_bytes,
+            "queued.max.messages.kbytes": PREFETCHED_KIB // crowd.client_count,
             "fetch.queue.backoff.ms": 10,
         }
     )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    pace = Pace()
-    while time.monotonic() < ended:
+    consumer.assign([TopicPartition(crowd.topic, 0, 0)])
+    pace = crowd.pace()
+    while time.monotonic() < crowd.ended:
         record = consumer.poll(PAUSE_S)
         if record is None:
             continue
         if record.error():
             raise BenchmarkError(f"the consumer with a quota failed: {record.error()}")
-        taken.note(VALUE_BYTES)
+        crowd.taken.note(VALUE_BYTES)
         pace.wait(VALUE_BYTES)
     consumer.close()
 
@@ -124,30 +156,63 @@ def measure(broker: Measured, bench: Asked) -> list[Row]:
     """Measure one round. At a small scale one span counts; there is no shorter way to see a rate."""
     spans = max(1, round(SPANS * bench.scale))
     seconds = SPAN_S * (1 + spans)
-    with broker.topic() as written, broker.topic() as read, BlockingAdmin(broker.address) as admin:
-        entities = {
-            QuotaEntity(client_id=f"writer-{written}"): "producer_byte_rate",
-            QuotaEntity(client_id=f"reader-{read}"): "consumer_byte_rate",
+    with ExitStack() as stack:
+        written = {count: stack.enter_context(broker.topic()) for count in CLIENT_COUNTS}
+        read = {count: stack.enter_context(broker.topic()) for count in CLIENT_COUNTS}
+        for client_count, topic in read.items():
+            count = int(BOUND * (seconds + 2 * SPAN_S) / VALUE_BYTES) // client_count
+            settings = {} if client_count == 1 else {"batch_size": STORED_BATCH_BYTES}
+            produce_values(broker.address, topic, VALUE_BYTES, count, **settings)
+        began = time.monotonic() + SPAN_S
+        ended = began + spans * SPAN_S
+        senders, readers = (
+            {
+                count: Crowd(address=broker.address, topic=topic, client_id=topic, client_count=count, ended=ended)
+                for count, topic in topics.items()
+            }
+            for topics in (written, read)
+        )
+        bounds = {
+            **{QuotaEntity(client_id=crowd.client_id): "producer_byte_rate" for crowd in senders.values()},
+            **{QuotaEntity(client_id=crowd.client_id): "consumer_byte_rate" for crowd in readers.values()},
         }
-        produce_values(broker.address, read, VALUE_BYTES, int(BOUND * (seconds + 2 * SPAN_S) / VALUE_BYTES))
-        admin.alter_client_quotas({entity: {key: BOUND} for entity, key in entities.items()})
+        with bounded(broker.address, bounds), ThreadPoolExecutor(2 * sum(CLIENT_COUNTS)) as threads:
+            at_work = [
+                *begun(threads, send_until_ended, senders.values()),
+                *begun(threads, read_until_ended, readers.values()),
+            ]
+            for each in at_work:
+                each.result()
+    return [
+        row
+        for verb, crowds in (("sent", senders), ("read", readers))
+        for count, crowd in crowds.items()
+        for row in rows_of(verb, crowd.taken.rate(began, ended), count)
+    ]
+
+
+@contextmanager
+def bounded(address: str, bounds: Mapping[QuotaEntity, str]) -> Iterator[None]:
+    """Let clients use ``BOUND`` of a quota each."""
+    with BlockingAdmin(address) as admin:
+        admin.alter_client_quotas({entity: {key: BOUND} for entity, key in bounds.items()})
         try:
-            sent, taken = Taken(), Taken()
-            began = time.monotonic() + SPAN_S
-            ended = began + spans * SPAN_S
-            with ThreadPoolExecutor(2) as threads:
-                sending = threads.submit(send_until, ended, broker.address, written, f"writer-{written}", sent)
-                reading = threads.submit(read_until, ended, broker.address, read, f"reader-{read}", taken)
-                sending.result()
-                reading.result()
+            yield
         finally:
-            admin.alter_client_quotas({entity: {key: None} for entity, key in entities.items()})
-    return [*rows_of("sent", sent.rate(began, ended)), *rows_of("read", taken.rate(began, ended))]
+            admin.alter_client_quotas({entity: {key: None} for entity, key in bounds.items()})
 
 
-def rows_of(verb: str, rate: float) -> list[Row]:
+def begun(threads: ThreadPoolExecutor, work: Callable[[Crowd], None], crowds: Iterable[Crowd]) -> Iterator[Future[None]]:
+    """Have all clients of some crowds work, each in a thread."""
+    for crowd in crowds:
+        for _ in range(crowd.client_count):
+            yield threads.submit(work, crowd)
+
+
+def rows_of(verb: str, rate: float, client_count: int = 1) -> list[Row]:
     """Return a rate, and how far it is from its bound."""
-    name = f"{verb} under a quota of {BOUND / MEGABYTE:g} MB/s"
+    crowd = "" if client_count == 1 else f" by {client_count} clients"
+    name = f"{verb} under a quota of {BOUND / MEGABYTE:g} MB/s{crowd}"
     off = abs(rate / BOUND - 1) * 100
     return [
         Row(figure=name, unit="MB/s", rounds=(rate / MEGABYTE,)),

@@ -32,3 +32,8 @@ def test_the_listener_in_the_clear_stands_first() -> None:
         "listeners": "PLAINTEXT://127.0.0.1:1,LOGIN://127.0.0.1:2",
         "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_SSL",
     }
+
+
+def test_what_costs_is_named() -> None:
+    rows = cost_rows("consume 1 KiB", [Taken(per_s=1, cpu_us_each=10)], [Taken(per_s=1, cpu_us_each=10)], of="quotas")
+    assert [row.figure for row in rows] == ["cost of quotas in broker CPU, consume 1 KiB", "cost of quotas in time, consume 1 KiB"]
