@@ -136,6 +136,9 @@ class KnownLimits:
 
     def of(self, client: Client) -> tuple[Limit | None, ...]:
         """Return the client's limits in the order of ``keys``."""
+        found = self._found.get(client)
+        if found is not None:
+            return found
         place = client if len(client.user) + len(client.client_id) <= MAX_REMEMBERED_NAME else Client(*map(remembered, client))
         found = self._found.get(place)
         if found is None:

@@ -4,8 +4,8 @@ A rate is what was counted in the samples that are kept, over the time that they
 a burst is measured over ten seconds, with eleven windows of one, however short it was. Samples and times are Apache Kafka's to the
 millisecond, so that both throttle alike.
 
-What all samples but the current one hold is added up once, and holds until the first of them counts no more: every request of a client with
-a quota is counted and measured.
+Every request of a client with a quota is counted and held against its bound. So what all samples but the current one hold is added up once,
+and holds until the first of them counts no more; and a rate that would be within its bound over the shortest span is not measured.
 
 Invariants: there is at most one sample more than there are windows; a sample that nothing was counted in for all windows counts no more.
 """
@@ -35,7 +35,7 @@ class _Sample:
 class SampledRate:
     """What was counted over the last windows."""
 
-    __slots__ = ("_added_up_until_ms", "_current", "_oldest_ms", "_others_total", "_samples", "_windows", "last_ms")
+    __slots__ = ("_added_up_until_ms", "_current", "_least_span_ms", "_oldest_ms", "_others_total", "_samples", "_windows", "last_ms")
 
     def __init__(self, windows: QuotaWindows, now_ms: int) -> None:
         self._windows = windows
@@ -46,6 +46,17 @@ class SampledRate:
         self._others_total = 0.0
         self._oldest_ms = now_ms
         self._added_up_until_ms = _NEVER_MS
+        self._least_span_ms = max(1, (windows.count - 1) * windows.size_ms)
+
+    def count_within(self, amount: float, bound: float, now_ms: int) -> bool:
+        """Add to what was counted. Return whether the rate is within its bound for certain, without measuring it."""
+        sample = self._samples[self._current]
+        if now_ms >= self._added_up_until_ms or now_ms - sample.began_ms >= self._windows.size_ms:
+            self.count(amount, now_ms)
+            return False
+        sample.total += amount
+        sample.last_ms = self.last_ms = now_ms
+        return (self._others_total + sample.total) * 1_000 <= bound * self._least_span_ms
 
     def count(self, amount: float, now_ms: int) -> None:
         """Add to what was counted; a negative amount takes back."""
@@ -133,8 +144,10 @@ class Meters:
 
     def charge(self, share: object, amount: float, bound: float, now_ms: int) -> int:
         """Count an amount, and return for how many milliseconds its client has to pause."""
-        rate = self._rate_of(share, bound, now_ms)
-        rate.count(amount, now_ms)
+        known = self._rates.get(share)
+        rate = known[0] if known is not None and known[1] == bound else self._rate_of(share, bound, now_ms)
+        if rate.count_within(amount, bound, now_ms):
+            return 0
         per_second, span_ms = rate.measured(now_ms)
         return 0 if per_second <= bound else min(pause_ms(per_second, span_ms, bound), self.longest_ms)
 

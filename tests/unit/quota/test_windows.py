@@ -131,15 +131,16 @@ class AllSamples:
 steps = st.lists(st.tuples(st.integers(0, 5_000), st.integers(-1_000, 100_000), st.booleans()), min_size=1, max_size=60)
 
 
-@given(steps, st.integers(1, 12), st.integers(1, 5))
-def test_what_was_added_up_before_is_what_all_samples_hold(asked: list[tuple[int, int, bool]], count: int, size_s: int) -> None:
+@given(steps, st.integers(1, 12), st.integers(1, 5), st.integers(1, 50_000))
+def test_what_was_added_up_before_is_what_all_samples_hold(asked: list[tuple[int, int, bool]], count: int, size_s: int, bound: int) -> None:
     windows = QuotaWindows(count=count, size_ms=size_s * 1_000)
     rate, plain, now_ms = SampledRate(windows, 0), AllSamples(windows), 0
     for wait_ms, amount, is_counted in asked:
         now_ms += wait_ms
         if is_counted:
-            rate.count(amount, now_ms)
+            is_within = rate.count_within(amount, bound, now_ms)
             plain.count(amount, now_ms)
+            assert plain.measured(now_ms)[0] <= bound or not is_within
         assert rate.measured(now_ms) == plain.measured(now_ms)
 
 
