@@ -1,7 +1,7 @@
 """Processes killed with kill -9 at random points, again and again: it recovers by itself, and no record is lost or doubled.
 
 KILLS sets how many, SEED which ones: a failure prints both. Afterwards the installation is stopped and started again, and carries on.
-A long run joins the orders with payments, too.
+A long run joins the orders with payments, too, and has all other shapes, sinks and sources (``kill_project``).
 """
 
 import json
@@ -9,6 +9,7 @@ import os
 import random
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,11 @@ from orchestration.offsets import OffsetRange
 from orchestration.tables import Lake
 from orchestration.topics import TopicSpec, reconcile
 from orchestration.transforms import TopicFeed, table_key
+from tests.helpers.postgres import postgres
 from tests.helpers.whole import of_a_run
 from tests.platform.installation import Installation, running, wait_until
+from tests.platform.kill_project import ARCHIVED, FOLLOWERS, Others
+from tests.platform.kill_project import PROJECT as REST
 
 pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(3600)]
 KILLS = int(os.environ.get("KILLS", "3"))
@@ -83,16 +87,37 @@ def paid_orders(pairs: DataFrame) -> DataFrame:
     """Orders with their payments."""
     return pairs.select("id", "left.amount", "right.paid", "_left", "_right")
 '''
-IS_JOINED = of_a_run(False, True)
+IS_LONG = of_a_run(False, True)
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     (folder / "assets").mkdir(parents=True)
-    (folder / "assets" / "__init__.py").write_text(PROJECT + (JOINED if IS_JOINED else ""))
+    (folder / "assets" / "__init__.py").write_text(long_project() if IS_LONG else PROJECT)
     (folder / "workspace.yaml").write_text("load_from: []\n")
     return folder
+
+
+def long_project() -> str:
+    """Return the project with all else, and with an archive of the orders."""
+    topic = 'schema="id BIGINT NOT NULL, amount INT NOT NULL")'
+    archived = PROJECT.replace(topic, f"{topic[:-1]}, {ARCHIVED})", 1)
+    return (
+        archived.replace("from orchestration.quality", "from orchestration.archive import Archive\nfrom orchestration.quality")
+        + JOINED
+        + REST
+    )
+
+
+@pytest.fixture
+def others(project: Path) -> Iterator[Others | None]:
+    """Yield what else a long run feeds."""
+    if not IS_LONG:
+        yield None
+        return
+    with postgres() as url:
+        yield Others(project, url)
 
 
 class Orders:
@@ -111,7 +136,7 @@ class Orders:
     def send(self, count: int) -> None:
         with BlockingProducer(self._bootstrap_servers, delivery_timeout_ms=180_000) as producer:
             deliveries = [producer.send("orders", self._value(), partition=self._rng.randrange(3)) for _ in range(count)]
-            if IS_JOINED:
+            if IS_LONG:
                 self.payments += (paid := [self._rng.randint(1, self.sent) for _ in range(count)])
                 deliveries += [producer.send("payments", payment(one), partition=self._rng.randrange(2)) for one in paid]
             producer.flush()
@@ -141,36 +166,42 @@ def payment(order_id: int) -> bytes:
     return json.dumps({"order_id": order_id, "paid": 1}).encode()
 
 
-def test_killed_processes_lose_and_double_nothing(tmp_path: Path, project: Path) -> None:
+def test_killed_processes_lose_and_double_nothing(tmp_path: Path, project: Path, others: Others | None) -> None:
     rng = random.Random(SEED)
     story: list[str] = []
-    with running(tmp_path / "data", project) as installation:
+    settings = {} if others is None else {"TIDELOG_SQL_URL": others.url}
+    with running(tmp_path / "data", project, **settings) as installation:
         with connect(installation.bootstrap_servers) as log:
             reconcile(log, ORDERS)
-            if IS_JOINED:
+            if IS_LONG:
                 reconcile(log, PAYMENTS)
         orders = Orders(installation.bootstrap_servers, rng)
         for number in range(KILLS):
             orders.send(rng.randrange(50, 400))
+            if others is not None:
+                others.feed()
             story.append(f"{number}: killed {strike(installation, rng)}")
         orders.send(10)
 
         def explain() -> str:
             return "\n".join([f"KILLS={KILLS} SEED={SEED}", *story, installation.explain()])
 
-        wait_until(lambda: has_caught_up(installation), RECOVERY_TIMEOUT_S, explain, poll_s=1.0)
-        check_places(installation, orders, explain())
-        check_sent(installation, orders, explain())
-        check_joined(installation, orders, explain())
-        wait_until(lambda: total_of(installation) == orders.kinds["good"], RECOVERY_TIMEOUT_S, explain, poll_s=1.0)
+        def faults() -> list[str]:
+            return [] if others is None else others.faults(installation, orders.by_id, orders.sent)
+
+        def check() -> None:
+            wait_until(lambda: has_caught_up(installation), RECOVERY_TIMEOUT_S, explain, poll_s=1.0)
+            check_places(installation, orders, explain())
+            check_sent(installation, orders, explain())
+            check_joined(installation, orders, explain())
+            wait_until(lambda: total_of(installation) == orders.kinds["good"], RECOVERY_TIMEOUT_S, explain, poll_s=1.0)
+            wait_until(lambda: not faults(), RECOVERY_TIMEOUT_S, lambda: "\n".join([*faults(), explain()]), poll_s=1.0)
+
+        check()
         assert installation.stop() == 0, explain()
         installation.start()
         orders.send(10)
-        wait_until(lambda: total_of(installation) == orders.kinds["good"], RECOVERY_TIMEOUT_S, explain, poll_s=1.0)
-        wait_until(lambda: has_caught_up(installation), RECOVERY_TIMEOUT_S, explain, poll_s=1.0)
-        check_places(installation, orders, explain())
-        check_sent(installation, orders, explain())
-        check_joined(installation, orders, explain())
+        check()
 
 
 def strike(installation: Installation, rng: random.Random) -> str:
@@ -189,8 +220,9 @@ def has_caught_up(installation: Installation) -> bool:
     if not installation.is_ready():
         return False
     with connect(installation.bootstrap_servers) as log, installation.instance() as instance:
-        lags = [measure_lag(log, lake_of(installation), topic="orders", table=table) for table in ("clean_orders", "sending")]
-        if IS_JOINED:
+        followers = ["clean_orders", "sending", *(FOLLOWERS if IS_LONG else ())]
+        lags = [measure_lag(log, lake_of(installation), topic="orders", table=table) for table in followers]
+        if IS_LONG:
             lags.append(measure_lag(log, lake_of(installation), topic="orders", table="paid_orders", also=("payments",)))
         return all(lag is not None and lag.lag == 0 for lag in lags) and installation.is_idle(instance)
 
@@ -220,7 +252,7 @@ def check_sent(installation: Installation, orders: Orders, story: str) -> None:
 
 def check_joined(installation: Installation, orders: Orders, story: str) -> None:
     """Compare the pairs of orders and payments with what was sent."""
-    if not IS_JOINED:
+    if not IS_LONG:
         return
     paid = Counter(orders.payments)
     wanted = Counter({identity: count * paid[identity] for identity, count in orders.by_id.items() if paid[identity]})
