@@ -85,7 +85,7 @@ copy-loop: $(VENV)/installed-dev  ## consume, transform and produce exactly once
 bench-peers: kafka-libs $(VENV)/installed-dev  ## the node beside Apache Kafka, our client beside confluent-kafka: ratios and goals; NODES=3 for clusters
 	$(BIN)/python -m benchmarks$(if $(NODES),.cluster_peers --nodes $(NODES), --peers --only node)
 
-bench-platform: $(VENV)/installed-dev  ## the path from a topic to a table; about 12 minutes
+bench-platform: $(VENV)/installed-dev  ## the path from a topic to a table, and what an idle installation costs; about 16 minutes
 	$(BIN)/python -m benchmarks --only platform --rounds 2
 
 generate: $(VENV)/installed-dev  ## write the message modules anew from their schemas

@@ -64,7 +64,8 @@ NODE: Mapping[str, Family] = {
     "guarded": guarded,
 }
 PLATFORM: Mapping[str, Family] = {
-    name: imported(f"benchmarks.{name}", name) for name in ("backlog", "backfill", "upserts", "marts", "to_table", "freshness", "empty_run")
+    name: imported(f"benchmarks.{name}", name)
+    for name in ("backlog", "backfill", "upserts", "marts", "to_table", "freshness", "empty_run", "idle")
 }
 """A family of the platform is a function with the name of its module."""
 FAMILIES = {**NODE, **PLATFORM}
