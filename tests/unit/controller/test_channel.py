@@ -20,11 +20,13 @@ from log_service.broker.producer_ids import ProducerIds
 from log_service.common.access import Principal
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId
+from log_service.controller import channel
 from log_service.controller.caller import Caller
 from log_service.controller.channel import FORWARDING, NodeToControllerChannel, raise_refusal
 from log_service.controller.envelope import envelope_of
 from log_service.metadata.image import Endpoint
 from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.frames import SIZE_BYTES, encode_response
 from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from log_service.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from log_service.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
@@ -352,6 +354,24 @@ def test_an_envelope_that_makes_no_sense_is_refused_and_the_node_goes_on(fault: 
         assert "orders" in nodes["one"].image.topics.by_name
 
     tell(story)
+
+
+def test_a_refusal_that_is_left_inside_an_envelope_has_the_leader_looked_for_again() -> None:
+    """A client that gets it asks its broker again for ever."""
+
+    class Connection:
+        async def request(self, *_message: object, **_options: object) -> EnvelopeResponse:
+            inner = CreateTopicsResponse(topics=[CreatableTopicResult(name="orders", error_code=ErrorCode.NOT_CONTROLLER)])
+            frame = encode_response(ApiKey.CREATE_TOPICS, CLIENT.version, CLIENT.correlation_id, inner)
+            return EnvelopeResponse(response_data=b"".join(map(bytes, frame))[SIZE_BYTES:])  # type: ignore[arg-type]
+
+    async def main() -> None:
+        connection: Any = Connection()
+        with pytest.raises(KafkaError) as raised:
+            await channel._forward(connection, CreateTopicsRequest(), CreateTopicsResponse, 1_000, CLIENT)
+        assert raised.value.code is ErrorCode.NOT_CONTROLLER
+
+    trio.run(main)
 
 
 def test_an_envelope_finds_no_active_controller() -> None:

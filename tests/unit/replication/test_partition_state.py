@@ -287,6 +287,16 @@ def test_a_follower_keeps_its_high_watermark_and_moves_it_no_more() -> None:
     assert group.high_watermark == 5
 
 
+def test_a_follower_believes_no_leader_that_knows_less_than_the_one_before() -> None:
+    """A new leader's high watermark begins below what was safe already: readers of this follower may have read that (KIP-392)."""
+    state = PartitionState(1, log_end_offset=9)
+    assert state.follow_high_watermark(6)
+    assert not state.follow_high_watermark(4)
+    assert state.high_watermark == 6
+    assert state.follow_high_watermark(20)
+    assert state.high_watermark == 9, "and none that knows more than this follower has"
+
+
 def test_a_new_leader_knows_no_followers_end_and_a_leader_of_a_new_epoch_keeps_what_it_knows() -> None:
     group = Group(isr=(1, 2), replicas=(1, 2))
     group.append(5)
