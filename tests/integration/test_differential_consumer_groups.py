@@ -220,6 +220,26 @@ def regular_expressions(cast: Cast) -> None:
     describe(cast)
 
 
+def regular_expressions_beside_names(cast: Cast) -> None:
+    """Racks are told, and no assignor goes by them."""
+    a, b = Member(cast, "a"), Member(cast, "b")
+    a.join("bills", subscribed_topic_regex="ord.*", rack_id="here")
+    time.sleep(RESOLVING_SECONDS)
+    a.beat({"bills": [0]})
+    describe(cast)
+    b.join("orders", rack_id="there")
+    a.beat({"bills": [0], "orders": [0, 1]})
+    b.beat()
+    describe(cast)
+    a.beat({"bills": [0], "orders": [0, 1]}, subscribed_topic_names=[])
+    a.beat({"orders": [0, 1]})
+    describe(cast)
+    a.beat({"orders": [0, 1]}, subscribed_topic_names=["bills"], subscribed_topic_regex="")
+    a.beat({})
+    b.beat({"orders": [2, 3]})
+    describe(cast)
+
+
 def full_group(cast: Cast) -> None:
     members = [Member(cast, name) for name in "abcd"]
     for member in members:
@@ -238,6 +258,7 @@ STORIES: list[Callable[[Cast], None]] = [
     commits,
     consumer_takes_an_empty_classic_group_over,
     regular_expressions,
+    regular_expressions_beside_names,
     full_group,
     *MIGRATION_STORIES,
 ]
@@ -245,7 +266,7 @@ STORIES: list[Callable[[Cast], None]] = [
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_story(duel: Duel, story: Callable[[Cast], None]) -> None:
-    if story is regular_expressions:
+    if story in {regular_expressions, regular_expressions_beside_names}:
         pytest.importorskip("re2")
     if "orders" not in duel.clusters.tidelog.topic_ids:
         duel.create_topic("orders", 4)
