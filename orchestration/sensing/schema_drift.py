@@ -173,7 +173,7 @@ def schema_drift_sensor(
     def watch_watchdog(context: dg.SensorEvaluationContext) -> Mapping[str, str]:
         """Tell of the watchdog, and return what was told of it."""
         told = read_alerts(context.cursor)
-        found = sensor_alerts(context.instance, lambda other: other == watchdog, now_s())
+        found = sensor_alerts(context.instance, lambda other: other.name == watchdog, now_s())
         for alert in found:
             if told.get(alert.subject) != alert.run_id:
                 context.log.error(alert.text)

@@ -19,6 +19,7 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "dagster._core.errors.DagsterUserCodeLoadError": "a project that cannot be loaded ends the code server with one sentence",
         "dagster._core.execution.compute_logs.redirect_to_file": "what a run prints goes into its files, also what C code prints",
         "dagster._core.instance.utils.RUNLESS_RUN_ID": "events without a run lie in a file of this name",
+        "dagster._core.scheduler.instigation.InstigatorState": "what a sensor is called and where it is, for the watchdog",
         "dagster._core.scheduler.instigation.InstigatorTick": "what a sensor's ticks are, for the watchdog",
         "dagster._core.scheduler.instigation.InstigatorType": "the watchdog looks at sensors alone",
         "dagster._core.scheduler.instigation.TickStatus": "the watchdog tells a tick that failed from one that goes on",

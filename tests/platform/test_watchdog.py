@@ -285,9 +285,9 @@ def test_a_lake_that_cannot_be_listed_is_told_once_and_forgets_no_shape(world: W
     assert [alert.text for alert in alerts] == ["the lake could not be read: the folder may not be read"]
 
 
-def add_tick(world: World, status: TickStatus, started_s: float, sensor: str = "new_records") -> None:
+def add_tick(world: World, status: TickStatus, started_s: float, sensor: str = "new_records", location: str = "tidelog") -> None:
     origin = RemoteInstigatorOrigin(
-        RemoteRepositoryOrigin(code_location_origin=RegisteredCodeLocationOrigin("tidelog"), repository_name="__repository__"),
+        RemoteRepositoryOrigin(code_location_origin=RegisteredCodeLocationOrigin(location), repository_name="__repository__"),
         sensor,
     )
     selector = origin.get_selector().get_id()
@@ -329,3 +329,13 @@ def test_a_tick_that_hangs_is_told_once(world: World) -> None:
     for _ in range(3):
         watchdog.tick()
     assert [alert.why.partition(";")[0] for alert in watchdog.alerts] == ["its tick has not ended after 400 s"]
+
+
+def test_a_sensor_that_the_project_has_no_more_is_not_told_and_those_of_other_locations_are(world: World) -> None:
+    """Its last tick may have been under way when the project was loaded without it, and never ends."""
+    watchdog = Watchdog(world)
+    add_tick(world, TickStatus.SKIPPED, world.now_s, "watchdog")
+    for sensor, location in (("sources", "tidelog"), ("new_records", "tidelog"), ("sources", "reports")):
+        add_tick(world, TickStatus.STARTED, world.now_s - 400, sensor, location)
+    watchdog.tick()
+    assert [alert.subject for alert in watchdog.alerts] == ["sensor new_records", "sensor sources"]
