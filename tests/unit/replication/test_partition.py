@@ -6,7 +6,7 @@ import trio
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId
 from log_service.config.views import LogConfig
-from log_service.records.builder import BatchBuilder
+from log_service.records.builder import BatchBuilder, build_batch
 from log_service.records.validator import accept_own_batches
 from log_service.replication.partition import OffsetSpec
 from log_service.replication.partition_state import Isolation
@@ -401,5 +401,47 @@ def test_a_damaged_batch_is_refused_and_leaves_no_trace() -> None:
             assert code_of(caught) is ErrorCode.CORRUPT_MESSAGE
             assert partition.high_watermark == 0
             assert partition.appended_bytes == 0
+
+    run_story(main)
+
+
+# Following
+
+
+def led_elsewhere(base_offset: int, leader_epoch: int) -> bytes:
+    return build_batch([(1_000, None, b"value")], base_offset=base_offset, leader_epoch=leader_epoch)
+
+
+def test_a_follower_leaves_out_a_last_batch_that_is_cut_off() -> None:
+    """Either product sends a slice of its file, which may end anywhere: it is no damage, and is fetched again."""
+
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic(replicas=(NODE, NodeId(2)), isr=(NODE, NodeId(2)))
+            context.elect(2)
+            partition = context.partition()
+            partition.append_as_follower(led_elsewhere(0, 1) + led_elsewhere(1, 1)[:-1])
+            assert partition.state.log_end_offset == 1
+            partition.append_as_follower(led_elsewhere(1, 1)[:40])
+            assert partition.state.log_end_offset == 1
+            partition.append_as_follower(led_elsewhere(1, 1))
+            assert partition.state.log_end_offset == 2
+
+    run_story(main)
+
+
+def test_a_follower_leaves_out_a_batch_of_a_later_epoch_than_it_follows_with_all_behind_it() -> None:
+    """KAFKA-18723: the log would hold an epoch before this replica knows its leader."""
+
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic(replicas=(NODE, NodeId(2)), isr=(NODE, NodeId(2)))
+            context.elect(2)
+            partition = context.partition()
+            partition.append_as_follower(led_elsewhere(0, 1) + led_elsewhere(1, 2) + led_elsewhere(2, 1))
+            assert partition.state.log_end_offset == 1
+            context.elect(2)
+            partition.append_as_follower(led_elsewhere(1, 2))
+            assert partition.state.log_end_offset == 2
 
     run_story(main)
