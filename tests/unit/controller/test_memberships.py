@@ -1,5 +1,6 @@
 """Brokers that leave in order, lose directories, crash or take each other's place, and what becomes of their partitions."""
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -7,7 +8,8 @@ import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId
-from log_service.controller.controller import ElectionTimer
+from log_service.controller.controller import NEXT_RUN_MS, ElectionTimer
+from log_service.controller.rules import elections
 from log_service.metadata.features import SUPPORTED_FEATURES
 from log_service.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, RequestPartitionData, RequestTopicData
 from log_service.protocol.messages.alter_partition_reassignments import (
@@ -305,6 +307,14 @@ def test_the_second_move_of_a_partition_goes_on_from_the_first() -> None:
     assert (partition.replicas, partition.adding_replicas, partition.removing_replicas) == ((1, 4, 2, 3), (4,), (2, 3))
 
 
+def test_no_replica_is_placed_on_a_broker_that_leaves() -> None:
+    context = cluster(1, 2, 3)
+    assert not context.beat(1, want_shut_down=True).should_shut_down
+    (made, refused) = context.create(new_topic("b", partitions=6, replicas=2), new_topic("c", partitions=1, replicas=3))
+    assert (made.error_code, refused.error_code) == (ErrorCode.NONE, ErrorCode.INVALID_REPLICATION_FACTOR)
+    assert {node_id for each in context.topic("b").partitions.values() for node_id in each.replicas} == {2, 3}
+
+
 # Elections of the controller's own
 
 
@@ -322,6 +332,25 @@ def test_partitions_go_back_to_their_preferred_leaders() -> None:
     with_elections(context).pass_ms(1_000)
     assert context.partition("a").leader == 1
     assert ElectionTimer.PREFERRED in context.timers, "and again later"
+
+
+def test_elections_that_are_too_many_for_one_run_go_on_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elections, "balance_leaders", partial(elections.balance_leaders, limit=2))
+    context = cluster(1, 2)
+    context.create(new_topic("b", assignments=dict.fromkeys(range(4), (1, 2))))
+    context.leave(1)
+    context.start(1, incarnation=2)
+    topics = [context.topic(name) for name in ("a", "b")]
+    everywhere = [(topic.topic_id, index) for topic in topics for index in topic.partitions]
+    context.write(*(PartitionChangeRecord(topic_id=topic_id, partition_id=index, isr=[1, 2]) for topic_id, index in everywhere))
+    with_elections(context)
+    led_by_first = []
+    for pause_ms in (1_000, NEXT_RUN_MS, NEXT_RUN_MS):
+        context.pass_ms(pause_ms)
+        leaders = [each.leader for name in ("a", "b") for each in context.topic(name).partitions.values()]
+        led_by_first.append(leaders.count(NodeId(1)))
+    assert led_by_first == [2, 4, 5]
+    assert context.timers[ElectionTimer.PREFERRED] - context.now_ms > NEXT_RUN_MS, "nothing is left to do"
 
 
 @pytest.mark.parametrize(("allowed", "leader"), [("true", 3), ("false", -1)])
