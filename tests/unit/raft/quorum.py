@@ -217,6 +217,8 @@ class Process:
         """Whether the disk does not sync at the moment."""
         self.deadline_ms: int | None = 0
         self.failure: str | None = None
+        self.max_kraft_version = 1
+        """What it says of itself; its rules know both."""
         self.outcomes: dict[object, Response] = {}
         """Responses to requests that no replica sent: those of an operator."""
         self._post = post
@@ -269,7 +271,7 @@ class Process:
         if message.is_response:
             self._receive_response(message, now_ms)
         elif isinstance(message.request, KRaftVersionRequest):
-            response = KRaftVersionResponse(min_kraft_version=0, max_kraft_version=1)
+            response = KRaftVersionResponse(min_kraft_version=0, max_kraft_version=self.max_kraft_version)
             self._post(replace(message, sender=self.address, receiver=message.sender, response=response, is_response=True))
         else:
             self.step(RequestArrived(reply_to=message, request=message.request), now_ms)

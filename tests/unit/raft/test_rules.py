@@ -13,6 +13,7 @@ from log_service.raft.leader import MAX_OBSERVERS, MAX_PARKED_OBSERVERS, Leader,
 from log_service.raft.log_view import EpochEnd, SnapshotId
 from log_service.raft.messages import (
     NO_LEADER,
+    AddVoterRequest,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
@@ -104,6 +105,14 @@ def asked(request: Request, commands: str = "voters 1 2 3|start 1 2 3|run 1000")
     return process.outcomes[("operator", "asked")]
 
 
+def led_by_first(*commands: str) -> Script:
+    """A quorum of three that node 1 leads in epoch 1."""
+    script = Script()
+    for command in ("voters 1 2 3", "start 1 2 3", "run 1000", *commands):
+        script.perform(command)
+    return script
+
+
 VOTE = VoteRequest(voter=OWN, candidate=OTHER, epoch=LeaderEpoch(2), last_epoch=1, end_offset=2)
 FETCH = FetchRequest(replica=OTHER, epoch=LeaderEpoch(1), fetch_offset=2, last_epoch=1, high_watermark=2)
 SNAPSHOT = FetchSnapshotRequest(replica=OTHER, epoch=LeaderEpoch(1), snapshot_id=SnapshotId(0, 0), position=0)
@@ -148,9 +157,7 @@ def test_requests_are_checked_in_kafkas_order(request_: Request, error: ErrorCod
 
 
 def test_a_replica_that_does_not_lead_names_the_leader_and_its_address() -> None:
-    script = Script()
-    for command in ("voters 1 2 3", "start 1 2 3", "run 1000"):
-        script.perform(command)
+    script = led_by_first()
     process = script.processes[2]
     process.ask("asked", replace(FETCH, replica=THIRD), script.now_ms)
     response = process.outcomes[("operator", "asked")]
@@ -164,15 +171,43 @@ def test_a_replica_that_does_not_lead_names_the_leader_and_its_address() -> None
 )
 def test_a_leader_whose_address_is_not_known_is_not_named(request_: FetchRequest | VoteRequest) -> None:
     """A peer of Apache Kafka ends that hears of a leader without an address, and does not know it as a voter."""
-    script = Script()
-    for command in ("voters 1 2 3", "start 1 2 3", "run 1000"):
-        script.perform(command)
+    script = led_by_first()
     process = script.processes[2]
     process.ask("told", BeginQuorumEpochRequest(voter=OTHER, leader_id=NodeId(9), epoch=LeaderEpoch(7), leader_endpoints=()), script.now_ms)
     assert (process.core.epoch, process.core.leader_id) == (7, 9)
     process.ask("asked", replace(request_, epoch=LeaderEpoch(7)), script.now_ms)
     response = process.outcomes[("operator", "asked")]
     assert (response.epoch, response.leader_id, response.leader_endpoints) == (7, NO_LEADER, ())
+
+
+def test_a_voter_of_the_configuration_that_none_knows_tells_nothing_of_itself() -> None:
+    response = asked(replace(UPDATE, voter=voter(9)), "static 1 2 3|start 1 2 3|run 1500")
+    assert response.error is ErrorCode.VOTER_NOT_FOUND
+
+
+def test_a_new_voter_that_cannot_follow_the_quorum_is_refused() -> None:
+    script = led_by_first("observer 4", "run 100")
+    script.processes[4].max_kraft_version = 0
+    leader = script.processes[1]
+    leader.ask("asked", AddVoterRequest(voter=voter(4)), script.now_ms)
+    script.perform("run 100")
+    assert any(line.endswith("1: responds INVALID_REQUEST") for line in script.told), script.told
+    assert leader.core.voters.get(NodeId(4)) is None
+
+
+@pytest.mark.parametrize("is_fetching", [True, False])
+def test_a_voter_that_fetches_a_snapshot_is_one_that_follows(*, is_fetching: bool) -> None:
+    """A snapshot takes as long as it takes: meanwhile its leader has a majority."""
+    script = led_by_first("append 1 a b", "run 100", "snapshot 1", "cut 1")
+    leader = script.processes[1]
+    snapshot_id = leader.disk.log.latest_snapshot
+    assert snapshot_id is not None
+    slice_ = replace(SNAPSHOT, snapshot_id=snapshot_id, max_bytes=1)
+    for number in range(8):
+        if is_fetching:
+            leader.ask(number, slice_, script.now_ms)
+        script.perform("run 1000")
+    assert (leader.core.role_name == "leader") is is_fetching
 
 
 LEADER: dict[str, Any] = {"leader_id": NodeId(2), "epoch": LeaderEpoch(7), "leader_endpoints": (endpoint(2),)}
