@@ -1,7 +1,16 @@
 """When a closed connection means death: refusals at both ends of the grace, and no sign of life between them."""
 
+import errno
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
 from log_service.common.types import BrokerEpoch, NodeId
+from log_service.controller.death_detector import probe
 from log_service.controller.death_watch import MAX_BROKEN_OFF, PAUSE_MS, DeathWatch, Fence, Finding, Probe
+from log_service.metadata.image import Endpoint
 
 GRACE_MS = 200
 NODE, EPOCH = NodeId(2), BrokerEpoch(70)
@@ -74,3 +83,24 @@ def test_a_new_controller_suspects_brokers_that_it_has_not_heard_of() -> None:
     other = NodeId(3)
     watch.heard_of(other, EPOCH, 1)
     assert watch.suspect(other, EPOCH) is None
+
+
+@pytest.mark.parametrize(
+    ("errors", "found"),
+    [
+        ((errno.ECONNREFUSED,), Finding.REFUSED),
+        ((errno.ECONNREFUSED, errno.ECONNREFUSED), Finding.REFUSED),
+        ((errno.EHOSTUNREACH,), Finding.UNKNOWN),
+        ((errno.ECONNREFUSED, errno.EHOSTUNREACH), Finding.UNKNOWN),
+        ((), Finding.UNKNOWN),
+    ],
+)
+def test_only_a_host_that_refuses_every_address_says_that_its_process_is_gone(errors: tuple[int, ...], found: Finding) -> None:
+    """A host that is out of reach may serve others."""
+
+    class Network:
+        async def connect(self, _host: str, port: int) -> None:
+            raise OSError(errors[port], "no connection")
+
+    env: Any = SimpleNamespace(network=Network())
+    assert trio.run(probe, env, [Endpoint(host="two", port=number) for number in range(len(errors))]) is found
