@@ -9,7 +9,7 @@ import trio
 from log_service.broker.storage_format import FormatOptions, format_node
 from log_service.common.clock import SystemClock
 from log_service.common.env import NodeEnv
-from log_service.common.errors import ConfigError, TidelogError
+from log_service.common.errors import ConfigError, StorageError, TidelogError
 from log_service.config.server import parse_server_properties
 from log_service.config.views import NodeConfig
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, UserScramCredentialRecord
@@ -23,6 +23,7 @@ from tests.sim.network import MemoryNetwork
 
 DATA = Path("/data")
 FIRST_SNAPSHOT = DATA / "__cluster_metadata-0" / BOOTSTRAP_SNAPSHOT.file_name
+LISTENERS = {"broker": "PLAINTEXT://h:9092", "controller": "CONTROLLER://a:9093"}
 STATIC = "controller.quorum.voters=1@a:9093,2@b:9093\n"
 DYNAMIC = "controller.quorum.bootstrap.servers=a:9093,b:9093\n"
 INITIAL = "1@a:9093:" + "A" * 21 + "g,2@b:9093:" + "B" * 21 + "g"
@@ -35,12 +36,13 @@ class Disk:
     def env(self) -> NodeEnv:
         return NodeEnv(clock=SystemClock(), rng=Random(2), network=MemoryNetwork(Random(0)).host("h"), files=self.files)
 
-    def config(self, text: str) -> NodeConfig:
-        config, _ = parse_server_properties(f"node.id=1\nlog.dirs={DATA}\nlisteners=PLAINTEXT://h:9092,CONTROLLER://a:9093\n{text}")
+    def config(self, text: str, roles: str = "broker,controller") -> NodeConfig:
+        listeners = ",".join(LISTENERS[role] for role in roles.split(","))
+        config, _ = parse_server_properties(f"node.id=1\nlog.dirs={DATA}\nlisteners={listeners}\n{text}")
         return config
 
-    def start_alone(self, text: str) -> None:
-        trio.run(identify, self.env(), self.config(text), ())
+    def start_alone(self, text: str, roles: str = "broker,controller") -> None:
+        trio.run(identify, self.env(), self.config(text, roles), ())
 
     def format(self, text: str, **options: object) -> None:
         format_node(self.env(), self.config(text), FormatOptions(cluster_id=options.pop("cluster_id", "c1"), **options))  # type: ignore[arg-type]
@@ -93,6 +95,23 @@ def test_without_initial_controllers_a_node_waits_to_hear_of_the_voters() -> Non
     disk = Disk()
     disk.format(DYNAMIC, is_without_controllers=True)
     assert not disk.files.exists(FIRST_SNAPSHOT)
+
+
+@pytest.mark.parametrize("roles", ["broker,controller", "controller"])
+def test_a_voter_of_the_configuration_with_an_empty_disk_does_not_format_itself(roles: str) -> None:
+    """It may have voted in an election that goes on, and would vote again."""
+    disk = Disk()
+    with pytest.raises(StorageError, match="/data is not formatted, and this node is one of several: run `tidelog storage format"):
+        disk.start_alone(f"{STATIC}cluster.id=c1\nprocess.roles={roles}\ncontroller.listener.names=CONTROLLER\n", roles)
+    assert read_meta_properties(disk.files, DATA) is None
+
+
+def test_a_broker_of_a_cluster_that_its_file_names_formats_itself() -> None:
+    disk = Disk()
+    disk.start_alone(f"{STATIC.replace('1@', '3@')}cluster.id=c1\nprocess.roles=broker\ncontroller.listener.names=CONTROLLER\n", "broker")
+    own = read_meta_properties(disk.files, DATA)
+    assert own is not None
+    assert (own.cluster_id, own.node_id) == ("c1", 1)
 
 
 def test_features_are_among_the_first_records() -> None:
