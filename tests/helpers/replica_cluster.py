@@ -11,6 +11,7 @@ def test_something() -> None:
     tell_cluster(story)
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -203,6 +204,10 @@ class ReplicaCluster:
         self.nodes = {number: ReplicaNode(self, number, properties) for number in range(1, count + 1)}
         self.image: MetadataImage = EMPTY_IMAGE
         self.alterations: list[AlterPartitionRequest] = []
+        self.decision_seconds = 0.001
+        self.most_at_once = 0
+        """How many requests of one node were under way at a time."""
+        self._under_way: Counter[int] = Counter()
         self.refusal: Callable[[AlterPartitionRequest], ErrorCode | KafkaError | None] = lambda _request: None
         self._last_epoch = 10
 
@@ -289,7 +294,10 @@ class ReplicaCluster:
     async def request(self, request: AlterPartitionRequest, response_type: type[Any]) -> AlterPartitionResponse:
         """Take an AlterPartition as the controller does; the record is committed before the response leaves."""
         assert response_type is AlterPartitionResponse
-        await trio.sleep(0.001)
+        self._under_way[request.broker_id] += 1
+        self.most_at_once = max(self.most_at_once, self._under_way[request.broker_id])
+        await trio.sleep(self.decision_seconds)
+        self._under_way[request.broker_id] -= 1
         self.alterations.append(request)
         refusal = self.refusal(request)
         if isinstance(refusal, KafkaError):

@@ -423,6 +423,19 @@ def test_proposals_of_many_partitions_travel_together_one_request_at_a_time() ->
     tell_cluster(story, count=2)
 
 
+def test_a_proposal_waits_for_the_response_to_the_one_before() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        cluster.decision_seconds = 2.0
+        for name in ("a", "b", "c"):
+            cluster.create_topic(name, replicas=(1, 2), isr=(1,))
+            await trio.sleep(0.5)
+        await until(lambda: all(len(cluster.isr(name)) == 2 for name in ("a", "b", "c")))
+        assert cluster.most_at_once == 1
+        assert len(cluster.alterations) == 2, "what came meanwhile goes together"
+
+    tell_cluster(story, count=2)
+
+
 def test_a_follower_that_restarts_within_an_earlier_proposal_is_not_taken_for_its_earlier_life() -> None:
     """KIP-903: the proposal names the epoch of the fetch, not that of the newest registration."""
 
