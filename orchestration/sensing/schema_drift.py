@@ -21,7 +21,7 @@ from deltalake.exceptions import DeltaError
 from orchestration.dead_letters import DEAD_LETTERS, DeadLetters
 from orchestration.resources.lake import LakeResource
 from orchestration.sensing.run_failures import Alert
-from orchestration.sensing.watchdog import WATCHDOG, sensor_alerts
+from orchestration.sensing.watchdog import WATCHDOG, sensor_alerts, sensor_states
 from orchestration.tables import RESERVED_NAMES, Lake
 from orchestration.transforms import table_key
 
@@ -173,7 +173,7 @@ def schema_drift_sensor(
     def watch_watchdog(context: dg.SensorEvaluationContext) -> Mapping[str, str]:
         """Tell of the watchdog, and return what was told of it."""
         told = read_alerts(context.cursor)
-        found = sensor_alerts(context.instance, lambda other: other.name == watchdog, now_s())
+        found = sensor_alerts(context.instance, [state for state in sensor_states(context.instance) if state.name == watchdog], now_s())
         for alert in found:
             if told.get(alert.subject) != alert.run_id:
                 context.log.error(alert.text)

@@ -13,9 +13,8 @@ watches this one in the same way, because it needs no log service and has ticks 
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import dagster as dg
 from dagster._core.scheduler.instigation import InstigatorState, InstigatorTick, InstigatorType, TickStatus
@@ -129,10 +128,10 @@ def watchdog_sensor(
             context.log.error("%s cannot be judged: %s", subject, why)
         unjudged, stuck = decide_unjudged(progress.unjudged, judgement.unjudged)
         verdicts = judgement.verdicts
-        is_watched = partial(is_to_watch, name=name, own=own_sensors(context.instance, context.repository_def, name))
-        alerts = [
-            alert for alert in sensor_alerts(context.instance, is_watched, now_s()) if progress.alerts.get(alert.subject) != alert.run_id
-        ]
+        own_names = {sensor.name for sensor in context.repository_def.sensor_defs}
+        watched = watched_sensors(sensor_states(context.instance), name, own_names)
+        found = sensor_alerts(context.instance, watched, now_s())
+        alerts = [alert for alert in found if progress.alerts.get(alert.subject) != alert.run_id]
         told = decide_events({}, progress, now_s(), {table: one.text for table, one in verdicts.items()})
         missed = [missed_objective(table, verdicts[table]) for table in told.judged if not verdicts[table].is_kept]
         for alert in [*alerts, *missed, *stuck]:
@@ -199,21 +198,18 @@ def described(log: LogClient, feed: TopicFeed) -> list[TopicDescription]:
     return known if len(known) == len(found) else []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnSensors:
-    """The code locations that have the watchdog, and the sensors that its own project has."""
-
-    locations: frozenset[str]
-    names: frozenset[str]
+def sensor_states(instance: dg.DagsterInstance) -> Sequence[InstigatorState]:
+    """Return all sensors that an instance remembers, those too that no project has any more."""
+    return instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
 
 
-def own_sensors(instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, name: str) -> OwnSensors:
-    """Return what the project of the watchdog called ``name`` has."""
-    states = instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
-    return OwnSensors(
-        locations=frozenset(location_of(state) for state in states if state.name == name),
-        names=frozenset(sensor.name for sensor in repository.sensor_defs),
-    )
+def watched_sensors(states: Sequence[InstigatorState], name: str, own_names: Collection[str]) -> list[InstigatorState]:
+    """Return the sensors that the watchdog called ``name`` watches; ``own_names`` are those of its project.
+
+    It does not watch itself, nor a sensor that its project had before and has no more.
+    """
+    own_locations = {location_of(state) for state in states if state.name == name}
+    return [state for state in states if state.name != name and (state.name in own_names or location_of(state) not in own_locations)]
 
 
 def location_of(state: InstigatorState) -> str:
@@ -221,16 +217,11 @@ def location_of(state: InstigatorState) -> str:
     return str(state.origin.repository_origin.code_location_origin.location_name)
 
 
-def is_to_watch(state: InstigatorState, *, name: str, own: OwnSensors) -> bool:
-    """Whether it is a sensor for the watchdog called ``name``: not itself, and none that its project has no more."""
-    return state.name != name and (state.name in own.names or location_of(state) not in own.locations)
-
-
-def sensor_alerts(instance: dg.DagsterInstance, is_watched: Callable[[InstigatorState], bool], now_s: float) -> list[Alert]:
-    """Return what is to be told of the running sensors of an instance that are to be watched."""
+def sensor_alerts(instance: dg.DagsterInstance, states: Iterable[InstigatorState], now_s: float) -> list[Alert]:
+    """Return what is to be told of those sensors that run."""
     alerts = []
-    for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
-        if state.is_running and is_watched(state):
+    for state in states:
+        if state.is_running:
             ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=REMEMBERED_TICKS)
             alert = decide_sensor_alert(state.name, [seen(tick) for tick in ticks], now_s)
             alerts += [] if alert is None else [alert]
