@@ -7,6 +7,7 @@ a file in such a directory for one.
 import os
 import stat
 import tempfile
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def code_socket(data_directory: Path) -> Path:
     temporary files.
 
     Raises:
-        ConfigError: another account has made the directory that is ours.
+        ConfigError: what lies at the path of that directory may be another account's, or that path is too long, too.
     """
     near = data_directory.resolve() / "dagster" / "code" / "server.sock"
     if len(os.fsencode(near)) <= MAX_PATH_BYTES:
@@ -29,10 +30,17 @@ def code_socket(data_directory: Path) -> Path:
         near.parent.chmod(0o700)
         return near
     directory = Path(tempfile.gettempdir()) / f"tidelog-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
+    path = directory / f"{sha256(os.fsencode(data_directory.resolve())).hexdigest()[:16]}.sock"
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        raise ConfigError(
+            f"the path of the code server's socket is longer than {MAX_PATH_BYTES} bytes: set TMPDIR to a directory with a shorter path "
+            f"than {directory.parent}"
+        )
+    with suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise ConfigError(
             f"{directory} has to be a directory of this account's that no other can enter: remove it, or set TMPDIR to another directory"
         )
-    return directory / f"{sha256(os.fsencode(data_directory.resolve())).hexdigest()[:16]}.sock"
+    return path
