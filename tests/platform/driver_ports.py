@@ -29,7 +29,7 @@ def file_at(port: int, path: str) -> bytes:
 
 
 def _asked(port: int, frame: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as connection:
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as connection, connection.makefile("rb") as received:
         connection.sendall(struct.pack(">q", 8 + len(frame)) + frame)
-        (length,) = struct.unpack(">q", connection.recv(8, socket.MSG_WAITALL))
-        return connection.recv(length - 8, socket.MSG_WAITALL)
+        (length,) = struct.unpack(">q", received.read(8))
+        return received.read(length - 8)

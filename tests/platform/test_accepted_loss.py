@@ -1,4 +1,7 @@
-"""Retention took all that a table had not read: each shape and sink refuses, and goes on from the log start once the loss is accepted."""
+"""Retention took all that a table had not read: each shape and sink refuses, and goes on from the log start once the loss is accepted.
+
+Tables that keep all rows are in ``test_topic_run``.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +21,7 @@ from tests.platform.good_orders import GROUP, orders_transform, sending_of
 from tests.platform.grouped import grouped_table, held_groups
 from tests.platform.joined import append_order as append_timed_order
 from tests.platform.joined import append_payment, joined_table, two_topics
-from tests.platform.pipeline import Notes, order, orders_table, rows_of, run_context
+from tests.platform.pipeline import Notes, order, rows_of, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
@@ -121,13 +124,3 @@ def test_a_transform_to_a_topic_goes_on(lake_root: Path, spark: Any) -> None:
     world.lose(run, lambda name: world.log.topics["orders"].partitions[0].append(order(name)))
     assert [one.key for topic_name, records in world.log.sent for one in records if topic_name == "good_orders"] == [b"a", b"c"]
     assert world.log.groups[GROUP, "orders"][0].next_offset == 3
-
-
-def test_rows_go_on(lake_root: Path, spark: Any) -> None:
-    world = Accepting(topic("orders"), "orders", lake_root, spark)
-    world.lose(
-        lambda context: run_topic_table(orders_table(), context),
-        lambda name: world.log.topics["orders"].partitions[0].append(order(name)),
-    )
-    assert rows_of(lake_root) == [(0, 0, "a"), (0, 2, "c")]
-    assert world.next_offset("clean_orders") == 3
