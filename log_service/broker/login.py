@@ -30,7 +30,6 @@ MAX_DELAYED_COUNT_OF_HOST = 100
 """Refused logins that are kept waiting, of all addresses and of one; those beyond are closed at once."""
 LOOKUP_TIMEOUT_S = 10.0
 """How long a login may be looked up."""
-NS_PER_MS = 1_000_000
 
 logger = logging.getLogger(__name__)
 

@@ -1,9 +1,9 @@
-"""Share groups in numbers (KIP-1103): sessions of members, records in flight, acknowledgements, fetches, loads, locks that expired. And the
+"""Share groups in numbers (KIP-1103): sessions of members, records in flight, acknowledgements, fetches, loads, locks that expired; and the
 writes of the share coordinator (KIP-932).
 
 Decides the names, which are those of Apache Kafka's meters, as far as there is something to count: no fetch lock is waited for here,
-because reading and acquiring is one step. Where Apache Kafka shows how values are spread, a sum and a count show their mean. How many
-records a batch in flight has on the average is one gauge by the other.
+because reading and acquiring is one step. Where Apache Kafka shows how values are spread, a sum and a count show their mean. It also
+shows how many records a batch in flight has; here one gauge counts the records, and another the batches.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -50,14 +50,14 @@ def share_families(sources: MetricsSources) -> Iterator[Family]:
 
 def _fetch_families(by_group: Mapping[str, FetchCounts]) -> Iterator[Family]:
     """Yield of each group from how many of its partitions a fetch could acquire, and how long it waited for the first."""
-    ratio = "Percentages, one of each fetch: from how many of its partitions a member could acquire."
+    ratio = "The percentage of its partitions that a fetch could acquire from, summed up over all fetches."
     waited = "Milliseconds until there was a partition to acquire from, or the fetch gave up."
     ratios: list[Sample] = []
     waits: list[Sample] = []
     for group_id, counts in by_group.items():
         of_group = labels({"group": group_id})
-        ratios += [("_sum", of_group, counts.percent), ("_count", of_group, counts.fetches)]
-        waits += [("_sum", of_group, counts.waited_ms), ("_count", of_group, counts.fetches)]
+        ratios += [("_sum", of_group, counts.percent_sum), ("_count", of_group, counts.fetch_count)]
+        waits += [("_sum", of_group, counts.waited_ms), ("_count", of_group, counts.fetch_count)]
     prefix = "kafka_server_sharegroupmetrics_"
     yield Family(name=f"{prefix}requesttopicpartitionsfetchratio", type="summary", help=ratio, samples=ratios)
     yield Family(name=f"{prefix}topicpartitionsacquiretimems", type="summary", help=waited, samples=waits)

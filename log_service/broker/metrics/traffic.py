@@ -7,14 +7,13 @@ responded to at once the local time is the total; there is no queue between a co
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from log_service.metrics.exposition import Family, Labels, Sample, labels
-from log_service.metrics.latency import LatencyMeter, quantiles_ms
+from log_service.metrics.latency import NS_PER_MS, LatencyMeter, quantiles_ms
 from log_service.metrics.request_meter import RequestMeter
 from log_service.protocol.api_versions import ApiKey
 from log_service.replication.traffic import Traffic
 
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 QUANTILE_TEXTS = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
-NS_PER_MS = 1_000_000
 
 TopicCounter = tuple[str, str, Callable[[Traffic], int]]
 
@@ -45,7 +44,7 @@ SHARE_COUNTERS: Sequence[TopicCounter] = (
     ),
     ("failedshareacknowledgementrequests", "Those that failed.", lambda traffic: traffic.failed_share_acknowledge_count),
 )
-"""Of topics that share groups read."""
+"""Shown for the topics that share groups read, and for all topics together."""
 
 
 def topic_families(topics: Mapping[str, Traffic], total: Traffic) -> Iterator[Family]:

@@ -37,17 +37,18 @@ ENDED_PAUSE_MS = 50
 
 @dataclass(slots=True)
 class FetchCounts:
-    """Fetches of one group that were answered. A percentage of each: how many of its partitions a member could acquire from."""
+    """What the fetches of one group found, summed up over all that acquired what they could."""
 
-    fetches: int = 0
-    percent: int = 0
+    fetch_count: int = 0
+    percent_sum: int = 0
+    """The percentage of its partitions that a fetch could acquire from, summed up over all fetches."""
     waited_ms: int = 0
-    """Until there was a partition to acquire from, or the fetch gave up."""
+    """How long fetches waited until there was a partition to acquire from, or until they gave up."""
 
     def note(self, acquirable_count: int, asked_count: int, waited_ms: int) -> None:
         """Count one fetch."""
-        self.fetches += 1
-        self.percent += 100 * acquirable_count // asked_count
+        self.fetch_count += 1
+        self.percent_sum += 100 * acquirable_count // asked_count
         self.waited_ms += waited_ms
 
 
