@@ -38,8 +38,8 @@ hold for one listener.
 * Where its file names no `offsets.topic.replication.factor`, a node alone makes one replica of the topic of groups, not three.
 * `listeners` cannot change while the node runs.
 * What a listener asks of its clients (`sasl.enabled.mechanisms`, `ssl.client.auth` and their like) counts from the file alone. A request
-  may set it, as in Apache Kafka, where no listener that is there goes by it either; a node warns of it. Key stores, trust stores and the
-  users of PLAIN change at once.
+  that sets it changes nothing, and the node warns of it; in Apache Kafka, too, a listener that runs stays as it is. Key stores, trust
+  stores and the users of PLAIN change at once.
 * A death is seen at once (`node.death.grace.ms`); Kafka waits for the session of a broker, and for the fetch timer of a voter. Only a
   refused connection counts, which a host sends when no process listens. A host out of reach proves nothing, and a process that hangs still
   has its connections accepted: those are found as in Kafka. A live node that is taken for dead costs an election and no record.

@@ -213,7 +213,7 @@ FILE_ALONE = frozenset(
         "ssl.principal.mapping.rules",
     }
 )
-"""Keys that act by the file alone. A request may set them, as in Apache Kafka, where no listener that is there goes by it either."""
+"""Keys that count from the file alone. A request changes nothing; in Apache Kafka, too, listeners that run stay as they are."""
 
 THREAD_COUNTS = frozenset(
     {
@@ -314,7 +314,7 @@ def base_name(name: str) -> str:
 
 
 def counts_from_file_alone(name: str) -> bool:
-    """Whether what a request sets for a broker changes nothing of its listeners. Of JAAS texts those of PLAIN hold the users."""
+    """Whether a request that sets the key for a broker changes nothing. A JAAS text of PLAIN does change something: the users."""
     base = base_name(name)
     return base in FILE_ALONE or (base == "sasl.jaas.config" and not name.endswith(".plain.sasl.jaas.config"))
 

@@ -4,7 +4,7 @@ Apache Kafka starts such a node, so that these are warnings and no refusals. Wha
 network is told by ``config.sasl``, and who can never log in by ``broker.first_logins``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from log_service.common.access import ANONYMOUS
@@ -15,16 +15,16 @@ CLIENT_AUTH: Final = "ssl.client.auth"
 
 def open_doors(config: NodeConfig, texts: Mapping[str, str]) -> Iterator[str]:
     """Yield one sentence for each door; ``texts`` are the keys that were set."""
-    yield from _nameless_super_users(config)
-    yield from _unheeded_client_auth(config, texts)
+    listeners = (*config.listeners, *config.controller_listeners)
+    yield from _nameless_super_users(config, listeners)
+    yield from _unheeded_client_auth(listeners, texts)
 
 
-def _nameless_super_users(config: NodeConfig) -> Iterator[str]:
+def _nameless_super_users(config: NodeConfig, listeners: Sequence[ListenerConfig]) -> Iterator[str]:
     """Warn where clients without a name come in, and those without a name are super users."""
     if config.authorizer is None or str(ANONYMOUS) not in config.authorizer.super_users:
         return
-    listeners = {each.name: each for each in (*config.listeners, *config.controller_listeners)}
-    nameless = [name for name, listener in listeners.items() if _lets_in_without_a_name(listener)]
+    nameless = [each.name for each in listeners if _lets_in_without_a_name(each)]
     if nameless:
         where = f"listener{'s' if len(nameless) > 1 else ''} {', '.join(nameless)}"
         yield (
@@ -38,13 +38,14 @@ def _lets_in_without_a_name(listener: ListenerConfig) -> bool:
     return security.sasl is None and (security.tls is None or security.tls.client_auth != "required")
 
 
-def _unheeded_client_auth(config: NodeConfig, texts: Mapping[str, str]) -> Iterator[str]:
+def _unheeded_client_auth(listeners: Sequence[ListenerConfig], texts: Mapping[str, str]) -> Iterator[str]:
     """Warn where certificates are asked of clients by a key that none of the node's listeners heeds (KIP-684)."""
     asked = texts.get(CLIENT_AUTH, "").strip().lower()
-    secured = [each for each in (*config.listeners, *config.controller_listeners) if each.security.tls is not None]
-    own = {each.name for each in secured if f"listener.name.{each.name.lower()}.{CLIENT_AUTH}" in texts}
-    with_logins = [each.name for each in secured if each.security.sasl is not None and each.name not in own]
-    if asked in {"", "none"} or not with_logins or any(each.security.sasl is None and each.name not in own for each in secured):
+    with_tls = [each for each in listeners if each.security.tls is not None]
+    without_own_key = [each for each in with_tls if f"listener.name.{each.name.lower()}.{CLIENT_AUTH}" not in texts]
+    with_logins = [each.name for each in without_own_key if each.security.sasl is not None]
+    is_heeded = len(with_logins) < len(without_own_key)
+    if asked in {"", "none"} or not with_logins or is_heeded:
         return
     yield (
         f"{CLIENT_AUTH}={asked} has no effect: on a listener with logins, as {', '.join(with_logins)}, only the key with the listener's "

@@ -83,7 +83,7 @@ def validate_algorithms(keys: KeySet, allowed: Sequence[str]) -> None:
         ValueError: no key takes an algorithm that is allowed.
     """
     if allowed and not any(set(key.algorithms) & set(allowed) for key in keys):
-        raise ValueError(f"no key of the JWKS takes one of the algorithms that are allowed: {', '.join(allowed)}")
+        raise ValueError(f"no key of the JWKS takes any of the algorithms that are allowed: {', '.join(allowed)}")
 
 
 def validate_token(token: str, keys: KeySet, rules: WebTokenRules, now_s: float) -> ValidToken:
