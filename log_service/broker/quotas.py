@@ -42,7 +42,9 @@ class ClientQuotas:
         self.clock = clock
         self.windows = windows
         self.produced, self.fetched = Meters(windows), Meters(windows)
+        """Bytes of clients' records."""
         self.spent = Meters(windows, longest_ms=windows.size_ms)
+        """The node's time that requests took, in per cent of a second."""
         self.meters = {
             QuotaKey.PRODUCER_BYTE_RATE: self.produced,
             QuotaKey.CONSUMER_BYTE_RATE: self.fetched,

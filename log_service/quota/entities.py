@@ -136,7 +136,7 @@ class KnownLimits:
 
     def of(self, client: Client) -> tuple[Limit | None, ...]:
         """Return the client's limits in the order of ``keys``."""
-        found = self._found.get(client)
+        found = self._found.get(client)  # under its own names, unless they are too long
         if found is not None:
             return found
         place = client if len(client.user) + len(client.client_id) <= MAX_REMEMBERED_NAME else Client(*map(remembered, client))

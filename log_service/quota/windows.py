@@ -4,8 +4,9 @@ A rate is what was counted in the samples that are kept, over the time that they
 a burst is measured over ten seconds, with eleven windows of one, however short it was. Samples and times are Apache Kafka's to the
 millisecond, so that both throttle alike.
 
-Every request of a client with a quota is counted and held against its bound. So what all samples but the current one hold is added up once,
-and holds until the first of them counts no more; and a rate that would be within its bound over the shortest span is not measured.
+Every request of a client with a quota is counted and compared with its bound, so that this has to be cheap. What all samples but the
+current one hold is added up once; the sum counts until the first of them is too old. And where a rate over the shortest time is within the
+bound, no rate is measured: over the real time it is lower still.
 
 Invariants: there is at most one sample more than there are windows; a sample that nothing was counted in for all windows counts no more.
 """
@@ -18,6 +19,7 @@ from log_service.config.views import QuotaWindows
 LONGEST_PAUSE_MS: Final = 2**31 - 1
 """As long as a response can tell."""
 _NEVER_MS: Final = -(1 << 62)
+"""Before every time: the samples are not added up."""
 
 
 class _Sample:
@@ -44,9 +46,13 @@ class SampledRate:
         self.last_ms = now_ms
         """When something was counted last."""
         self._others_total = 0.0
+        """What all samples but the current one hold."""
         self._oldest_ms = now_ms
+        """When the first of all samples began."""
         self._added_up_until_ms = _NEVER_MS
+        """Until when these two count; then samples have to be added up anew."""
         self._least_span_ms = max(1, (windows.count - 1) * windows.size_ms)
+        """No rate is measured over a shorter time."""
 
     def count_within(self, amount: float, bound: float, now_ms: int) -> bool:
         """Add to what was counted. Return whether the rate is within its bound for certain, without measuring it."""
