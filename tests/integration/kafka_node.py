@@ -23,7 +23,6 @@ from tests.helpers.ports import free_ports
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 DUMP_SECONDS = 100.0
-COMPILE_SECONDS = 300.0
 
 KAFKA_PROPERTIES = """
 process.roles=broker,controller
@@ -128,27 +127,6 @@ def java(*arguments: str, cwd: Path) -> str:
     done = subprocess.run([*java_command(), *arguments], cwd=cwd, capture_output=True, text=True, check=False, timeout=DUMP_SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def streams_program(name: str, folder: Path, *, with_tests: bool = False) -> list[str]:
-    """Compile a program of this folder that uses Kafka Streams, and return how it is run; skip where that cannot be.
-
-    With ``with_tests`` it finds the classes of Kafka Streams' own tests, whose jar lies in a folder beside the others.
-    """
-    skip_unless_kafka_is_there()
-    *options, jars = java_command("-Xmx256m")
-    if not any(Path(jars).parent.glob("kafka-streams-*.jar")):
-        pytest.skip(f"{Path(jars).parent} has no Kafka Streams (make kafka-libs fetches it): nothing was tested with it")
-    if with_tests:
-        folder_of_tests = Path(jars).parent.parent / "test-libs"
-        if not any(folder_of_tests.glob("kafka-streams-*-test.jar")):
-            pytest.skip(f"{folder_of_tests} has no tests of Kafka Streams (make kafka-libs fetches them): nothing was tested with them")
-        jars = f"{jars}:{folder_of_tests}/*"
-    if shutil.which("javac") is None:
-        pytest.skip("there is no javac on the PATH: nothing was tested with Kafka Streams")
-    source = Path(__file__).parent / f"{name}.java"
-    subprocess.run(["javac", "-cp", jars, "-d", str(folder), str(source)], check=True, timeout=COMPILE_SECONDS)
-    return [*options, f"{jars}:{folder}", name]
 
 
 def dump(directory: Path, suffix: str, *flags: str) -> str:

@@ -22,7 +22,7 @@ from tests.integration.client_clusters import TIDELOG
 from tests.integration.clients_of_a_cluster import franz_go
 from tests.integration.cluster_nodes import ClusterNodes
 from tests.integration.copiers import AiokafkaCopier, Copier, CopyWatch, Place, ProgramCopier
-from tests.integration.kafka_node import streams_program
+from tests.integration.streams_programs import streams_program
 
 pytestmark = [
     pytest.mark.timeout(900),

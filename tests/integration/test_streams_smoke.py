@@ -21,7 +21,7 @@ from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import TIDELOG
 from tests.integration.cluster_nodes import ClusterNodes
 from tests.integration.copiers import CopyWatch, ProgramCopier
-from tests.integration.kafka_node import streams_program
+from tests.integration.streams_programs import streams_program
 
 pytestmark = [
     pytest.mark.timeout(900),
