@@ -1,6 +1,9 @@
 """The file in which a supervisor says what it runs, and the lock that keeps a second one off the same data.
 
 ``status`` reads the file and believes it only while the lock is held: a supervisor that was killed leaves a file behind, but no lock.
+
+Invariant: the file of the lock is for its owner alone, whatever the umask was. An account that can open a file for reading can lock it, and
+so keep an installation from its next start.
 """
 
 import fcntl
@@ -58,7 +61,11 @@ def read(data_directory: Path) -> list[ComponentState]:
 
 
 def is_locked(data_directory: Path) -> bool:
-    """Whether a supervisor is alive on this data."""
+    """Whether a supervisor is alive on this data.
+
+    Raises:
+        StorageError: the installation is another account's.
+    """
     try:
         with (data_directory / LOCK_FILE).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,6 +73,8 @@ def is_locked(data_directory: Path) -> bool:
         return False
     except BlockingIOError:
         return True
+    except PermissionError as error:
+        raise StorageError(f"{data_directory} is the installation of another account: ask as that one") from error
     return False
 
 
@@ -77,13 +86,14 @@ def held_lock(data_directory: Path) -> Iterator[None]:
         StorageError: another one runs on it, or it cannot be written.
     """
     try:
-        data_directory.mkdir(parents=True, exist_ok=True)
-        file = (data_directory / LOCK_FILE).open("ab")
+        data_directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        number = os.open(data_directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.fchmod(number, 0o600)
     except OSError as error:
         raise StorageError(
             f"the data directory {data_directory} cannot be used ({error.strerror}): name another one with --data"
         ) from error
-    with file:
+    with os.fdopen(number, "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

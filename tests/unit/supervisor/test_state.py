@@ -1,0 +1,49 @@
+"""The lock of an installation: its owner alone can hold it, whatever the umask was, and others are told whose it is."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from log_service.common.errors import StorageError
+from log_service.supervisor import state
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """A umask that closes nothing."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_no_other_account_can_open_the_lock_nor_put_files_beside_it(tmp_path: Path) -> None:
+    with state.held_lock(tmp_path / "data"):
+        assert mode_of(tmp_path / "data" / state.LOCK_FILE) == 0o600
+        assert mode_of(tmp_path / "data") == 0o755
+        assert state.is_locked(tmp_path / "data")
+    assert not state.is_locked(tmp_path / "data")
+
+
+def test_a_lock_of_an_earlier_release_is_closed(tmp_path: Path) -> None:
+    (tmp_path / state.LOCK_FILE).touch()
+    (tmp_path / state.LOCK_FILE).chmod(0o644)
+    with state.held_lock(tmp_path):
+        assert mode_of(tmp_path / state.LOCK_FILE) == 0o600
+
+
+def test_another_account_is_told_whose_installation_it_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_path: Path, *_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(StorageError, match=f"{tmp_path} is the installation of another account"):
+        state.is_locked(tmp_path)
