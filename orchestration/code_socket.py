@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from log_service.common.errors import ConfigError
+from orchestration.private_directory import private_directory
 
 MAX_PATH_BYTES = 100
 """A socket's path may have 107 bytes on Linux and 103 on macOS."""
@@ -26,8 +27,7 @@ def code_socket(data_directory: Path) -> Path:
     """
     near = data_directory.resolve() / "dagster" / "code" / "server.sock"
     if len(os.fsencode(near)) <= MAX_PATH_BYTES:
-        near.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        near.parent.chmod(0o700)
+        private_directory(near.parent)
         return near
     directory = Path(tempfile.gettempdir()) / f"tidelog-{os.getuid()}"
     path = directory / f"{sha256(os.fsencode(data_directory.resolve())).hexdigest()[:16]}.sock"

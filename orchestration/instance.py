@@ -19,6 +19,7 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 from log_service.client import ConfigError
 from orchestration.postgres_url import check_postgres
+from orchestration.private_directory import private_directory
 from orchestration.projects import ProjectError, find_project
 from orchestration.settings import SettingsError, load_settings, named_in_environment, process_environment
 from orchestration.workspace import other_locations
@@ -129,9 +130,12 @@ def dagster_home(data_directory: Path) -> Path:
 def write_configuration(home: Path, *, is_postgres: bool = False) -> None:
     """Write dagster.yaml where there is none, or one of ours, and the note that keeps the UI from asking for an e-mail address first.
 
+    The directory is closed to other accounts: what runs tell lies there, and an account that could read its databases could lock them.
+
     :raises ConfigError: PostgreSQL is asked for, and the file is somebody's own that does not read its setting.
     """
     wanted = POSTGRES_YAML if is_postgres else DAGSTER_YAML
+    private_directory(home)
     for path, text in ((home / "dagster.yaml", wanted), (home / ".nux" / "nux.yaml", "seen: 1\n")):
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or is_ours(path.read_text()):

@@ -16,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkstemp
 
+from orchestration.private_directory import private_directory as closed_directory
+
 MINIMUM_VERSION = 17
 VERSION_TIMEOUT_S = 30
 MISSING_MODULE_ARGUMENT = "--add-modules=jdk.incubator.vector"
@@ -83,7 +85,7 @@ def write_launcher(java: Path, private_directory: Path) -> Path:
     script = _launcher_script(java)
     if launcher.is_file() and launcher.read_text() == script and os.access(launcher, os.X_OK):
         return private_directory
-    launcher.parent.mkdir(parents=True, exist_ok=True)
+    closed_directory(launcher.parent)
     descriptor, draft = mkstemp(dir=launcher.parent)
     with os.fdopen(descriptor, "w") as file:
         file.write(script)

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from orchestration.private_directory import private_directory
 from orchestration.settings import Settings
 from orchestration.spark.session import (
     DEFAULT_CONNECT_PORT,
@@ -70,11 +71,11 @@ class SparkServer:
         return [submit, "--master", master, "--driver-memory", memory, *options, "--class", SERVER_CLASS, "spark-internal"]
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the whole environment of the child; creates the scratch directory.
+        """Return the whole environment of the child; creates the scratch directory, and closes it to other accounts.
 
         :raises JavaError: there is no Java that Spark can run on.
         """
-        self.settings.spark_scratch_directory.mkdir(parents=True, exist_ok=True)
+        private_directory(self.settings.spark_scratch_directory)
         inherited = {key: value for key, value in environ.items() if key != "TIDELOG_SPARK_REMOTE"}
         token = inherited.get(TOKEN_VARIABLE) or kept_token(self.settings)
         return {**inherited, **spark_environment(self.settings, inherited), TOKEN_VARIABLE: token}

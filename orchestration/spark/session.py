@@ -14,6 +14,7 @@ from time import monotonic, sleep
 from typing import Any
 from urllib.parse import urlsplit
 
+from orchestration.private_directory import private_directory
 from orchestration.settings import Settings, export_environment, process_environment
 from orchestration.spark.java import find_java_home
 from orchestration.spark.token import LOCAL_HOSTS, TOKEN_VARIABLE, dialled, token_for
@@ -114,7 +115,7 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
         chosen = {**process_configuration(settings), **session_configuration(settings), **(extra or {})}
         builder = SparkSession.builder
         export_environment(spark_environment(settings, process_environment()))
-        settings.spark_scratch_directory.mkdir(parents=True, exist_ok=True)
+        private_directory(settings.spark_scratch_directory)
     for key, value in chosen.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

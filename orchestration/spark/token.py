@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from orchestration.private_directory import private_directory
 from orchestration.settings import Settings
 
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of a variable, which Spark's server and clients read
@@ -31,7 +32,7 @@ def token_path(settings: Settings) -> Path:
 def kept_token(settings: Settings) -> str:
     """Return the token of the warm server; makes one at the first start, and another where others may have read or written the file."""
     path = token_path(settings)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_directory(path.parent)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:

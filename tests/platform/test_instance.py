@@ -58,6 +58,12 @@ def test_dagster_understands_every_key(instance: dg.DagsterInstance) -> None:
     assert instance.get_concurrency_config().pool_config.pool_granularity is PoolGranularity.OP
 
 
+def test_no_other_account_can_read_what_runs_tell_nor_lock_the_databases(tmp_path: Path) -> None:
+    (tmp_path / "dagster").mkdir(mode=0o755)
+    write_configuration(tmp_path / "dagster")
+    assert (tmp_path / "dagster").stat().st_mode & 0o777 == 0o700
+
+
 def test_what_a_person_changed_stays(home: Path) -> None:
     (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
     write_configuration(home)

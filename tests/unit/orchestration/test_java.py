@@ -76,6 +76,7 @@ def test_launcher_drops_one_argument_and_passes_the_others_as_they_are(tmp_path:
 
 def test_launcher_is_written_once_and_again_when_the_runtime_moved(tmp_path: Path) -> None:
     home = write_launcher(Path("/one/java"), tmp_path)
+    assert (home / "bin").stat().st_mode & 0o777 == 0o700, "another account could put its own program there"
     before = (home / "bin" / "java").stat().st_ino
     write_launcher(Path("/one/java"), tmp_path)
     assert (home / "bin" / "java").stat().st_ino == before

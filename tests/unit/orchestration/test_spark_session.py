@@ -102,6 +102,16 @@ def test_the_token_of_the_server_is_kept_in_a_file_of_its_owner_and_stands_in_no
     assert token_for(settings, {TOKEN_VARIABLE: "mine"}) == "mine"
 
 
+def test_no_other_account_can_enter_the_directory_where_spark_keeps_records_and_its_token(tmp_path: Path) -> None:
+    settings = load_settings({"TIDELOG_DATA": str(tmp_path)})
+    settings.spark_scratch_directory.mkdir(mode=0o755)
+    kept_token(settings)
+    assert stat.S_IMODE(settings.spark_scratch_directory.stat().st_mode) == 0o700
+    settings.spark_scratch_directory.chmod(0o777)
+    SparkServer(settings=settings).environment({"PATH": "", TOKEN_VARIABLE: "mine"})
+    assert stat.S_IMODE(settings.spark_scratch_directory.stat().st_mode) == 0o700
+
+
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o622])
 def test_a_token_that_others_may_have_read_or_chosen_is_not_used_again(tmp_path: Path, mode: int) -> None:
     settings = load_settings({"TIDELOG_DATA": str(tmp_path)})
