@@ -14,6 +14,7 @@ import trio
 from log_service.client.connections.env import real_env
 from log_service.client.settings_files import settings_from_environment, settings_from_file
 from log_service.common.errors import KafkaError
+from log_service.common.listeners import strangers_at
 from log_service.config.client import ClientConfig
 from log_service.rpc.connection import Destination, RpcSettings, open_connection
 from log_service.security.outgoing import outgoing_security
@@ -68,9 +69,13 @@ def _client_settings(readiness: KafkaReadiness) -> dict[str, Any]:
 
 
 async def _responds_to_call(readiness: GrpcReadiness) -> bool:
+    """Call; where another account listens on the port, the token in our file is not shown, and what listens there is not ours."""
     watch = ResponseWatch()
     authority = f"{readiness.host}:{readiness.port}" if readiness.socket_path is None else "localhost"
-    call = call_of(authority, readiness.method, readiness.message, _token(readiness))
+    token = _token(readiness)
+    if token is not None and readiness.token_variable not in os.environ and strangers_at(readiness.port):
+        return False
+    call = call_of(authority, readiness.method, readiness.message, token)
     with trio.move_on_after(PROBE_DEADLINE_S):
         try:
             async with await _connected(readiness) as stream:

@@ -14,10 +14,11 @@ from time import monotonic, sleep
 from typing import Any
 from urllib.parse import urlsplit
 
+from log_service.common.listeners import strangers_at
 from orchestration.private_directory import private_directory
 from orchestration.settings import Settings, export_environment, process_environment
 from orchestration.spark.java import find_java_home
-from orchestration.spark.token import LOCAL_HOSTS, TOKEN_VARIABLE, dialled, token_for
+from orchestration.spark.token import LOCAL_HOSTS, TOKEN_VARIABLE, dialled, token_for, token_in_file
 
 APPLICATION_NAME = "tidelog"
 DEFAULT_CONNECT_PORT = 15002
@@ -109,6 +110,8 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
         chosen = {**session_configuration(settings), **(extra or {})}
         wait_until_reachable(settings.spark_remote, REACHABLE_WITHIN_S)
         token = token_for(settings, process_environment())
+        if token is not None and token == token_in_file(settings):
+            refuse_strangers(settings.spark_remote)
         builder = SparkSession.builder.remote(settings.spark_remote if token is None else dialled(settings.spark_remote))
         export_environment({"SPARK_CONNECT_RELEASE_SESSION_ON_EXIT": "true", **({TOKEN_VARIABLE: token} if token else {})})
     else:
@@ -122,6 +125,22 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
     if settings.spark_remote:
         _limit_retries(session)
     return session
+
+
+def refuse_strangers(remote: str) -> None:
+    """Refuse to show the token of our server where another account's program listens, too: the token would let it run code as us.
+
+    It may have taken the port while the server was down, or listen on another loopback address, as the name ``localhost`` has two.
+
+    :raises SparkGoneError: another account listens there.
+    """
+    port = urlsplit(remote).port or DEFAULT_CONNECT_PORT
+    strangers = ", ".join(str(user_id) for user_id in sorted(strangers_at(port)))
+    if strangers:
+        raise SparkGoneError(
+            f"another account of this machine (user id {strangers}) listens on port {port}, where the Spark server of this installation "
+            "belongs, and the server's token is not sent there: end that program, or start tidelog up with another --spark-port"
+        )
 
 
 def wait_until_reachable(remote: str, within_s: float) -> None:

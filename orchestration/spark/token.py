@@ -53,6 +53,11 @@ def token_for(settings: Settings, environ: Mapping[str, str]) -> str | None:
         return given
     if urlsplit(settings.spark_remote or "").hostname not in LOCAL_HOSTS:
         return None
+    return token_in_file(settings)
+
+
+def token_in_file(settings: Settings) -> str | None:
+    """Return the token of the warm server here; None where it cannot be read, or there is none."""
     try:
         return token_path(settings).read_text().strip() or None
     except OSError:

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from orchestration.settings import load_settings
+from orchestration.spark import session
 from orchestration.spark.server import SparkServer
 from orchestration.spark.session import (
     SparkGoneError,
     is_server_gone,
+    open_session,
+    refuse_strangers,
     session_configuration,
     shared_scratch,
     spark_environment,
@@ -79,6 +82,19 @@ def test_a_server_that_is_not_there_is_named_soon(tmp_path: Path) -> None:
         bound.listen()
         wait_until_reachable(f"sc://127.0.0.1:{port}", within_s=5)
         assert SparkServer(settings=load_settings({"TIDELOG_DATA": str(tmp_path)}), port=port).is_ready()
+
+
+def test_the_token_is_not_shown_where_another_account_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "strangers_at", lambda port: frozenset({65534} if port == 15_002 else ()))
+    with pytest.raises(SparkGoneError, match=r"user id 65534\) listens on port 15002, .*--spark-port"):
+        refuse_strangers("sc://127.0.0.1")
+    refuse_strangers("sc://127.0.0.1:15003")
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    monkeypatch.setattr(session, "wait_until_reachable", lambda _remote, _within_s: None)
+    settings = load_settings({"TIDELOG_DATA": str(tmp_path), "TIDELOG_SPARK_REMOTE": "sc://127.0.0.1:15002"})
+    kept_token(settings)
+    with pytest.raises(SparkGoneError, match="the server's token is not sent there"):
+        open_session(settings)
 
 
 def test_only_errors_of_the_wire_mean_that_the_server_is_gone() -> None:

@@ -158,6 +158,25 @@ def test_a_call_shows_the_token_of_the_environment_or_else_of_the_file(tmp_path:
     assert shown == [None, "Bearer in-the-file", f"Bearer {'t' * 1_000}"]
 
 
+def test_the_token_in_the_file_is_not_shown_where_another_account_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str | None] = []
+
+    def serve(_message: bytes, context: Any) -> bytes:
+        shown.append(dict(context.invocation_metadata()).get("authorization"))
+        return b""
+
+    token = tmp_path / "token"
+    token.write_text("in-the-file\n")
+    with grpc_server(serve) as port:
+        monkeypatch.setattr(readiness, "strangers_at", {port: {65534}}.__getitem__)
+        ping = GrpcReadiness(host="127.0.0.1", port=port, method="/shop.Till/Ping", token_path=token, token_variable="TILL_TOKEN")
+        assert not trio.run(is_ready, ping)
+        assert shown == []
+        monkeypatch.setenv("TILL_TOKEN", "of-a-server-elsewhere")
+        assert trio.run(is_ready, ping)
+    assert shown == ["Bearer of-a-server-elsewhere"]
+
+
 def test_an_old_heartbeat_is_none(tmp_path: Path) -> None:
     alive = HeartbeatReadiness(path=tmp_path / "alive", max_age_s=30)
     assert not trio.run(is_ready, alive)
