@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from log_service.common.listeners import strangers_at
 from orchestration.private_directory import private_directory
-from orchestration.settings import Settings, export_environment, process_environment
+from orchestration.settings import Settings, SettingsError, export_environment, process_environment
 from orchestration.spark.java import find_java_home
 from orchestration.spark.token import LOCAL_HOSTS, TOKEN_VARIABLE, dialled, token_for, token_in_file
 
@@ -32,6 +32,9 @@ module makes at its top (``@udf``) is one of the session in this process otherwi
 """
 MAX_RETRIES = 5
 MAX_BACKOFF_MS = 2_000
+
+
+REMOTE_KEY = "spark.remote"
 
 
 class SparkGoneError(RuntimeError):
@@ -103,7 +106,13 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
     """Return the process's Spark session, opened if need be: over Connect when ``settings.spark_remote`` is set, else in process.
 
     :raises JavaError: a JVM has to be started and there is no Java for it. :raises SparkGoneError: the warm server does not answer.
+    :raises SettingsError: ``extra`` names a server, which a run's configuration could, too, and get the token of ours.
     """
+    if REMOTE_KEY in (extra or {}):
+        raise SettingsError(
+            f"{REMOTE_KEY} cannot be a key of spark_config, because runs would show the Spark server's token wherever it says: "
+            "name a server of your own with TIDELOG_SPARK_REMOTE"
+        )
     from pyspark.sql import SparkSession  # noqa: PLC0415 - a second of import that only runs need
 
     if settings.spark_remote:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.settings import load_settings
+from orchestration.settings import SettingsError, load_settings
 from orchestration.spark import session
 from orchestration.spark.server import SparkServer
 from orchestration.spark.session import (
@@ -95,6 +95,13 @@ def test_the_token_is_not_shown_where_another_account_listens(tmp_path: Path, mo
     kept_token(settings)
     with pytest.raises(SparkGoneError, match="the server's token is not sent there"):
         open_session(settings)
+
+
+@pytest.mark.parametrize("remote", [{}, {"TIDELOG_SPARK_REMOTE": "sc://127.0.0.1:15002"}])
+def test_no_key_of_a_session_sends_the_token_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: dict[str, str]) -> None:
+    monkeypatch.setattr(session, "wait_until_reachable", lambda _remote, _within_s: pytest.fail("nothing is dialled"))
+    with pytest.raises(SettingsError, match=r"spark\.remote cannot be a key of spark_config.*TIDELOG_SPARK_REMOTE"):
+        open_session(load_settings({"TIDELOG_DATA": str(tmp_path), **remote}), {"spark.remote": "sc://localhost:7777"})
 
 
 def test_only_errors_of_the_wire_mean_that_the_server_is_gone() -> None:
