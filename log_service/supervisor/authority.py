@@ -8,6 +8,7 @@ authority that is there is never replaced, because all its certificates would be
 """
 
 import os
+import stat
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -24,6 +25,7 @@ RENEWAL_SHARE = 1 / 3
 CLOCK_SKEW = timedelta(hours=1)
 """Certificates hold from so long before they are made: clocks of other machines may be late."""
 CERTIFICATE_FILE, KEY_FILE = "authority.pem", "authority.key"
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class LocalAuthority:
@@ -97,6 +99,16 @@ def make_private_directory(path: Path) -> None:
         path.chmod(0o700)
     except OSError as error:
         raise StorageError(f"{path} cannot be made or closed to others: {error.strerror}") from error
+
+
+def close_to_writers(path: Path) -> None:
+    """Take from others the right to write in a directory: they could put files of their own in the place of private ones."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & OTHERS_WRITE:
+            path.chmod(mode & ~OTHERS_WRITE)
+    except OSError as error:
+        raise StorageError(f"{path} can be written by others and cannot be closed to them: {error.strerror}") from error
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -29,6 +29,7 @@ from log_service.supervisor.authority import (
     CERTIFICATE_FILE,
     LocalAuthority,
     certificate_part,
+    close_to_writers,
     end_of,
     make_private_directory,
     write_private,
@@ -90,12 +91,15 @@ def utc_now() -> datetime:
 def protect(data_directory: Path, host: str, nodes: Sequence[str], now: datetime | None = None) -> InstallationProtection:
     """Have all files of an installation's protection; certificates near their end are made anew. ``now``: None is the system's.
 
-    The directories of nodes and of logs are closed to other accounts: their files hold what ACLs keep from clients.
+    The directories of nodes and of logs are closed to other accounts: their files hold what ACLs keep from clients. Others cannot write in
+    the directory of the data either, or they could put another authority in the place of ours.
 
     Raises:
         StorageError: a file cannot be read or written.
     """
     directory = (data_directory / DIRECTORY).resolve()
+    data_directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    close_to_writers(data_directory)
     authority, now = LocalAuthority(directory), now or utc_now()
     for name in (*nodes, "logs"):
         make_private_directory(data_directory / name)

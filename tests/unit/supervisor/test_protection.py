@@ -51,6 +51,13 @@ def test_directories_of_nodes_that_others_could_read_are_closed(tmp_path: Path) 
     assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("broker", "logs")] == [0o700, 0o700]
 
 
+@pytest.mark.parametrize(("mode", "left"), [(0o777, 0o755), (0o775, 0o755), (0o750, 0o750), (0o700, 0o700)])
+def test_others_cannot_put_their_own_in_the_place_of_what_is_closed(tmp_path: Path, mode: int, left: int) -> None:
+    tmp_path.chmod(mode)
+    protect(tmp_path, "127.0.0.1", ["broker"])
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == left
+
+
 def test_a_second_start_keeps_keys_and_authority(tmp_path: Path) -> None:
     def contents() -> dict[Path, bytes]:
         return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
