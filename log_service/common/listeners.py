@@ -1,30 +1,48 @@
-"""Whose program listens on a port of this machine: asked before a secret is sent there.
+"""Whose program listens where a secret is about to be sent.
 
 Every account of a machine may listen on a loopback port that is free, or on another loopback address beside a server that listens on one.
 Only Linux tells whose a listener is, in /proc; elsewhere none is known to be a stranger's.
 """
 
 import os
+import socket
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 LISTENING = "0A"
+Address = IPv4Address | IPv6Address
 
 
-def strangers_at(port: int) -> frozenset[int]:
-    """Return the user ids of the other accounts, root apart, that listen on a TCP port, whatever the address."""
-    found: set[int] = set()
+def strangers_at(host: str, port: int) -> frozenset[int]:
+    """Return the user ids of the other accounts, root apart, that listen where a connection to ``host`` and ``port`` may end.
+
+    Raises:
+        OSError: the host has no address.
+    """
+    dialled = {ip_address(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    owners: set[int] = set()
     for table in TABLES:
         try:
             lines = table.read_text().splitlines()[1:]
         except OSError:
             continue
-        found.update(owner for line in lines if (owner := _listener(line, port)) is not None)
-    return frozenset(found - {os.getuid(), 0})
+        for line in lines:
+            fields = line.split()
+            if len(fields) > 7 and fields[3] == LISTENING:
+                address, _, listened = fields[1].partition(":")
+                if int(listened, 16) == port and _takes(_address(address), dialled):
+                    owners.add(int(fields[7]))
+    return frozenset(owners - {os.getuid(), 0})
 
 
-def _listener(line: str, port: int) -> int | None:
-    """Return the user id of a line of the table, where it is of a socket that listens on the port."""
-    fields = line.split()
-    is_it = len(fields) > 7 and fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port
-    return int(fields[7]) if is_it else None
+def _takes(listener: Address, dialled: set[Address]) -> bool:
+    return listener.is_unspecified or listener in dialled
+
+
+def _address(text: str) -> Address:
+    """Return an address of the table: words of four bytes, each written as a number of a little-endian machine."""
+    words = bytes.fromhex(text)
+    packed = b"".join(words[start : start + 4][::-1] for start in range(0, len(words), 4))
+    address = ip_address(packed)
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address

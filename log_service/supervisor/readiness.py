@@ -73,7 +73,7 @@ async def _responds_to_call(readiness: GrpcReadiness) -> bool:
     watch = ResponseWatch()
     authority = f"{readiness.host}:{readiness.port}" if readiness.socket_path is None else "localhost"
     token = _token(readiness)
-    if token is not None and readiness.token_variable not in os.environ and strangers_at(readiness.port):
+    if token is not None and readiness.token_variable not in os.environ and strangers_at(readiness.host, readiness.port):
         return False
     call = call_of(authority, readiness.method, readiness.message, token)
     with trio.move_on_after(PROBE_DEADLINE_S):

@@ -18,7 +18,7 @@ from log_service.common.listeners import strangers_at
 from orchestration.private_directory import private_directory
 from orchestration.settings import Settings, SettingsError, export_environment, process_environment
 from orchestration.spark.java import find_java_home
-from orchestration.spark.token import LOCAL_HOSTS, TOKEN_VARIABLE, dialled, token_for, token_in_file
+from orchestration.spark.token import DIALLED_HOST, LOCAL_HOSTS, TOKEN_VARIABLE, dialled, token_for, token_in_file
 
 APPLICATION_NAME = "tidelog"
 DEFAULT_CONNECT_PORT = 15002
@@ -139,12 +139,12 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
 def refuse_strangers(remote: str) -> None:
     """Refuse to show the token of our server where another account's program listens, too: the token would let it run code as us.
 
-    It may have taken the port while the server was down, or listen on another loopback address, as the name ``localhost`` has two.
+    It may have taken the port while the server was down, or listen on ``::1`` where the name that is dialled has this address, too.
 
     :raises SparkGoneError: another account listens there.
     """
     port = urlsplit(remote).port or DEFAULT_CONNECT_PORT
-    strangers = ", ".join(str(user_id) for user_id in sorted(strangers_at(port)))
+    strangers = ", ".join(str(user_id) for user_id in sorted(strangers_at(DIALLED_HOST, port)))
     if strangers:
         raise SparkGoneError(
             f"another account of this machine (user id {strangers}) listens on port {port}, where the Spark server of this installation "

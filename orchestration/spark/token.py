@@ -21,6 +21,7 @@ from orchestration.settings import Settings
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of a variable, which Spark's server and clients read
 TOKEN_FILE = "connect.token"  # noqa: S105 - the name of a file
 TOKEN_BYTES = 32
+DIALLED_HOST = "localhost"
 LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -70,4 +71,4 @@ def dialled(remote: str) -> str:
     if address.hostname not in LOCAL_HOSTS:
         return remote
     port = f":{address.port}" if address.port else ""
-    return address._replace(netloc=f"localhost{port}").geturl()
+    return address._replace(netloc=f"{DIALLED_HOST}{port}").geturl()

@@ -85,7 +85,7 @@ def test_a_server_that_is_not_there_is_named_soon(tmp_path: Path) -> None:
 
 
 def test_the_token_is_not_shown_where_another_account_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "strangers_at", lambda port: frozenset({65534} if port == 15_002 else ()))
+    monkeypatch.setattr(session, "strangers_at", lambda _host, port: frozenset({65534} if port == 15_002 else ()))
     with pytest.raises(SparkGoneError, match=r"user id 65534\) listens on port 15002, .*--spark-port"):
         refuse_strangers("sc://127.0.0.1")
     refuse_strangers("sc://127.0.0.1:15003")

@@ -168,7 +168,7 @@ def test_the_token_in_the_file_is_not_shown_where_another_account_listens(tmp_pa
     token = tmp_path / "token"
     token.write_text("in-the-file\n")
     with grpc_server(serve) as port:
-        monkeypatch.setattr(readiness, "strangers_at", {port: {65534}}.__getitem__)
+        monkeypatch.setattr(readiness, "strangers_at", lambda *asked: {("127.0.0.1", port): {65534}}[asked])
         ping = GrpcReadiness(host="127.0.0.1", port=port, method="/shop.Till/Ping", token_path=token, token_variable="TILL_TOKEN")
         assert not trio.run(is_ready, ping)
         assert shown == []
