@@ -215,6 +215,13 @@ def test_an_older_writer_commits_nothing(place: Database, table: str) -> None:
     assert place.rows(table, "id") == [("a",)]
 
 
+def test_no_other_account_can_hold_the_lock_of_a_duckdb_file(tmp_path: Path) -> None:
+    lock = tmp_path / ".rooms.lock"
+    lock.touch(mode=0o644)
+    with duckdb_store.DuckdbStore(directory=tmp_path, table="rooms").writer():
+        assert lock.stat().st_mode & 0o777 == 0o600
+
+
 def test_what_fails_in_the_middle_leaves_nothing(place: Database, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with place.store(table, follower=table) as store:
         commit(store, batch(0, 5, rows(("a", 1, 0))))

@@ -35,6 +35,7 @@ from orchestration.transforms.to_database.stores import (
 from orchestration.warehouse import CONNECTION_SETTINGS, SUFFIX
 
 FOLLOWER = "_tidelog_follower"
+LOCK_MODE = 0o600
 OFFSETS = "_tidelog_offsets"
 BOOKS = f"""
 CREATE TABLE IF NOT EXISTS {FOLLOWER} (topic VARCHAR, topic_id VARCHAR, letters BIGINT, run_id VARCHAR, committed_at TIMESTAMPTZ);
@@ -68,9 +69,13 @@ class DuckdbStore:
 
     @contextmanager
     def writer(self) -> Iterator["DuckdbWriter"]:
-        """Hold the lock: no other writer is at it, and none that was killed comes back."""
+        """Hold the lock: no other writer is at it, and none that was killed comes back.
+
+        Its file is the owner's alone: an account that could read it could hold it.
+        """
         self.directory.mkdir(parents=True, exist_ok=True)
-        with (self.directory / f".{self.table}.lock").open("w") as lock:
+        with os.fdopen(os.open(self.directory / f".{self.table}.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, LOCK_MODE), "wb") as lock:
+            os.fchmod(lock.fileno(), LOCK_MODE)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
