@@ -35,7 +35,10 @@ class Troubles:
             return True
 
     def _write(self, file: Path) -> None:
+        """Replace the file by one for its owner alone: what an asset failed with may quote records."""
         beside = file.with_suffix(".new")
+        beside.touch(mode=0o600)
+        beside.chmod(0o600)
         beside.write_text("".join(f"{line}\n" for lines in self._parts.values() for line in lines))
         beside.replace(file)
 

@@ -41,10 +41,12 @@ class ComponentState:
 
 
 def write(data_directory: Path, states: Mapping[str, ComponentState]) -> None:
-    """Replace the state file."""
+    """Replace the state file by one for its owner alone: complaints of runs may quote records."""
     path = data_directory / STATE_FILE
     content = {"pid": os.getpid(), "components": [asdict(state) for state in states.values()]}
     beside = path.with_suffix(".new")
+    beside.touch(mode=0o600)
+    beside.chmod(0o600)
     beside.write_text(json.dumps(content, indent=2))
     beside.replace(path)
 

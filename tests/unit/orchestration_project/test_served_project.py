@@ -98,3 +98,8 @@ def test_everything_that_is_wrong_has_a_line(project: ServedProject, log: Refusi
     assert file.read_text().splitlines() == ["mirror.properties: no flow", REFUSAL, failed]
     project.settle("assets/orders.py, line 3, cannot be loaded")
     assert file.read_text().splitlines()[0] == "assets/orders.py, line 3, cannot be loaded"
+
+
+def test_the_file_of_complaints_is_for_the_owner_alone(tmp_path: Path) -> None:
+    Troubles(tmp_path / "complaint.txt").tell("assets", ["lake/orders failed: '4711' is no number"])
+    assert (tmp_path / "complaint.txt").stat().st_mode & 0o777 == 0o600

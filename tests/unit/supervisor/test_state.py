@@ -33,6 +33,12 @@ def test_no_other_account_can_open_the_lock_nor_put_files_beside_it(tmp_path: Pa
     assert not state.is_locked(tmp_path / "data")
 
 
+@pytest.mark.usefixtures("open_umask")
+def test_what_runs_complain_of_is_for_the_owner_alone(tmp_path: Path) -> None:
+    state.write(tmp_path, {})
+    assert mode_of(tmp_path / state.STATE_FILE) == 0o600
+
+
 def test_a_lock_of_an_earlier_release_is_closed(tmp_path: Path) -> None:
     (tmp_path / state.LOCK_FILE).touch()
     (tmp_path / state.LOCK_FILE).chmod(0o644)
