@@ -284,13 +284,16 @@ class ClusterAdversary(Adversary):
         await self._pause_and_heal(self.rng.uniform(0.5, 2))
 
     async def _refuse_peers(self) -> None:
-        """Live, and have no other node connect here; connections break again and again."""
+        """Live, and have no other node connect here; connections break again and again.
+
+        A node that another adversary ends meanwhile is started only once peers may connect again: its quorum may need that.
+        """
         for peer in self.victims.nodes:
             if peer != self.host.name:
                 self.world.network.refuse(peer, self.host.name)
         for _ in range(self.rng.randint(1, 3)):
             self.world.network.reset_connections(self.host.name)
-            await self._pause(self.rng.uniform(0.5, 3))
+            await self._pause_at_fault(self.rng.uniform(0.5, 3))
         self.world.network.heal(self.host.name)
 
     def _draw_peer(self) -> str:

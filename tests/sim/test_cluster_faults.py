@@ -1,5 +1,6 @@
 """What the adversaries of a cluster do, in which order."""
 
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +28,34 @@ def test_a_node_that_has_died_while_it_was_cut_off_is_healed_before_it_is_starte
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
     assert told == ["node1", "start"]
+
+
+def test_a_node_that_has_died_while_it_refused_its_peers_is_healed_before_it_is_started() -> None:
+    """Two voters that both refuse their peers, and died at one moment, would never elect a leader: no start would end."""
+    told: list[str] = []
+
+    class Noting(ClusterAdversary):
+        async def keep_running(self) -> None:
+            told.append("start")
+
+    async def main() -> None:
+        adversary: Any = object.__new__(Noting)
+        ended = trio.Event()
+        adversary.rng = Random(0)
+        adversary.victims = SimpleNamespace(nodes=["node1", "node2"])
+        adversary.host = SimpleNamespace(name="node1", is_running=False, current=SimpleNamespace(ended=ended))
+        adversary.world = SimpleNamespace(
+            network=SimpleNamespace(
+                refuse=lambda peer, name: told.append(f"{name} refuses {peer}"),
+                reset_connections=lambda _name: ended.set(),
+                heal=lambda name: told.append(f"{name} heals"),
+            )
+        )
+        await adversary._refuse_peers()
+        await adversary.keep_running()  # as after every fault
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert told == ["node1 refuses node2", "node1 heals", "start"]
 
 
 def test_power_goes_on_the_next_machine_once_all_replicas_are_in_sync_again() -> None:
