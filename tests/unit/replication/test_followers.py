@@ -89,6 +89,32 @@ def test_an_old_leader_cuts_off_what_the_new_one_never_had() -> None:
     tell_cluster(story)
 
 
+def test_an_old_leader_learns_what_is_safe_from_a_leader_that_appends_no_more() -> None:
+    """Consumers may read from it (KIP-392): what it does not know to be safe they would not get."""
+
+    async def story(cluster: ReplicaCluster) -> None:
+        await follow_a_leader_that_has_less(cluster)
+
+    tell_cluster(story)
+
+
+async def follow_a_leader_that_has_less(cluster: ReplicaCluster) -> None:
+    """Node 1 has led, and has a record more than node 2, which leads now; it does not know that the first record is safe."""
+    await cluster.node(3).kill()
+    cluster.create_topic(replicas=(1, 2, 3))
+    await cluster.node(1).produce("a", batch(b"one"), acks=1)
+    await until(lambda: cluster.node(2).log().log_end_offset == 1)
+    cluster.world.network.isolate("host1", ["host2", "host3"])
+    await cluster.node(1).produce("a", batch(b"lost"), acks=1)
+    cluster.node(1).is_deaf = True
+    cluster.change(leader=2, isr=[2])
+    assert (cluster.node(1).partition().high_watermark, cluster.node(2).partition().high_watermark) == (0, 1)
+    cluster.world.network.heal()
+    cluster.tell(1)
+    await until(lambda: cluster.node(1).values() == [b"one"], 10)
+    await until(lambda: cluster.node(1).partition().high_watermark == 1)
+
+
 def test_logs_that_parted_in_several_epochs_meet_again() -> None:
     """KIP-279: the leader's largest epoch may be one that the follower does not know, so that it asks again."""
 
