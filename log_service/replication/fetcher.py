@@ -7,7 +7,8 @@ what it does to the log. One request is in flight at a time, so that a request s
 A new partition does not wait behind a request that waits at the leader: that request is given up a moment later, with its connection, and
 another connection asks for all.
 
-Invariants: a response changes a partition only while that is where it was when it was asked for: same leader epoch, same log end. Where
+Invariants: a response changes a partition only while that is where it was when it was asked for: same leader epoch, same log end. After a
+response of which something was not taken, the next request begins another session: within this one the leader would not say it again. Where
 records are synced before they count, they are synced before the next request tells the leader of them.
 """
 
@@ -389,16 +390,21 @@ class Fetcher:
         unsynced: list[Followed] = []
         lost: list[Followed] = []
         taken_bytes = 0
+        is_all_taken = True
         for topic in response.responses:
             for told in topic.partitions:
                 followed = self._active.get((topic.topic_id, told.partition_index))
-                if followed is None or not _is_as_asked(followed):
+                is_as_asked = followed is not None and _is_as_asked(followed)
+                is_all_taken = is_all_taken and is_as_asked and told.diverging_epoch is None
+                if followed is None or not is_as_asked:
                     continue
                 taken_bytes += len(told.records or b"")
                 self._take_one(followed, told, unsynced, lost)
                 if taken_bytes >= APPENDED_PER_TURN_BYTES:
                     taken_bytes = 0
                     await trio.lowlevel.checkpoint()
+        if not is_all_taken:
+            self._session.fail()
         for followed in lost:
             await self._find_offset(followed, connection)
         if unsynced:
