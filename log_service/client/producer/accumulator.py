@@ -48,6 +48,13 @@ class PartitionQueue:
         """Whether a batch before ``batch`` waits to be sent again."""
         return bool(self.waiting) and self.waiting[0].order < batch.order
 
+    def may_leave(self, batch: ProducerBatch, connection: object) -> bool:
+        """Whether a numbered batch may leave over a connection now.
+
+        Not where one before it waits to be sent again, nor behind one without a response where the broker may not know the producer.
+        """
+        return not self.is_overtaking(batch) and (self.in_flight[0] is batch or self.sequence.is_known_over(connection))
+
     @property
     def is_empty(self) -> bool:
         """Nothing waits and nothing is in flight."""
@@ -278,6 +285,7 @@ class Accumulator:
         queue = self._queues[batch.topic_partition]
         queue.in_flight.remove(batch)
         batch.not_before_ms = not_before_ms
+        queue.sequence.note_sent_again()
         self._put_back(queue, (batch,))
 
     def hold_back(self, batch: ProducerBatch) -> None:

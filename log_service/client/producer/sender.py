@@ -4,10 +4,11 @@ Decides when to look (a batch became full, lingered long enough, or was settled)
 the batch, sends it again, splits it, numbers it anew, or gives it up. ``sequences`` has the numbers, ``accumulator`` the order.
 
 Invariants: requests to one node leave in the order in which they were drained, at most ``max_in_flight_requests_per_connection`` of them
-without a response. No numbered batch leaves before one of its partition that has to be sent again. Every batch is settled, by its delivery
-timeout at the latest. There is one refresh of metadata and one request for a producer id at a time. A node that has not responded for a
-while is no reason to send again, only to ask the cluster who leads now. Numbered batches of a partition are in flight to one node at a
-time: a new leader gets first what the old one has not responded to, because it remembers no more than the last few batches of a producer.
+without a response. No numbered batch leaves before one of its partition that has to be sent again, nor behind one without a response while
+the node has taken nothing of the partition over that connection. Every batch is settled, by its delivery timeout at the latest. There is
+one refresh of metadata and one request for a producer id at a time. A node that has not responded for a while is no reason to send again,
+only to ask the cluster who leads now. Numbered batches of a partition are in flight to one node at a time: a new leader gets first what the
+old one has not responded to, because it remembers no more than the last few batches of a producer.
 """
 
 import logging
@@ -36,7 +37,7 @@ from log_service.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from log_service.rpc.connection import raise_for
+from log_service.rpc.connection import RpcConnection, raise_for
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,9 @@ CONCURRENT_BACKOFF_MS = 20
 class _Turn:
     """The place of a request among those to one node. ``before`` is None where nothing is ahead of it any more."""
 
-    def __init__(self, before: "_Turn | None") -> None:
+    def __init__(self, node_id: int, before: "_Turn | None") -> None:
+        self.node_id = node_id
+        self.connection: RpcConnection | None = None  # once there is one
         self.has_begun = trio.Event()
         self.is_settled = trio.Event()
         self._before = before if before is not None and not before.is_settled.is_set() else None
@@ -93,7 +96,7 @@ class Sender:
         self._in_flight: dict[int, int] = {}
         self._turns: dict[int, _Turn] = {}
         self._silent_since_ms: dict[int, int] = {}  # nodes that owe a response
-        self._requests: dict[_Turn, tuple[int, list[ProducerBatch]]] = {}  # what is in flight, and to which node
+        self._requests: dict[_Turn, list[ProducerBatch]] = {}  # what is in flight
         self._seen_view = cluster.view
         self._asleep_until_ms = NEVER_MS
         self._expires_ms = NEVER_MS
@@ -157,10 +160,10 @@ class Sender:
                 for batch in batches:
                     self._accumulator.seal(batch)
                     self._meter.note_sent(batch.topic_partition.topic, batch.size_bytes, now_ms - batch.created_ms)
-                turn = _Turn(self._turns.get(node_id))
+                turn = _Turn(node_id, self._turns.get(node_id))
                 self._turns[node_id] = turn
-                self._requests[turn] = node_id, batches
-                nursery.start_soon(self._send, node_id, batches, turn)
+                self._requests[turn] = batches
+                nursery.start_soon(self._send, batches, turn)
             if not drained.requests:
                 break
         doubtful_ms = self._doubt_silent_nodes(now_ms)
@@ -170,10 +173,10 @@ class Sender:
 
     def _withdraw(self, now_ms: int) -> None:
         """Take numbered batches back from nodes that lead their partitions no more: what those nodes still say of them does not count."""
-        for node_id, batches in self._requests.values():
+        for turn, batches in self._requests.items():
             for batch in batches.copy():
                 leader_id = self._seen_view.leader_of(batch.topic_partition)
-                if batch.has_sequence and not batch.is_settled and leader_id not in {NO_LEADER, node_id}:
+                if batch.has_sequence and not batch.is_settled and leader_id not in {NO_LEADER, turn.node_id}:
                     batches.remove(batch)
                     self._meter.note_retry(batch.topic_partition.topic, batch.record_count)
                     self._accumulator.retry(batch, now_ms)
@@ -221,13 +224,14 @@ class Sender:
 
     # Sending
 
-    async def _send(self, node_id: int, batches: list[ProducerBatch], turn: "_Turn") -> None:
+    async def _send(self, batches: list[ProducerBatch], turn: "_Turn") -> None:
         """Send one request to a node in its turn, and settle its batches in its turn too: tasks wake up in any order."""
+        node_id = turn.node_id
         failure: KafkaError | None = None
         responses: dict[TopicPartition, PartitionProduceResponse] = {}
         try:
             await turn.may_begin()
-            responses = await self._exchange(node_id, batches, turn)
+            responses = await self._exchange(batches, turn)
         except KafkaError as error:
             failure = error
         await turn.may_settle()
@@ -240,22 +244,22 @@ class Sender:
         for batch in batches:
             response = responses.get(batch.topic_partition)
             if failure is not None:
-                self._apply(batch, failure.code, str(failure), None, node_id)
+                self._apply(batch, failure.code, str(failure), None, turn)
             elif response is None:
-                self._apply(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not name the partition", None, node_id)
+                self._apply(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not name the partition", None, turn)
             else:
-                self._apply(batch, ErrorCode.of(response.error_code), _reason(response), response, node_id)
+                self._apply(batch, ErrorCode.of(response.error_code), _reason(response), response, turn)
         turn.is_settled.set()
         self._tell_settled()
         self._wakeup.set()
 
-    async def _exchange(self, node_id: int, batches: list[ProducerBatch], turn: "_Turn") -> dict[TopicPartition, PartitionProduceResponse]:
+    async def _exchange(self, batches: list[ProducerBatch], turn: "_Turn") -> dict[TopicPartition, PartitionProduceResponse]:
         try:
-            connection = await self._cluster.node(node_id)
+            connection = turn.connection = await self._cluster.node(turn.node_id)
             await connection.wait_unmuted()
         finally:
             turn.has_begun.set()  # no other task runs before the request below is in the channel's queue
-        self._hold_back(batches)
+        self._hold_back(batches, connection)
         if not batches:
             return {}
         request, max_version = self._request(batches)
@@ -276,15 +280,16 @@ class Sender:
                 self._cluster.learn_leader(topic_partition, result.current_leader, response.node_endpoints)
         return results
 
-    def _hold_back(self, batches: list[ProducerBatch]) -> None:
-        """Put back what would overtake: to connect took time, and an earlier batch has failed meanwhile.
+    def _hold_back(self, batches: list[ProducerBatch], connection: RpcConnection) -> None:
+        """Put back what could overtake: to connect took time, an earlier batch has failed meanwhile, or leaves over a new connection.
 
-        A broker that has not heard of the producer in that partition would take the later batch, and refuse the earlier one.
+        A broker that has not heard of the producer in that partition, or has lost what it knew, would take the later batch although it
+        refused the earlier one, as one that does not lead yet does.
         """
         for batch in batches.copy():
             if batch.is_settled:
                 batches.remove(batch)  # given up while the connection was made
-            elif batch.has_sequence and self._accumulator.queue_of(batch).is_overtaking(batch):
+            elif batch.has_sequence and not self._accumulator.queue_of(batch).may_leave(batch, connection):
                 batches.remove(batch)
                 self._accumulator.hold_back(batch)
 
@@ -315,7 +320,7 @@ class Sender:
 
     # Responses
 
-    def _apply(self, batch: ProducerBatch, code: ErrorCode, reason: str, response: PartitionProduceResponse | None, node_id: int) -> None:
+    def _apply(self, batch: ProducerBatch, code: ErrorCode, reason: str, response: PartitionProduceResponse | None, turn: _Turn) -> None:
         if batch.is_settled:
             return  # given up meanwhile
         accumulator = self._accumulator
@@ -325,12 +330,13 @@ class Sender:
         if verdict is Verdict.COMPLETE:
             accumulator.settle(batch)
             if self._sequences is not None and batch.has_sequence:
-                self._sequences.note_acknowledged(accumulator.queue_of(batch).sequence, batch)
+                assert turn.connection is not None, "a response came over it"
+                self._sequences.note_acknowledged(accumulator.queue_of(batch).sequence, batch, turn.connection)
             self._meter.note_settled(batch.topic_partition.topic, batch.record_count, is_error=False)
             offset = response.base_offset if response is not None and code is ErrorCode.NONE else NO_OFFSET
             batch.complete(offset, -1 if response is None else response.log_append_time_ms)
             return
-        is_leader_known = code in MOVED and self._cluster.has_other_leader(batch.topic_partition, node_id)
+        is_leader_known = code in MOVED and self._cluster.has_other_leader(batch.topic_partition, turn.node_id)
         if code in MOVED and not is_leader_known:
             self._is_refresh_needed = True
         error = KafkaError(code, f"{batch.topic_partition}: {reason}")

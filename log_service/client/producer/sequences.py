@@ -5,11 +5,13 @@ Knows no network and no clock.
 Invariants: a partition's batches are numbered in the order in which their records were sent, without gaps. A number that was sent stays
 with its records until the broker has said that it never saw them. A partition changes to another producer id or epoch only while none of
 its batches is in flight, and then starts at 0 with one batch: a broker that does not know a producer takes any number, so the second batch
-leaves only when the first was acknowledged.
+leaves only when the first was acknowledged. What a broker knew may be gone with its connection (a loss of power takes what was not synced)
+or with its leadership (logs are cut): over another connection, and after a batch that has to be sent again, one batch leaves alone, too.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
+from weakref import ReferenceType, ref
 
 from log_service.client.producer.delivery import ProducerBatch
 from log_service.common.types import NO_SEQUENCE
@@ -28,12 +30,25 @@ class ProducerIdentity(NamedTuple):
 class PartitionSequence:
     """The numbering of one partition."""
 
-    __slots__ = ("acknowledged", "identity", "next_sequence")
+    __slots__ = ("_known_over", "acknowledged", "identity", "next_sequence")
 
     def __init__(self) -> None:
         self.identity: ProducerIdentity | None = None
         self.acknowledged: ProducerIdentity | None = None  # under which the broker took something of this partition
         self.next_sequence = 0
+        self._known_over: ReferenceType[object] | None = None  # weak: a closed connection has buffers
+
+    def is_known_over(self, connection: object) -> bool:
+        """Whether the broker at the other end took a batch of this partition over this connection, and nothing was sent again since."""
+        return self._known_over is not None and self._known_over() is connection
+
+    def note_known_over(self, connection: object) -> None:
+        """Note that the broker at the other end took a batch of this partition."""
+        self._known_over = ref(connection)
+
+    def note_sent_again(self) -> None:
+        """Note that a batch of this partition has to be sent again: the broker that gets it may know nothing of those before."""
+        self._known_over = None
 
 
 class Sequences:
@@ -56,9 +71,10 @@ class Sequences:
         is_known_there = sequence.identity == self.identity == sequence.acknowledged
         return self.identity is not None and (is_known_there or not has_batches_in_flight)
 
-    def note_acknowledged(self, sequence: PartitionSequence, batch: ProducerBatch) -> None:
-        """Note that the broker took a batch: it knows the producer in that partition now."""
+    def note_acknowledged(self, sequence: PartitionSequence, batch: ProducerBatch, connection: object) -> None:
+        """Note that the broker took a batch over a connection: it knows the producer in that partition now."""
         sequence.acknowledged = ProducerIdentity(batch.producer_id, batch.producer_epoch)
+        sequence.note_known_over(connection)
 
     def number(self, sequence: PartitionSequence, batch: ProducerBatch) -> None:
         """Number a batch that has no number yet; ``can_number`` said yes."""

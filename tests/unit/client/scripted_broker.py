@@ -107,6 +107,12 @@ class ScriptedBroker:
         if is_emptied:
             self.logs = [Written() for _ in range(self.partition_count)]
 
+    def forget_producers(self) -> None:
+        """Lose what the logs know of producers, as with a loss of power or where a log is cut; the records stay."""
+        for log in self.logs:
+            log.next_sequence.clear()
+            log.offsets.clear()
+
     def grow(self, partition_count: int) -> None:
         """Add partitions."""
         self.logs += [Written() for _ in range(partition_count - self.partition_count)]

@@ -114,6 +114,33 @@ def test_a_record_that_a_hung_leader_has_taken_is_there_once_however_many_follow
     tell(story, request_timeout_ms=30_000)
 
 
+def test_a_leader_whose_log_was_cut_meanwhile_is_not_given_the_second_batch_first() -> None:
+    """An unclean election: the connection stays, and what the broker at its other end knew of the producer does not."""
+
+    async def story(world: World, brokers: list[ScriptedBroker], producer: Producer) -> None:
+        first, second = brokers
+        await deliver(producer, b"1")
+        elect(brokers, 2)
+        second.script.append(ScriptedBroker.DROP)
+        await producer.send("t", b"2")
+        await trio.sleep(0.01)
+        elect(brokers, 1)
+        first.forget_producers()
+        first.delay_s = 0.5
+        first.script.append(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        await trio.sleep(0.3)
+        assert first.count(ApiKey.PRODUCE) == 3, "the second batch is there again, and has no response yet"
+        for number in range(3, 20):
+            await producer.send("t", b"%d" % number)
+            await trio.sleep(0.02)
+        await producer.flush()
+        assert first.logs[0].values == [b"%d" % number for number in range(1, 20)]
+        assert {header.producer_epoch for header in first.logs[0].headers} == {0}
+        assert first.count(ApiKey.API_VERSIONS) == 1, "it is the same connection"
+
+    tell(story)
+
+
 def test_a_broker_that_is_behind_does_not_send_records_back_and_forth() -> None:
     """The second one leads in epoch 2; it is told to say that the first leads, in the epoch before."""
 

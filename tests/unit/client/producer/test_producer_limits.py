@@ -129,6 +129,34 @@ def test_a_broker_that_does_not_know_the_producer_is_not_given_the_second_batch_
     assert {header.producer_epoch for header in broker.logs[0].headers} == {0}
 
 
+@pytest.mark.parametrize("is_first_tried_before", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_broker_that_lost_what_it_knew_is_not_given_the_second_batch_first(seed: int, *, is_first_tried_before: bool) -> None:
+    """A loss of power: batches wait to connect, and the broker refuses the first of them, for it does not lead yet."""
+
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        await (await producer.send("t", b"before")).wait()
+        if is_first_tried_before:
+            broker.script.append(ScriptedBroker.IGNORE)
+            broker.admit = lambda _: ErrorCode.NOT_LEADER_OR_FOLLOWER  # nobody hears of it, and the record is not there
+            await producer.send("t", b"0")
+            await trio.sleep(0.1)
+        broker.go_down(1)
+        broker.forget_producers()
+        broker.admit = lambda _: ErrorCode.NONE
+        await trio.sleep(0.3)  # the first batch waits to connect again
+        broker.script.extend([ErrorCode.NOT_LEADER_OR_FOLLOWER] * (1 + seed))
+        for index in range(is_first_tried_before, 30):
+            await producer.send("t", b"%d" % index)
+            await trio.sleep(0.02)
+        await producer.flush()
+
+    broker = tell(story, seed=seed, batch_size=0, linger_ms=0, reconnect_backoff_ms=2_000, reconnect_backoff_max_ms=2_000)
+    assert broker.logs[0].values == [b"before", *(b"%d" % index for index in range(30))]
+    assert {header.producer_epoch for header in broker.logs[0].headers} == {0}
+    assert broker.max_in_flight > 1, "batches follow each other again once the first one is there"
+
+
 # What the application hands over
 
 
