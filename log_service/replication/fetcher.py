@@ -62,13 +62,15 @@ class Followed:
     """One partition that is fetched. ``wish`` is what the request in flight, or the last one, asked for.
 
     It ``is_lagging`` until it has what the leader calls safe; ``lag`` is how many records of that it had not when the leader responded.
+    It ``is_compared`` once the leader has said that its own log is the same up to where this one ended.
     """
 
-    __slots__ = ("failure_count", "is_lagging", "lag", "partition", "wish")
+    __slots__ = ("failure_count", "is_compared", "is_lagging", "lag", "partition", "wish")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.is_lagging = True
+        self.is_compared = False
         self.lag = 0
         self.wish: Wish | None = None
         self.failure_count = 0
@@ -419,19 +421,21 @@ class Fetcher:
         try:
             if told.diverging_epoch is not None:
                 truncate_where_parted(followed.partition, (told.diverging_epoch.epoch, told.diverging_epoch.end_offset))
-            elif self._append(followed.partition, told):
+            elif self._append(followed, told):
                 unsynced.append(followed)
             followed.lag = max(0, told.high_watermark - followed.partition.state.log_end_offset)
             followed.is_lagging = followed.lag > 0
         except KafkaError as error:
             self._take_failure(followed, error)
 
-    def _append(self, partition: Partition, told: PartitionData) -> bool:
+    def _append(self, followed: Followed, told: PartitionData) -> bool:
         """Append what came, and say whether it has to be synced before the leader may count it."""
+        partition = followed.partition
         records: Buffer = told.records or b""  # type: ignore[assignment]  # what was received is no slice of a file
         throttle = self._throttle()
         if throttle is not None and records and throttle.covers(partition.topic_partition):
             throttle.note(len(records), self._clock.monotonic_ms())
+        drop_what_may_have_parted(followed, told.log_start_offset)
         must_sync = bool(records) and partition.append_as_follower(records).must_sync
         if partition.follow_leader(told.high_watermark, told.log_start_offset):
             self._on_safe(partition)
@@ -521,6 +525,28 @@ def truncate_where_parted(partition: Partition, leader_epoch_end: tuple[int, int
     assert log is not None, "a partition without a log is not fetched"
     own_epoch_end = log.end_offset_for_epoch(leader_epoch_end[0])
     partition.truncate_to(following.truncation_offset(leader_epoch_end, own_epoch_end, log.log_end_offset))
+
+
+def drop_what_may_have_parted(followed: Followed, leader_start_offset: int) -> bool:
+    """Begin a follower's log anew at its end where the leader had deleted all below before the two logs were compared; say whether.
+
+    The leader cannot say any more whether they are the same there. A follower that led before may have records there that were never
+    committed: a kill takes its log's start back to where it was last written down, and they would be read. Nor could it append the batch in
+    which the leader's log starts.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR.
+    """
+    partition, log = followed.partition, followed.partition.log
+    assert log is not None, "a partition without a log is not fetched"
+    own_offsets = log.log_start_offset, log.log_end_offset
+    if not following.is_beyond_comparison(own_offsets, log.latest_leader_epoch, leader_start_offset, partition.leader_epoch):
+        followed.is_compared = True
+        return False
+    if followed.is_compared:
+        return False
+    partition.restart_at(log.log_end_offset)
+    return True
 
 
 def _is_as_asked(followed: Followed) -> bool:

@@ -67,6 +67,16 @@ def must_restart(log_end_offset: int, leader_start_offset: int) -> bool:
     return leader_start_offset > log_end_offset
 
 
+def is_beyond_comparison(own_offsets: tuple[int, int], own_epoch: int, leader_start_offset: int, leader_epoch: int) -> bool:
+    """Whether a follower has records, all of them below the leader's start and of earlier epochs: the leader cannot tell where logs parted.
+
+    ``own_offsets`` are where the follower's log starts and ends, ``own_epoch`` is the last epoch in it. Who has a record of the leader's
+    epoch has been compared before.
+    """
+    own_start, own_end = own_offsets
+    return own_start < own_end <= leader_start_offset and own_epoch != leader_epoch
+
+
 # What an error asks for
 
 

@@ -233,6 +233,41 @@ def test_a_log_start_inside_a_batch_reaches_an_empty_follower() -> None:
     tell_cluster(story, count=2)
 
 
+@pytest.mark.parametrize("start_offset", [2, 3, 4, 5])
+@pytest.mark.parametrize("lost", [(1, 1, 1), (3,), (2, 3), (4,)], ids=str)
+def test_an_old_leader_keeps_nothing_of_its_own_below_the_start_of_the_new_one(lost: tuple[int, ...], start_offset: int) -> None:
+    """The new leader has deleted the place where the logs parted; a kill must not bring back what the old leader had there.
+
+    ``lost`` are the batches of the old leader from offset 1 on; the new one has a batch of two records at offsets 1, 3 and 5 each.
+    """
+
+    async def story(cluster: ReplicaCluster) -> None:
+        old, new = cluster.node(1), cluster.node(2)
+        cluster.create_topic(replicas=(1, 2))
+        await old.produce("a", batch(b"both"))
+        cluster.world.network.isolate("host1", ["host2"])
+        old.is_deaf = True
+        for count in lost:
+            await old.produce("a", batch(*[b"lost"] * count), acks=1)
+        cluster.change(leader=2, isr=[2])
+        for number in range(1, 7, 2):
+            await new.produce("a", batch(b"%d" % number, b"%d" % (number + 1)), acks=1)
+        new.partition().delete_records(start_offset)
+        cluster.world.network.heal()
+        cluster.tell(1)
+        await until(lambda: sorted(cluster.isr()) == [1, 2])
+        assert old.bytes_of() == new.bytes_of()
+        await old.kill()
+        await cluster.start(1)
+        await until(lambda: old.partition().state.leader == 2)
+        log = old.log()
+        assert b"lost" not in b"".join(log.read_batches(log.log_start_offset))
+        assert [epoch for epoch, _ in log.leader_epochs.entries] == [1], "the epoch of the new leader alone"
+        assert old.values()[-1] == b"6"
+
+    tell_cluster(story, count=2)
+
+
 def delete_request(offset: int, timeout_ms: int = 5_000) -> DeleteRecordsRequest:
     wanted = DeleteRecordsPartition(partition_index=0, offset=offset)
     return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="a", partitions=[wanted])], timeout_ms=timeout_ms)
@@ -249,6 +284,29 @@ def test_deleted_records_go_on_followers_too_before_the_response() -> None:
         assert [node.log().log_start_offset for node in cluster.nodes.values()] == [3, 3, 3]
 
     tell_cluster(story)
+
+
+def test_a_follower_whose_log_was_compared_keeps_its_files_where_all_is_deleted() -> None:
+    """Only what nobody can compare any more is dropped at once, with what it says of producers. Retention takes the rest."""
+
+    async def story(cluster: ReplicaCluster) -> None:
+        leader, follower = cluster.node(1), cluster.node(2)
+        cluster.create_topic(replicas=(1, 2))
+        for number in range(5):
+            await leader.produce("a", batch(b"%d" % number))
+        cluster.change(leader=1)
+        await trio.sleep(1)
+        await leader.ask(delete_request(-1), 2)
+        assert (follower.log().log_start_offset, follower.log().segments[0].base_offset) == (5, 0)
+        await leader.produce("a", batch(b"a record of the new epoch"))
+        await leader.ask(delete_request(-1), 2)
+        await follower.kill()
+        await cluster.start(2)
+        assert follower.log().log_start_offset < 6, "it was not written down"
+        await until(lambda: follower.log().log_start_offset == 6)
+        assert follower.log().segments[0].base_offset == 0
+
+    tell_cluster(story, count=2)
 
 
 def test_a_deletion_waits_for_live_replicas_alone() -> None:
