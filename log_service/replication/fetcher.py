@@ -435,7 +435,8 @@ class Fetcher:
         throttle = self._throttle()
         if throttle is not None and records and throttle.covers(partition.topic_partition):
             throttle.note(len(records), self._clock.monotonic_ms())
-        drop_what_may_have_parted(followed, told.log_start_offset)
+        if drop_what_may_have_parted(followed, told.log_start_offset):
+            self._on_safe(partition)
         must_sync = bool(records) and partition.append_as_follower(records).must_sync
         if partition.follow_leader(told.high_watermark, told.log_start_offset):
             self._on_safe(partition)
@@ -496,6 +497,7 @@ class Fetcher:
                     return
                 if following.must_restart(partition.state.log_end_offset, leader_start):
                     partition.restart_at(leader_start)
+                    self._on_safe(partition)
         except KafkaError as error:
             self._take_failure(followed, error)
         else:

@@ -127,3 +127,32 @@ def test_a_consumer_that_waits_at_a_follower_goes_when_records_become_safe_there
         assert cluster.node(2).partition().high_watermark == 1
 
     tell_cluster(story, count=2)
+
+
+@pytest.mark.parametrize("lost_count", [6, 2], ids=["up to the leader's start", "short of it"])
+def test_a_consumer_that_waits_at_a_follower_hears_at_once_that_the_log_begins_anew(lost_count: int) -> None:
+    """An old leader whose records the new one never had, and which has deleted all that it has instead."""
+
+    async def story(cluster: ReplicaCluster) -> None:
+        old, new = cluster.node(1), cluster.node(2)
+        cluster.create_topic(replicas=(1, 2))
+        await old.produce("a", batch(b"both"))
+        cluster.world.network.isolate("host1", ["host2"])
+        await old.produce("a", batch(*[b"lost"] * lost_count), acks=1)
+        cluster.change(leader=2, isr=[2])
+        await new.produce("a", batch(*[b"kept"] * 6), acks=1)
+        new.partition().delete_records(7)
+        came: list[float] = []
+
+        async def wait() -> None:
+            assert (await fetch(cluster, 1, 1, max_wait_ms=30_000)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            came.append(trio.current_time())
+
+        cluster.nursery.start_soon(wait)
+        await trio.sleep(1)
+        assert came == []
+        cluster.world.network.heal()
+        await until(lambda: old.log().log_start_offset == 7)
+        assert await until(lambda: bool(came)) < 0.1
+
+    tell_cluster(story, count=2)
