@@ -1,11 +1,11 @@
 """One cluster of both products: nodes of tidelog and of Apache Kafka, each controller and broker, behind clients that write and read.
 
 Nodes are killed, paused and replaced by the other product, and a partition moves from one product to the other and back. Either product
-leads the quorum, leads and follows partitions, and coordinates a group in turn. Meanwhile an idempotent producer writes with acks=all, a
-group of the consumer protocol reads, a member of a classic group copies all of it in transactions, and two members of a streams group share
-tasks. In the end nothing that was acknowledged is missing, no sequence of a producer epoch is there twice, the group has read everything,
-the copy is what was written, record by record, no task ran twice, and the segments of all replicas, those of the metadata log too, hold the
-same batches, byte for byte. Of five nodes two are lost at a time.
+leads and follows partitions and coordinates a group in turn, and in a long run leads the quorum. Meanwhile an idempotent producer writes
+with acks=all, a group of the consumer protocol reads, a member of a classic group copies all of it in transactions, and two members of a
+streams group share tasks. In the end nothing that was acknowledged is missing, no sequence of a producer epoch is there twice, the group
+has read everything, the copy is what was written, record by record, no task ran twice, and the segments of all replicas, those of the
+metadata log too, hold the same batches, byte for byte. Of five nodes two are lost at a time.
 """
 
 import time
@@ -122,8 +122,8 @@ def _replicas(nodes: ClusterNodes, first: int) -> list[int]:
 def strike(nodes: ClusterNodes, load: Load, groups: Sequence[Sequence[int]], places: Sequence[Sequence[int]]) -> None:
     """Kill the nodes of each group together, move a partition from place to place, and pause the nodes of each group together.
 
-    Whoever leads the quorum, the partitions and the group is among them. What no strike came to is done in the end: each product has led
-    the quorum and coordinated the group.
+    Whoever leads the quorum, the partitions and the group is among them. In the end each product coordinates the group in turn. A long run
+    also goes on until each has led the quorum: the one node of a product among two of the other wins an election by chance.
     """
     have_led = {nodes.products[nodes.controller()]}
     for struck in groups:
@@ -142,7 +142,7 @@ def strike(nodes: ClusterNodes, load: Load, groups: Sequence[Sequence[int]], pla
             nodes.resume(node_id)
         nodes.wait_until_whole(*load.led)
         have_led.add(nodes.products[nodes.controller()])
-    for product in sorted({*nodes.products.values()} - have_led):
+    for product in of_a_run([], whole=sorted({*nodes.products.values()} - have_led)):
         let_lead(nodes, product)
     for product in (APACHE_KAFKA, TIDELOG):
         let_coordinate(nodes, load.reader.group, product)
