@@ -63,19 +63,11 @@ class FetchTarget:
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
     def renewed(self, wanted: FetchPartition) -> "FetchTarget":
-        """Return the target of a later request: a request that waits keeps what it asked for.
-
-        In another leader epoch it is told everything again: a response that came after the epoch had changed there was dropped.
-        """
+        """Return the target of a later request: a request that waits keeps what it asked for."""
         target = FetchTarget(self.topic, self.topic_id, wanted)
         target.name = self.name
-        if target.current_leader_epoch == self.current_leader_epoch:
-            target.sent_high_watermark, target.sent_log_start_offset = self.sent_high_watermark, self.sent_log_start_offset
+        target.sent_high_watermark, target.sent_log_start_offset = self.sent_high_watermark, self.sent_log_start_offset
         return target
-
-    def tell_again(self) -> None:
-        """Name this partition in the next response too: what the last one says of it is not taken over."""
-        self.sent_high_watermark = _NEVER_SENT
 
     def differs(self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int) -> bool:
         """Whether an incremental response must name this partition. An error is always told, and so is the first state after it."""

@@ -508,10 +508,7 @@ def build_response(node: Node, call: Call, context: FetchContext, reading: Readi
     for target, found, size_bytes in reading.results:
         if session is not None:
             is_told = target.is_changed(found.error_code, size_bytes, found.high_watermark, found.log_start_offset)
-            if found.diverging_epoch is not None:
-                target.tell_again()  # a follower cuts its log first, before it believes a high watermark
-                is_told = True
-            is_told = is_told or found.preferred_read_replica != NO_NODE
+            is_told = is_told or found.diverging_epoch is not None or found.preferred_read_replica != NO_NODE
             if context.is_incremental and not is_told:
                 continue
             if size_bytes and context.is_incremental:

@@ -14,7 +14,6 @@ from log_service.common.types import NodeId
 from log_service.network.server import ConnectionContext
 from log_service.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from log_service.protocol.messages.fetch import (
-    EpochEndOffset,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -285,40 +284,6 @@ def test_a_followers_session_tells_only_what_changed_and_every_request_is_noted(
         fourth: FetchResponse = await node.ask(replace(silent, session_epoch=3), 18)
         assert fourth.responses == []
         assert node.context.partition().state.followers[2].last_caught_up_ms == node.node.clock.monotonic_ms()
-
-    tell_handlers(story)
-
-
-def test_a_follower_that_has_cut_its_log_hears_the_high_watermark_again() -> None:
-    """It takes nothing else of a response that says where its log parted, and a leader that appends no more has no other news for it."""
-
-    async def story(node: HandlerNode) -> None:
-        lead_with_followers(node)
-        await node.produce("a", batch(b"one"), acks=1)
-        await fetch(node, 1)
-        node.context.elect(1)
-        parted: FetchResponse = await node.ask(follower_fetch(node, 2, current_leader_epoch=1, at=0), 18)
-        assert [topic.partitions[0].diverging_epoch for topic in parted.responses] == [EpochEndOffset(epoch=0, end_offset=1)]
-        session_id = parted.session_id
-        cut: FetchResponse = await node.ask(follower_fetch(node, 1, current_leader_epoch=1, session=session_id, at=1), 18)
-        assert [topic.partitions[0].high_watermark for topic in cut.responses] == [1]
-        silent = replace(follower_fetch(node, 1, session=session_id, at=2), topics=[])
-        assert (await node.ask(silent, 18)).responses == []
-
-    tell_handlers(story)
-
-
-def test_a_follower_that_begins_another_leader_epoch_hears_the_high_watermark_again() -> None:
-    """The response that told it may have come when the follower had left the earlier epoch: then it was dropped."""
-
-    async def story(node: HandlerNode) -> None:
-        lead_with_followers(node)
-        await node.produce("a", batch(b"one"), acks=1)
-        first: FetchResponse = await node.ask(follower_fetch(node, 1, at=0), 18)
-        assert [topic.partitions[0].high_watermark for topic in first.responses] == [1]
-        node.context.elect(1)
-        again: FetchResponse = await node.ask(follower_fetch(node, 1, current_leader_epoch=1, session=first.session_id, at=1), 18)
-        assert [topic.partitions[0].high_watermark for topic in again.responses] == [1]
 
     tell_handlers(story)
 

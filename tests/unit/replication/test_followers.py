@@ -6,13 +6,12 @@ from uuid import UUID
 import pytest
 import trio
 
-from log_service.broker.fetch_session import FetchTarget
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.alter_partition import AlterPartitionRequest
 from log_service.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from log_service.protocol.messages.fetch import FetchPartition, FetchResponse
+from log_service.protocol.messages.fetch import FetchResponse
 from log_service.replication.fetcher import Fetcher
 from log_service.replication.partition_state import UNKNOWN_OFFSET
 from log_service.rpc.connection import RpcConnection
@@ -102,24 +101,9 @@ def test_an_old_leader_learns_what_is_safe_from_a_leader_that_appends_no_more() 
     tell_cluster(story)
 
 
-def test_an_old_leader_learns_what_is_safe_from_a_leader_that_takes_all_for_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Apache Kafka's leaders do not say again what a response said that told where a log parted."""
-    monkeypatch.setattr(FetchTarget, "tell_again", lambda _target: None)
-
-    async def story(cluster: ReplicaCluster) -> None:
-        await follow_a_leader_that_has_less(cluster)
-
-    tell_cluster(story)
-
-
 def test_what_came_too_late_for_its_leader_epoch_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The response that says what is safe comes with the news of another epoch, and the leader takes it for told, as Apache Kafka's do."""
-    take, renewed = Fetcher._take, FetchTarget.renewed
-
-    def takes_all_for_told(target: FetchTarget, wanted: FetchPartition) -> FetchTarget:
-        later = renewed(target, wanted)
-        later.sent_high_watermark, later.sent_log_start_offset = target.sent_high_watermark, target.sent_log_start_offset
-        return later
+    take = Fetcher._take
 
     async def story(cluster: ReplicaCluster) -> None:
         async def take_too_late(fetcher: Fetcher, response: FetchResponse, connection: RpcConnection) -> None:
@@ -135,7 +119,6 @@ def test_what_came_too_late_for_its_leader_epoch_is_told_again(monkeypatch: pyte
         assert (cluster.node(2).partition().leader_epoch, cluster.node(2).partition().high_watermark) == (1, 0)
         await until(lambda: cluster.node(2).partition().high_watermark == 1)
 
-    monkeypatch.setattr(FetchTarget, "renewed", takes_all_for_told)
     tell_cluster(story, count=2)
 
 
