@@ -8,6 +8,7 @@ import pytest
 
 from log_service.client import BlockingAdmin, ConfigResource
 from log_service.cluster_plans.health import CHECKS
+from log_service.supervisor import installation
 from log_service.supervisor.control import ControlRequest
 from log_service.supervisor.nodes import ClusterSpec, NodeSpec
 from orchestration.cluster import cluster_asset, cluster_jobs, cluster_sensor, jobs
@@ -125,9 +126,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[ControlRequest]:
     """What the supervisor of an installation is asked for; its cluster is another one, with a node of the same id."""
     requests: list[ControlRequest] = []
     another = ClusterSpec(cluster_id="another", nodes=(NodeSpec(node_id=1, roles="broker,controller"),), next_node_id=2)
-    monkeypatch.setattr(jobs, "is_locked", lambda _data: True)
-    monkeypatch.setattr(jobs, "read_cluster", lambda _data: another)
-    monkeypatch.setattr(jobs, "ask", lambda _data, request, **_how: requests.append(request))
+    monkeypatch.setattr(installation, "is_locked", lambda _data: True)
+    monkeypatch.setattr(installation, "read_cluster", lambda _data: another)
+    monkeypatch.setattr(installation, "ask", lambda _data, request, **_how: requests.append(request))
     return requests
 
 
