@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from log_service.common.errors import ConfigError
-from orchestration.private_directory import private_directory
+from log_service.common.private_files import private_directory
 
 MAX_PATH_BYTES = 100
 """A socket's path may have 107 bytes on Linux and 103 on macOS."""

@@ -18,8 +18,8 @@ import yaml  # type: ignore[import-untyped]
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 from log_service.client import ConfigError
+from log_service.common.private_files import private_directory
 from orchestration.postgres_url import check_postgres
-from orchestration.private_directory import private_directory
 from orchestration.projects import ProjectError, find_project
 from orchestration.settings import SettingsError, load_settings, named_in_environment, process_environment
 from orchestration.workspace import other_locations

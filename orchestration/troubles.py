@@ -11,6 +11,8 @@ from threading import Lock
 
 import dagster as dg
 
+from log_service.common.private_files import replace_private
+
 MISTAKE = "tidelog/mistake"
 """The metadata of an asset that stands for a declaration which cannot be used: why."""
 
@@ -36,11 +38,7 @@ class Troubles:
 
     def _write(self, file: Path) -> None:
         """Replace the file by one for its owner alone: what an asset failed with may quote records."""
-        beside = file.with_suffix(".new")
-        beside.touch(mode=0o600)
-        beside.chmod(0o600)
-        beside.write_text("".join(f"{line}\n" for lines in self._parts.values() for line in lines))
-        beside.replace(file)
+        replace_private(file, "".join(f"{line}\n" for lines in self._parts.values() for line in lines))
 
 
 def mistaken_asset(key: dg.AssetKey, mistake: str, group_name: str) -> dg.AssetSpec:

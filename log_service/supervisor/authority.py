@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from log_service.common.errors import StorageError
+from log_service.common.private_files import private_directory
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -95,8 +96,7 @@ class LocalAuthority:
 def make_private_directory(path: Path) -> None:
     """Have a directory that its owner alone may enter."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        path.chmod(0o700)
+        private_directory(path)
     except OSError as error:
         raise StorageError(f"{path} cannot be made or closed to others: {error.strerror}") from error
 

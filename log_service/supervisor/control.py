@@ -19,6 +19,7 @@ from uuid import uuid4
 import trio
 
 from log_service.common.errors import StorageError, TidelogError
+from log_service.common.private_files import private_directory
 from log_service.supervisor.state import is_locked
 
 DIRECTORY = "control"
@@ -73,9 +74,7 @@ def ask(data_directory: Path, request: ControlRequest, *, timeout_s: float) -> d
 
 async def serve(data_directory: Path, handle: Handle, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
     """Carry out requests until cancelled. One that is there already was meant for another supervisor, or came too early: it is refused."""
-    directory = data_directory / DIRECTORY
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    directory.chmod(0o700)
+    directory = private_directory(data_directory / DIRECTORY)
     for left in directory.glob(f"*{RESPONSE}"):
         left.unlink()
     for early in directory.glob(f"*{REQUEST}"):

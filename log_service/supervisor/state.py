@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from log_service.common.errors import StorageError
+from log_service.common.private_files import open_private, replace_private
 
 STATE_FILE = "supervisor.json"
 LOCK_FILE = "supervisor.lock"
@@ -42,13 +43,8 @@ class ComponentState:
 
 def write(data_directory: Path, states: Mapping[str, ComponentState]) -> None:
     """Replace the state file by one for its owner alone: complaints of runs may quote records."""
-    path = data_directory / STATE_FILE
     content = {"pid": os.getpid(), "components": [asdict(state) for state in states.values()]}
-    beside = path.with_suffix(".new")
-    beside.touch(mode=0o600)
-    beside.chmod(0o600)
-    beside.write_text(json.dumps(content, indent=2))
-    beside.replace(path)
+    replace_private(data_directory / STATE_FILE, json.dumps(content, indent=2))
 
 
 def read(data_directory: Path) -> list[ComponentState]:
@@ -89,8 +85,7 @@ def held_lock(data_directory: Path) -> Iterator[None]:
     """
     try:
         data_directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        number = os.open(data_directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        os.fchmod(number, 0o600)
+        number = open_private(data_directory / LOCK_FILE, os.O_RDWR)
     except OSError as error:
         raise StorageError(
             f"the data directory {data_directory} cannot be used ({error.strerror}): name another one with --data"

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkstemp
 
-from orchestration.private_directory import private_directory as closed_directory
+from log_service.common.private_files import private_directory as closed_directory
 
 MINIMUM_VERSION = 17
 VERSION_TIMEOUT_S = 30

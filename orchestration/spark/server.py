@@ -9,7 +9,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestration.private_directory import private_directory
+from log_service.common.private_files import private_directory
 from orchestration.settings import Settings
 from orchestration.spark.session import (
     DEFAULT_CONNECT_PORT,

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from log_service.common.listeners import strangers_at
-from orchestration.private_directory import private_directory
+from log_service.common.private_files import private_directory
 from orchestration.settings import Settings, SettingsError, export_environment, process_environment
 from orchestration.spark.java import find_java_home
 from orchestration.spark.token import DIALLED_HOST, LOCAL_HOSTS, TOKEN_VARIABLE, dialled, token_for, token_in_file
@@ -32,8 +32,6 @@ module makes at its top (``@udf``) is one of the session in this process otherwi
 """
 MAX_RETRIES = 5
 MAX_BACKOFF_MS = 2_000
-
-
 REMOTE_KEY = "spark.remote"
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from orchestration.private_directory import private_directory
+from log_service.common.private_files import private_directory
 from orchestration.settings import Settings
 
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of a variable, which Spark's server and clients read

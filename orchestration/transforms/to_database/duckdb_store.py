@@ -18,6 +18,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from log_service.common.private_files import open_private
 from orchestration.checkpoints import Checkpoint, ProgressError
 from orchestration.durable import sync
 from orchestration.offsets import OffsetRanges
@@ -35,7 +36,6 @@ from orchestration.transforms.to_database.stores import (
 from orchestration.warehouse import CONNECTION_SETTINGS, SUFFIX
 
 FOLLOWER = "_tidelog_follower"
-LOCK_MODE = 0o600
 OFFSETS = "_tidelog_offsets"
 BOOKS = f"""
 CREATE TABLE IF NOT EXISTS {FOLLOWER} (topic VARCHAR, topic_id VARCHAR, letters BIGINT, run_id VARCHAR, committed_at TIMESTAMPTZ);
@@ -74,8 +74,7 @@ class DuckdbStore:
         Its file is the owner's alone: an account that could read it could hold it.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(self.directory / f".{self.table}.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, LOCK_MODE), "wb") as lock:
-            os.fchmod(lock.fileno(), LOCK_MODE)
+        with os.fdopen(open_private(self.directory / f".{self.table}.lock", os.O_WRONLY), "wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:

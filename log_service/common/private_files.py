@@ -1,0 +1,50 @@
+"""Directories and files of an installation that are for its owner alone, whatever the umask was.
+
+An account that can read a file can lock it: then nothing is written to a SQLite database any more, and what waits for the lock does not go
+on. One that can write beside a token can put another in its place. So what an installation keeps for itself is closed, where it is not
+secured, too.
+"""
+
+import os
+from pathlib import Path
+
+PRIVATE_DIRECTORY, PRIVATE_FILE = 0o700, 0o600
+
+
+def private_directory(path: Path) -> Path:
+    """Have a directory that its owner alone can enter, and return it; one that others could enter is closed.
+
+    Raises:
+        OSError: it cannot be made or closed.
+    """
+    path.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    path.chmod(PRIVATE_DIRECTORY)
+    return path
+
+
+def open_private(path: Path, flags: int) -> int:
+    """Open a file that its owner alone can read, made where there is none, and return its descriptor.
+
+    Raises:
+        OSError: it cannot be opened or closed to others.
+    """
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        os.fchmod(descriptor, PRIVATE_FILE)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def replace_private(path: Path, text: str) -> None:
+    """Replace a file as a whole by one that its owner alone can read.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    beside = path.with_suffix(".new")
+    beside.touch(mode=PRIVATE_FILE)
+    beside.chmod(PRIVATE_FILE)
+    beside.write_text(text)
+    beside.replace(path)
