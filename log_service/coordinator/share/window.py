@@ -160,13 +160,16 @@ class DeliveryWindow:
         return reached
 
     def follow_log_start(self, log_start_offset: int) -> bool:
-        """Begin no earlier than the log: what is available below is archived, what is acquired is archived once it is given back."""
+        """Begin no earlier than the log: what is available below is archived, what is acquired is archived once it is given back.
+
+        The start moves on over records behind it that are done with already. A new leader may have loaded such records.
+        """
         if log_start_offset <= self.start_offset:
             return False
         self.batches.change(self.start_offset, log_start_offset - 1, _archived_if_available)
         self.start_offset = log_start_offset
         self.end_offset = max(self.end_offset, log_start_offset)
-        self.batches.drop_complete_below(log_start_offset)
+        self.move_start()
         return True
 
     def archive_acquired(self, first: int, last: int) -> None:

@@ -403,6 +403,14 @@ def test_records_below_the_log_start_are_archived_when_they_are_given_back() -> 
     assert story.states() == [(0, 3, ARCHIVED, 1), (4, 9, AVAILABLE, 1)]
 
 
+def test_the_start_moves_on_over_records_behind_a_new_log_start_that_are_done_with() -> None:
+    """A new leader has loaded states of records at the end of the window, and none of those before them; the log then begins there."""
+    story = Story((0, 9), stored=[(0, 0, AVAILABLE.value, 1), (8, 9, ARCHIVED.value, 1)])
+    assert story.partition.follow_log_start(8)
+    assert (story.partition.start_offset, story.partition.end_offset) == (10, 10)
+    assert (story.partition.delivery_complete_count, story.states()) == (0, [])
+
+
 def test_a_log_start_past_everything_begins_anew() -> None:
     story = Story((0, 9))
     story.acquire()
