@@ -143,7 +143,9 @@ def test_the_share_coordinator_decides_and_stores_as_kafka_does(duel: Duel, seed
 
 
 NAMELESS: dict[str, Callable[[UUID], reading.ReadShareGroupStateRequest]] = {
-    "no group": lambda topic_id: reading.ReadShareGroupStateRequest(group_id="", topics=[reading.ReadStateData(topic_id=topic_id)]),
+    "no group": lambda topic_id: reading.ReadShareGroupStateRequest(
+        group_id="", topics=[reading.ReadStateData(topic_id=topic_id, partitions=[reading.PartitionData(partition=0)])]
+    ),
     "no topic": lambda _topic_id: reading.ReadShareGroupStateRequest(group_id=GROUP, topics=[]),
     "no partition": lambda topic_id: reading.ReadShareGroupStateRequest(group_id=GROUP, topics=[reading.ReadStateData(topic_id=topic_id)]),
 }
