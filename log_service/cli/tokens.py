@@ -16,6 +16,7 @@ import click
 from log_service.cli.connection import CommandAdmin, open_admin
 from log_service.cli.output import bootstrap_option, json_option, print_rows, tell
 from log_service.client.admin.access import DelegationTokenDescription
+from log_service.common.private_files import replace_private
 
 TRUST = {
     "ssl_ca": "ssl.truststore.location",
@@ -87,11 +88,13 @@ def create(
     """
     if target is None and not show:
         raise click.UsageError("say where its secret goes: --to FILE, or --show")
+    if target is not None and not os.access(target.parent, os.W_OK | os.X_OK):  # the broker tells a secret once
+        raise click.UsageError(f"--to {target}: no file can be written in {target.parent}; no token was created")
     with open_admin(bootstrap_servers) as admin:
         token = admin.create_delegation_token(owner=owner, renewers=renewer, max_lifetime_ms=max_lifetime_ms or -1)
         settings = admin.settings
     if target is not None:
-        write_secret(target, _properties(token, settings))
+        replace_private(target, _properties(token, settings))
     row = shown(token) | ({"hmac": base64.b64encode(token.hmac.reveal()).decode()} if show else {})
     text = f"token {token.token_id} of {token.owner} expires {row['expires']}"
     tell("\n".join([text, *([f"hmac {row['hmac']}"] if show else []), *([f"written to {target}"] if target else [])]), row, as_json=as_json)
@@ -131,15 +134,6 @@ def named(admin: CommandAdmin, token_id: str) -> DelegationTokenDescription:
         if token.token_id == token_id:
             return token
     raise click.ClickException(f"this user sees no token {token_id}; see: tidelog tokens list")
-
-
-def write_secret(path: Path, text: str) -> None:
-    """Write a file that its owner alone may read; an older one is replaced at once."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    beside.replace(path)
 
 
 def _properties(token: DelegationTokenDescription, settings: Mapping[str, Any]) -> str:

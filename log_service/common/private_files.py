@@ -37,14 +37,20 @@ def open_private(path: Path, flags: int) -> int:
     return descriptor
 
 
-def replace_private(path: Path, text: str) -> None:
-    """Replace a file as a whole by one that its owner alone can read.
+def replace_private(path: Path, content: str | bytes) -> None:
+    """Replace a file as a whole, synced, by one that its owner alone can read. Text is written as UTF-8.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written; the older file is as it was.
     """
-    beside = path.with_suffix(".new")
-    beside.touch(mode=PRIVATE_FILE)
-    beside.chmod(PRIVATE_FILE)
-    beside.write_text(text)
-    beside.replace(path)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.unlink(missing_ok=True)
+    try:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE), "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise

@@ -7,7 +7,6 @@ Invariants: a key lies in a file that its owner alone may read, in a directory t
 authority that is there is never replaced, because all its certificates would be worth nothing.
 """
 
-import os
 import stat
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from log_service.common.errors import StorageError
-from log_service.common.private_files import private_directory
+from log_service.common.private_files import private_directory, replace_private
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -112,15 +111,13 @@ def close_to_writers(path: Path) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replace a file as a whole by one that its owner alone may read."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    """Replace a file as a whole by one that its owner alone may read.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
     try:
-        beside.unlink(missing_ok=True)
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        replace_private(path, content)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error.strerror}") from error
 

@@ -119,6 +119,8 @@ def test_json_is_everywhere(path: Sequence[str]) -> None:
         (["consume", "a", "-n", "0"], "0 is not in the range"),
         (["consume", "a", "--timeout", "0"], "0"),
         (["consume", "a", "--from-time", "yesterday"], "neither ISO 8601"),
+        (["tokens", "create"], "say where its secret goes: --to FILE, or --show"),
+        (["tokens", "create", "--to", "/there/is/nothing"], "no file can be written in /there/is; no token was created"),
         (["log", "dump", "/there/is/nothing"], "does not exist"),
         (["serve", "/there/is/nothing"], "does not exist"),
     ],
