@@ -53,15 +53,17 @@ class TransactionModel(RuleBasedStateMachine):
         if code is not ErrorCode.NONE:
             return
         if was_open:
-            self._promise(is_commit=is_commit)
+            self._promise(version, is_commit=is_commit)
         self.zombie = self.producer
         if version == 5:
             self.producer = (producer_id, epoch)
 
-    def _promise(self, *, is_commit: bool) -> None:
+    def _promise(self, version: int, *, is_commit: bool) -> None:
+        """Remember an outcome by its identity, where that identity ends one transaction only: a classic end keeps it for the next one."""
         for due in self.story.due:
             assert due.is_commit is is_commit
-        self.promised[self.producer] = is_commit
+        if version == 5:
+            self.promised[self.producer] = is_commit
 
     @rule(is_commit=st.booleans())
     def end_again(self, is_commit: bool) -> None:
@@ -182,4 +184,19 @@ def test_an_end_that_is_repeated_after_a_classic_abort_at_the_last_epoch_is_told
     model.markers_owed_are_never_lost()
     model._write_everything()
     assert model.producer == (producer_id + 1, 0)
+    model.markers_owed_are_never_lost()
+
+
+def test_an_abort_without_a_transaction_may_follow_a_classic_commit_of_the_same_epoch() -> None:
+    """A producer that mixes both generations of EndTxn: the commit keeps the epoch, the abort raises it and may be repeated."""
+    model = TransactionModel()
+    model.begin(server_version=0, epoch=0)
+    model.add(PARTITIONS[0], 0)
+    model.end(is_commit=True, version=4)
+    model._write_everything()
+    first = model.producer
+    model.end(is_commit=False, version=5)
+    assert model.producer == (first[0], first[1] + 1)
+    model.story.advance(0)
+    model.end_again(is_commit=False)
     model.markers_owed_are_never_lost()
