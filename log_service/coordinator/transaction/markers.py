@@ -158,7 +158,7 @@ class MarkerQueue:
         for entry in batch.entries:
             key = (entry.owner.partition, entry.markers.transactional_id)
             owed = self._owed.get(key)
-            if owed is None or owed.markers is not entry.markers or owed.owner != entry.owner:
+            if owed is None or owed.markers is not entry.markers:
                 continue
             told = {where: codes.get((entry.markers.producer_id, where)) for where in entry.partitions}
             if any(code in OWNED_ELSEWHERE for code in told.values()):

@@ -139,6 +139,27 @@ def test_a_new_coordinator_completes_an_abort_that_owes_no_marker() -> None:
     assert story.stands() == ("CompleteAbort", producer_id, epoch + 1)
 
 
+def test_a_new_coordinator_ends_nothing_that_began_behind_an_end_and_nothing_that_is_forgotten() -> None:
+    story = TransactionStory()
+    producer_id, epoch = begun(story)
+    story.end(producer_id, epoch, is_commit=True)
+    story.write_all()
+    assert story.add(producer_id, epoch + 1, ORDERS) is NONE
+    story.restart()
+    assert not story.due
+    assert story.stands() == ("Ongoing", producer_id, epoch + 1)
+    story.log.append(encode(TransactionRecord(transactional_id=TXN, transaction=None)))
+    story.restart()
+    assert not story.shard.transactions
+
+
+def test_a_producer_that_was_fenced_is_told_so_where_partitions_are_verified() -> None:
+    story = TransactionStory()
+    producer_id, epoch = begun(story)
+    assert story.verify(producer_id, epoch, ORDERS) == {ORDERS: NONE}
+    assert story.verify(producer_id, epoch - 1, ORDERS) is ErrorCode.PRODUCER_FENCED
+
+
 def test_a_new_coordinator_fences_a_producer_that_asks_for_its_epoch_again() -> None:
     story = TransactionStory()
     producer_id, epoch, _ = story.init()
@@ -231,6 +252,7 @@ def test_a_transaction_is_described_with_its_partitions() -> None:
         ({"state_filters": ["Ongoing", "ongoing"]}, ["payments"]),
         ({"state_filters": ["ongoing"]}, []),
         ({"producer_id_filters": [1_001, 9]}, ["reports"]),
+        ({"duration_filter": 0}, ["payments", "reports"]),
         ({"duration_filter": 99}, ["payments", "reports"]),
         ({"duration_filter": 100}, ["reports"]),
         ({"transactional_id_pattern": "p.*"}, ["payments"]),
@@ -248,6 +270,15 @@ def test_ids_are_listed_by_filters(filters: dict[str, object], expected: list[st
     listed = story.shard.listed(filters_of(request), story.decision().wall_ms + 100)
     assert [each.transactional_id for each in listed] == expected
     assert unknown_states(request) == [name for name in request.state_filters if name == "ongoing"]
+
+
+def test_a_transaction_of_this_very_moment_runs_no_longer_than_no_time() -> None:
+    story = TransactionStory()
+    begun(story)
+    now_ms = story.transaction().start_ms
+    for longer_than_ms, at_ms, expected in ((0, now_ms, []), (0, now_ms + 1, [TXN]), (-1, now_ms - 50, [TXN])):
+        listed = story.shard.listed(filters_of(ListTransactionsRequest(duration_filter=longer_than_ms)), at_ms)
+        assert [each.transactional_id for each in listed] == expected, "a clock may have been set back"
 
 
 def test_a_pattern_that_a_backtracking_engine_would_not_end_holds_nothing_up() -> None:

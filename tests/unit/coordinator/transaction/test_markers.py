@@ -4,7 +4,7 @@ import pytest
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import NodeId, TopicPartition
-from log_service.coordinator.transaction.markers import GONE, DueMarkers, Gone, MarkerBatch, MarkerQueue, Owner
+from log_service.coordinator.transaction.markers import GONE, DueMarkers, Gone, MarkerBatch, MarkerQueue, Owner, Settled
 from log_service.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -130,6 +130,57 @@ def test_what_is_dropped_with_the_leadership_is_not_told_later() -> None:
     (again,), _ = queue.take(leaders(p0=1).get)
     assert again.request().markers[0].coordinator_epoch == 10
     assert [entry.owner for entry in queue.settle(again, response(again)).written] == [later]
+
+
+def test_only_what_the_partition_of_the_coordinator_owes_is_dropped() -> None:
+    queue, other = MarkerQueue(), Owner(partition=4, leader_epoch=2)
+    queue.add(OWNER, due(A))
+    queue.add(other, due(B, txn="y"))
+    queue.drop(OWNER.partition)
+    (batch,), _ = queue.take(leaders(p0=1, p1=1).get)
+    assert [(entry.owner, entry.markers.transactional_id) for entry in batch.entries] == [(other, "y")]
+    queue.drop(other.partition)
+    assert len(queue) == 0
+    assert queue.settle(batch, response(batch)) == Settled((), is_retrying=False), "no one waits for the response any more"
+
+
+def test_nothing_is_owed_of_a_transaction_whose_partitions_are_all_gone() -> None:
+    queue = MarkerQueue()
+    queue.add(OWNER, due(A, B))
+    found: dict[TopicPartition, NodeId | Gone] = {A: GONE, B: GONE}
+    batches, (gone,) = queue.take(found.get)
+    assert (batches, gone.partitions, len(queue)) == ([], (A, B), 0)
+
+
+def test_the_response_to_an_earlier_end_says_nothing_of_a_later_one_of_the_same_owner() -> None:
+    queue = MarkerQueue()
+    queue.add(OWNER, due(A))
+    (batch,), _ = queue.take(leaders(p0=1).get)
+    queue.add(OWNER, due(A))
+    assert not queue.settle(batch, response(batch)).written
+    assert [again.entries[0].partitions for again in queue.take(leaders(p0=1).get)[0]] == [(A,)]
+
+
+def test_a_partition_that_a_response_leaves_out_is_asked_for_again() -> None:
+    queue = MarkerQueue()
+    queue.add(OWNER, due(A))
+    queue.add(OWNER, due(B, txn="y", producer_id=2))
+    (batch,), _ = queue.take(leaders(p0=1, p1=1).get)
+    answered = response(batch)
+    settled = queue.settle(batch, WriteTxnMarkersResponse(markers=answered.markers[1:]))
+    assert ([entry.partitions for entry in settled.written], settled.is_retrying) == ([(B,)], True)
+    (again,), _ = queue.take(leaders(p0=1, p1=1).get)
+    assert again.entries[0].partitions == (A,)
+    assert queue.settle(again, response(again)) == Settled((again.entries[0],), is_retrying=False)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION])
+def test_a_partition_that_takes_no_markers_holds_up_no_transaction(code: ErrorCode) -> None:
+    queue = MarkerQueue()
+    queue.add(OWNER, due(A, B))
+    (batch,), _ = queue.take(leaders(p0=1, p1=1).get)
+    settled = queue.settle(batch, response(batch, p1=code))
+    assert ([entry.partitions for entry in settled.written], settled.is_retrying, len(queue)) == ([(A, B)], False, 0)
 
 
 def test_transactions_whose_markers_have_nowhere_to_go_are_counted() -> None:

@@ -101,6 +101,20 @@ def test_end_txn_from_version_5_on_goes_by_state_outcome_and_epoch(state: Transa
     assert outcomes == RAISING[state]
 
 
+@pytest.mark.parametrize("state", [EMPTY, ONGOING, COMPLETE_ABORT, COMPLETE_COMMIT], ids=lambda state: state.told)
+@pytest.mark.parametrize("epoch", [EPOCH - 2, EPOCH + 1])
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_end_txn_from_version_5_on_fences_producers_of_any_other_epoch(state: TransactionState, epoch: int, is_commit: bool) -> None:
+    known = standing(state)
+    decided = outcome_of(known, lambda: rules.end_raising_epoch(known, producer(epoch), no_id, is_commit=is_commit, now_ms=NOW_MS))
+    assert decided is FENCED
+
+
+def test_an_end_keeps_the_time_at_which_its_transaction_began() -> None:
+    for known, start_ms in ((standing(ONGOING), 100), (standing(EMPTY), NOW_MS), (standing(COMPLETE_COMMIT, start_ms=100), NOW_MS)):
+        assert rules.end_raising_epoch(known, producer(), no_id, is_commit=False, now_ms=NOW_MS).start_ms == start_ms
+
+
 CLASSIC = {  # abort, commit
     EMPTY: (WRONG, WRONG),
     ONGOING: ((PREPARE_ABORT, EPOCH), (PREPARE_COMMIT, EPOCH)),
@@ -210,6 +224,11 @@ def test_an_abort_of_the_coordinator_raises_the_epoch_once(version: int, expecte
     aborted = rules.abort_as_coordinator(standing(ONGOING), version, no_id, NOW_MS)
     assert aborted.state is PREPARE_ABORT
     assert (aborted.producer_epoch, aborted.last_producer_epoch, aborted.client_version) == expected
+
+
+def test_a_classic_abort_of_the_coordinator_has_no_epoch_behind_that_of_markers() -> None:
+    aborted = rules.abort_as_coordinator(standing(ONGOING, producer_epoch=LAST_EPOCH + 1), 0, no_id, NOW_MS)
+    assert aborted.producer_epoch == LAST_EPOCH + 1
 
 
 # AddPartitionsToTxn

@@ -225,10 +225,55 @@ def test_a_missing_partition_keeps_the_others_of_its_transaction_out() -> None:
     play(story)
 
 
+def test_old_versions_hear_of_a_missing_partition_and_of_all_else_what_new_ones_do() -> None:
+    def story(stage: Stage) -> None:
+        (producer,) = stage.init()
+        topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0])]
+        request = AddPartitionsToTxnRequest(v3_and_below_transactional_id=TXN, v3_and_below_topics=topics)
+        replies: list[Any] = []
+        stage.service.add_partitions(request, 3, replies.append, lambda _where: False)
+        assert code_of(replies[0]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        stage.service.add_partitions(request, 1, replies.append)
+        assert code_of(replies[1]) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert code_of(stage.add(producer, version=1)[0]) == ErrorCode.NONE
+        assert stage.add(producer, version=4)[0].results_by_transaction[0].transactional_id == TXN
+
+    play(story)
+
+
+def test_ids_are_listed_once_every_partition_is_loaded() -> None:
+    async def main() -> None:
+        stage = Stage(TransactionConfig())
+        request = ListTransactionsRequest(state_filters=["Empty", "Gone"])
+        replies: list[Any] = []
+        async with trio.open_nursery() as nursery:
+            await nursery.start(stage.service.run)
+            stage.service.lead(stage.log)
+            stage.service.list(request, replies.append)
+            await trio.testing.wait_all_tasks_blocked()
+            stage.init()
+            stage.service.list(request, replies.append)
+            nursery.cancel_scope.cancel()
+        assert [reply.error_code for reply in replies] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE]
+        assert [each.transactional_id for each in replies[1].transaction_states] == [TXN]
+        assert replies[1].unknown_state_filters == ["Gone"]
+
+    trio.run(main)
+
+
 def test_requests_that_make_no_sense_are_refused_before_a_shard_is_asked() -> None:
     def story(stage: Stage) -> None:
         stage.service.resign(0)
         assert stage.init(txn="")[0].error_code == ErrorCode.INVALID_REQUEST
+        assert stage.ask(stage.service.end_txn, EndTxnRequest())[0].error_code == ErrorCode.INVALID_REQUEST
+        topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0])]
+        transactions = [AddPartitionsToTxnTransaction(topics=topics, verify_only=verify_only) for verify_only in (False, True)]
+        replies: list[Any] = []
+        stage.service.add_partitions(AddPartitionsToTxnRequest(transactions=transactions), 4, replies.append)
+        codes = [each.topic_results[0].results_by_partition[0].partition_error_code for each in replies[0].results_by_transaction]
+        assert codes == [ErrorCode.INVALID_REQUEST] * 2
+        stage.service.describe(DescribeTransactionsRequest(transactional_ids=[""]), replies.append)
+        assert replies[1].transaction_states[0].error_code == ErrorCode.INVALID_REQUEST
         assert stage.init(timeout_ms=0)[0].error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
         assert stage.service.partition_for(TXN) == 0
 
