@@ -17,7 +17,7 @@ from log_service.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     RequestTopicPartitions,
 )
-from log_service.protocol.stored.metadata_records import ConfigRecord, RemoveTopicRecord, TopicRecord
+from log_service.protocol.stored.metadata_records import ConfigRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord
 from tests.unit.coordinator.group_story import GROUP, GroupStory
 
 ORDERS, BILLS = UUID(int=1), UUID(int=2)
@@ -51,6 +51,10 @@ class ConsumerStory(GroupStory):
 
     def remove_topic(self, name: str) -> None:
         self._change(RemoveTopicRecord(topic_id=NAMES[name]))
+
+    def move_broker(self, rack: str) -> None:
+        """Have the only broker register in a rack."""
+        self._change(RegisterBrokerRecord(broker_id=1, broker_epoch=self.image.offset, rack=rack, fenced=False))
 
     def _change(self, *records: object) -> None:
         delta = MetadataDelta(self.image)

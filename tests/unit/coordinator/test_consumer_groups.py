@@ -56,6 +56,20 @@ def test_full_heartbeat_is_told_the_assignment_again() -> None:
     assert assigned(response) == {ORDERS: (0, 1, 2, 3)}
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"topics": ("orders",), "rebalance_ms": 60_000},
+        {"owned": {ORDERS: (0, 1, 2, 3)}, "rebalance_ms": 60_000},
+        {"owned": {ORDERS: (0, 1, 2, 3)}, "topics": ("orders",)},
+    ],
+)
+def test_heartbeat_that_leaves_something_out_is_told_no_assignment(said: dict[str, object]) -> None:
+    story = ConsumerStory()
+    story.enter("a")
+    assert story.told("a", 2, **said).assignment is None  # type: ignore[arg-type]
+
+
 def test_partition_moves_only_after_its_owner_gave_it_up() -> None:
     story = ConsumerStory()
     story.enter("a")
@@ -142,6 +156,59 @@ def test_member_that_gives_nothing_up_is_removed_after_its_rebalance_timeout() -
         story.advance(12_000)
     assert list(story.group.members) == ["b"]
     assert story.group.epoch.epoch == 4
+
+
+@pytest.mark.parametrize("is_loaded_anew", [False, True])
+def test_rebalance_timeout_begins_when_a_member_is_told_to_give_up_or_its_group_is_loaded(is_loaded_anew: bool) -> None:
+    story = ConsumerStory()
+    story.enter("a")
+    story.advance(20_000)
+    story.enter("b")
+    assert assigned(story.told("a", 2)) == {ORDERS: (0, 1)}
+    if is_loaded_anew:
+        story.advance(20_000)
+        story.restart()
+    for ms in (30_000, 29_999):
+        story.advance(ms)
+        story.told("a", 2)
+        story.told("b", 3)
+    story.advance(1)
+    assert list(story.group.members) == ["b"]
+
+
+def test_member_that_gave_up_in_time_stays() -> None:
+    story = two_members()
+    for _ in range(4):
+        story.advance(30_000)
+        story.told("a", 3)
+        story.told("b", 3)
+
+
+def test_topics_that_change_while_no_coordinator_serves_are_looked_at_afterwards() -> None:
+    story = ConsumerStory()
+    story.enter("a")
+    image = story.image
+    story.add_partitions("orders", 4, 6)
+    story.image, grown = image, story.image
+    story.restart()
+    story.image = grown
+    assert assigned(story.told("a", 2)) == {ORDERS: (0, 1, 2, 3, 4, 5)}
+
+
+def test_racks_that_change_bump_the_epoch_at_the_next_heartbeat() -> None:
+    story = ConsumerStory()
+    story.enter("a")
+    story.move_broker("one")
+    assert story.told("a", 2).member_epoch == 3
+    assert story.told("a", 3).member_epoch == 3
+
+
+def test_unwanted_topics_go_at_once_also_where_targets_wait_for_the_interval() -> None:
+    story = ConsumerStory(GroupConfig(consumer=ConsumerGroupConfig(assignment_interval_ms=1_000)), topics={"orders": 1, "bills": 1})
+    story.enter("a", topics=("bills", "orders"))
+    response = story.told("a", 2, topics=("bills",))
+    assert (response.member_epoch, assigned(response)) == (2, {BILLS: (0,)})
+    assert story.group.target_epoch.epoch == 2, "the target is the old one still"
 
 
 def test_changed_topics_bump_the_epoch_at_the_next_heartbeat() -> None:
@@ -307,6 +374,27 @@ def test_regular_expression_that_is_used_no_more_is_forgotten() -> None:
     assert list(story.group.regexes) == ["ord.*"]
     story.told("a", 1)
     story.told("a", -1)
+    assert not story.group.regexes
+
+
+def test_regular_expression_is_forgotten_when_its_last_user_takes_another_one_or_none() -> None:
+    pytest.importorskip("re2")
+    story = ConsumerStory(topics={"orders": 1, "bills": 1})
+    story.enter("a", topics=None, regex="ord.*")
+    story.enter("b", topics=None, regex="ord.*")
+    story.advance(0)
+    story.told("a", 1, regex="")
+    assert list(story.group.regexes) == ["ord.*"], "the other member uses it"
+    assert assigned(story.told("b", 1)) == {ORDERS: (0,)}
+    epoch = story.group.epoch.epoch
+    story.advance(11_000)
+    story.told("b", story.group.members["b"].current.epoch, regex="bil.*")
+    assert not story.group.regexes
+    assert story.group.epoch.epoch == epoch, "nothing is known of the new one yet"
+    story.advance(0)
+    assert list(story.group.regexes) == ["bil.*"]
+    story.told("b", story.group.members["b"].current.epoch, regex="")
+    assert story.group.epoch.epoch == epoch + 2, "the group reads nothing any more"
     assert not story.group.regexes
 
 

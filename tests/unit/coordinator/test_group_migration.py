@@ -218,6 +218,20 @@ def test_member_that_never_syncs_is_removed() -> None:
     assert list(story.group.members) == ["b"]
 
 
+def test_member_that_changes_its_protocol_is_not_waited_for_any_more() -> None:
+    story = story_with()
+    member_id = mixed_group(story)
+    story.enter("c", assignor="range")
+    epoch = story.group.members[member_id].current.epoch
+    assert story.heartbeat(member_id, epoch) == ErrorCode.REBALANCE_IN_PROGRESS
+    sessions = story.shard._consumers._sessions
+    assert sessions._awaited_joins == {(GROUP, member_id)}
+    changed = story.enter(member_id, assignor="range")
+    assert not sessions._awaited_joins
+    assert not [key for key in story.timers if isinstance(key, tuple) and key[0] in {"join", "sync"}]
+    assert changed.member_epoch == story.group.target_epoch.epoch
+
+
 def test_an_administrator_removes_members_of_both_protocols() -> None:
     story = story_with()
     story.enter("a", instance="one")

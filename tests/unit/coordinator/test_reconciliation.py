@@ -80,6 +80,13 @@ def test_member_waits_for_what_another_one_holds(state: MemberState) -> None:
     assert (after.state, after.epoch, after.assigned) == (UNRELEASED, 6, {ORDERS: {0: 3}})
 
 
+def test_member_waits_for_one_topic_whatever_it_has_of_the_others() -> None:
+    wanted = Target(epoch=6, partitions={ORDERS: frozenset({0}), BILLS: frozenset({0})}, wanted_topics=(ORDERS, BILLS))
+    for held in (ORDERS, BILLS):
+        after = reconcile(current(STABLE, 5, {}), wanted, {}, lambda topic_id, _, held=held: topic_id == held)  # type: ignore[misc]
+        assert (after.state, after.epoch, list(after.assigned)) == (UNRELEASED, 6, [ORDERS if held == BILLS else BILLS])
+
+
 def test_waiting_member_gets_what_becomes_free_one_by_one() -> None:
     member = current(UNRELEASED, 6, {ORDERS: {0: 3}})
     one = reconcile(member, target(6, 0, 1, 2), None, lambda _, index: index == 2)

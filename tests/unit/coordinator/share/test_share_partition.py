@@ -184,6 +184,36 @@ def test_a_whole_batch_that_was_released_is_acquired_whole_and_counts_the_delive
     assert story.acquire("b") == [(0, 9, 2)]
 
 
+def test_batches_that_were_released_are_acquired_together_as_far_as_they_were_read() -> None:
+    story = Story((0, 4), (5, 9), (10, 14))
+    assert story.acquire(until=5) == [(0, 9, 1)]
+    assert story.acquire() == [(10, 14, 1)]
+    story.acknowledged(0, 14, RELEASE)
+    assert story.acquire("b", until=0) == [(0, 4, 2)]
+    assert story.acquire("c") == [(5, 9, 2), (10, 14, 2)]
+
+
+def test_a_limit_of_records_is_soft_for_a_batch_that_was_released() -> None:
+    story = Story((0, 9))
+    story.acquire()
+    story.acknowledged(0, 9, RELEASE)
+    assert story.acquire("b", most=4) == [(0, 9, 2)]
+
+
+def test_a_member_that_has_enough_takes_no_new_records() -> None:
+    """A new leader found the first half of a batch of the log stored."""
+    story = Story((0, 9), stored=[(0, 4, 0, 1)])
+    assert story.acquire(most=5) == [(0, 4, 2)]
+    assert story.acquire("b") == [(5, 9, 1)]
+
+
+def test_a_full_window_gives_no_more_than_is_asked_for() -> None:
+    story = Story((0, 4), (5, 9), settings=ShareSettings(max_record_locks=10))
+    assert story.acquire() == [(0, 9, 1)]
+    story.acknowledged(2, 8, RELEASE)
+    assert story.acquire("b", most=3, mode=AcquireMode.RECORD_LIMIT) == [(2, 4, 2)]
+
+
 def test_records_of_a_batch_that_fell_apart_are_acquired_by_themselves() -> None:
     story = Story((0, 9))
     story.acquire()
