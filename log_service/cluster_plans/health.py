@@ -111,7 +111,7 @@ def _partition_findings(partitions: Sequence[PartitionLayout], observers: frozen
     offline = [each for each in partitions if each.leader == NO_LEADER]
     online = [each for each in partitions if each.leader != NO_LEADER]
     under_min = [each for each in online if len(each.isr) < min(each.min_isr, len(each.replicas))]
-    lagging = [each for each in online if set(each.replicas) - set(each.isr) - set(each.adding) - observers]
+    lagging = [each for each in online if is_under_replicated(each, observers)]
     moving = [each for each in partitions if each.is_moving]
     if offline:
         yield _finding(
@@ -124,6 +124,11 @@ def _partition_findings(partitions: Sequence[PartitionLayout], observers: frozen
         yield _finding("under_replicated", Severity.DEGRADED, _are(lagging, "under-replicated"), lagging)
     if moving:
         yield _finding("reassignments", Severity.NOTICE, _are(moving, "on the way to other brokers"), moving)
+
+
+def is_under_replicated(partition: PartitionLayout, observers: Collection[int]) -> bool:
+    """Whether a replica that should be in sync is not: one that is being added is not yet, and one on an observer never."""
+    return not set(partition.replicas).difference(partition.adding, observers) <= set(partition.isr)
 
 
 def _finding(check: str, severity: Severity, text: str, partitions: Sequence[PartitionLayout]) -> Finding:

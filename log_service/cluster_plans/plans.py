@@ -9,6 +9,9 @@ needed:
 - ``drain``: only what is on the leaving brokers moves.
 - ``change_topics``: another replication factor, or a set of brokers, for topics.
 
+What an observer has stays there in every plan that does not empty it or name other brokers, for someone put it there. It gets nothing more
+unless it is named, and is no preferred leader: it is never in sync.
+
 A partition without a leader cannot be copied from anywhere: it is left out, and a note says so. While replicas move already, or brokers are
 down that are not to leave, nothing is planned: such a plan would be wrong as soon as they are done or back.
 """
@@ -46,10 +49,11 @@ def add(layout: ClusterLayout, new: Collection[int], *, throttle_bytes: int | No
     """Plan the share of new brokers: they get replicas from those that have the most, until no other has two more than they.
 
     Raises:
-        PlanRefused: replicas move already, or a new broker is unknown or fenced.
+        PlanRefused: replicas move already, or a new broker is unknown, fenced, or an observer.
     """
     _refuse_while_moving(layout)
     _require_active(layout, new)
+    _refuse_observers(layout, new)
     arranging = _Arranging(layout=layout, partitions=_movable(layout), keepers=layout.active, receivers=sorted(new), is_counts_first=True)
     return _plan(layout, arranging.with_leaders(arranging.replicas({}, is_repairing=False)), throttle_bytes)
 
@@ -67,7 +71,7 @@ def drain(layout: ClusterLayout, leaving: Collection[int], *, throttle_bytes: in
     if not staying:
         raise PlanRefused(f"no broker would be left beside {', '.join(map(str, sorted(leaving)))}: the last one cannot be emptied")
     affected = [partition for partition in _movable(layout) if set(partition.replicas) & set(leaving)]
-    _require_enough(affected, {}, len(staying))
+    _require_enough(affected, {}, staying, layout.observers.difference(leaving))
     keepers = [broker.broker_id for broker in layout.brokers if broker.broker_id not in leaving]
     arranging = _Arranging(layout=layout, partitions=affected, keepers=keepers, receivers=staying, is_counts_first=False)
     return _plan(layout, arranging.with_leaders(arranging.replicas({}, is_repairing=False)), throttle_bytes)
@@ -92,22 +96,22 @@ def change_topics(
             raise PlanRefused(f"there is no topic {topic}")
     _require_active(layout, brokers)
     _refuse_while_moving(layout, topics)
-    receivers = list(dict.fromkeys(brokers)) or list(layout.active)
+    receivers = list(dict.fromkeys(brokers)) or list(layout.receiving)
     affected = [partition for partition in _movable(layout) if partition.where.topic in set(topics)]
     factors = {partition.where: replication_factor or len(partition.replicas) for partition in affected}
-    _require_enough(affected, factors, len(receivers))
+    _require_enough(affected, factors, receivers, frozenset() if brokers else layout.observers)
     keepers = receivers if brokers else [broker.broker_id for broker in layout.brokers]
     arranging = _Arranging(layout=layout, partitions=affected, keepers=keepers, receivers=receivers, is_counts_first=False)
     return _plan(layout, arranging.with_leaders(arranging.replicas(factors, is_repairing=bool(brokers))), throttle_bytes)
 
 
 def raise_internal_factors(layout: ClusterLayout, factor: int, *, throttle_bytes: int | None = None) -> Plan:
-    """Plan at least ``factor`` replicas, or as many as there are brokers, for the topics that brokers keep for themselves.
+    """Plan at least ``factor`` replicas, or as many as can be in sync, for the topics that brokers keep for themselves.
 
     Raises:
         PlanRefused: such a topic's replicas move already.
     """
-    wanted = min(factor, len(layout.active))
+    wanted = min(factor, len(layout.receiving))
     low = sorted(
         {
             each.where.topic
@@ -125,13 +129,13 @@ def raise_internal_factors(layout: ClusterLayout, factor: int, *, throttle_bytes
 def join(layout: ClusterLayout, new: Collection[int], internal_factor: int, *, throttle_bytes: int | None = None) -> Plan:
     """Plan what brokers that have joined bring: higher factors for internal topics, then the new brokers' share.
 
-    Where ``new`` is empty, all brokers that serve and have no replicas are.
+    Where ``new`` is empty, all brokers that serve and have no replicas are, but for observers.
 
     Raises:
-        PlanRefused: a broker is unknown or fenced, or replicas move already.
+        PlanRefused: a broker is unknown, fenced or an observer, or replicas move already.
     """
     holding = {broker for partition in layout.partitions for broker in partition.replicas}
-    joining = list(new) or [broker for broker in layout.active if broker not in holding]
+    joining = list(new) or [broker for broker in layout.receiving if broker not in holding]
     raised = raise_internal_factors(layout, internal_factor, throttle_bytes=throttle_bytes)
     if not joining:
         return raised
@@ -193,9 +197,22 @@ def _require_active(layout: ClusterLayout, brokers: Iterable[int]) -> None:
             raise PlanRefused(f"broker {broker} is fenced, which is to say down or not ready: nothing can be put on it")
 
 
-def _require_enough(partitions: Iterable[PartitionLayout], factors: Mapping[TopicPartition, int], broker_count: int) -> None:
+def _refuse_observers(layout: ClusterLayout, brokers: Iterable[int]) -> None:
+    for broker in brokers:
+        if broker in layout.observers:
+            raise PlanRefused(
+                f"broker {broker} is an observer: its replicas are never in sync, so it takes no share of the others; "
+                "give it replicas with a plan file, or make a broker of it with: tidelog configs unset tidelog.observer --broker"
+            )
+
+
+def _require_enough(
+    partitions: Iterable[PartitionLayout], factors: Mapping[TopicPartition, int], receivers: Collection[int], observers: Collection[int]
+) -> None:
+    """Refuse partitions for which too few brokers are there: ``receivers``, and those of ``observers`` that have a replica already."""
     for partition in partitions:
         factor = factors.get(partition.where, len(partition.replicas))
+        broker_count = len({*receivers, *(broker for broker in partition.replicas if broker in observers)})
         if factor > broker_count:
             is_are = "broker is" if broker_count == 1 else "brokers are"
             raise PlanRefused(f"{partition.where.topic} is to have {factor} replicas, and only {broker_count} {is_are} there for them")
@@ -231,22 +248,25 @@ class _Arranging:
     ) -> list[frozenset[int]]:
         """Return the brokers of each partition. ``is_repairing``: a partition on fewer racks than possible is spread over more."""
         racks = self.layout.racks(self.keepers)
+        observers = self.layout.observers
         receiving = {racks[broker] for broker in self.receivers}
-        items, kept, least_racks = [], [], []
+        items, kept, least_racks, pinned = [], [], [], []
         for partition in self.partitions:
             wanted = factors.get(partition.where, len(partition.replicas))
             original = [broker for broker in partition.replicas if broker in racks]
             in_sync = [broker for broker in original if broker in partition.isr]
             if len(in_sync) >= wanted:
                 original = in_sync
+            original.sort(key=lambda broker: broker not in observers)
             covered = {racks[broker] for broker in original}
             reachable = len(covered) + min(max(wanted - len(original), 0), len(receiving - covered))
             least_racks.append(min(wanted, len(receiving) if is_repairing else reachable))
             kept.append(_kept(original, wanted, least_racks[-1], racks))
+            pinned.append(observers.intersection(kept[-1]))
             items.append(Item(topic=partition.where.topic, original=frozenset(original), wanted=wanted, size_bytes=partition.size_bytes))
 
         def is_legal(index: int, hosts: Collection[int], lacking: int) -> bool:
-            return len({racks[host] for host in hosts}) + lacking >= least_racks[index]
+            return pinned[index].issubset(hosts) and len({racks[host] for host in hosts}) + lacking >= least_racks[index]
 
         placement = Placement(
             items,
@@ -266,12 +286,11 @@ class _Arranging:
 
     def with_leaders(self, placed: Sequence[frozenset[int]]) -> list[tuple[PartitionLayout, tuple[int, ...]]]:
         """Return each partition with its replicas in order: preferred leaders are even, and change only where that needs it."""
-        active = set(self.layout.active)
         items = [
             Item(topic=each.where.topic, original=frozenset(each.replicas[:1]) & hosts, wanted=1)
             for each, hosts in zip(self.partitions, placed, strict=True)
         ]
-        choices = [self._choice(each, hosts & active or hosts) for each, hosts in zip(self.partitions, placed, strict=True)]
+        choices = [self._choice(each, hosts) for each, hosts in zip(self.partitions, placed, strict=True)]
         kept = [item.original & choice for item, choice in zip(items, choices, strict=True)]
         leaders = Placement(
             items,
@@ -288,10 +307,12 @@ class _Arranging:
         ]
 
     def _choice(self, partition: PartitionLayout, hosts: frozenset[int]) -> frozenset[int]:
-        """Return who may be the preferred leader: where no replica moves, the present one or a receiver."""
-        if not self.is_counts_first or hosts != set(partition.replicas):
-            return hosts
-        return hosts & {*self.receivers, *partition.replicas[:1]} or hosts
+        """Return who may be the preferred leader: where no replica moves, the present one or a receiver; no observer beside others."""
+        serving = hosts.intersection(self.layout.active) or hosts
+        able = serving - self.layout.observers or serving
+        if not self.is_counts_first or serving != set(partition.replicas):
+            return able
+        return able & {*self.receivers, *partition.replicas[:1]} or able
 
     def _others(self, brokers_of: Callable[[PartitionLayout], Sequence[int]]) -> dict[int, int]:
         """Return what the brokers carry of partitions that are not arranged."""

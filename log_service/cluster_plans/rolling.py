@@ -2,7 +2,7 @@
 
 The node that leads the metadata quorum comes last, so that the active controller moves once. A broker may stop while every partition on
 it keeps ``min.insync.replicas`` replicas in sync without it, and every voter of the quorum is up to date. The next one waits until all
-replicas are in sync again.
+replicas are in sync again. Replicas on observers are never in sync, and count for nothing here.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,13 @@ def roll_order(layout: ClusterLayout, quorum: QuorumState) -> list[int]:
 
 
 def single_replicas(layout: ClusterLayout, broker: int) -> list[PartitionLayout]:
-    """Return the partitions that have no other replica: while the broker restarts they are offline, whatever one waits for."""
-    return [partition for partition in layout.partitions if partition.replicas == (broker,)]
+    """Return the partitions that no other broker can lead: while the broker restarts they are offline, whatever one waits for."""
+    return [partition for partition in layout.partitions if broker in partition.replicas and not _others(layout, partition, broker)]
+
+
+def _others(layout: ClusterLayout, partition: PartitionLayout, broker: int) -> set[int]:
+    """Return the brokers that can be in sync beside ``broker``."""
+    return set(partition.replicas) - layout.observers - {broker}
 
 
 def obstacles(layout: ClusterLayout, quorum: QuorumState, broker: int) -> list[str]:
@@ -30,7 +35,7 @@ def obstacles(layout: ClusterLayout, quorum: QuorumState, broker: int) -> list[s
     at_risk = [
         each
         for each in layout.partitions
-        if broker in each.isr and len(each.replicas) > 1 and len(each.isr) - 1 < min(each.min_isr, len(each.replicas) - 1)
+        if broker in each.isr and len(each.isr) - 1 < min(each.min_isr, len(_others(layout, each, broker)))
     ]
     offline = [each for each in layout.partitions if each.leader == NO_LEADER]
     moving = [each for each in layout.partitions if each.is_moving]

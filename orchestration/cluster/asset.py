@@ -11,7 +11,7 @@ import dagster as dg
 from log_service.cluster_operations.findings import state_findings
 from log_service.cluster_operations.moving import brokers_left_throttled
 from log_service.cluster_operations.reading import ClusterState, read_state
-from log_service.cluster_plans.health import CHECKS, Finding, Severity
+from log_service.cluster_plans.health import CHECKS, Finding, Severity, is_under_replicated
 from orchestration.resources.log_service import LogServiceResource
 
 GROUP = "infrastructure"
@@ -67,7 +67,7 @@ def cluster_metadata(state: ClusterState) -> dict[str, dg.MetadataValue]:
         "cluster_id": dg.MetadataValue.text(state.cluster_id),
         "active_controller": dg.MetadataValue.int(state.quorum.leader_id),
         "partitions": dg.MetadataValue.int(len(partitions)),
-        "under_replicated": dg.MetadataValue.int(sum(len(each.isr) < len(each.replicas) for each in partitions)),
+        "under_replicated": dg.MetadataValue.int(sum(is_under_replicated(each, state.layout.observers) for each in partitions)),
         "offline": dg.MetadataValue.int(sum(each.leader < 0 for each in partitions)),
         "bytes": dg.MetadataValue.int(sum(directory.used_bytes for broker in state.layout.brokers for directory in broker.log_dirs)),
         **({"brokers": dg.MetadataValue.table(rows)} if rows else {}),

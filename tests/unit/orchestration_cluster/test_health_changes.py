@@ -1,10 +1,14 @@
-"""What of a cluster's health is new, what is over, and what the asset checks make of it."""
+"""What of a cluster's health is new, what is over, and what the asset makes of it."""
+
+from dataclasses import replace
 
 import dagster as dg
 
+from log_service.cluster_operations.reading import NO_QUORUM, ClusterState
 from log_service.cluster_plans.health import CHECKS, Finding, Severity
-from orchestration.cluster.asset import check_results
+from orchestration.cluster.asset import check_results, cluster_metadata
 from orchestration.cluster.sensor import HealthChange, decide_changes, read_cursor
+from tests.unit.cluster_plans.layouts import broker, layout, partition
 
 DOWN = Finding(check="brokers", severity=Severity.DEGRADED, text="broker 3 is fenced", items=("3",))
 OFFLINE = Finding(check="offline_partitions", severity=Severity.FAILED, text="1 partition is offline", items=("t-0",))
@@ -36,3 +40,15 @@ def test_every_check_has_a_result_and_only_what_clients_feel_is_an_error() -> No
     assert results["offline_partitions"].severity is dg.AssetCheckSeverity.ERROR
     assert results["brokers"].severity is dg.AssetCheckSeverity.WARN
     assert results["brokers"].description == "broker 3 is fenced"
+
+
+def test_the_asset_counts_as_under_replicated_what_its_check_tells() -> None:
+    """A replica on an observer, or one that a move adds, is in order."""
+    partitions = [
+        partition("t", 0, [1, 3], isr=[1]),
+        replace(partition("t", 1, [1, 2], isr=[1]), adding=(2,)),
+        partition("t", 2, [1, 2], isr=[2]),
+    ]
+    found = replace(layout([broker(1), broker(2), broker(3)], partitions), observers=frozenset({3}))
+    state = ClusterState(cluster_id="c", layout=found, quorum=NO_QUORUM, silent={})
+    assert cluster_metadata(state)["under_replicated"] == dg.MetadataValue.int(1)
