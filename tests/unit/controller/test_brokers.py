@@ -130,6 +130,44 @@ def test_the_same_process_that_registers_again_keeps_its_epoch_and_what_it_leads
     assert (context.partition("orders").leader, context.partition("orders").leader_epoch) == (2, 0)
 
 
+def test_the_same_process_that_registers_again_is_fenced_or_leaving_as_before() -> None:
+    """A registration unfences nobody: the broker may not know its partitions yet."""
+    context = ControllerContext().start(1, 2)
+    context.beat(2, want_fence=True)
+    context.register(2, rack="south")
+    assert context.is_fenced(2)
+    leaving = ControllerContext().start(1, 2)
+    leaving.create(new_topic("orders", assignments={0: (2, 1)}))
+    leaving.beat(2, want_shut_down=True)
+    leaving.register(2, rack="south")
+    assert leaving.controller.image.cluster.brokers[NodeId(2)].is_in_controlled_shutdown
+    serving = ControllerContext().start(1, 2)
+    serving.register(2, rack="south")
+    assert not serving.controller.image.cluster.brokers[NodeId(2)].is_in_controlled_shutdown
+
+
+def test_a_broker_that_wants_to_be_fenced_may_stop_only_where_it_wants_that_too() -> None:
+    context = ControllerContext().start(1, 2)
+    fenced = context.beat(1, want_fence=True)
+    assert (fenced.is_fenced, fenced.should_shut_down) == (True, False)
+    stopping = context.beat(2, want_fence=True, want_shut_down=True)
+    assert (stopping.is_fenced, stopping.should_shut_down) == (True, True)
+
+
+def test_a_broker_that_comes_from_zookeeper_is_refused() -> None:
+    context = ControllerContext().start(1)
+    with pytest.raises(KafkaError, match="broker 2 comes from ZooKeeper") as raised:
+        context.register(2, is_migrating_zk_broker=True)
+    assert refusal(raised) is ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert NodeId(2) not in context.controller.image.cluster.brokers
+
+
+def test_the_first_directory_id_that_means_nothing_else_is_one_that_a_broker_may_have() -> None:
+    context = ControllerContext().start(1)
+    context.register(2, log_dirs=(UUID(int=100),))
+    assert context.controller.image.cluster.brokers[NodeId(2)].log_dirs == (UUID(int=100),)
+
+
 def test_a_clean_stop_fences_and_the_next_start_leads_in_a_new_epoch() -> None:
     context = ControllerContext().start()
     context.created("orders", 2)

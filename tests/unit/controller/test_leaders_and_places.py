@@ -108,6 +108,8 @@ def test_elections_of_what_is_not_there() -> None:
     context = cluster()
     assert elect(context, index=7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert elect(context, 5) is ErrorCode.INVALID_REQUEST
+    response = context.ask(ElectLeadersRequest(election_type=5, topic_partitions=None))
+    assert (response.error_code, response.replica_election_results) == (ErrorCode.INVALID_REQUEST, [])
 
 
 # Reassignments
@@ -207,6 +209,14 @@ def test_a_replica_that_is_told_to_be_in_a_directory_that_is_there_leads_at_once
     assert elect(context) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     assign(context, directory_id=context.controller.image.cluster.brokers[NodeId(1)].log_dirs[0])
     assert (context.partition("a").leader, context.partition("a").isr) == (1, (1,))
+
+
+@pytest.mark.parametrize("node_id", [1, 2], ids=["leader", "follower"])
+def test_a_replica_that_is_told_to_be_in_a_directory_that_is_gone_is_in_sync_no_more(node_id: int) -> None:
+    context = cluster()
+    assert assign(context, broker_id=node_id, directory_id=UUID(int=999)) is ErrorCode.NONE
+    other = 3 - node_id
+    assert (context.partition("a").leader, context.partition("a").isr) == (other, (other,))
 
 
 @pytest.mark.parametrize("fields", [{"broker_epoch": 10**6}, {"broker_id": 9}], ids=str)

@@ -353,6 +353,23 @@ def test_elections_that_are_too_many_for_one_run_go_on_soon(monkeypatch: pytest.
     assert context.timers[ElectionTimer.PREFERRED] - context.now_ms > NEXT_RUN_MS, "nothing is left to do"
 
 
+def test_unclean_elections_that_are_too_many_for_one_run_go_on_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elections, "elect_uncleanly", partial(elections.elect_uncleanly, limit=2))
+    context = cluster(1, 3)
+    context.create(new_topic("b", assignments=dict.fromkeys(range(2), (1, 3))))
+    lost = [(context.topic(name), index) for name in ("a", "b") for index in context.topic(name).partitions]
+    context.write(*(PartitionChangeRecord(topic_id=topic.topic_id, partition_id=index, isr=[1]) for topic, index in lost))
+    context.leave(1)
+    for name in ("a", "b"):
+        context.alter(name, ("unclean.leader.election.enable", SET, "true"))
+    with_elections(context)
+    led = []
+    for pause_ms in (1_000, NEXT_RUN_MS):
+        context.pass_ms(pause_ms)
+        led.append(sum(each.has_leader for name in ("a", "b") for each in context.topic(name).partitions.values()))
+    assert led == [2, 3]
+
+
 @pytest.mark.parametrize(("allowed", "leader"), [("true", 3), ("false", -1)])
 def test_a_partition_without_leader_gets_one_uncleanly_where_its_topic_allows_it(allowed: str, leader: int) -> None:
     context = cluster(1, 3)

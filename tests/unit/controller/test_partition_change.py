@@ -8,8 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch
-from log_service.controller.rules.partition_change import Election, PartitionPolicy, change_of, unchanged
+from log_service.controller.rules.partition_change import Election, PartitionPolicy, change_of, finished_if_done, unchanged
 from log_service.metadata.partition import PartitionRegistration, changed_partition
+from log_service.protocol.stored.metadata_records import PartitionChangeRecord
 
 RECOVERED, RECOVERING = 0, 1
 NOBODY = -1
@@ -97,6 +98,10 @@ def test_a_set_that_stays_large_enough_makes_no_one_eligible() -> None:
     assert sets(after(partition_on(1, 2, 3), active=(1, 2), isr=(1, 2))) == (1, (1, 2), (), ())
 
 
+def test_a_set_that_is_too_small_and_not_alone_is_not_eligible_too() -> None:
+    assert sets(after(partition_on(1, 2, 3, 4), active=(1, 2, 3, 4), min_isr=3, isr=(1, 2))) == (1, (1, 2), (3, 4), ())
+
+
 def test_the_last_member_is_eligible_when_it_goes_and_leads_when_it_is_back() -> None:
     gone = after(partition_on(1, 2, isr=(1,), eligible_leader_replicas=(2,)), active=(), isr=())
     assert sets(gone) == (NOBODY, (), (1, 2), (1,))
@@ -118,6 +123,36 @@ def test_where_no_one_is_eligible_the_last_known_leader_leads_uncleanly() -> Non
     back = after(gone, active=(1, 2))
     assert sets(back) == (2, (2,), (), ())
     assert back.leader_recovery_state == RECOVERING
+
+
+@pytest.mark.parametrize("complete", [{"isr": (2,)}, {"isr": (), "eligible_leader_replicas": (2,)}], ids=["in sync", "eligible"])
+def test_the_last_known_leader_waits_for_one_that_has_every_record(complete: dict[str, tuple[int, ...]]) -> None:
+    """Broker 1 led last and has less than broker 2, which is down."""
+    gone = partition_on(1, 2, leader=NOBODY, last_known_elr=(1,), **complete)
+    assert after(gone, active=(1,)) is gone
+    assert after(gone, active=(1, 2)).leader == 2
+
+
+def test_a_last_known_leader_is_no_reason_for_an_unclean_election_where_elr_are_kept_no_more() -> None:
+    gone = partition_on(1, 2, isr=(), leader=NOBODY, last_known_elr=(1,))
+    assert after(gone, active=(1,), elr=False) is gone
+
+
+def test_broker_zero_leads_as_any_other() -> None:
+    gone = partition_on(0, 1, isr=(), leader=NOBODY, eligible_leader_replicas=(0,), last_known_elr=(0,))
+    assert sets(after(gone, active=(0,))) == (0, (0,), (), ())
+
+
+def test_a_change_says_nothing_of_what_stays() -> None:
+    """Nodes of an earlier metadata version may not know all of its fields."""
+    record = change_of(
+        partition_on(1, 2, 3),
+        unchanged(partition_on(1, 2, 3), isr=nodes(2, 3)),
+        PartitionPolicy(min_isr=2, keeps_eligible=True),
+        may_lead=lambda node_id: node_id != 1,
+        default_directory=lambda node_id: UUID(int=2000 + node_id),
+    )
+    assert record == PartitionChangeRecord(leader=NodeId(2), isr=[NodeId(2), NodeId(3)])
 
 
 def test_a_last_leader_is_known_only_while_there_is_none() -> None:
@@ -171,6 +206,28 @@ def test_a_move_ends_inside_a_change_that_has_another_reason() -> None:
     assert changed.directories == tuple(UUID(int=1000 + node_id) for node_id in (2, 3, 4))
 
 
+def test_a_move_to_other_brokers_alone_ends_once_all_of_them_are_in_sync() -> None:
+    moving = partition_on(3, 4, 1, 2, isr=(1, 2), adding_replicas=(3, 4), removing_replicas=(1, 2))
+    waiting = after(moving, active=(1, 2, 3, 4), isr=(1, 2, 3))
+    assert waiting.replicas == (3, 4, 1, 2)
+    done = after(waiting, active=(1, 2, 3, 4), isr=(1, 2, 3, 4))
+    assert (done.replicas, done.isr, done.leader, done.adding_replicas, done.removing_replicas) == ((3, 4), (3, 4), 3, (), ())
+
+
+def test_a_move_to_observers_alone_never_ends_for_none_of_them_could_lead() -> None:
+    """What waits for no observer would end at once, and leave a partition that nobody has in sync."""
+    target = unchanged(partition_on(3, 4, 1, 2, isr=(1, 2)), adding=nodes(3, 4), removing=nodes(1, 2))
+    assert finished_if_done(target, frozenset({3, 4})) is target
+    assert finished_if_done(target, frozenset()) is target
+
+
+def test_a_move_to_fewer_replicas_does_not_wait_for_observers_that_stay() -> None:
+    target = unchanged(partition_on(1, 3, 2, isr=(1, 2)), removing=nodes(2))
+    done = finished_if_done(target, frozenset({3}))
+    assert (done.replicas, done.isr, done.removing) == ((1, 3), (1,), ())
+    assert finished_if_done(target) is target, "one that is no observer is waited for"
+
+
 def test_a_move_to_fewer_replicas_waits_for_all_that_stay() -> None:
     """Kafka's own example: [0, 1, 2, 3, 4] becomes [2, 3, 4, 5] while only 0, 1 and 5 are in sync."""
     partition = partition_on(2, 3, 4, 5, 0, 1, isr=(0, 1), adding_replicas=(5,), removing_replicas=(0, 1))
@@ -184,6 +241,11 @@ def test_a_new_replica_goes_to_the_directory_of_its_broker() -> None:
     partition = partition_on(1, 2)
     changed = after(partition, active=(1, 2, 3), replicas=(1, 3, 2), adding=(3,), removing=(2,))
     assert changed.directories == (UUID(int=1001), UUID(int=2003), UUID(int=1002))
+
+
+def test_a_partition_of_before_directories_had_ids_gets_them_with_its_next_change() -> None:
+    old = partition_on(1, 2)._replace(directories=())
+    assert after(old, active=(1, 2), isr=(1,)).directories == (UUID(int=2001), UUID(int=2002))
 
 
 # The invariant that elections rest on
