@@ -22,11 +22,10 @@ from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.membership import refuse_removal, refuse_unknown_brokers, remove_voter
 from log_service.cluster_operations.moving import moves_under_way, remove_throttles, take_back, throttled_brokers, throttled_topics
 from log_service.cluster_operations.reading import read_layout
-from log_service.cluster_operations.waiting import wait_until_fenced, wait_until_serving
+from log_service.cluster_operations.waiting import wait_until_empty, wait_until_fenced, wait_until_serving
 from log_service.cluster_plans import plans
 from log_service.cluster_plans.execution import PlanProgress
-from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
-from log_service.cluster_plans.leaving import refuse_to_lose_replicas
+from log_service.cluster_plans.layout import PlanRefused
 from log_service.cluster_plans.plan import Move
 from log_service.cluster_plans.reassignment_file import plan_of, read
 from log_service.common.types import TopicPartition
@@ -136,17 +135,20 @@ def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: b
         is_empty = present(admin, layout, plan, as_json=as_json, nothing=f"broker {broker_id} is empty", **how)
         if not (is_empty and how["execute"]):
             return
-        refuse_to_lose_replicas(layout, broker_id)
-        said = forget(admin, layout, broker_id, data if is_ours else None)
+        said = forget(admin, broker_id, data if is_ours else None)
     if not as_json:
         click.echo(said)
 
 
-def forget(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int, data: Path | None) -> str:
+def forget(admin: BlockingAdmin, broker_id: int, data: Path | None) -> str:
     """Take an empty broker out of the quorum, and out of the cluster where it has stopped; return what was done.
 
     A node of the installation on ``data`` is stopped first.
+
+    Raises:
+        PlanRefused: the broker is not empty.
     """
+    layout = wait_until_empty(admin, broker_id)
     remove_voter(admin, broker_id)
     if data is not None:
         Installation(data).stop_for_good(broker_id)

@@ -1,4 +1,4 @@
-"""Waits for a cluster: until a broker serves or is noticed to be down, and until all is in sync. Blocks.
+"""Waits for a cluster: until a broker serves, is noticed to be down or has no replica, and until all is in sync. Blocks.
 
 Every wait has a deadline, and says at its end what was missing.
 """
@@ -7,12 +7,16 @@ import time
 from collections.abc import Callable
 
 from log_service.client.blocking.admin import BlockingAdmin
-from log_service.cluster_operations.reading import read_state
+from log_service.cluster_operations.reading import read_layout, read_state
+from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
+from log_service.cluster_plans.leaving import refuse_to_lose_replicas
 from log_service.cluster_plans.rolling import obstacles
 from log_service.common.errors import KafkaError, TidelogError
 
 JOIN_SECONDS = 60.0
 SYNC_SECONDS = 600.0
+EMPTY_SECONDS = 5.0
+"""A broker may tell for a moment what was before the last move."""
 POLL_SECONDS = 0.5
 TOLD_AFTER_SECONDS = 3.0
 """A wait that is longer says what it is for: a person cannot tell it from a command that hangs."""
@@ -38,6 +42,28 @@ def wait_until_fenced(admin: BlockingAdmin, broker_id: int) -> None:
         ClusterNotReady: it has not, for ``JOIN_SECONDS``.
     """
     _wait(admin, broker_id, lambda found: found is not False, "still serves, as the cluster says")
+
+
+def wait_until_empty(admin: BlockingAdmin, broker_id: int) -> ClusterLayout:
+    """Wait until a broker that was emptied has no replica, and return the cluster as it is then.
+
+    Topics are created while a broker is emptied, and others take moves back: only the cluster itself says that nothing is left.
+
+    Raises:
+        PlanRefused: it has replicas, for ``EMPTY_SECONDS``.
+        KafkaError: the cluster does not tell.
+    """
+    deadline = time.monotonic() + EMPTY_SECONDS
+    while True:
+        layout = read_layout(admin)
+        try:
+            refuse_to_lose_replicas(layout, broker_id)
+        except PlanRefused:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return layout
+        time.sleep(POLL_SECONDS)
 
 
 def _wait(admin: BlockingAdmin, broker_id: int, is_wanted: Callable[[bool | None], bool], what: str) -> None:

@@ -43,16 +43,22 @@ def refuse_to_forget(layout: ClusterLayout, broker_id: int) -> None:
 
 
 def refuse_to_lose_replicas(layout: ClusterLayout, broker_id: int) -> None:
-    """Refuse to forget a broker with replicas that no plan can move: their partitions have no leader to copy from.
+    """Refuse to forget a broker that has replicas: such as no plan can move, such as came since, or whose moves were taken back.
 
     Raises:
         PlanRefused: it has some.
     """
+    if all(broker_id not in each.replicas for each in layout.partitions):
+        return
     stuck = [each.where for each in layout.partitions if broker_id in each.replicas and each.leader == NO_LEADER]
     if stuck:
         raise PlanRefused(
             f"broker {broker_id} is not forgotten: it holds a replica of {stuck[0]}, which is offline; start the partition's brokers first"
         )
+    raise PlanRefused(
+        f"broker {broker_id} is not forgotten: it has {what_is_on(layout, broker_id)}, which came since it was emptied, or whose moves "
+        "were taken back; the same command empties it again"
+    )
 
 
 def refuse_to_lose_majority(quorum: QuorumState, node_id: int, fenced: Collection[int] = ()) -> None:

@@ -16,10 +16,9 @@ from log_service.cluster_operations.membership import refuse_removal, refuse_unk
 from log_service.cluster_operations.moving import Mover
 from log_service.cluster_operations.reading import read_layout, read_state
 from log_service.cluster_operations.rolling import RollingRestart, brokers_to_restart
-from log_service.cluster_operations.waiting import ClusterNotReady, wait_until_fenced, wait_until_serving
+from log_service.cluster_operations.waiting import ClusterNotReady, wait_until_empty, wait_until_fenced, wait_until_serving
 from log_service.cluster_plans import plans
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
-from log_service.cluster_plans.leaving import refuse_to_lose_replicas
 from log_service.cluster_plans.plan import Plan
 from log_service.common.errors import ConfigError, StorageError
 from log_service.supervisor.control import ControlRefused
@@ -179,7 +178,7 @@ def remove(context: dg.OpExecutionContext, config: RemoveConfig, log_service: Lo
         plan = plans.drain(layout, [config.broker], throttle_bytes=config.throttle)
         if not _done(context, admin, layout, plan, is_dry=config.dry_run) or config.dry_run:
             return
-        refuse_to_lose_replicas(layout, config.broker)
+        wait_until_empty(admin, config.broker)
         remove_voter(admin, config.broker)
         if is_running:
             _installation().stop_for_good(config.broker)

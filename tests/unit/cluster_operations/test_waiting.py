@@ -1,4 +1,4 @@
-"""A wait for a cluster says what it is for, once, and at its end what was missing."""
+"""A wait for a cluster says what it is for, once, and at its end what was missing; one for an empty broker asks the cluster anew."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from log_service.cluster_operations import waiting
-from log_service.cluster_operations.waiting import ClusterNotReady, wait_for_sync
+from log_service.cluster_operations.waiting import ClusterNotReady, wait_for_sync, wait_until_empty
+from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
+from tests.unit.cluster_plans.layouts import broker, layout, partition
 
 
 class Cluster:
@@ -49,3 +51,27 @@ def test_a_wait_that_was_in_vain_says_what_was_missing(monkeypatch: pytest.Monke
     admin: Any = None
     with pytest.raises(ClusterNotReady, match=text):
         wait_for_sync(admin, 2, 10.0, is_restarted=is_restarted)
+
+
+HOLDING, EMPTY = (layout([broker(1), broker(2)], [partition("t", 0, replicas)]) for replicas in ([2, 1], [1]))
+
+
+def looks_like(monkeypatch: pytest.MonkeyPatch, *seen: ClusterLayout) -> None:
+    """Let each look at the cluster, a second apart, see the next of those layouts; the last one stays."""
+    Cluster(monkeypatch, 0)
+    left = list(seen)
+    monkeypatch.setattr(waiting, "read_layout", lambda _admin: left.pop(0) if len(left) > 1 else left[0])
+
+
+def test_a_broker_is_empty_once_the_cluster_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is asked may tell for a moment what was before."""
+    admin: Any = None
+    looks_like(monkeypatch, HOLDING, HOLDING, EMPTY)
+    assert wait_until_empty(admin, 2) is EMPTY
+
+
+def test_a_broker_that_gets_replicas_while_it_is_emptied_is_not_taken_for_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin: Any = None
+    looks_like(monkeypatch, HOLDING)
+    with pytest.raises(PlanRefused, match=r"broker 2 is not forgotten: it has 1 replica and the leaders of 1 partition, which came since"):
+        wait_until_empty(admin, 2)
