@@ -64,10 +64,11 @@ class Story:
 # Verification
 
 
-def test_the_first_batch_shows_what_was_verified_and_the_next_ones_need_nothing() -> None:
+@pytest.mark.parametrize("is_version_2", [False, True])
+def test_the_first_batch_shows_what_was_verified_and_the_next_ones_need_nothing(is_version_2: bool) -> None:
     story = Story()
-    shown = story.begin()
-    assert shown is story.begin(), "asked for again, it is the same"
+    shown = story.begin(is_version_2=is_version_2)
+    assert shown is story.begin(is_version_2=is_version_2), "asked for again, it is the same"
     story.append(data(), shown)
     assert len(story.producers.verifications) == 0
     assert story.begin(sequence=1) is ONGOING
@@ -106,6 +107,14 @@ def test_no_batch_overtakes_the_lowest_sequence_that_is_being_verified() -> None
     story.mark()
     shown = story.begin(sequence=5)
     assert story.begin(sequence=3) is shown
+    assert story.refusal(data(5), shown) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    story.append(data(3), shown)
+
+
+@pytest.mark.parametrize("sequences", [(5, 3), (3, 5), (3, 3)])
+def test_no_batch_of_an_unknown_producer_overtakes_the_lowest_one_in_whatever_order_they_are_asked_for(sequences: tuple[int, int]) -> None:
+    story = Story()
+    shown, _ = (story.begin(sequence=sequence) for sequence in sequences)
     assert story.refusal(data(5), shown) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     story.append(data(3), shown)
 
