@@ -20,6 +20,7 @@ from log_service.config.views import NodeConfig
 from log_service.metadata.access import ScramUser
 from log_service.metadata.access_records import credential_record
 from log_service.metadata.features import FIRST_LEVELS, METADATA_VERSION_LEVEL, SUPPORTED_FEATURES, is_supported
+from log_service.metadata.partition import FIRST_FREE_DIRECTORY_ID
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
 from log_service.raft.format import FormatPlan, NodeIdentity, format_directories, is_formatted, own_endpoint
 from log_service.raft.voters import Voter, VoterEndpoint
@@ -27,7 +28,8 @@ from log_service.security.sasl.scram import GetBits
 from log_service.security.sasl.scram_argument import ScramArgument
 from log_service.storage.partition_metadata import parse_uuid
 
-INITIAL_CONTROLLER = re.compile(r"(?P<id>\d{1,10})@(?P<host>.+):(?P<port>\d{1,5}):(?P<directory>[A-Za-z0-9_-]{22})")
+INITIAL_CONTROLLER = re.compile(r"(?P<id>\d{1,10})@(?P<host>\S+):(?P<port>\d{1,5}):(?P<directory>[A-Za-z0-9_-]{22})")
+MAX_NODE_ID = 2**31 - 1
 FIRST_LEVEL_WITH_SCRAM = 11
 """The metadata.version (3.5-IV2) from which on the metadata may hold SCRAM credentials."""
 RELEASES = frozenset({"4.3", "4.3-IV0"})
@@ -97,6 +99,11 @@ def _validate(config: NodeConfig, options: FormatOptions) -> None:
         )
     if not options.cluster_id.strip():
         raise ConfigError("--cluster-id is empty; make one with `tidelog storage random-uuid`, the same for all nodes of a cluster")
+    if not options.cluster_id.isprintable() or set(" \\") & set(options.cluster_id):
+        raise ConfigError(
+            f"--cluster-id is {options.cluster_id!r}, which has a space, a backslash or what cannot be printed: meta.properties could not "
+            "say it so that every node reads the same; make one with `tidelog storage random-uuid`"
+        )
     if config.cluster_id not in {None, options.cluster_id}:
         raise ConfigError(f"--cluster-id is {options.cluster_id}, but cluster.id in the file is {config.cluster_id}; they have to agree")
     if options.release is not None and options.release not in RELEASES:
@@ -110,13 +117,21 @@ def _initial_voters(config: NodeConfig, text: str) -> tuple[Voter, ...]:
     voters: dict[int, Voter] = {}
     for item in filter(None, map(str.strip, text.split(","))):
         match = INITIAL_CONTROLLER.fullmatch(item)
-        if match is None or int(match["port"]) > 65_535:
+        if match is None or not 0 < int(match["port"]) <= 65_535:
             raise ConfigError(f"--initial-controllers names {item!r}, which is not id@host:port:directory-id")
         node_id = NodeId(int(match["id"]))
+        if node_id > MAX_NODE_ID:
+            raise ConfigError(f"--initial-controllers names node {node_id}; a node.id is {MAX_NODE_ID} at most")
         if node_id in voters:
             raise ConfigError(f"--initial-controllers names node {node_id} twice")
         endpoint = VoterEndpoint(config.quorum.listener_name, match["host"].removeprefix("[").removesuffix("]"), int(match["port"]))
-        voters[node_id] = Voter(node_id=node_id, directory_id=parse_uuid(match["directory"]), endpoints=(endpoint,))
+        directory_id = parse_uuid(match["directory"])
+        if directory_id.int < FIRST_FREE_DIRECTORY_ID:
+            raise ConfigError(
+                f"--initial-controllers gives node {node_id} the directory id {match['directory']}, which is reserved; make one with "
+                "`tidelog storage random-uuid`"
+            )
+        voters[node_id] = Voter(node_id=node_id, directory_id=directory_id, endpoints=(endpoint,))
     if config.node_id not in voters:
         named = ", ".join(map(str, voters)) or "no node"
         raise ConfigError(f"--initial-controllers names {named}, but this is node {config.node_id}; a later controller joins without it")

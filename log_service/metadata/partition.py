@@ -17,6 +17,8 @@ MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY = UUID(int=0), UUID(in
 """Reserved ids (KIP-858): of before directories had ids, of a replica whose broker has not chosen yet, of a directory that is gone."""
 UNPLACED_DIRECTORIES = frozenset({MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY})
 """The ids of replicas whose broker has not said yet where they are."""
+FIRST_FREE_DIRECTORY_ID = 100
+"""Directory ids below this number have a meaning of their own, or may get one (KIP-858)."""
 RECOVERED, RECOVERING = 0, 1
 """States of a leader; one that was elected uncleanly recovers until it has told the controller who is in sync (KIP-704)."""
 NO_LEADER_CHANGE = -2

@@ -21,6 +21,7 @@ from log_service.common.types import BrokerEpoch, NodeId
 from log_service.controller.rules.partitions import Partitions
 from log_service.metadata.features import keeps_eligible_leaders
 from log_service.metadata.image import BrokerRegistration, Endpoint, MetadataImage
+from log_service.metadata.partition import FIRST_FREE_DIRECTORY_ID
 from log_service.metadata.snapshot import register_broker_record
 from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -30,8 +31,6 @@ from log_service.protocol.stored.metadata_records import BrokerRegistrationChang
 FENCED = 1
 UNFENCED = -1
 IN_CONTROLLED_SHUTDOWN = 1
-FIRST_FREE_DIRECTORY_ID = 100
-"""Directory ids below this number have a meaning of their own, or may get one (KIP-858)."""
 
 
 # Registration

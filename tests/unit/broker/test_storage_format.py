@@ -26,7 +26,7 @@ FIRST_SNAPSHOT = DATA / "__cluster_metadata-0" / BOOTSTRAP_SNAPSHOT.file_name
 LISTENERS = {"broker": "PLAINTEXT://h:9092", "controller": "CONTROLLER://a:9093"}
 STATIC = "controller.quorum.voters=1@a:9093,2@b:9093\n"
 DYNAMIC = "controller.quorum.bootstrap.servers=a:9093,b:9093\n"
-INITIAL = "1@a:9093:" + "A" * 21 + "g,2@b:9093:" + "B" * 21 + "g"
+INITIAL = "1@a:9093:" + "D" * 21 + "g,2@b:9093:" + "B" * 21 + "g"
 
 
 class Disk:
@@ -155,13 +155,23 @@ def test_a_new_cluster_may_begin_at_another_level_of_a_feature(level: int) -> No
         (DYNAMIC, {"initial_controllers": "1@a:9093"}, "which is not id@host:port:directory-id"),
         (DYNAMIC, {"initial_controllers": INITIAL.replace("1@", "7@")}, "names 7, 2, but this is node 1"),
         (DYNAMIC, {"initial_controllers": INITIAL.replace("2@", "1@")}, "names node 1 twice"),
-        (DYNAMIC, {"initial_controllers": INITIAL.replace("B", "A")}, "two nodes one directory id"),
+        (DYNAMIC, {"initial_controllers": INITIAL.replace("B", "D")}, "two nodes one directory id"),
+        (DYNAMIC, {"initial_controllers": INITIAL.replace("2@", "2147483648@")}, "names node 2147483648; a node.id is 2147483647 at most"),
+        (DYNAMIC, {"initial_controllers": INITIAL.replace("b:9093", "b:0")}, "which is not id@host:port:directory-id"),
+        (DYNAMIC, {"initial_controllers": INITIAL.replace("b:9093", "b:65536")}, "which is not id@host:port:directory-id"),
+        (DYNAMIC, {"initial_controllers": INITIAL.replace("@b", "@ b")}, "which is not id@host:port:directory-id"),
+        (DYNAMIC, {"initial_controllers": INITIAL.replace("B" * 21 + "g", "A" * 22)}, "node 2 the directory id A{22}, which is reserved"),
+        (DYNAMIC, {"initial_controllers": INITIAL.replace("B" * 21 + "g", "A" * 21 + "Q")}, "which is reserved; make one with"),
+        (DYNAMIC, {"initial_controllers": ""}, "names no node, but this is node 1"),
         (STATIC, {"features": {"metadata.version": 29}}, "keeps metadata.version from 30 to 30"),
         (STATIC, {"features": {"dreams.version": 1}}, "this version has no dreams.version; it has eligible"),
         (STATIC, {"features": {"kraft.version": 1}}, "fixes the voters"),
         (DYNAMIC, {"is_without_controllers": True, "features": {"kraft.version": 0}}, "needs controller.quorum.voters"),
         (STATIC, {"release": "3.9"}, "this version keeps 4.3"),
         (STATIC, {"cluster_id": " "}, "--cluster-id is empty"),
+        (STATIC, {"cluster_id": "c1 "}, "--cluster-id is 'c1 ', which has a space"),
+        (STATIC, {"cluster_id": "c1\nnode.id=2"}, "which has a space, a backslash or what cannot be printed"),
+        (STATIC, {"cluster_id": "c\\1"}, "which has a space, a backslash or what cannot be printed"),
         (STATIC + "cluster.id=other\n", {}, "they have to agree"),
     ],
 )
@@ -169,7 +179,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(text: str, options: di
     disk = Disk()
     with pytest.raises(ConfigError, match=said):
         disk.format(text, **options)
-    assert read_meta_properties(disk.files, DATA) is None
+    assert not disk.files.exists(DATA)
 
 
 def test_a_formatted_directory_is_left_as_it_is() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from log_service.common.errors import StorageError
-from log_service.controller.rules.brokers import FIRST_FREE_DIRECTORY_ID
 from log_service.metadata.features import first_feature_records
+from log_service.metadata.partition import FIRST_FREE_DIRECTORY_ID
 from log_service.raft.format import format_directories, random_id, read_bootstrap_records
 from log_service.raft.log_view import SnapshotId
 from log_service.raft.snapshots import read_snapshot
