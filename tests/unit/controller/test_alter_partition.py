@@ -21,6 +21,7 @@ from log_service.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from log_service.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from log_service.protocol.stored.metadata_records import MetadataRecord, PartitionChangeRecord
 from tests.unit.controller.context import WITHOUT_ELIGIBLE_LEADERS, ControllerContext, new_topic
 
@@ -137,6 +138,13 @@ def test_a_broker_that_is_fenced_leaving_or_of_another_start_does_not_enter() ->
     isr = (*context.partition("a").isr, 2)
     assert report(context, isr, sender=leader, broker_epochs={2: old_epoch}).error_code == ErrorCode.INELIGIBLE_REPLICA
     assert report(context, isr, sender=leader).error_code == ErrorCode.NONE
+
+
+def test_a_broker_that_was_forgotten_does_not_enter() -> None:
+    context = cluster()
+    report(context, (1, 3))
+    context.ask(UnregisterBrokerRequest(broker_id=2))
+    assert report(context, (1, 2, 3)).error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
 def reassign(context: ControllerContext, *replicas: int) -> None:

@@ -181,7 +181,7 @@ def test_directories_that_take_no_new_partitions_are_told_by_heartbeats() -> Non
     count = len(context.records)
     context.beat(1, cordoned_log_dirs=[UUID(int=501)])
     assert len(context.records) == count
-    assert context.created("b", 4).partitions[3].replicas == (2,)
+    assert {partition.replicas for partition in context.created("b", 4).partitions.values()} == {(2,)}
     context.beat(1, cordoned_log_dirs=[])
     assert {partition.leader for partition in context.created("c", 4).partitions.values()} == {1, 2}
 
@@ -313,6 +313,17 @@ def test_no_replica_is_placed_on_a_broker_that_leaves() -> None:
     (made, refused) = context.create(new_topic("b", partitions=6, replicas=2), new_topic("c", partitions=1, replicas=3))
     assert (made.error_code, refused.error_code) == (ErrorCode.NONE, ErrorCode.INVALID_REPLICATION_FACTOR)
     assert {node_id for each in context.topic("b").partitions.values() for node_id in each.replicas} == {2, 3}
+
+
+def test_a_broker_that_has_stopped_in_order_gets_replicas_where_there_are_too_few_others() -> None:
+    """It is expected back; while it is on its way out it gets none."""
+    context = cluster(1, 2)
+    context.leave(1)
+    assert context.controller.image.cluster.brokers[NodeId(1)].is_in_controlled_shutdown
+    (made,) = context.create(new_topic("b", partitions=1, replicas=3))
+    assert made.error_code == ErrorCode.NONE
+    assert sorted(context.partition("b").replicas) == [1, 2, 3]
+    assert sorted(context.partition("b").isr) == [2, 3]
 
 
 # Elections of the controller's own
