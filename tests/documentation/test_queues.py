@@ -8,7 +8,7 @@ import pytest
 
 from tests.documentation.running import environment, run_python, words
 from tests.helpers.documents import ROOT, Block, blocks
-from tests.integration.client_clusters import CLUSTERS, cluster
+from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -22,7 +22,7 @@ PROPERTIES = {
 }
 
 
-@pytest.fixture(scope="module", params=CLUSTERS)
+@pytest.fixture(scope="module", params=[TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats)])
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with cluster(request.param, tmp_path_factory.mktemp("reader"), PROPERTIES) as servers:
         yield servers

@@ -37,7 +37,7 @@ PROPERTIES = {
 }
 
 
-@pytest.fixture(scope="module", params=[TIDELOG, APACHE_KAFKA])
+@pytest.fixture(scope="module", params=[TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats)])
 def nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
     directory, racks = tmp_path_factory.mktemp("nodes"), {1: "a", 2: "b", 3: "a", 4: "b"}
     with ClusterNodes(request.param, directory, PROPERTIES, size=4, voter_count=3, racks=racks, late=[4]) as cluster:

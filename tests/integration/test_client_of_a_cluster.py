@@ -14,7 +14,7 @@ import trio
 
 from log_service.client import Admin, BlockingAdmin, ConfigResource, Consumer, ErrorCode, KafkaError, NewTopic, Producer, TopicPartition
 from tests.helpers.whole import of_a_run
-from tests.integration.client_clusters import APACHE_KAFKA, CLUSTERS, TIDELOG
+from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS, SESSION_SECONDS, ClusterNodes
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -22,13 +22,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 PARTITIONS = 3
 PAUSE_SECONDS = of_a_run(0.01, whole=0.003)
 names = itertools.count()
-on_both_in_a_long_run = pytest.mark.parametrize(
-    "cluster", [TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats)], indirect=True, scope="module"
-)
-"""Every run shows on Apache Kafka's nodes, too, that the client survives leaders and coordinators; how else nodes fail, on ours."""
 
 
-@pytest.fixture(scope="module", params=CLUSTERS)
+@pytest.fixture(scope="module", params=[TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats)])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
     with ClusterNodes(request.param, tmp_path_factory.mktemp("cluster")) as nodes:
         yield nodes
@@ -164,7 +160,6 @@ def test_records_that_were_acknowledged_are_there_once_after_their_leader_is_gon
     run(main)
 
 
-@on_both_in_a_long_run
 def test_a_leader_that_hangs_is_left_when_its_session_is_over(cluster: ClusterNodes, topic: str) -> None:
     """The client's own patience (request_timeout_ms) is ten times as long as the session."""
 
@@ -184,7 +179,6 @@ def test_a_leader_that_hangs_is_left_when_its_session_is_over(cluster: ClusterNo
     run(main)
 
 
-@on_both_in_a_long_run
 def test_leaders_that_change_places_cost_a_handful_of_retries(cluster: ClusterNodes, topic: str) -> None:
     """A reassignment puts another broker first, an election makes it lead: what the old leader refuses names the new one (KIP-951)."""
 
@@ -275,7 +269,6 @@ def test_no_commit_is_lost_with_its_coordinator(cluster: ClusterNodes, topic: st
 # Reading from near
 
 
-@on_both_in_a_long_run
 def test_a_reader_stays_in_its_rack_and_leaves_a_near_replica_that_dies(cluster: ClusterNodes, topic: str) -> None:
     async def main() -> None:
         async def read_near(sender: Sending) -> None:
@@ -302,7 +295,6 @@ def test_a_reader_stays_in_its_rack_and_leaves_a_near_replica_that_dies(cluster:
 # Administration
 
 
-@on_both_in_a_long_run
 def test_topics_are_created_while_any_node_is_gone(cluster: ClusterNodes, topic: str) -> None:
     for gone in NODE_IDS:
         cluster.kill(gone)
@@ -313,7 +305,6 @@ def test_topics_are_created_while_any_node_is_gone(cluster: ClusterNodes, topic:
         cluster.wait_until_whole(topic)
 
 
-@on_both_in_a_long_run
 def test_each_broker_describes_its_own_configuration(cluster: ClusterNodes) -> None:
     resources = [ConfigResource.broker(node_id) for node_id in NODE_IDS]
     with BlockingAdmin(cluster.bootstrap) as admin:

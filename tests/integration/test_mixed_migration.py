@@ -31,6 +31,7 @@ BACK = of_a_run(NODE_IDS[:1], whole=NODE_IDS)
 """The nodes that go back to Apache Kafka: a start of it takes long."""
 
 
+@pytest.mark.repeats("the story of a cluster that is not protected, with logins and rights")
 def test_a_protected_cluster_of_kafka_becomes_one_of_tidelog_and_goes_back(tmp_path: Path) -> None:
     with SecureNodes(APACHE_KAFKA, tmp_path) as nodes:
         nodes.grant_least()

@@ -115,7 +115,11 @@ def active_controller(nodes: ClusterNodes, lost: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("controllers", "brokers"), [(APACHE_KAFKA, TIDELOG), (TIDELOG, APACHE_KAFKA)], ids=["kafka controls", "tidelog controls"]
+    ("controllers", "brokers"),
+    [
+        pytest.param(APACHE_KAFKA, TIDELOG, id="kafka controls", marks=pytest.mark.repeats),
+        pytest.param(TIDELOG, APACHE_KAFKA, id="tidelog controls"),
+    ],
 )
 def test_controllers_of_one_product_and_brokers_of_the_other_lose_nothing(controllers: str, brokers: str, tmp_path: Path) -> None:
     products = dict.fromkeys(CONTROLLERS, controllers) | dict.fromkeys(BROKERS, brokers)

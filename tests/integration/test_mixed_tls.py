@@ -55,6 +55,7 @@ def wait_until_all_lead(nodes: ClusterNodes, admin: BlockingAdmin) -> None:
 def test_nodes_of_either_product_lead_and_copy_over_tls(nodes: ClusterNodes) -> None:
     with BlockingAdmin(nodes.bootstrap, default_api_timeout_ms=60_000) as admin:
         admin.create_topics([NewTopic(name=TOPIC, assignments={0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]})])
+        nodes.wait_until_whole(TOPIC)
         wait_until_all_lead(nodes, admin)
     with BlockingProducer(nodes.bootstrap, delivery_timeout_ms=120_000) as producer:
         for number in range(300):

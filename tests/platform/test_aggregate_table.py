@@ -1,7 +1,6 @@
 """Tables of running aggregates: each record counts once however runs are cut and killed, and all groups can be made anew."""
 
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,7 +39,6 @@ from tests.platform.grouped import (
     run,
 )
 from tests.platform.pipeline import ORDERS, orders_table, run_context
-from tests.platform.spark_server import warm_server
 from tests.unit.orchestration.archived import archive
 from tests.unit.orchestration.memory_log import MemoryLog
 
@@ -235,41 +233,35 @@ def test_dagster_shows_groups_and_makes_them_anew(tmp_path: Path, spark: Any) ->
         assert held_groups(world.lake.root) == before
 
 
-@pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with warm_server(tmp_path_factory.mktemp("server")) as (url, _):
-        yield url
-
-
 @pytest.mark.slow
-def test_each_record_counts_once_however_runs_are_killed(remote: str, log: MemoryLog, lake_root: Path) -> None:
-    assert exit_code(run, remote, log, lake_root, "none", 1_000) == 0
+def test_each_record_counts_once_however_runs_are_killed(spark_remote: str, log: MemoryLog, lake_root: Path) -> None:
+    assert exit_code(run, spark_remote, log, lake_root, "none", 1_000) == 0
     for number, step in enumerate(STEPS, start=1):
         append_orders(log, number)
         before = held_groups(lake_root)
-        assert exit_code(run, remote, log, lake_root, step, 1_000) == KILLED, step
+        assert exit_code(run, spark_remote, log, lake_root, step, 1_000) == KILLED, step
         assert (held_groups(lake_root) != before) is (step == "after-the-commit"), step
-        assert exit_code(run, remote, log, lake_root, "none", 7) == 0, step
+        assert exit_code(run, spark_remote, log, lake_root, "none", 7) == 0, step
         groups, rejected = groups_of(log)
         assert held_groups(lake_root) == groups, f"recovered from {step}"
         assert DeadLetters(Lake(lake_root)).committed().count_rows() == rejected, f"recovered from {step}"
 
 
 @pytest.mark.slow
-def test_groups_are_old_or_new_however_a_rebuild_is_killed(remote: str, log: MemoryLog, lake_root: Path) -> None:
+def test_groups_are_old_or_new_however_a_rebuild_is_killed(spark_remote: str, log: MemoryLog, lake_root: Path) -> None:
     append_orders(log, 1)
     groups, rejected = groups_of(log)
-    assert exit_code(run, remote, log, lake_root, "none", 1_000) == 0
+    assert exit_code(run, spark_remote, log, lake_root, "none", 1_000) == 0
     whole = pickle.loads(pickle.dumps(log))
     archive(log, Lake(lake_root))
     log.delete_records("orders", {0: 7, 1: 12})
     for step in REBUILD_STEPS:
-        assert exit_code(run, remote, log, lake_root, step, 7) == KILLED, step
+        assert exit_code(run, spark_remote, log, lake_root, step, 7) == KILLED, step
         is_done = step in {"rebuild-after-the-commit", "rebuild-before-tidying"}
         groups, rejected = groups_of(whole, bonus) if is_done else (groups, rejected)
         assert held_groups(lake_root) == groups, step
         assert DeadLetters(Lake(lake_root)).committed().count_rows() == rejected, step
-    assert exit_code(run, remote, log, lake_root, "rebuild", 7) == 0
+    assert exit_code(run, spark_remote, log, lake_root, "rebuild", 7) == 0
     groups, rejected = groups_of(whole, bonus)
     assert held_groups(lake_root) == groups
     assert DeadLetters(Lake(lake_root)).committed().count_rows() == rejected

@@ -4,7 +4,6 @@ import pickle
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,14 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 GONE_TIMEOUT_S = 45
 
 
-@pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with warm_server(tmp_path_factory.mktemp("server")) as (url, _):
-        yield url
-
-
-def start(remote: str, log: Path, limit: int, step: str, *lakes: Path) -> Running:
-    return dying.start(killed_run.main, log.parent, remote, str(log), str(limit), step, *map(str, lakes))
+def start(spark_remote: str, log: Path, limit: int, step: str, *lakes: Path) -> Running:
+    return dying.start(killed_run.main, log.parent, spark_remote, str(log), str(limit), step, *map(str, lakes))
 
 
 def append_orders(log: MemoryLog, round_number: int) -> None:
@@ -69,7 +62,7 @@ def letter_places(lake_root: Path) -> set[tuple[int, int]]:
     return {tuple(row.values()) for row in found.to_pylist()}
 
 
-def test_a_run_killed_at_any_step_neither_doubles_nor_loses_a_record(remote: str, tmp_path: Path) -> None:
+def test_a_run_killed_at_any_step_neither_doubles_nor_loses_a_record(spark_remote: str, tmp_path: Path) -> None:
     log = MemoryLog()
     log.add_topic("orders", 2)
     append_orders(log, 1)
@@ -79,24 +72,24 @@ def test_a_run_killed_at_any_step_neither_doubles_nor_loses_a_record(remote: str
     second_path = stored(log, tmp_path / "second")
     lakes = {step: tmp_path / step for step in STEPS}
     late = [lakes[step] for step in STEPS if "table-is-created" not in step]
-    assert start(remote, first_path, 1000, "none", *late).finish()[0] == 0
+    assert start(spark_remote, first_path, 1000, "none", *late).finish()[0] == 0
 
     for step, lake in lakes.items():
-        code, output = start(remote, second_path, 1000, step, lake).finish()
+        code, output = start(spark_remote, second_path, 1000, step, lake).finish()
         assert code == KILLED, output
         expected = places(log) if step == "after-target" else first if lake in late else Counter()
         assert found_places(lake) == expected, f"killed {step}"
 
-    code, output = start(remote, second_path, 25, "none", *lakes.values()).finish()
+    code, output = start(spark_remote, second_path, 25, "none", *lakes.values()).finish()
     assert code == 0, output
-    code, output = start(remote, second_path, 1000, "none", *lakes.values()).finish()
+    code, output = start(spark_remote, second_path, 1000, "none", *lakes.values()).finish()
     assert code == 0, output
     for step, lake in lakes.items():
         assert found_places(lake) == places(log), f"recovered from {step}"
         assert DeadLetters(Lake(lake)).pending().count_rows() == 0
 
 
-def test_a_replay_killed_at_any_step_keeps_each_record_in_one_place(remote: str, tmp_path: Path) -> None:
+def test_a_replay_killed_at_any_step_keeps_each_record_in_one_place(spark_remote: str, tmp_path: Path) -> None:
     """Most of what is replayed is in the archive alone; without an archive the same replay gives the same."""
     log = MemoryLog()
     log.add_topic("orders", 2)
@@ -104,8 +97,8 @@ def test_a_replay_killed_at_any_step_keeps_each_record_in_one_place(remote: str,
     path, all_places = stored(log, tmp_path / "log"), places(log)
     lakes = {step: tmp_path / step for step in REPLAY_STEPS}
     alone = tmp_path / "alone"
-    assert start(remote, path, 1000, "none", alone, *lakes.values()).finish()[0] == 0
-    assert start(remote, path, 9, "replay", alone).finish()[0] == 0
+    assert start(spark_remote, path, 1000, "none", alone, *lakes.values()).finish()[0] == 0
+    assert start(spark_remote, path, 9, "replay", alone).finish()[0] == 0
     wanted = letter_places(alone)
     assert wanted != letter_places(lakes["replay-before-target"])
     for lake in lakes.values():
@@ -114,18 +107,18 @@ def test_a_replay_killed_at_any_step_keeps_each_record_in_one_place(remote: str,
     path = stored(log, tmp_path / "short-log")
 
     for step, lake in lakes.items():
-        code, output = start(remote, path, 9, step, lake).finish()
+        code, output = start(spark_remote, path, 9, step, lake).finish()
         assert code == KILLED, output
         assert found_places(lake) == all_places, f"killed {step}"
 
-    assert start(remote, path, 9, "replay", *lakes.values()).finish()[0] == 0
+    assert start(spark_remote, path, 9, "replay", *lakes.values()).finish()[0] == 0
     for step, lake in lakes.items():
         assert found_places(lake) == all_places, f"recovered from {step}"
         assert letter_places(lake) == wanted, f"recovered from {step}"
         assert DeadLetters(Lake(lake)).pending().count_rows() == 0
 
 
-def test_the_newest_rows_are_right_after_a_kill_at_any_step(remote: str, tmp_path: Path) -> None:
+def test_the_newest_rows_are_right_after_a_kill_at_any_step(spark_remote: str, tmp_path: Path) -> None:
     log = MemoryLog()
     log.add_topic("accounts", 2)
     append_round(log, 1)
@@ -134,16 +127,16 @@ def test_the_newest_rows_are_right_after_a_kill_at_any_step(remote: str, tmp_pat
     second_path = stored(log, tmp_path / "second")
     lakes = {step: tmp_path / step for step in LATEST_STEPS}
     late = [lakes[step] for step in LATEST_STEPS if "table-is-created" not in step]
-    assert start(remote, first_path, 1000, "latest-none", *late).finish()[0] == 0
+    assert start(spark_remote, first_path, 1000, "latest-none", *late).finish()[0] == 0
 
     for step, lake in lakes.items():
-        code, output = start(remote, second_path, 1000, step, lake).finish()
+        code, output = start(spark_remote, second_path, 1000, step, lake).finish()
         assert code == KILLED, output
         is_committed = step in {"latest-after-commit", "latest-after-target"}
         assert held_accounts(lake) == (accounts_of(log) if is_committed else first if lake in late else {}), f"killed {step}"
 
-    assert start(remote, second_path, 9, "latest-none", *list(lakes.values())[::2]).finish()[0] == 0
-    code, output = start(remote, second_path, 1000, "latest-none", *lakes.values()).finish()
+    assert start(spark_remote, second_path, 9, "latest-none", *list(lakes.values())[::2]).finish()[0] == 0
+    code, output = start(spark_remote, second_path, 1000, "latest-none", *lakes.values()).finish()
     assert code == 0, output
     wanted = letter_places(lakes["latest-after-target"])
     for step, lake in lakes.items():
@@ -152,23 +145,23 @@ def test_the_newest_rows_are_right_after_a_kill_at_any_step(remote: str, tmp_pat
         assert DeadLetters(Lake(lake)).pending().count_rows() == 0
 
 
-def test_a_replay_of_newest_rows_that_is_killed_has_happened_whole_or_not_at_all(remote: str, tmp_path: Path) -> None:
+def test_a_replay_of_newest_rows_that_is_killed_has_happened_whole_or_not_at_all(spark_remote: str, tmp_path: Path) -> None:
     log = MemoryLog()
     log.add_topic("accounts", 2)
     append_round(log, 1)
     append_round(log, 2)
     path = stored(log, tmp_path / "log")
     lakes = {step: tmp_path / step for step in LATEST_REPLAY_STEPS}
-    assert start(remote, path, 1000, "latest-none", *lakes.values()).finish()[0] == 0
+    assert start(spark_remote, path, 1000, "latest-none", *lakes.values()).finish()[0] == 0
     assert accounts_of(log) != accounts_of(log, corrected)
 
     for step, lake in lakes.items():
-        code, output = start(remote, path, 1000, step, lake).finish()
+        code, output = start(spark_remote, path, 1000, step, lake).finish()
         assert code == KILLED, output
         is_committed = step in {"latest-replay-after-target", "latest-replay-after-settling"}
         assert held_accounts(lake) == accounts_of(log, corrected if is_committed else same), f"killed {step}"
 
-    code, output = start(remote, path, 1000, "latest-replay", *lakes.values()).finish()
+    code, output = start(spark_remote, path, 1000, "latest-replay", *lakes.values()).finish()
     assert code == 0, output
     for step, lake in lakes.items():
         assert held_accounts(lake) == accounts_of(log, corrected), f"recovered from {step}"
@@ -176,26 +169,26 @@ def test_a_replay_of_newest_rows_that_is_killed_has_happened_whole_or_not_at_all
         assert DeadLetters(Lake(lake)).pending().count_rows() == 0
 
 
-def test_rivals_leave_the_newest_rows(remote: str, tmp_path: Path) -> None:
+def test_rivals_leave_the_newest_rows(spark_remote: str, tmp_path: Path) -> None:
     log = MemoryLog()
     log.add_topic("accounts", 2)
     append_round(log, 1)
     append_round(log, 2)
     path = stored(log, tmp_path / "log")
     lake = tmp_path / "lake"
-    rivals = [start(remote, path, limit, "latest-none", lake, lake, lake) for limit in (1000, 9)]
+    rivals = [start(spark_remote, path, limit, "latest-none", lake, lake, lake) for limit in (1000, 9)]
     outcomes = [one.finish() for one in rivals]
     assert [code for code, _ in outcomes] == [0, 0], outcomes
     assert held_accounts(lake) == accounts_of(log)
 
 
-def test_rivals_commit_each_record_once(remote: str, tmp_path: Path) -> None:
+def test_rivals_commit_each_record_once(spark_remote: str, tmp_path: Path) -> None:
     log = MemoryLog()
     log.add_topic("orders", 2)
     append_orders(log, 1)
     path = stored(log, tmp_path / "log")
     lake = tmp_path / "lake"
-    rivals = [start(remote, path, limit, "none", lake, lake) for limit in (1000, 17)]
+    rivals = [start(spark_remote, path, limit, "none", lake, lake) for limit in (1000, 17)]
     outcomes = [one.finish() for one in rivals]
     assert [code for code, _ in outcomes] == [0, 0], outcomes
     assert found_places(lake) == places(log)

@@ -24,18 +24,11 @@ from tests.platform.good_orders import GOOD_ORDERS, GROUP, expected_records
 from tests.platform.installation import wait_until
 from tests.platform.killed_sending import IS_COMMITTED, IS_OPEN, STEPS
 from tests.platform.pipeline import ORDERS, order
-from tests.platform.spark_server import warm_server
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(900)]
 MARKED_WITHIN_S = 30
 APACHE_STEPS = of_a_run(["while-rows-are-sent", "before-the-ledger"], whole=list(STEPS))
 """On Apache Kafka the moments in which a transaction is open, or has just been committed."""
-
-
-@pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with warm_server(tmp_path_factory.mktemp("server")) as (url, _):
-        yield url
 
 
 @pytest.fixture(params=[TIDELOG, pytest.param(APACHE_KAFKA, marks=pytest.mark.repeats)])
@@ -47,8 +40,8 @@ def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[st
 class Story:
     """Orders that were sent, and what is to become of them."""
 
-    def __init__(self, bootstrap: str, remote: str, lake: Path) -> None:
-        self.bootstrap, self.remote, self.lake = bootstrap, remote, lake
+    def __init__(self, bootstrap: str, spark_remote: str, lake: Path) -> None:
+        self.bootstrap, self.remote, self.lake = bootstrap, spark_remote, lake
         self.values: list[bytes] = []
 
     def send(self, number: int) -> None:
@@ -92,12 +85,12 @@ class Story:
 
 
 @pytest.mark.slow
-def test_readers_find_each_record_once_whenever_runs_are_killed(servers: tuple[str, str], remote: str, tmp_path: Path) -> None:
+def test_readers_find_each_record_once_whenever_runs_are_killed(servers: tuple[str, str], spark_remote: str, tmp_path: Path) -> None:
     name, bootstrap = servers
     with connect(bootstrap) as log:
         for topic in (ORDERS, GOOD_ORDERS):
             reconcile(log, topic)
-    story = Story(bootstrap, remote, tmp_path / "lake")
+    story = Story(bootstrap, spark_remote, tmp_path / "lake")
     for number, step in enumerate(APACHE_STEPS if name == APACHE_KAFKA else STEPS):
         story.send(number)
         story.run(step)
@@ -115,12 +108,14 @@ def test_readers_find_each_record_once_whenever_runs_are_killed(servers: tuple[s
 
 
 @pytest.mark.slow
-def test_readers_find_each_dead_letter_once_whenever_its_replay_is_killed(servers: tuple[str, str], remote: str, tmp_path: Path) -> None:
+def test_readers_find_each_dead_letter_once_whenever_its_replay_is_killed(
+    servers: tuple[str, str], spark_remote: str, tmp_path: Path
+) -> None:
     _, bootstrap = servers
     with connect(bootstrap) as log:
         for topic in (ORDERS, GOOD_ORDERS):
             reconcile(log, topic)
-    story = Story(bootstrap, remote, tmp_path / "lake")
+    story = Story(bootstrap, spark_remote, tmp_path / "lake")
     for number, step in enumerate(killed_replaying.STEPS):
         story.send(number)
         story.run("none")

@@ -14,7 +14,7 @@ from tests.helpers.whole import of_a_run
 from tests.sim.node_runs import parse_seeds, play, play_with_trace
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = range(of_a_run(50, whole=100))
+SEEDS = range(of_a_run(30, whole=100))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
