@@ -89,6 +89,7 @@ class BrokerLifecycle:
         self._is_quorum_gone = is_quorum_gone
         self._incarnation_id = NO_INCARNATION
         self._is_caught_up = False
+        self._is_leaving = False
         self._told_offline: frozenset[UUID] = frozenset()
         self._offline_since: float | None = None
         self._is_hurried = trio.Event()
@@ -249,7 +250,7 @@ class BrokerLifecycle:
     # Stopping
 
     async def leave(self) -> None:
-        """Give up what this broker leads, and wait until the others know who leads it now.
+        """Give up what this broker leads, and wait until the others know who leads it now. From here on each heartbeat says that it leaves.
 
         Not for longer than a while: less where no controller responds, and less still where it is known that none can.
 
@@ -258,6 +259,7 @@ class BrokerLifecycle:
         """
         if self.broker_epoch == NOT_REGISTERED:
             return
+        self._is_leaving = True
         refusal: KafkaError | None = None
         with trio.move_on_after(LEAVING_DEADLINE_MS / 1_000):
             async with trio.open_nursery() as nursery:
@@ -285,7 +287,7 @@ class BrokerLifecycle:
         pause_s = LEAVING_PAUSE_MS / 1_000
         while True:
             silence.deadline = trio.current_time() + LEAVING_SILENCE_MS / 1_000
-            if (await self._beat(wants_shut_down=True)).should_shut_down:
+            if (await self._beat()).should_shut_down:
                 return
             silence.deadline = math.inf
             await trio.sleep(pause_s)
@@ -305,14 +307,14 @@ class BrokerLifecycle:
     def _interval_s(self) -> float:
         return self._config.broker_heartbeat_interval_ms / 1_000
 
-    async def _beat(self, *, wants_fence: bool = False, wants_shut_down: bool = False) -> BrokerHeartbeatResponse:
+    async def _beat(self, *, wants_fence: bool = False) -> BrokerHeartbeatResponse:
         directories = self._directories()
         request = BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._image().offset,
             want_fence=wants_fence,
-            want_shut_down=wants_shut_down,
+            want_shut_down=self._is_leaving,
             offline_log_dirs=sorted(directories.offline),
             cordoned_log_dirs=sorted(directories.cordoned) if self._is_caught_up else None,
         )

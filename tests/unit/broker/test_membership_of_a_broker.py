@@ -157,6 +157,27 @@ def test_a_broker_that_is_never_let_go_stops_after_a_while() -> None:
     assert run(story) == pytest.approx(30)
 
 
+def test_every_heartbeat_of_a_broker_that_leaves_says_so_until_its_process_ends() -> None:
+    """Any other one would have a controller, the next one above all, let it lead again."""
+
+    async def story() -> None:
+        member = Member(lambda _: BrokerHeartbeatResponse(should_shut_down=trio.current_time() - started > 5))
+        started = trio.current_time()
+        member.lifecycle.broker_epoch = BrokerEpoch(1)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(member.lifecycle.run)
+            await trio.sleep(0.5)
+            await member.lifecycle.leave()
+            member.lifecycle.hurry()
+            await trio.sleep(2.5)
+            nursery.cancel_scope.cancel()
+        beats = member.controller.of(BrokerHeartbeatRequest)
+        assert len(beats) > 10
+        assert all(beat.want_shut_down for beat in beats)
+
+    run(story)
+
+
 def test_a_broker_whose_place_was_taken_ends_and_one_that_was_forgotten_goes_on() -> None:
     async def story() -> None:
         member = Member(lambda request: refusal(ErrorCode.STALE_BROKER_EPOCH))
