@@ -19,7 +19,7 @@ import trio
 
 from log_service.broker.call import Side
 from log_service.broker.first_logins import lockout_warning
-from log_service.broker.lifecycle import NOT_REGISTERED, BrokerLifecycle
+from log_service.broker.lifecycle import NOT_REGISTERED, BrokerLifecycle, ControllerWatch
 from log_service.broker.listeners import ListenerGroup
 from log_service.broker.live import LiveSettings
 from log_service.broker.metrics.elections import UncleanElections
@@ -237,6 +237,7 @@ class Broker:
     def _new_foundation(self, identity: NodeIdentity, logs: LogManager) -> NodeFoundation:
         raft = self._raft = new_raft(self.env, self._config, self._peers, self._controller_listeners.addresses)
         raft.subscribe(self._loader)
+        raft.subscribe(ControllerWatch(self._meet_controller))
         if self._config.authorizer is not None:
             from log_service.broker.authorization.node_authorizer import NodeAuthorizer  # noqa: PLC0415 - many nodes have none
 
@@ -342,6 +343,11 @@ class Broker:
         """Have the controller hear of a directory that failed at once: it moves the leaders that are there."""
         if self._rooms is not None:
             self._rooms.lifecycle.hurry()
+
+    def _meet_controller(self) -> None:
+        """Have a new controller hear of this broker at once: it elects none before."""
+        if self._rooms is not None:
+            self._rooms.lifecycle.meet_controller()
 
     async def _end_without_directories(self) -> None:
         """End the node: it could only refuse, or not keep its metadata, and the operator has to look at the disk."""

@@ -14,7 +14,7 @@ the broker is unfenced only after it has applied its own registration.
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
@@ -24,7 +24,7 @@ import trio
 from log_service.broker.protection import own_name
 from log_service.common.access import NODE_ADVICE
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
-from log_service.common.types import BrokerEpoch, NodeId
+from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
 from log_service.config.views import NodeConfig
 from log_service.controller.channel import ControllerChannel
 from log_service.metadata.features import SUPPORTED_FEATURES, unserved_levels
@@ -36,6 +36,9 @@ from log_service.protocol.messages.broker_registration import (
     Feature,
     Listener,
 )
+from log_service.raft.batches import MetadataBatch
+from log_service.raft.messages import NO_LEADER
+from log_service.raft.snapshots import Snapshot
 
 T = TypeVar("T")
 
@@ -93,6 +96,7 @@ class BrokerLifecycle:
         self._told_offline: frozenset[UUID] = frozenset()
         self._offline_since: float | None = None
         self._is_hurried = trio.Event()
+        self._beating = trio.CancelScope()
         self.broker_epoch = NOT_REGISTERED
 
     def __repr__(self) -> str:
@@ -214,16 +218,22 @@ class BrokerLifecycle:
             with trio.move_on_after(self._interval_s):
                 await self._is_hurried.wait()
             self._is_hurried = trio.Event()
-            try:
-                await self._beat()
-            except KafkaError as error:
-                self._check_place()
-                logger.warning("The controller refused a heartbeat: %s", error)
+            with trio.CancelScope() as self._beating:
+                try:
+                    await self._beat()
+                except KafkaError as error:
+                    self._check_place()
+                    logger.warning("The controller refused a heartbeat: %s", error)
             self._check_failed_directories()
 
     def hurry(self) -> None:
         """Send the next heartbeat now: a log directory has failed, or takes no new partitions any more."""
         self._is_hurried.set()
+
+    def meet_controller(self) -> None:
+        """Send a heartbeat now, to a new controller; one that is under way waits for the controller before, or for another try."""
+        self._beating.cancel()
+        self.hurry()
 
     def _check_place(self) -> None:
         """Raise where another process is registered under this broker's id: it serves what this one served."""
@@ -321,3 +331,26 @@ class BrokerLifecycle:
         response = await self._controller.request(request, BrokerHeartbeatResponse)
         self._told_offline = directories.offline
         return response
+
+
+class ControllerWatch:
+    """Listens to the metadata log, and calls ``on_controller`` when another node, or the same in a later epoch, is the active controller.
+
+    A new controller only presumes that a broker is there, and elects it once it has heard of it.
+    """
+
+    def __init__(self, on_controller: Callable[[], None]) -> None:
+        self._on_controller = on_controller
+        self._epoch = -1
+
+    def on_snapshot(self, snapshot: Snapshot) -> None:
+        """Nothing: a snapshot is the same under every leader."""
+
+    def on_batches(self, batches: Sequence[MetadataBatch]) -> None:
+        """Nothing: as above."""
+
+    def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
+        """Tell that an epoch has a controller, once."""
+        if leader_id != NO_LEADER and epoch > self._epoch:
+            self._epoch = epoch
+            self._on_controller()

@@ -10,10 +10,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from log_service.broker.lifecycle import BrokerLifecycle, DirectoryStates
+from log_service.broker.lifecycle import BrokerLifecycle, ControllerWatch, DirectoryStates
 from log_service.broker.producer_ids import ProducerIds
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
-from log_service.common.types import BrokerEpoch, NodeId
+from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
 from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -56,8 +56,8 @@ def image_at(offset: int, **broker: Any) -> Any:
 class Member:
     """A broker's lifecycle beside a controller that answers what the test says."""
 
-    def __init__(self, answer: Callable[[Any], Any]) -> None:
-        self.controller = Controller(answer)
+    def __init__(self, answer: Callable[[Any], Any], kind: type[Controller] = Controller) -> None:
+        self.controller = kind(answer)
         self.directories = DirectoryStates(previous_broker_epoch=5, cordoned=frozenset({CORDONED}))
         self.image = image_at(100)
         config = replace(configuration({})[0], log_dir_failure_timeout_ms=6_000)
@@ -200,6 +200,45 @@ def test_a_failed_directory_that_the_controller_does_not_hear_of_ends_the_node()
             await member.lifecycle.run()
 
     assert run(story) == pytest.approx(8)
+
+
+def test_each_new_controller_hears_of_the_broker_at_once() -> None:
+    async def story() -> None:
+        member = Member(lambda request: BrokerHeartbeatResponse())
+        watch = ControllerWatch(member.lifecycle.meet_controller)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(member.lifecycle.run)
+            began = trio.current_time()
+            for leader_id, epoch in ((-1, 4), (2, 5), (-1, 5), (2, 5), (-1, 6), (2, 7), (3, 8)):
+                await trio.sleep(0.1)
+                watch.on_leader_change(NodeId(leader_id), LeaderEpoch(epoch))
+            await trio.sleep(1)
+            assert [at - began for at, _ in member.controller.asked] == pytest.approx([0.2, 0.6, 0.7]), "one for each that leads"
+            nursery.cancel_scope.cancel()
+
+    run(story)
+
+
+def test_a_heartbeat_that_waits_for_the_controller_before_is_given_up_for_the_next_one() -> None:
+    class Hung(Controller):
+        async def request(self, request: Any, response_type: Any, caller: Any = None) -> Any:
+            response = await super().request(request, response_type, caller)
+            if len(self.asked) == 1:
+                await trio.sleep_forever()
+            return response
+
+    async def story() -> None:
+        member = Member(lambda request: BrokerHeartbeatResponse(), Hung)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(member.lifecycle.run)
+            began = trio.current_time()
+            await trio.sleep(2.5)
+            member.lifecycle.meet_controller()
+            await trio.sleep(2.5)
+            assert [at - began for at, _ in member.controller.asked] == pytest.approx([2, 2.5, 4.5])
+            nursery.cancel_scope.cancel()
+
+    run(story)
 
 
 def test_keys_of_membership_and_elections_reach_their_view() -> None:
