@@ -186,6 +186,7 @@ class Controller:
             new_id=self._new_id,
             has_live_session=lambda node_id: self._refuses_others(node_id, decision.now_ms),
             charge_partitions=charge_partitions or _free,
+            presumed=self._sessions.presumed(),
             wall_ms=decision.wall_ms,
             caller=caller,
             token_index=self._tokens_by_hmac,

@@ -63,6 +63,10 @@ class BrokerSessions:
         sessions = (self.get(node_id, epoch) for node_id, epoch in active)
         return min((session.metadata_offset for session in sessions if not session.is_leaving), default=maxsize)
 
+    def presumed(self) -> frozenset[NodeId]:
+        """Return the brokers whose sessions are only presumed."""
+        return frozenset(node_id for node_id, session in self._sessions.items() if session.is_presumed)
+
     def put(self, node_id: NodeId, session: BrokerSession, decision: Decision[Any]) -> None:
         """Know this of a broker, unless the decision is refused."""
         before = self._sessions.get(node_id)

@@ -79,12 +79,16 @@ def change_of(
     may_lead: Callable[[NodeId], bool],
     default_directory: Callable[[NodeId], UUID],
     observers: frozenset[int] = frozenset(),
+    awaited: frozenset[NodeId] = frozenset(),
 ) -> PartitionChangeRecord | None:
-    """Return the record from the partition as it is to ``target``, without its name; None where nothing changes."""
+    """Return the record from the partition as it is to ``target``, without its name; None where nothing changes.
+
+    ``awaited`` are brokers that may not lead yet, and soon either may or are gone: no unclean election comes before that is clear.
+    """
     placement = finished_if_done(target, observers)
     isr = placement.isr
     eligible = _eligible(partition, placement, target.unclean_shutdown, policy) if policy.keeps_eligible else ()
-    elected = _elect(partition, placement, eligible, policy, may_lead)
+    elected = _elect(partition, placement, eligible, policy, may_lead=may_lead, awaited=awaited)
     record = PartitionChangeRecord()
     recovery_state = target.recovery_state
     if elected.leader != partition.leader:
@@ -146,7 +150,9 @@ def _elect(
     placement: Target,
     eligible: tuple[NodeId, ...],
     policy: PartitionPolicy,
+    *,
     may_lead: Callable[[NodeId], bool],
+    awaited: frozenset[NodeId],
 ) -> _Elected:
     """Return the leader, the present one where it may stay; ``NO_LEADER`` where no broker that may lead is there."""
     electable = placement.isr or eligible
@@ -159,7 +165,7 @@ def _elect(
     last_known = partition.last_known_elr
     if policy.keeps_eligible and not electable and len(last_known) == 1 and may_lead(last_known[0]):
         return _Elected(last_known[0], is_unclean=True)
-    if policy.election is Election.UNCLEAN:
+    if policy.election is Election.UNCLEAN and awaited.isdisjoint(electable):
         leader = _first(filter(may_lead, placement.replicas))
         if leader is not None:
             return _Elected(leader, is_unclean=True)

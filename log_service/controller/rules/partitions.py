@@ -4,7 +4,8 @@ Decides what becomes of partitions when brokers go and return, and what a new pa
 change. Knows no request.
 
 Invariants: every change of a decision is seen by the changes after it, so that the records of one decision never contradict each other,
-however often a request names a partition; a broker that is fenced, leaving, or without the partition's log directory leads nothing.
+however often a request names a partition; a broker that is fenced, leaving, or without the partition's log directory leads nothing; a
+broker that is only presumed to be there is not elected.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -85,10 +86,22 @@ def new_partition(image: MetadataImage, replicas: Sequence[NodeId]) -> Partition
 
 
 class Partitions:
-    """The partitions of ``image``, and on top of it the changes of one decision. ``static_texts`` are the keys of the controller's file."""
+    """The partitions of ``image``, and on top of it the changes of one decision. ``static_texts`` are the keys of the controller's file.
 
-    def __init__(self, image: MetadataImage, *, node_id: NodeId, static_texts: Mapping[str, str]) -> None:
+    ``presumed`` are brokers that are not fenced and that this controller has not heard of itself: each may be dead. They are not elected
+    before they are heard of, and go on leading what they lead.
+    """
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        *,
+        node_id: NodeId,
+        static_texts: Mapping[str, str],
+        presumed: frozenset[NodeId] = frozenset(),
+    ) -> None:
         self.image = image
+        self.presumed = presumed
         self.records: list[PartitionChangeRecord] = []
         self._node_id = node_id
         self._static_texts = static_texts
@@ -170,8 +183,12 @@ class Partitions:
         if election is not None and election is not policy.election:
             policy = PartitionPolicy(min_isr=policy.min_isr, keeps_eligible=policy.keeps_eligible, election=election)
 
+        awaited = (self.presumed & self._active).difference(gone, () if returned is None else (returned,))
+
         def may_lead(node_id: NodeId) -> bool:
             if node_id in gone or not (node_id == returned or node_id in self._active):
+                return False
+            if node_id in awaited and not (node_id == partition.leader and node_id in target.isr):
                 return False
             if node_id in self.observers.node_ids and node_id not in (*partition.isr, *partition.eligible_leader_replicas):
                 return False
@@ -185,6 +202,7 @@ class Partitions:
             may_lead=may_lead,
             default_directory=lambda node_id: default_directory(self.image, node_id),
             observers=self.observers.node_ids,
+            awaited=awaited,
         )
         if record is not None:
             record.topic_id, record.partition_id = topic.topic_id, index

@@ -58,13 +58,15 @@ class ControllerConfig:
 class Surroundings:
     """What rules may ask for beside the metadata.
 
-    The node's configuration, new ids, whether a broker has a live session, and who pays for partitions that are created and deleted.
+    The node's configuration, new ids, whether a broker has a live session, which brokers this controller has not heard of itself, and who
+    pays for partitions that are created and deleted.
     """
 
     config: ControllerConfig
     new_id: Callable[[], UUID]
     has_live_session: Callable[[NodeId], bool]
     charge_partitions: ChargePartitions
+    presumed: frozenset[NodeId] = frozenset()
     wall_ms: int = 0
     caller: Caller | None = None
     """The client that asks, None where a node asks for itself."""
@@ -73,7 +75,8 @@ class Surroundings:
 
     def partitions(self, image: MetadataImage) -> Partitions:
         """Return the partitions of a decision on ``image``."""
-        return Partitions(image, node_id=self.config.node_id, static_texts=self.config.static_texts)
+        config = self.config
+        return Partitions(image, node_id=config.node_id, static_texts=config.static_texts, presumed=self.presumed)
 
     @property
     def topic_rules(self) -> TopicRules:

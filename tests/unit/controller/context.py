@@ -238,6 +238,15 @@ class ControllerContext:
         return decision.replies[0].response if decision.replies else None
 
 
+def cluster(*replicas: int, elr: bool = False, brokers: tuple[int, ...] = (1, 2, 3), **configs: str) -> ControllerContext:
+    """Brokers, and a topic ``a`` of one partition on ``replicas``."""
+    context = ControllerContext(bootstrap=() if elr else WITHOUT_ELIGIBLE_LEADERS).start(*brokers)
+    named = {key.replace("_", "."): value for key, value in configs.items()}
+    (result,) = context.create(new_topic("a", assignments={0: replicas or (1, 2, 3)}, configs=named))
+    assert result.error_code == ErrorCode.NONE, result
+    return context
+
+
 def epoch_of(context: ControllerContext, node_id: int) -> int:
     return context.controller.image.cluster.brokers[NodeId(node_id)].epoch
 

@@ -28,21 +28,12 @@ from log_service.protocol.stored.metadata_records import (
     PartitionChangeRecord,
     RegisterBrokerRecord,
 )
-from tests.unit.controller.context import SET, WITHOUT_ELIGIBLE_LEADERS, ControllerContext, epoch_of, new_topic, sets
+from tests.unit.controller.context import SET, WITHOUT_ELIGIBLE_LEADERS, ControllerContext, cluster, epoch_of, new_topic, sets
 
 SESSION_MS = 9_000
 BROKER = 4
 ELR = "eligible.leader.replicas.version"
 FIRST, SECOND = UUID(int=701), UUID(int=702)
-
-
-def cluster(*replicas: int, elr: bool = False, brokers: tuple[int, ...] = (1, 2, 3), **configs: str) -> ControllerContext:
-    """Brokers, and a topic ``a`` of one partition on ``replicas``."""
-    context = ControllerContext(bootstrap=() if elr else WITHOUT_ELIGIBLE_LEADERS).start(*brokers)
-    named = {key.replace("_", "."): value for key, value in configs.items()}
-    (result,) = context.create(new_topic("a", assignments={0: replicas or (1, 2, 3)}, configs=named))
-    assert result.error_code == ErrorCode.NONE, result
-    return context
 
 
 def refusal(context: ControllerContext, **fields: Any) -> ErrorCode:
@@ -330,8 +321,11 @@ def test_a_broker_that_has_stopped_in_order_gets_replicas_where_there_are_too_fe
 
 
 def with_elections(context: ControllerContext) -> ControllerContext:
-    """The same cluster under a controller that holds elections each second."""
-    return context.new_epoch(leader_balance_interval_ms=1_000, unclean_election_interval_ms=1_000)
+    """The same cluster under a controller that holds elections each second, and has heard of its brokers."""
+    context.new_epoch(leader_balance_interval_ms=1_000, unclean_election_interval_ms=1_000)
+    for broker in context.controller.image.cluster.unfenced():
+        context.beat(broker.node_id)
+    return context
 
 
 def test_partitions_go_back_to_their_preferred_leaders() -> None:
@@ -386,7 +380,7 @@ def test_a_partition_without_leader_gets_one_uncleanly_where_its_topic_allows_it
     context = cluster(1, 3)
     context.write(PartitionChangeRecord(topic_id=context.topic("a").topic_id, partition_id=0, isr=[1]))
     context.leave(1)
+    with_elections(context).alter("a", ("unclean.leader.election.enable", SET, allowed))
     assert context.partition("a").leader == -1
-    context.alter("a", ("unclean.leader.election.enable", SET, allowed))
-    with_elections(context).pass_ms(1_000)
+    context.pass_ms(1_000)
     assert context.partition("a").leader == leader
