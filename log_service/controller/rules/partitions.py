@@ -216,11 +216,12 @@ class Partitions:
         """Take brokers that go out of every in-sync set, all of them in one change, and give what they lead to others. They may stay ELR.
 
         A partition of such a broker alone that has no leader stays as it is: a broker that stops in order has given up all of them, and
-        the next process of it registers.
+        the next process of it registers. Where an eligible broker goes that was waited for, an unclean election may be due.
         """
         for topic, index, partition in self.iterate():
             has_more = partition.has_leader or len(partition.replicas) > 1
-            if partition.leader in node_ids or (has_more and not set(node_ids).isdisjoint(partition.isr)):
+            members = partition.isr if partition.has_leader else (*partition.isr, *partition.eligible_leader_replicas)
+            if partition.leader in node_ids or (has_more and not set(node_ids).isdisjoint(members)):
                 self._take_out(topic, index, partition, *node_ids)
 
     def take_from_unclean(self, node_id: NodeId) -> None:
@@ -244,7 +245,11 @@ class Partitions:
 
     def _take_out(self, topic: TopicImage, index: int, partition: PartitionRegistration, *node_ids: NodeId) -> None:
         isr = tuple(each for each in partition.isr if each not in node_ids)
-        if not isr and len(partition.isr) > 1 and not keeps_eligible_leaders(self.image.features):
+        if keeps_eligible_leaders(self.image.features):
+            if len(isr) < len(partition.isr) and self.presumed.issuperset(isr):
+                # Those that would stay may be dead and have lost their records: all become eligible, and the first that is heard of leads.
+                isr = ()
+        elif not isr and len(partition.isr) > 1:
             # One member stays in the set; a leader that was in it has every record that any of them has.
             isr = (partition.leader,) if partition.leader in partition.isr else partition.isr[:1]
         self._change(topic, index, partition, unchanged(partition, isr=isr), gone=node_ids)

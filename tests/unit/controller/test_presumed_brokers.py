@@ -5,7 +5,8 @@ import pytest
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from log_service.protocol.stored.metadata_records import PartitionChangeRecord
-from tests.unit.controller.context import ControllerContext, cluster, epoch_of, sets
+from tests.unit.controller.context import ControllerContext, cluster, epoch_of, new_topic, sets
+from tests.unit.controller.test_memberships import FIRST, SECOND, SESSION_MS
 
 PREFERRED, UNCLEAN = 0, 1
 BOTH = pytest.mark.parametrize("elr", [True, False], ids=["with eligible leaders", "without"])
@@ -17,10 +18,67 @@ def declare_dead(context: ControllerContext, node_id: int) -> None:
     context.perform(lambda decision: context.controller.declare_dead(NodeId(node_id), epoch, decision))
 
 
+def restart(context: ControllerContext, node_id: int, *, has_lost_nothing: bool = True) -> None:
+    """Register the next process of a broker."""
+    context.register(node_id, incarnation=2, previous_broker_epoch=epoch_of(context, node_id) if has_lost_nothing else -1)
+
+
 def elect(context: ControllerContext, election_type: int) -> None:
     """Have an operator ask for an election."""
     topics = [TopicPartitions(topic="a", partitions=[0])]
     context.ask(ElectLeadersRequest(election_type=election_type, topic_partitions=topics, timeout_ms=1_000))
+
+
+# Who stays eligible (KIP-966)
+
+
+@pytest.mark.parametrize("replicas", [(1, 2), (2, 1)], ids=["the leader goes", "a follower goes"])
+def test_who_goes_and_who_is_only_presumed_to_stay_are_eligible_together(replicas: tuple[int, int]) -> None:
+    """The controller cannot tell which of them still has its records: the first that is heard of leads."""
+    context = cluster(*replicas, elr=True).new_epoch()
+    restart(context, 1)
+    assert sets(context) == (-1, (), (1, 2))
+    context.beat(2)
+    assert sets(context) == (2, (2,), ())
+
+
+def test_a_presumed_broker_that_has_lost_its_disk_takes_nothing_from_the_one_that_has_restarted() -> None:
+    """Broker 2 died before the controller did, and broker 1 after it; a controller that left 2 alone in sync would elect its empty log."""
+    context = cluster(1, 2, elr=True).new_epoch()
+    restart(context, 1)
+    context.pass_ms(SESSION_MS)
+    restart(context, 2, has_lost_nothing=False)
+    assert sets(context) == (-1, (), (1,))
+    context.beat(2)
+    assert context.partition("a").leader == -1
+    context.beat(1)
+    assert sets(context) == (1, (1,), ())
+
+
+def test_a_broker_that_was_heard_of_stays_in_sync_and_leads() -> None:
+    context = cluster(1, 2, elr=True).new_epoch()
+    context.beat(2)
+    restart(context, 1)
+    assert sets(context) == (2, (2,), ())
+
+
+def test_one_broker_that_was_heard_of_is_enough_for_all_to_stay() -> None:
+    context = cluster(2, 1, 3, elr=True).new_epoch()
+    context.beat(3)
+    declare_dead(context, 1)
+    assert sets(context) == (2, (2, 3), ()), "a presumed leader leads on: the change is not about it"
+
+
+def test_a_replica_that_was_not_in_sync_takes_no_other_out_of_the_set() -> None:
+    context = ControllerContext()
+    context.register(1, log_dirs=(FIRST, SECOND))
+    context.beat(1)
+    context.start(2)
+    context.create(new_topic("a", assignments={0: (2, 1)}))
+    (disk,) = context.controller.image.cluster.brokers[NodeId(2)].log_dirs
+    context.write(PartitionChangeRecord(topic_id=context.topic("a").topic_id, partition_id=0, isr=[2], directories=[disk, FIRST]))
+    context.new_epoch().beat(1, offline_log_dirs=[FIRST])
+    assert sets(context) == (2, (2,), ())
 
 
 # Who is elected
