@@ -1,5 +1,6 @@
 """A death is seen at once: whole nodes whose processes end, hang, or only lose a connection."""
 
+import pytest
 import trio
 
 from log_service.common.errors import ErrorCode
@@ -73,6 +74,34 @@ def test_a_dead_controller_has_a_successor_at_once_that_sees_its_broker_dead() -
         assert await until_all_know_another_leader(cluster, victim) < SOON_S
 
     tell_cluster(story)
+
+
+async def elect_again(cluster: Cluster) -> int:
+    """Have the active controller give up, and return the next one."""
+    before = await cluster.leader()
+    cluster.brokers[before].raft.resign()
+    await cluster.until(lambda: not cluster.brokers[before].rooms.controller.is_active)
+    return await cluster.leader()
+
+
+@pytest.mark.parametrize("roles", ["broker,controller", "broker"])
+def test_a_new_controller_hears_of_every_broker_before_it_can_see_one_dead(roles: str) -> None:
+    """A broker without a controller is no voter, and learns of the election by itself."""
+    voter_ids = (1, 2, 3) if roles == "broker,controller" else (4, 5, 6)
+    files = {each: node_properties(each, voter_ids, roles) for each in (1, 2, 3)}
+    files |= {each: node_properties(each, voter_ids, "controller") for each in voter_ids if each not in files}
+
+    async def story(cluster: Cluster) -> None:
+        first = await cluster.leader()
+        await cluster.until(lambda: len(cluster.unfenced(first)) == 3)
+        for _ in range(4):
+            await trio.sleep(0.55)  # another part of the time between two heartbeats, which is 2 s
+            core = cluster.brokers[await elect_again(cluster)].rooms.controller._core
+            assert core is not None
+            await trio.sleep(0.15)
+            assert not core._sessions.presumed()
+
+    tell_cluster(story, files)
 
 
 def test_a_broker_that_restarts_after_its_death_is_no_duplicate() -> None:
