@@ -189,7 +189,7 @@ def heartbeat(partitions: Partitions, request: BrokerHeartbeatRequest, progress:
     present = _present_state(broker, progress)
     state = _next_state(present, partitions, request, progress, is_caught_up=is_caught_up)
     records = _moves(partitions, broker, state) if state is not present else []
-    if state is present is BrokerState.UNFENCED and broker.node_id in partitions.presumed:
+    if state is present is BrokerState.UNFENCED and broker.is_active and broker.node_id in partitions.presumed:
         partitions.lead_again(broker.node_id)  # it may lead from here on, as one that was unfenced
         records = [*partitions.records]
     records += _note_directories(partitions, broker, request)

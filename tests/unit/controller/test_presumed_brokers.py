@@ -4,7 +4,7 @@ import pytest
 
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from log_service.protocol.stored.metadata_records import PartitionChangeRecord
+from log_service.protocol.stored.metadata_records import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from tests.unit.controller.context import ControllerContext, cluster, epoch_of, new_topic, sets
 from tests.unit.controller.test_memberships import FIRST, SECOND, SESSION_MS
 
@@ -102,6 +102,16 @@ def test_a_broker_that_is_leaving_when_it_is_heard_of_is_not_elected(elr: bool) 
     context = cluster(1, 2, elr=elr).new_epoch()
     declare_dead(context, 1)
     assert context.beat(2, want_shut_down=True).should_shut_down
+    assert context.partition("a").leader == -1
+
+
+@BOTH
+def test_a_broker_whose_shutdown_another_controller_has_begun_is_not_elected(elr: bool) -> None:
+    context = cluster(1, 2, elr=elr)
+    context.write(BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=epoch_of(context, 2), in_controlled_shutdown=1))
+    context.new_epoch()
+    declare_dead(context, 1)
+    context.beat(2)
     assert context.partition("a").leader == -1
 
 
