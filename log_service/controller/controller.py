@@ -10,7 +10,7 @@ Replies wait, in the runtime, until everything the decision has seen is committe
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -262,6 +262,12 @@ class Controller:
         """Fence every broker whose session is over by now: a new controller gives all of them the same time."""
         brokers = [broker for _, broker in sorted(self.image.cluster.brokers.items())]
         self._fence([each for each in brokers if not self._sessions.is_live(each.node_id, each.epoch, decision.now_ms)], decision)
+
+    def suspect(self, node_id: NodeId, epoch: BrokerEpoch, decision: MetadataDecision) -> None:
+        """Only presume from here on that a broker is there: its connection has ended, and its addresses refuse others."""
+        session = self._sessions.get(node_id, epoch)
+        if session.contact_ms is not None:
+            self._sessions.put(node_id, replace(session, is_presumed=True), decision)
 
     def declare_dead(self, node_id: NodeId, epoch: BrokerEpoch, decision: MetadataDecision) -> None:
         """End the session of a broker whose process is gone, and fence it; nothing where it has another epoch by now."""

@@ -29,7 +29,11 @@ logger = logging.getLogger(__name__)
 
 
 class DeathDetector:
-    """The brokers' connections as the controller of this node sees them. ``fence`` is called with a broker that is dead."""
+    """The brokers' connections as the controller of this node sees them.
+
+    ``suspect`` is called with a broker whose addresses refuse connections, at the beginning of the grace and in it; ``fence`` with one that
+    is dead.
+    """
 
     def __init__(
         self,
@@ -39,6 +43,7 @@ class DeathDetector:
         own_id: NodeId,
         grace_ms: int,
         image: Callable[[], MetadataImage],
+        suspect: Callable[[NodeId, BrokerEpoch], None],
         fence: Callable[[NodeId, BrokerEpoch], None],
     ) -> None:
         self._env = env
@@ -46,6 +51,7 @@ class DeathDetector:
         self._own_id = own_id
         self._grace_ms = grace_ms
         self._image = image
+        self._suspect = suspect
         self._fence = fence
         self._watch = DeathWatch(grace_ms)
 
@@ -91,6 +97,8 @@ class DeathDetector:
             if watch is not self._watch:
                 return
             action = watch.probed(node_id, epoch, finding, self._env.clock.monotonic_ms())
+            if finding is Finding.REFUSED and isinstance(action, Probe):
+                self._suspect(node_id, epoch)
         if isinstance(action, Fence):
             self._fence(node_id, epoch)
 

@@ -170,9 +170,15 @@ class ControllerDriver:
                 own_id=self._config.node_id,
                 grace_ms=self._config.death_grace_ms,
                 image=self._image,
+                suspect=self._suspect,
                 fence=self._declare_dead,
             )
         return self._deaths
+
+    def _suspect(self, node_id: NodeId, epoch: BrokerEpoch) -> None:
+        core, runtime = self._core, self._runtime
+        if core is not None and runtime is not None:
+            runtime.tell(partial(core.suspect, node_id, epoch))
 
     def _declare_dead(self, node_id: NodeId, epoch: BrokerEpoch) -> None:
         core, runtime = self._core, self._runtime

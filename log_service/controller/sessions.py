@@ -23,7 +23,7 @@ class BrokerSession:
     """One broker: ``contact_ms`` is when it was heard of (None: not since it registered), ``metadata_offset`` how far it was then.
 
     ``leaves_at`` is the metadata offset that the others have to reach before it may stop; -1 while it is not leaving. ``is_presumed`` says
-    that this controller has not heard of it itself.
+    that this controller has not heard of it itself, or has reason to think that it is gone, and has not heard of it since.
     """
 
     epoch: BrokerEpoch

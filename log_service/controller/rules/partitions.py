@@ -88,8 +88,8 @@ def new_partition(image: MetadataImage, replicas: Sequence[NodeId]) -> Partition
 class Partitions:
     """The partitions of ``image``, and on top of it the changes of one decision. ``static_texts`` are the keys of the controller's file.
 
-    ``presumed`` are brokers that are not fenced and that this controller has not heard of itself: each may be dead. They are not elected
-    before they are heard of, and go on leading what they lead.
+    ``presumed`` are brokers that are not fenced and that this controller has not heard of itself, or not since it suspects them: each may
+    be dead. They are not elected before they are heard of, and go on leading what they lead.
     """
 
     def __init__(

@@ -58,8 +58,8 @@ class ControllerConfig:
 class Surroundings:
     """What rules may ask for beside the metadata.
 
-    The node's configuration, new ids, whether a broker has a live session, which brokers this controller has not heard of itself, and who
-    pays for partitions that are created and deleted.
+    The node's configuration, new ids, whether a broker has a live session, which brokers are only presumed to be there, and who pays for
+    partitions that are created and deleted.
     """
 
     config: ControllerConfig

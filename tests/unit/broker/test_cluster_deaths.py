@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from log_service.client import Admin, NewTopic
 from log_service.common.errors import ErrorCode
 from log_service.common.types import NodeId
 from log_service.metadata.partition import PartitionRegistration
@@ -100,6 +101,28 @@ def test_a_new_controller_hears_of_every_broker_before_it_can_see_one_dead(roles
             assert core is not None
             await trio.sleep(0.15)
             assert not core._sessions.presumed()
+
+    tell_cluster(story, files)
+
+
+def test_brokers_that_die_one_soon_after_the_other_stay_eligible_together() -> None:
+    """The first death is found while the second broker is dead already: elected, it would be the only one that may lead later."""
+    files = {each: node_properties(each, (4, 5, 6), "broker") for each in (1, 2, 3)}
+    files |= {each: node_properties(each, (4, 5, 6), "controller") for each in (4, 5, 6)}
+
+    async def story(cluster: Cluster) -> None:
+        controller = await cluster.leader()
+        await cluster.until(lambda: len(cluster.unfenced(controller)) == 3)
+        async with Admin(f"{host_of(3)}:{BROKER_PORT}", env=cluster.world.client_env()) as admin:
+            await admin.create_topics([NewTopic(name="a", assignments={0: [1, 2]})])
+        await cluster.until(lambda: "a" in cluster.brokers[3].image.topics.by_name)
+        await trio.sleep(3)  # each broker's heartbeats have their connection by now
+        cluster.kill(1)
+        await trio.sleep(0.1)
+        cluster.kill(2)
+        await cluster.until(lambda: cluster.unfenced(3) == [3])
+        partition = known(cluster, 3)
+        assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (-1, (), (1, 2))
 
     tell_cluster(story, files)
 

@@ -1,4 +1,7 @@
-"""A new controller knows from the metadata which brokers were there. It elects one once it has heard of it, and not before."""
+"""A new controller knows from the metadata which brokers were there. It elects one once it has heard of it, and not before.
+
+So it is with a broker that any controller suspects, for its connection has ended and its addresses refuse others.
+"""
 
 import pytest
 
@@ -16,6 +19,12 @@ def declare_dead(context: ControllerContext, node_id: int) -> None:
     """Have the controller find out that the process of a broker is gone."""
     epoch = BrokerEpoch(epoch_of(context, node_id))
     context.perform(lambda decision: context.controller.declare_dead(NodeId(node_id), epoch, decision))
+
+
+def suspect(context: ControllerContext, node_id: int) -> None:
+    """Have the connection of a broker end, and its addresses refuse others."""
+    epoch = BrokerEpoch(epoch_of(context, node_id))
+    context.perform(lambda decision: context.controller.suspect(NodeId(node_id), epoch, decision))
 
 
 def restart(context: ControllerContext, node_id: int, *, has_lost_nothing: bool = True) -> None:
@@ -81,7 +90,47 @@ def test_a_replica_that_was_not_in_sync_takes_no_other_out_of_the_set() -> None:
     assert sets(context) == (2, (2,), ())
 
 
+def test_two_brokers_that_die_within_one_grace_stay_eligible_together() -> None:
+    """The one that is found dead first leaves the other, which is dead, too, and has lost its disk: alone it must not be eligible."""
+    context = cluster(1, 2, elr=True)
+    suspect(context, 1)
+    suspect(context, 2)
+    declare_dead(context, 1)
+    assert sets(context) == (-1, (), (1, 2))
+    declare_dead(context, 2)
+    assert sets(context) == (-1, (), (1, 2))
+    restart(context, 2, has_lost_nothing=False)
+    context.beat(2)
+    assert context.partition("a").leader == -1
+    restart(context, 1)
+    context.beat(1)
+    assert sets(context) == (1, (1,), ())
+
+
 # Who is elected
+
+
+@BOTH
+def test_a_suspected_broker_leads_on_and_is_elected_once_it_is_heard_of(elr: bool) -> None:
+    context = cluster(1, 2, elr=elr)
+    suspect(context, 1)
+    assert context.partition("a").leader == 1
+    suspect(context, 2)
+    declare_dead(context, 1)
+    assert context.partition("a").leader == -1
+    context.beat(2)
+    assert context.partition("a").leader == 2
+
+
+def test_a_suspicion_of_a_process_that_another_has_followed_means_nothing() -> None:
+    context = cluster(1, 2, elr=True)
+    before = BrokerEpoch(epoch_of(context, 2))
+    declare_dead(context, 2)
+    context.start(2, incarnation=2)
+    context.write(PartitionChangeRecord(topic_id=context.topic("a").topic_id, partition_id=0, isr=[1, 2]))
+    context.perform(lambda decision: context.controller.suspect(NodeId(2), before, decision))
+    declare_dead(context, 1)
+    assert sets(context) == (2, (2,), ())
 
 
 @BOTH
