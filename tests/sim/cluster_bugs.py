@@ -17,6 +17,7 @@ from log_service.broker.handlers import produce
 from log_service.common.errors import KafkaError
 from log_service.controller.death_watch import DeathWatch
 from log_service.controller.rules import alter_partition
+from log_service.controller.sessions import BrokerSessions
 from log_service.coordinator.shards import Shards
 from log_service.metadata.partition import PartitionRegistration
 from log_service.raft import core, elections, leadership, roles, voter_changes
@@ -227,6 +228,11 @@ def _take_any_page_cache(_noted_id: object, _present_id: str | None) -> bool:
     return True
 
 
+def _presume_nobody(_sessions: BrokerSessions) -> frozenset[Any]:
+    """A broker that is not fenced is there, whether or not this controller has heard of it."""
+    return frozenset()
+
+
 BUGS: Sequence[ClusterBug] = (
     ClusterBug(
         name="follower fetches on before it has synced",
@@ -299,6 +305,12 @@ BUGS: Sequence[ClusterBug] = (
         replacements=((elections, "is_vote_granted", _vote_for_a_shorter_log),),
         fits=has_isolation,
         shown_by=(5, 3, 1),
+    ),
+    ClusterBug(
+        name="presumed broker is elected",
+        replacements=((BrokerSessions, "presumed", _presume_nobody),),
+        fits=has_deaths,
+        shown_by=(3575,),
     ),
     ClusterBug(
         name="snapshot without its tail",

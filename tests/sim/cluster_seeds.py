@@ -24,8 +24,9 @@ class Played(NamedTuple):
 
 SEEDS = (1, 3, 5)
 """Of the general plan with three nodes."""
-MORE_SEEDS = tuple(parse_seeds("4,6-9,11,13-19,21-22,26-30,33,35-43,45,47,51-54,57-59,61-67,70-71,73,75-80,83-84,86,3921"))
-"""Of the general plan as well; no planted bug is known by them. In the last one two voters that refuse their peers die at one moment."""
+MORE_SEEDS = tuple(parse_seeds("4,6-9,11,13-19,21-22,26-30,33,35-43,45,47,51-54,57-59,61-67,70-71,73,75-80,83-84,86,3575,3921"))
+"""Of the general plan as well; one planted bug is known by one of them, 3575. In the last one two voters that refuse their peers die at one
+moment."""
 OTHER_SEEDS: Mapping[int, tuple[int, ...]] = {1: (0,), 5: (3, 4, 5, 6, 7, 10, 11, 15), 7: (1, 3, 4, 7)}
 """The same with other numbers of nodes; some of those with more than three have controllers of their own."""
 AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
