@@ -2,6 +2,8 @@
 
 Decides for each replica by itself whether that is news. Knows no directory but its id.
 
+A replica that the last known leader has in a new directory is empty: it leads only where no other replica can.
+
 Invariants: each replica of a partition has one directory id; a broker's request never touches that of another broker's replica; a replica
 in a directory that is offline leaves the in-sync set, and leads no more.
 """
@@ -10,10 +12,11 @@ from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
-from log_service.controller.rules.brokers import registered_broker
+from log_service.controller.rules.brokers import FIRST_FREE_DIRECTORY_ID, registered_broker
 from log_service.controller.rules.partition_change import Election, unchanged
 from log_service.controller.rules.partitions import Partitions
 from log_service.metadata.image import BrokerRegistration
+from log_service.metadata.partition import PartitionRegistration
 from log_service.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -58,6 +61,19 @@ def _assign(partitions: Partitions, broker: BrokerRegistration, topic_id: TopicI
     if broker.node_id not in partition.replicas:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker.node_id} has no replica of {topic.name}-{index}")
     moved = unchanged(partition, directories={broker.node_id: directory_id})
-    partitions.change(topic, index, moved, election=Election.CLEAN)
+    is_led = False
+    if _has_lost_last_log(partition, broker):
+        record = partitions.change(topic, index, moved, election=Election.UNCLEAN, gone=[broker.node_id])
+        is_led = record is not None and record.leader >= 0
+    if not is_led:
+        partitions.change(topic, index, moved, election=Election.CLEAN)
     if not broker.has_online(directory_id):
         partitions.take_replica(topic, index, broker.node_id)
+
+
+def _has_lost_last_log(partition: PartitionRegistration, broker: BrokerRegistration) -> bool:
+    """Whether only the last known leader could be elected, and its log was in a directory that it has no more: any other log is better."""
+    known = partition.directory_of(broker.node_id)
+    has_log = known is None or known.int < FIRST_FREE_DIRECTORY_ID or known in broker.log_dirs
+    has_eligible = partition.has_leader or partition.isr or partition.eligible_leader_replicas
+    return partition.last_known_elr == (broker.node_id,) and not has_eligible and not has_log

@@ -219,6 +219,43 @@ def test_a_replica_that_is_told_to_be_in_a_directory_that_is_gone_is_in_sync_no_
     assert (context.partition("a").leader, context.partition("a").isr) == (other, (other,))
 
 
+NEW_DISK = UUID(int=777)
+
+
+def lose_the_last(*returning: int, replicas: tuple[int, ...] = (1, 2), log_dirs: tuple[UUID, ...] = (NEW_DISK,)) -> ControllerContext:
+    """Have broker 2 lead alone, die, and come back uncleanly with these directories, after the ones that return have done so."""
+    context = cluster(1, 2, 3, replicas=replicas)
+    change(context, isr=[2], leader=2)
+    for node_id in replicas:
+        context.beat(node_id, want_shut_down=True, want_fence=True)
+    for node_id in returning:
+        context.start(node_id, incarnation=2)
+    context.register(2, incarnation=2, previous_broker_epoch=-1, log_dirs=log_dirs)
+    context.beat(2)
+    return context
+
+
+def test_a_last_known_leader_with_an_empty_disk_takes_nothing_from_a_replica_that_has_its_log() -> None:
+    context = lose_the_last(1)
+    assert (context.partition("a").leader, context.partition("a").last_known_elr) == (-1, (2,))
+    assign(context, broker_id=2, directory_id=NEW_DISK)
+    partition = context.partition("a")
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, (1,), RECOVERING)
+    assert partition.directory_of(NodeId(2)) == NEW_DISK
+
+
+@pytest.mark.parametrize("replicas", [(1, 2), (2,)], ids=["the other is away", "there is no other"])
+def test_a_last_known_leader_with_an_empty_disk_leads_where_no_other_can(replicas: tuple[int, ...]) -> None:
+    context = lose_the_last(replicas=replicas)
+    assign(context, broker_id=2, directory_id=NEW_DISK)
+    assert (context.partition("a").leader, context.partition("a").isr) == (2, (2,))
+
+
+def test_a_last_known_leader_whose_disk_is_there_leads_again() -> None:
+    context = lose_the_last(1, log_dirs=(UUID(int=502), NEW_DISK))
+    assert (context.partition("a").leader, context.partition("a").isr) == (2, (2,))
+
+
 @pytest.mark.parametrize("fields", [{"broker_epoch": 10**6}, {"broker_id": 9}], ids=str)
 def test_places_that_another_start_tells_are_refused_as_a_whole(fields: dict[str, Any]) -> None:
     with pytest.raises(KafkaError) as caught:
