@@ -365,9 +365,9 @@ def test_unclean_elections_that_are_too_many_for_one_run_go_on_soon(monkeypatch:
     lost = [(context.topic(name), index) for name in ("a", "b") for index in context.topic(name).partitions]
     context.write(*(PartitionChangeRecord(topic_id=topic.topic_id, partition_id=index, isr=[1]) for topic, index in lost))
     context.leave(1)
+    with_elections(context)
     for name in ("a", "b"):
         context.alter(name, ("unclean.leader.election.enable", SET, "true"))
-    with_elections(context)
     led = []
     for pause_ms in (1_000, NEXT_RUN_MS):
         context.pass_ms(pause_ms)
