@@ -270,6 +270,7 @@ class BrokerLifecycle:
         if self.broker_epoch == NOT_REGISTERED:
             return
         self._is_leaving = True
+        self._beating.cancel()  # one that does not say so could be sent once more later
         refusal: KafkaError | None = None
         with trio.move_on_after(LEAVING_DEADLINE_MS / 1_000):
             async with trio.open_nursery() as nursery:

@@ -24,14 +24,19 @@ DISK, CORDONED, BROKEN = UUID(int=701), UUID(int=702), UUID(int=703)
 
 
 class Controller:
-    """Answers with what the test says, and keeps what it was asked with the time."""
+    """Answers with what the test says, after ``latency_s``, and keeps what it was asked with the time."""
 
     def __init__(self, answer: Callable[[Any], Any]) -> None:
         self.answer = answer
+        self.latency_s = 0.0
         self.asked: list[tuple[float, Any]] = []
+        self.answered: list[tuple[float, Any]] = []
 
     async def request(self, request: Any, response_type: Any, caller: Any = None) -> Any:
         self.asked.append((trio.current_time(), request))
+        if self.latency_s:
+            await trio.sleep(self.latency_s)
+        self.answered.append((trio.current_time(), request))
         answer = self.answer(request)
         if isinstance(answer, Exception):
             raise answer
@@ -145,6 +150,32 @@ def test_a_broker_leaves_when_it_may_and_asks_more_and_more_seldom() -> None:
         assert len(member.controller.asked) == 6
 
     assert run(story) == pytest.approx(0.62)
+
+
+@pytest.mark.parametrize("seconds", [4.5, 5, 5.5])
+def test_a_broker_that_leaves_does_not_beat_as_one_that_runs_any_more(seconds: float) -> None:
+    """The controller would unfence it again: it would lead, and be gone in that moment.
+
+    It leaves between two heartbeats, in the moment of one, and while it waits for the response to one.
+    """
+
+    async def story() -> None:
+        member = Member(lambda beat: BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False, should_shut_down=beat.want_shut_down))
+        member.controller.latency_s = 1
+        member.lifecycle.broker_epoch = BrokerEpoch(1)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(member.lifecycle.run)
+            await trio.sleep(seconds)
+            await member.lifecycle.leave()
+            await trio.sleep(20)
+            nursery.cancel_scope.cancel()
+        beats = [beat.want_shut_down for beat in member.controller.of(BrokerHeartbeatRequest)]
+        assert beats == sorted(beats)
+        assert {*beats} == {False, True}
+        began_s = next(asked_s for asked_s, request in member.controller.asked if request.want_shut_down)
+        assert all(request.want_shut_down for answered_s, request in member.controller.answered if answered_s > began_s)
+
+    run(story)
 
 
 def test_a_broker_that_is_never_let_go_stops_after_a_while() -> None:
