@@ -56,8 +56,10 @@ def check_replicas(
 ) -> Iterator[Violation]:
     """Compare the logs of all replicas on the disks of nodes that have stopped, byte for byte.
 
-    ``ends`` is how far each partition is committed. The topics in ``whole`` are at rest: their replicas also end at the same offset. Where
-    a cleaner runs, those in ``compacted`` have the same records last of each key, wherever each replica's cleaner has come to.
+    ``ends`` is how far each partition was committed while all replicas were in sync: what is committed later, while one node after the
+    other leaves the in-sync replicas and stops, is not on those that have left. The topics in ``whole`` are at rest: their replicas also
+    end at the same offset. Where a cleaner runs, those in ``compacted`` have the same records last of each key, wherever each replica's
+    cleaner has come to.
     """
     logs: dict[tuple[str, bytes], list[tuple[str, list[StoredBatch]]]] = {}
     for host in hosts:
