@@ -39,7 +39,7 @@ from tests.sim.cluster_refusals import (
     LEGITIMATE_WITH_TRANSACTIONS,
     LEGITIMATE_WITH_USERS,
 )
-from tests.sim.cluster_service import LeaderWaiters, Service
+from tests.sim.cluster_service import LeaderWaiters, Service, what_followers_miss
 from tests.sim.cluster_voters import Operator, missing_voter
 from tests.sim.cluster_watch import ClusterWatch
 from tests.sim.copy_clients import CopyClients
@@ -276,7 +276,7 @@ class ClusterRun(Run):
     async def _drain(self) -> None:
         """Wait until the groups have read everything, everything is copied, the queue is empty, and the streams group complete.
 
-        At last users try everything.
+        At last users try everything, and followers learn what is safe.
         """
         if self.plan.member_count:
             await super()._drain()
@@ -291,6 +291,8 @@ class ClusterRun(Run):
             self.violations += [violation] if violation is not None else []
         if self.accessing is not None:
             await self.accessing.settle()
+        if (unaware := await what_followers_miss(self.cluster.nodes)) is not None:
+            self.violations.append(Violation("liveness", unaware))
 
     async def _read_to_the_end(self) -> None:
         await super()._read_to_the_end()

@@ -5,25 +5,32 @@ counts while nothing is done to the cluster: all nodes run, no fault goes on, no
 to be back within ``limit_seconds``.
 
 ``LeaderWaiters`` fetch at the end of what one node leads, as ``node_waits`` does at a node alone.
+
+``what_followers_miss`` asks of followers that they learn what is safe, also where nothing is appended any more: consumers read from them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
 
 import trio
 
-from log_service.common.types import TopicPartition
+from log_service.common.types import TopicId, TopicPartition
+from log_service.replication.partition import Partition
 from tests.sim.cluster_faults import ClusterAdversary
 from tests.sim.cluster_plan import ClusterPlan
 from tests.sim.node_host import NodeHost
 from tests.sim.node_waits import PAUSE_SECONDS, Line, RefusedError, Waiters
 from tests.sim.quorum_witness import Report
 
+PartitionId = tuple[TopicId, int]
+
 LOOK_SECONDS = 0.2
 RARE_LOOK_SECONDS = 2.0
 MARGIN_SECONDS = 10.0
 """For what disks and links that are slow for good take in a seed: syncs of up to a second each, in a registration and two elections."""
+SAFE_LIMIT_SECONDS = 10.0
+"""Within which a follower knows what its leader knew to be safe: a pause after a refusal, a fetch that waits, and slow links."""
 
 
 class Service:
@@ -75,6 +82,35 @@ class Service:
 def limit_seconds(plan: ClusterPlan) -> float:
     """Within which a partition is served again: a session, an election of the quorum that fails once, a replica that has to catch up."""
     return 2 * plan.session_seconds + 2 * plan.election_seconds + MARGIN_SECONDS
+
+
+async def what_followers_miss(hosts: Sequence[NodeHost]) -> str | None:
+    """Wait until every follower knows what is safe by now at its leader; say which one does not."""
+    safe = {_id_of(partition): partition.high_watermark for _, partition in _replicas(hosts) if partition.is_leader}
+    with trio.move_on_after(SAFE_LIMIT_SECONDS):
+        while _unaware(hosts, safe):  # noqa: ASYNC110 - many nodes make it so
+            await trio.sleep(LOOK_SECONDS)
+    return next(iter(_unaware(hosts, safe)), None)
+
+
+def _unaware(hosts: Sequence[NodeHost], safe: Mapping[PartitionId, int]) -> list[str]:
+    return [
+        f"{host.name} knows {partition.topic_partition} to be safe up to {partition.high_watermark}, not {safe[_id_of(partition)]}"
+        for host, partition in _replicas(hosts)
+        if partition.high_watermark < safe.get(_id_of(partition), 0)
+    ]
+
+
+def _replicas(hosts: Sequence[NodeHost]) -> Iterator[tuple[NodeHost, Partition]]:
+    """Return what the nodes that run hold, and can be read."""
+    for host in hosts:
+        rooms = host.current.broker._rooms if host.is_running and host.current is not None else None
+        held = () if rooms is None else rooms.replicas.partitions.values()
+        yield from ((host, partition) for partition in held if not partition.is_offline)
+
+
+def _id_of(partition: Partition) -> PartitionId:
+    return partition.topic_id, partition.topic_partition.partition
 
 
 class LeaderWaiters(Waiters):

@@ -19,8 +19,10 @@ from log_service.coordinator.group import reconciliation
 from log_service.coordinator.group.consumer_group import ConsumerGroup
 from log_service.metadata import topics_delta
 from log_service.metadata.partition import PartitionRegistration, changed_partition
+from log_service.protocol.messages.fetch import PartitionData
 from log_service.protocol.stored.metadata_records import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from log_service.replication import fetcher
+from log_service.replication.fetcher import Fetcher, Followed
 from log_service.replication.partition import Partition
 from log_service.replication.partition_state import Change, PartitionState
 from tests.sim import cluster_aims as aims
@@ -29,7 +31,7 @@ from tests.sim.cluster_bugs import has_deaths, has_isolation
 
 # The wrong decisions
 
-_elect, _note_fetch = partition_change._elect, PartitionState.note_fetch
+_elect, _note_fetch, _append = partition_change._elect, PartitionState.note_fetch, Fetcher._append
 
 
 def _keep_the_leader_epoch(partition: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
@@ -63,6 +65,11 @@ def _cut_the_whole_epoch(partition: Partition, leader_epoch_end: tuple[int, int]
     log = partition.log
     assert log is not None
     partition.truncate_to(log.end_offset_for_epoch(leader_epoch_end[0] - 1)[1] if leader_epoch_end[0] else 0)
+
+
+def _take_what_is_safe_with_records(self: Fetcher, followed: Followed, told: PartitionData) -> bool:
+    """Where no records come there is nothing to take."""
+    return bool(told.records) and _append(self, followed, told)
 
 
 def _announce_nothing_of_followers(self: PartitionState, broker_id: int, offset: int, **told: Any) -> Change:
@@ -117,6 +124,11 @@ BUGS: Sequence[ClusterBug] = (
         name="cut by a whole epoch",
         replacements=((fetcher, "truncate_where_parted", _cut_the_whole_epoch),),
         fits=has_isolation,
+        shown_by=(1,),
+    ),
+    ClusterBug(
+        name="follower takes what is safe with records alone",
+        replacements=((Fetcher, "_append", _take_what_is_safe_with_records),),
         shown_by=(1,),
     ),
     ClusterBug(
