@@ -12,6 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import trio
+
+from log_service.broker.lifecycle import BrokerLifecycle
 from log_service.controller import controller
 from log_service.controller.rules import partition_change, partitions
 from log_service.controller.rules.brokers import FENCED
@@ -32,6 +35,7 @@ from tests.sim.cluster_bugs import has_deaths, has_isolation
 # The wrong decisions
 
 _elect, _note_fetch, _append = partition_change._elect, PartitionState.note_fetch, Fetcher._append
+_leave = BrokerLifecycle.leave
 
 
 def _keep_the_leader_epoch(partition: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
@@ -77,6 +81,12 @@ def _announce_nothing_of_followers(self: PartitionState, broker_id: int, offset:
     return _note_fetch(self, broker_id, offset, **told) & ~Change.HIGH_WATERMARK
 
 
+async def _leave_and_beat_on(self: BrokerLifecycle) -> None:
+    """A broker that leaves goes on with the heartbeats of one that runs."""
+    self._running = trio.CancelScope()
+    await _leave(self)
+
+
 def _is_held_by_none(*_arguments: object) -> bool:
     """A partition of the target is the member's."""
     return False
@@ -106,6 +116,12 @@ BUGS: Sequence[ClusterBug] = (
     ClusterBug(
         name="unclean leaders where none may be",
         replacements=((partition_change, "_elect", _elect_anybody),),
+        aim=aims.UNCLEAN_ELECTIONS,
+        shown_by=(0,),
+    ),
+    ClusterBug(
+        name="broker that leaves beats on",
+        replacements=((BrokerLifecycle, "leave", _leave_and_beat_on),),
         aim=aims.UNCLEAN_ELECTIONS,
         shown_by=(0,),
     ),

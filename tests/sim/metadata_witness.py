@@ -7,6 +7,7 @@ Decides nothing for the nodes. The promises, each checked on every node whenever
 * the leader is in sync; the leader epoch and the partition epoch never go back;
 * a leader that was neither in sync nor eligible is elected where that is allowed, and only while none of those that were lives. Excused is
   the last known leader (KIP-966);
+* a broker that was let go does not come back before it has registered again;
 * in the term of a controller a broker that lives is fenced at most once for a connection that ended.
 """
 
@@ -49,6 +50,7 @@ class MetadataWitness:
         self._known[who] = image
         if before is None or before.topics is not image.topics or before.cluster is not image.cluster:
             self._check(who, image, before)
+            self._check_brokers(who, image, before)
 
     def note_fenced_by_connection(self, who: tuple[str, int], term: DeathWatch, broker_id: int, broker_epoch: int) -> None:
         """Take note that a controller, in the term that has this watch, fences a broker because its connection has ended."""
@@ -67,6 +69,13 @@ class MetadataWitness:
                 if before is not None and was is not None and was.partition_epoch + 1 == partition.partition_epoch:
                     self._check_election(name, partition, was, (before, image))
 
+    def _check_brokers(self, who: tuple[str, int], image: MetadataImage, before: MetadataImage | None) -> None:
+        for node_id, broker in image.cluster.brokers.items():
+            was = None if before is None else before.cluster.brokers.get(node_id)
+            has_left = was is not None and was.epoch == broker.epoch and was.is_fenced and was.is_in_controlled_shutdown
+            if has_left and not broker.is_fenced:
+                self.report(RULE, f"{node_id} leads again as {who} knows it, though it has left: {was}, then {broker}")
+
     def _check_election(
         self, topic: str, partition: PartitionRegistration, was: PartitionRegistration, images: tuple[MetadataImage, MetadataImage]
     ) -> None:
@@ -84,7 +93,7 @@ class MetadataWitness:
         earlier, now = (image.cluster.brokers for image in images)
         for node_id in able:
             old, new = earlier.get(node_id), now.get(node_id)
-            if old is not None and new is not None and old.epoch == new.epoch and not (old.is_fenced or new.is_fenced):
+            if old is not None and new is not None and old.epoch == new.epoch and old.is_active and new.is_active:
                 self.report(RULE, f"{topic} has an unclean leader, though {node_id} lives: {was}, then {partition}")
 
     def _check_partition(
@@ -100,5 +109,5 @@ class MetadataWitness:
         brokers = image.cluster.brokers
         for node_id in isr if len(isr) > 1 or partition.has_leader else ():
             broker = brokers.get(node_id)
-            if broker is None or broker.is_fenced or (broker.is_in_controlled_shutdown and len(isr) > 1):
+            if broker is None or not broker.is_active:
                 self.report(RULE, f"{node_id} is in sync in {name}, and does not live: {broker}; {partition}")

@@ -8,8 +8,10 @@ import pytest
 import trio
 
 from log_service.client import Admin, NewTopic, Producer
-from log_service.common.types import NodeId, PartitionEpoch
+from log_service.common.types import BrokerEpoch, NodeId, PartitionEpoch
 from log_service.controller.death_watch import DeathWatch
+from log_service.metadata.image import BrokerRegistration, MetadataImage
+from log_service.metadata.partition import NO_LEADER
 from log_service.raft.batches import MetadataBatch
 from log_service.raft.events import Effects, RequestArrived
 from log_service.raft.messages import VoteRequest, VoteResponse
@@ -23,6 +25,10 @@ from tests.sim.quorum_witness import _Reader, _Vote
 from tests.sim.world import sim_run
 
 TOPIC = "watched"
+
+
+def with_broker(image: MetadataImage, broker: BrokerRegistration) -> MetadataImage:
+    return replace(image, cluster=replace(image.cluster, brokers={**image.cluster.brokers, broker.node_id: broker}))
 
 
 def found_after(act: Callable[[NodeHost, ClusterWatch], Awaitable[None]], *, is_synced: bool = True) -> list[str]:
@@ -235,6 +241,30 @@ def test_an_in_sync_replica_that_does_not_live_and_epochs_that_go_back_are_named
     first, second = found_after(act)
     assert "7 is in sync in a, and does not live: None" in first
     assert "the epochs of b went back" in second
+
+
+@pytest.mark.parametrize("is_again", [False, True])
+def test_a_broker_that_leads_while_it_leaves_or_comes_back_without_registering_again_is_named(*, is_again: bool) -> None:
+    async def act(host: NodeHost, watch: ClusterWatch) -> None:
+        assert host.current is not None
+        image = host.current.broker.image
+        (broker,) = image.cluster.brokers.values()
+        leaving = replace(broker, is_in_controlled_shutdown=True)
+        gone = replace(leaving, is_fenced=True)
+        if is_again:
+            for later in (broker, replace(broker, is_fenced=True), leaving, replace(leaving, epoch=BrokerEpoch(broker.epoch + 1))):
+                before = gone if later.epoch != broker.epoch else replace(gone, is_in_controlled_shutdown=False)
+                watch.metadata._check_brokers(("broker", 1), with_broker(image, later), with_broker(image, before))
+            assert not watch.violations
+            watch.metadata._check_brokers(("broker", 1), with_broker(image, leaving), with_broker(image, gone))
+        else:
+            partition = image.topics.by_name[TOPIC].partitions[0]
+            watch.metadata._check_partition("a", partition._replace(leader=NO_LEADER), None, with_broker(image, leaving))
+            assert not watch.violations
+            watch.metadata._check_partition("a", partition, None, with_broker(image, leaving))
+
+    (text,) = found_after(act)
+    assert ("1 leads again as ('broker', 1) knows it, though it has left" if is_again else "1 is in sync in a, and does not live") in text
 
 
 def test_a_broker_that_is_fenced_twice_for_a_connection_that_ended_is_named() -> None:
