@@ -98,6 +98,19 @@ def test_an_epoch_that_ends_below_the_checkpoint_or_is_unknown_is_refused() -> N
     with pytest.raises(ProgressError, match="does not know leader epoch 3"):
         plan(state(0, 0, 12), committed=committed, epoch_ends={0: -1})
     assert plan(state(0, 9, 9), committed=committed, epoch_ends={0: -1}).is_empty
+    assert str(plan(state(0, 0, 12), committed=committed).ranges) == "0:[9,12)"
+    assert str(plan(state(0, 0, 12), committed={0: at(9)}, epoch_ends={0: 7}).ranges) == "0:[9,12)"
+
+
+def test_a_partition_without_records_that_was_never_read_has_no_range() -> None:
+    assert str(plan(state(0, 0, 4), state(1, 0, 0), committed={0: at(1)}).ranges) == "0:[1,4)"
+
+
+def test_a_replay_of_several_partitions_takes_ranges_that_touch() -> None:
+    wanted = [OffsetRange(partition=number, start=start, end=end) for number, start, end in [(1, 2, 4), (0, 5, 9), (0, 3, 5)]]
+    held = {number: [OffsetRange(partition=number, start=0, end=9)] for number in range(2)}
+    planned = plan_replay(topic="t", topic_id="T", wanted=wanted, held=held, committed={0: at(9), 1: at(9)})
+    assert str(planned) == "0:[3,5) 0:[5,9) 1:[2,4)"
 
 
 def test_replays_stay_within_what_was_committed_and_is_still_there() -> None:
@@ -116,6 +129,8 @@ def test_replays_stay_within_what_was_committed_and_is_still_there() -> None:
     ]:
         with pytest.raises(ProgressError, match=reason):
             replay(*wrong)
+    with pytest.raises(ProgressError, match="Replay within what is left: nothing"):
+        plan_replay(topic="t", topic_id="T", wanted=[one(5, 7)], held={0: []}, committed={0: at(10)})
 
 
 def test_a_range_of_time_is_clipped_to_what_was_committed() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.offsets import OffsetRange, OffsetRanges, ranges_of_offsets, split_range, table_of_offsets
+from orchestration.offsets import OffsetRange, OffsetRanges, merged, places_within, ranges_of_offsets, split_range, table_of_offsets
 
 
 def one(partition: int, start: int, end: int) -> OffsetRange:
@@ -67,3 +67,18 @@ def test_spanning_reaches_over_both_and_drops_another_topic_id() -> None:
     assert first.spanning(second) == ranges(one(0, 3, 9), one(1, 4, 6), one(2, 0, 1))
     other = OffsetRanges(topic="t", topic_id="recreated", ranges=(one(0, 0, 1),))
     assert first.spanning(other) == other
+
+
+def test_places_are_those_of_their_own_partition_and_ranges() -> None:
+    held = [one(0, 3, 5), one(0, 8, 9), one(1, 0, 4)]
+    assert places_within({0: [2, 3, 4, 5, 8], 1: [8, 3], 2: [3]}, held) == {0: [3, 4, 8], 1: [3]}
+    assert places_within({0: [5]}, held) == {}
+
+
+def test_only_ranges_of_one_partition_are_made_one() -> None:
+    assert merged([one(1, 2, 4), one(0, 3, 6), one(0, 0, 3), one(0, 1, 2), one(0, 8, 9)]) == [one(0, 0, 6), one(0, 8, 9), one(1, 2, 4)]
+
+
+def test_ranges_that_span_no_offset_are_none_altogether() -> None:
+    assert ranges(one(0, 3, 3), one(1, 5, 5)).is_empty
+    assert not ranges(one(0, 3, 3), one(1, 5, 6)).is_empty
