@@ -152,7 +152,7 @@ def fix(
             text = value if value is not None else edited(letter_at(letters, table, place))
             fixes = [] if text is None else [fix_of(letters, table, place, text.encode())]
         if not execute or not fixes:
-            show_fixes(letters, table, fixes, as_json=as_json)
+            show_fixes(letters, table, fixes, as_json=as_json, nothing="" if fixes else nothing_to_fix(table, rule, letters))
             return
         Fixes(letters.lake).put(table, fixes, note=function or "by hand")
         tell_replay(table, len(fixes), replayed(settings, table, replay_ranges(fixes)), as_json=as_json)
@@ -170,8 +170,10 @@ def replay(*, table: str, execute: bool, as_json: bool) -> None:
             told_count = {"table": table, "executed": False, "dead_letters": len(rows)}
             if as_json:
                 print_json(told_count)
+            elif rows:
+                click.echo(f"{table}: {len(rows)} dead letters would be replayed; --execute does it")
             else:
-                click.echo(f"{table}: {len(rows)} dead letters" + (" would be replayed; --execute does it" if rows else ""))
+                click.echo(nothing_found(table, None, letters))
             return
         tell_replay(table, 0, replayed(settings, table, None), as_json=as_json)
 
@@ -245,8 +247,8 @@ def repair_named(name: str) -> Callable[[bytes | None], bytes | None]:
     return repair
 
 
-def show_fixes(letters: "DeadLetters", table: str, fixes: Sequence["Fix"], *, as_json: bool) -> None:
-    """Print what would be fixed."""
+def show_fixes(letters: "DeadLetters", table: str, fixes: Sequence["Fix"], *, as_json: bool, nothing: str) -> None:
+    """Print what would be fixed; ``nothing`` is said where nothing would."""
     from orchestration.letter_places import names_of_topics, place_of  # noqa: PLC0415 - with the command, not with its help
 
     before = {(row["_topic_id"], row["_partition"], row["_offset"]): row for row in letters.of_target(table)} if fixes else {}
@@ -256,11 +258,15 @@ def show_fixes(letters: "DeadLetters", table: str, fixes: Sequence["Fix"], *, as
         {"place": str(place_of(row, names)), "reason": row["reason"], "before": text_of(row["value"]), "after": text_of(one.value)}
         for row, one in found
     ]
-    print_rows(
-        rows, ["place", "reason", "before", "after"], as_json=as_json, empty="nothing to fix", flexible=("before", "after", "reason")
-    )
+    print_rows(rows, ["place", "reason", "before", "after"], as_json=as_json, empty=nothing, flexible=("before", "after", "reason"))
     if rows and not as_json:
         click.echo("nothing was done; --execute keeps the fixes and replays their records")
+
+
+def nothing_to_fix(table: str, rule: str | None, letters: "DeadLetters") -> str:
+    """Return what is said where no value becomes another one: none was looked at, or each stays as it was."""
+    is_any = bool(letters.of_target(table, chosen_rule(rule), limit=1))
+    return "nothing to fix: each value stays as it is" if is_any else nothing_found(table, rule, letters)
 
 
 def replayed(settings: "Settings", table: str, ranges: Sequence["OffsetRange"] | None) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """Dead letters: what is pending and what counts, rivals, replays."""
 
+import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 from orchestration.checkpoints import Checkpoint
-from orchestration.cli.dead_letters import nothing_found
+from orchestration.cli.dead_letters import dead_letters, nothing_found, nothing_to_fix
 from orchestration.dead_letters import ADDED_LATER, ENVELOPE, DeadLetters, Rejection, envelopes, naming
 from orchestration.tables import CommitConflictError, Lake, append_with_offsets, overwrite_ranges, overwrite_where
 from tests.unit.orchestration.dead_letter_parts import NOW, RECORDS, TARGET_SCHEMA, commit_target, letters_for, origin, ranges
@@ -188,6 +190,24 @@ def test_a_slip_in_the_name_of_a_table_or_rule_is_told(lake: Lake, letters: Dead
     commit_target(lake, (0, 0, 5), attempt=attempt)
     assert nothing_found("claen", None, letters) == "claen has no dead letters; these tables have some: clean"
     assert nothing_found("clean", "rull", letters) == "the rule rull rejected nothing of clean; these did: rule"
+    assert nothing_to_fix("claen", None, letters) == "claen has no dead letters; these tables have some: clean"
+    assert nothing_to_fix("clean", "rull", letters) == "the rule rull rejected nothing of clean; these did: rule"
+    assert nothing_to_fix("clean", "rule", letters) == nothing_to_fix("clean", None, letters) == "nothing to fix: each value stays as it is"
+
+
+def test_a_replay_of_the_dead_letters_of_no_table_tells_of_the_slip(
+    lake: Lake, letters: DeadLetters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = letters.replace_pending(letters.snapshot(), origin(), ranges((0, 0, 5)), {}, letters_for((0, 1)))
+    commit_target(lake, (0, 0, 5), attempt=attempt)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIDELOG_LAKE", str(lake.root))
+    monkeypatch.setattr("sys.path", [*sys.path])
+    told = [CliRunner().invoke(dead_letters, ["replay", table]).output for table in ("claen", "clean")]
+    assert told == [
+        "claen has no dead letters; these tables have some: clean\n",
+        "clean: 1 dead letters would be replayed; --execute does it\n",
+    ]
 
 
 def test_reading_creates_no_table_where_nothing_was_ever_rejected(lake: Lake, letters: DeadLetters) -> None:

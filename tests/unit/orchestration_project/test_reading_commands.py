@@ -14,7 +14,7 @@ import pytest
         (["dead-letters", "list"], "no table has rejected anything"),
         (["dead-letters", "list", "clean_orders"], "clean_orders has no dead letters"),
         (["dead-letters", "show", "clean_orders", "0:1"], "clean_orders"),
-        (["dead-letters", "replay", "clean_orders"], "0 dead letters"),
+        (["dead-letters", "replay", "clean_orders"], "clean_orders has no dead letters"),
         (["sql", "SELECT count(*) AS letters FROM dead_letters"], "LETTERS"),
     ],
     ids=" ".join,
