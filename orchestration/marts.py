@@ -13,6 +13,7 @@ from orchestration.resources.warehouse import WarehouseResource
 from orchestration.table_address import DUCKDB, table_address
 from orchestration.tables import LAKE_PREFIX, TABLE_NAME
 from orchestration.transforms import on_fresh_inputs, table_key
+from orchestration.transforms.declarations import one_or_more
 from orchestration.warehouse import Warehouse, WarehouseError
 
 MART_PREFIX = "marts"
@@ -30,8 +31,8 @@ def mart(
     name: str,
     *,
     sql: str,
-    tables: Sequence[str | dg.AssetsDefinition],
-    marts: Sequence[str | dg.AssetsDefinition] = (),
+    tables: str | dg.AssetsDefinition | Sequence[str | dg.AssetsDefinition],
+    marts: str | dg.AssetsDefinition | Sequence[str | dg.AssetsDefinition] = (),
     description: str = "",
     is_automated: bool = True,
     group_name: str = "marts",
@@ -48,8 +49,8 @@ def mart(
     if not TABLE_NAME.fullmatch(name):
         raise ValueError(f"{name!r} cannot be a mart's name: letters, digits and underscores, not starting with a digit")
     validate_question(name, sql)
-    inputs = [_input_name(name, one, LAKE_PREFIX) for one in tables]
-    others = [_input_name(name, one, MART_PREFIX) for one in marts]
+    inputs = [_input_name(name, one, LAKE_PREFIX) for one in one_or_more(tables)]
+    others = [_input_name(name, one, MART_PREFIX) for one in one_or_more(marts)]
 
     @dg.asset(
         key=mart_key(name),

@@ -7,6 +7,8 @@ removed, configs that are not declared are left alone, nothing is deleted. Knows
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 import dagster as dg
@@ -27,10 +29,10 @@ TOPIC_PREFIX = "topics"
 class TopicSpec:
     """A topic as it should be.
 
-    ``configs`` are Kafka's topic configs by key. ``key`` says what records are keyed by, for readers. ``schema`` is the Spark DDL of the
-    JSON in a record's value (see ``orchestration.values.ddl``), where a field that is NOT NULL is required; or what ``avro_schema`` or
-    ``protobuf_schema`` of ``orchestration.formats`` return. Without a schema transforms get the bytes. ``archive`` keeps the records in
-    the lake, too: True, or an ``Archive`` that says when and how long.
+    ``configs`` are Kafka's topic configs by key; numbers and truth values become the texts that Kafka reads. ``key`` says what records are
+    keyed by, for readers. ``schema`` is the Spark DDL of the JSON in a record's value (see ``orchestration.values.ddl``), where a field
+    that is NOT NULL is required; or what ``avro_schema`` or ``protobuf_schema`` of ``orchestration.formats`` return. Without a schema
+    transforms get the bytes. ``archive`` keeps the records in the lake, too: True, or an ``Archive`` that says when and how long.
     """
 
     name: str
@@ -45,6 +47,7 @@ class TopicSpec:
     def __post_init__(self) -> None:
         if not TOPIC_NAME.fullmatch(self.name) or self.name in {".", ".."}:
             raise ValueError(f"{self.name!r} cannot be a topic's name: up to 249 letters, digits, '.', '_' and '-'")
+        object.__setattr__(self, "configs", {key: config_text(value) for key, value in self.configs.items()})
         if self.partitions < 1 or self.replication_factor < 1:
             raise ValueError(f"topic {self.name} needs at least one partition and one replica")
         try:
@@ -75,6 +78,31 @@ class TopicSpec:
     def asset_key(self) -> dg.AssetKey:
         """The asset that stands for the topic; high-watermark events go on this key, too."""
         return dg.AssetKey([TOPIC_PREFIX, self.name])
+
+
+def config_text(value: str | float | bool) -> str:  # noqa: FBT001 - as people give it
+    """Return a topic's config as Kafka reads it: numbers without exponent, and whole ones without a point, as many keys want them.
+
+    :raises ValueError: the value is no number that Kafka could read.
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, float):
+        return str(value)
+    if not isfinite(value):
+        raise ValueError(f"a topic's config cannot be {value}: it has to be a number")
+    return str(int(value)) if value.is_integer() else format(Decimal(repr(value)), "f")
+
+
+def validate_topic(name: str, topic: object) -> None:
+    """Refuse what is no topic, where ``name`` reads one or sends to it.
+
+    :raises ValueError: says what was given.
+    """
+    if isinstance(topic, TopicSpec):
+        return
+    told = f"the asset {topic.key.to_user_string()}" if isinstance(topic, dg.AssetsDefinition) else repr(topic)
+    raise ValueError(f"{name} wants a topic, and was given {told}: give the TopicSpec that says what the topic is")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

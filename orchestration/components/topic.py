@@ -1,8 +1,6 @@
 """The component of a topic: the YAML face of ``TopicSpec`` and ``topic_asset``."""
 
 from collections.abc import Mapping
-from decimal import Decimal
-from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from orchestration.components.attributes import Declaration, Made, example, folder_of, refusals_placed
 from orchestration.formats import AvroSchema, ProtobufSchema, avro_schema, protobuf_schema
-from orchestration.topics import TopicSpec, declare_topic, topic_asset
+from orchestration.topics import TopicSpec, config_text, declare_topic, topic_asset
 
 
 def _example(name: str) -> Mapping[str, Any]:
@@ -88,17 +86,3 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
     def declare(self, context: dg.ComponentLoadContext) -> Made:
         """Return the topic's asset."""
         return topic_asset(self.spec(folder_of(context)), group_name=self.group_name)
-
-
-def config_text(value: str | float | bool) -> str:  # noqa: FBT001 - a value of YAML
-    """Return a config as Kafka reads it: numbers without exponent, and whole ones without a point, as many keys want them.
-
-    :raises ValueError: the value is no number that Kafka could read.
-    """
-    if isinstance(value, bool):
-        return str(value).lower()
-    if not isinstance(value, float):
-        return str(value)
-    if not isfinite(value):
-        raise ValueError(f"a topic's config cannot be {value}: it has to be a number")
-    return str(int(value)) if value.is_integer() else format(Decimal(repr(value)), "f")

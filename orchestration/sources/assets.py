@@ -15,6 +15,7 @@ from typing import Any
 import dagster as dg
 
 from orchestration.log_client import LogClient, LogServiceError
+from orchestration.names import names_of
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.settings import SettingsError, load_settings
 from orchestration.sources.dropped_files import DroppedFiles, ReadAs
@@ -22,7 +23,7 @@ from orchestration.sources.reading import Source, SourceError
 from orchestration.sources.run import prepared, run_source, sender_id
 from orchestration.sources.sql_rows import SqlRows
 from orchestration.tables import TABLE_NAME
-from orchestration.topics import TopicSpec
+from orchestration.topics import TopicSpec, validate_topic
 
 SOURCE_PREFIX = "sources"
 SOURCE_METADATA = "tidelog/source"
@@ -59,7 +60,7 @@ def sql_source(
     table: str,
     key: str | Sequence[str],
     cursor: str | None = None,
-    columns: Sequence[str] = (),
+    columns: str | Sequence[str] = (),
     compare_every_s: float | None = COMPARE_EVERY_S,
     delay_s: float = 0.0,
     url: str | dg.EnvVar | None = None,
@@ -79,11 +80,12 @@ def sql_source(
 
     :raises ValueError: the declaration makes no sense; the text says why.
     """
-    keys = (key,) if isinstance(key, str) else tuple(key)
+    keys = names_of(key)
     if not keys:
         raise ValueError(f"the source {name} needs a key: the columns that tell one row of {table} from another")
     if cursor is None and compare_every_s is None:
         raise ValueError(f"the source {name} sees nothing: give it a cursor, comparisons (compare_every_s), or both")
+    validate_topic(name, topic)
     _validate_takes_json(name, topic)
 
     def make() -> Source:
@@ -92,7 +94,7 @@ def sql_source(
             table=table,
             key=keys,
             cursor=cursor,
-            columns=tuple(columns),
+            columns=names_of(columns),
             compare_every_s=compare_every_s,
             delay_s=delay_s,
         )
@@ -124,6 +126,7 @@ def folder_source(
 
     :raises ValueError: the declaration makes no sense; the text says why.
     """
+    validate_topic(name, topic)
     if read_as != "whole":
         _validate_takes_json(name, topic, 'or send whole files, each a value in that format (read_as="whole")')
 

@@ -16,7 +16,7 @@ from orchestration.aggregates import Aggregate, validate_aggregates
 from orchestration.quality import Rule, Suite
 from orchestration.quality.rules import validate_rules
 from orchestration.tables import LAKE_PREFIX, RESERVED_NAMES, TABLE_NAME
-from orchestration.topics import TopicSpec
+from orchestration.topics import TopicSpec, validate_topic
 
 GROUP_PREFIX = "tidelog."
 POOL_PREFIX = "table_"
@@ -54,9 +54,13 @@ class TopicTable:
 
     def __post_init__(self) -> None:
         validate_table_name(self.name)
+        validate_topic(self.name, self.topic)
+        validate_limits(self.name, self.minimum_interval_s, self.records_per_run)
+        validate_day(self.name, self.history_from)
         if self.aggregates or self.aggregate_by:
             validate_aggregates(self.name, self.aggregate_by, self.aggregates)
         validate_rules(self.rules, is_quarantine_possible=True)
+        validate_suite(self.name, self.suite)
         validate_check_names(self.rules, self.suite)
         validate_parameters(self.name, self.function, 1)
         validate_latest(self)
@@ -80,6 +84,7 @@ class DerivedTable:
     def __post_init__(self) -> None:
         validate_table_name(self.name)
         validate_rules(self.rules, is_quarantine_possible=False)
+        validate_suite(self.name, self.suite)
         validate_check_names(self.rules, self.suite)
         validate_parameters(self.name, self.function, len(self.inputs))
         if self.name in self.inputs or len(set(self.inputs)) != len(self.inputs):
@@ -149,6 +154,47 @@ def validate_table_name(name: str) -> None:
         raise ValueError(f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with a digit")
     if name in RESERVED_NAMES:
         raise ValueError(f"{name} is the lake's own table: give the transform another name")
+
+
+def one_or_more(given: str | dg.AssetsDefinition | Sequence[str | dg.AssetsDefinition]) -> Sequence[str | dg.AssetsDefinition]:
+    """Return what is read, by its assets or names; a single one may be given as it is."""
+    return [given] if isinstance(given, str | dg.AssetsDefinition) else given
+
+
+def rules_of(rules: Rule | Sequence[Rule]) -> tuple[Rule, ...]:
+    """Return rules; a single one may be given as it is."""
+    return (rules,) if isinstance(rules, Rule) else tuple(rules)
+
+
+def validate_limits(name: str, minimum_interval_s: int | None, records_per_run: int | None) -> None:
+    """Refuse limits with which no run would ever start, or read.
+
+    :raises ValueError: says which.
+    """
+    if minimum_interval_s is not None and minimum_interval_s < 0:
+        raise ValueError(f"minimum_interval_s of {name} is {minimum_interval_s}: give seconds, or 0 for a table that follows its topic")
+    if records_per_run is not None and records_per_run < 1:
+        raise ValueError(f"records_per_run of {name} is {records_per_run}: a run reads at least 1 record; leave it out for the default")
+
+
+def validate_day(name: str, day: object) -> None:
+    """Refuse what is no day.
+
+    :raises ValueError: says what was given.
+    """
+    if isinstance(day, date):
+        return
+    raise ValueError(f"history_from of {name} is {day!r}: give a day, e.g. datetime.date(2026, 1, 31)")
+
+
+def validate_suite(name: str, suite: object) -> None:
+    """Refuse expectations that are no suite.
+
+    :raises ValueError: says how to make one of them.
+    """
+    if isinstance(suite, Suite):
+        return
+    raise ValueError(f"the suite of {name} is {suite!r}: give Suite(expect(...), expect(...))")
 
 
 def validate_latest(table: TopicTable) -> None:

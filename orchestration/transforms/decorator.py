@@ -9,10 +9,20 @@ from datetime import date
 import dagster as dg
 
 from orchestration.aggregates import Aggregate
+from orchestration.names import names_of
 from orchestration.quality import Rule, Suite
-from orchestration.topics import TopicSpec
+from orchestration.tables import LAKE_PREFIX
+from orchestration.topics import TOPIC_PREFIX, TopicSpec
 from orchestration.transforms.assets import Presentation, derived_table_asset, topic_table_asset
-from orchestration.transforms.declarations import DEFAULT_HISTORY_FROM, NO_SUITE, DerivedTable, TopicTable, Transform
+from orchestration.transforms.declarations import (
+    DEFAULT_HISTORY_FROM,
+    NO_SUITE,
+    DerivedTable,
+    TopicTable,
+    Transform,
+    one_or_more,
+    rules_of,
+)
 
 FAILED_AGAIN_CRON = "*/5 * * * *"
 OF_TOPICS = (
@@ -31,12 +41,12 @@ OF_TOPICS = (
 def spark_table(
     *,
     topic: TopicSpec | None = None,
-    tables: Sequence[str | dg.AssetsDefinition] = (),
+    tables: str | dg.AssetsDefinition | Sequence[str | dg.AssetsDefinition] = (),
     name: str | None = None,
-    unique_by: Sequence[str] = (),
-    latest_by: Sequence[str] = (),
+    unique_by: str | Sequence[str] = (),
+    latest_by: str | Sequence[str] = (),
     deleted_when: str | None = None,
-    rules: Sequence[Rule] = (),
+    rules: Rule | Sequence[Rule] = (),
     suite: Suite = NO_SUITE,
     is_evolving: bool = False,
     minimum_interval_s: int | None = None,
@@ -76,10 +86,10 @@ def spark_table(
                 name=table_name,
                 topic=topic,
                 function=function,
-                unique_by=tuple(unique_by),
-                latest_by=(latest_by,) if isinstance(latest_by, str) else tuple(latest_by),
+                unique_by=names_of(unique_by),
+                latest_by=names_of(latest_by),
                 deleted_when=deleted_when,
-                rules=tuple(rules),
+                rules=rules_of(rules),
                 suite=suite,
                 is_evolving=is_evolving,
                 minimum_interval_s=minimum_interval_s,
@@ -91,8 +101,8 @@ def spark_table(
         limits = (deleted_when, minimum_interval_s, records_per_run, history_from)
         if unique_by or latest_by or is_evolving or has_headers or any(one is not None for one in limits):
             raise ValueError(f"{', '.join(OF_TOPICS)} need a topic; {table_name} comes from tables")
-        names = tuple(_table_name(one) for one in tables)
-        derived = DerivedTable(name=table_name, inputs=names, function=function, rules=tuple(rules), suite=suite)
+        names = tuple(_table_name(table_name, one) for one in one_or_more(tables))
+        derived = DerivedTable(name=table_name, inputs=names, function=function, rules=rules_of(rules), suite=suite)
         return derived_table_asset(derived, shown, automation_condition=on_fresh_inputs() if is_automated else None)
 
     return declare
@@ -104,7 +114,7 @@ def spark_aggregate(
     by: str | Sequence[str],
     aggregates: Sequence[Aggregate],
     name: str | None = None,
-    rules: Sequence[Rule] = (),
+    rules: Rule | Sequence[Rule] = (),
     suite: Suite = NO_SUITE,
     minimum_interval_s: int | None = None,
     records_per_run: int | None = None,
@@ -130,9 +140,9 @@ def spark_aggregate(
             name=name or function.__name__,
             topic=topic,
             function=function,
-            aggregate_by=(by,) if isinstance(by, str) else tuple(by),
+            aggregate_by=names_of(by),
             aggregates=tuple(aggregates),
-            rules=tuple(rules),
+            rules=rules_of(rules),
             suite=suite,
             minimum_interval_s=minimum_interval_s,
             records_per_run=records_per_run,
@@ -160,5 +170,14 @@ def on_fresh_inputs() -> dg.AutomationCondition[dg.AssetKey]:
     return (eager_until_answered & dg.AutomationCondition.all_deps_blocking_checks_passed()) | again.with_label("failed and due again")
 
 
-def _table_name(source: str | dg.AssetsDefinition) -> str:
-    return source if isinstance(source, str) else source.key.path[-1]
+def _table_name(name: str, source: str | dg.AssetsDefinition) -> str:
+    """Return the name of a table that the table ``name`` is made of.
+
+    :raises ValueError: the asset is no table of the lake.
+    """
+    if isinstance(source, str):
+        return source
+    if source.key.path[0] != LAKE_PREFIX:
+        advice = ": a table from a topic is @spark_table(topic=...)" if source.key.path[0] == TOPIC_PREFIX else ""
+        raise ValueError(f"the table {name} names {source.key.to_user_string()} among its tables, and that is no table of the lake{advice}")
+    return source.key.path[-1]

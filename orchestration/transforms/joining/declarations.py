@@ -11,14 +11,17 @@ from pyspark.sql import types
 
 from orchestration.join_state import declared_text
 from orchestration.joins import LEFT, PLACES, RECORD_TIME, RIGHT, SIDES, How, JoinShape, Side
+from orchestration.names import names_of
 from orchestration.quality import Rule, Severity, Suite
 from orchestration.quality.rules import validate_rules
-from orchestration.topics import TopicSpec
+from orchestration.topics import TopicSpec, validate_topic
 from orchestration.transforms.declarations import (
     NO_SUITE,
     Transform,
     validate_check_names,
+    validate_limits,
     validate_parameters,
+    validate_suite,
     validate_table_name,
 )
 from orchestration.values.times import MICROSECOND
@@ -64,6 +67,9 @@ class JoinedTable:
 
     def __post_init__(self) -> None:
         validate_table_name(self.name)
+        validate_topic(self.name, self.left)
+        validate_topic(self.name, self.right)
+        validate_limits(self.name, self.minimum_interval_s, self.records_per_run)
         validate_rules(self.rules, is_quarantine_possible=True)
         astray = [rule.name for rule in self.rules if rule.severity is Severity.QUARANTINE]
         if astray:
@@ -71,6 +77,7 @@ class JoinedTable:
                 f"a row of {self.name} comes of two records, and neither can be put aside for it: make {', '.join(astray)} "
                 "a warn or fail rule"
             )
+        validate_suite(self.name, self.suite)
         validate_check_names(self.rules, self.suite)
         validate_parameters(self.name, self.function, 1)
         validate_shape(self)
@@ -117,7 +124,7 @@ def shape_of(
             raise ValueError(f"{name} of a join is {span}: it has to be between nothing and {MAX_SPAN.days} days")
     if before + after < timedelta():
         raise ValueError(f"no right row is at least {-before} and at most {after} later than its left row: within is (before, after)")
-    names = on.items() if isinstance(on, Mapping) else ((name, name) for name in ((on,) if isinstance(on, str) else on))
+    names = on.items() if isinstance(on, Mapping) else ((name, name) for name in names_of(on))
     return JoinShape(
         on=tuple(names),
         event_time=event_time,

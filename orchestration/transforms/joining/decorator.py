@@ -9,7 +9,7 @@ from orchestration.joins import RECORD_TIME, How
 from orchestration.quality import Rule, Suite
 from orchestration.topics import TopicSpec
 from orchestration.transforms.assets import Presentation
-from orchestration.transforms.declarations import NO_SUITE, Transform
+from orchestration.transforms.declarations import NO_SUITE, Transform, rules_of
 from orchestration.transforms.joining.assets import joined_table_asset
 from orchestration.transforms.joining.declarations import DEFAULT_AHEAD, DEFAULT_STATE_ROWS, JoinedTable, shape_of
 
@@ -26,7 +26,7 @@ def spark_join(
     idle_after: timedelta | None = None,
     ahead: timedelta | None = DEFAULT_AHEAD,
     name: str | None = None,
-    rules: Sequence[Rule] = (),
+    rules: Rule | Sequence[Rule] = (),
     suite: Suite = NO_SUITE,
     minimum_interval_s: int | None = None,
     records_per_run: int | None = None,
@@ -68,7 +68,7 @@ def spark_join(
             right=right,
             function=function,
             shape=shape,
-            rules=tuple(rules),
+            rules=rules_of(rules),
             suite=suite,
             minimum_interval_s=minimum_interval_s,
             records_per_run=records_per_run,

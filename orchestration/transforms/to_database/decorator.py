@@ -5,10 +5,11 @@ from typing import Any
 
 import dagster as dg
 
+from orchestration.names import names_of
 from orchestration.quality import Rule, Suite
 from orchestration.topics import TopicSpec
 from orchestration.transforms.assets import Presentation
-from orchestration.transforms.declarations import NO_SUITE, TopicTable, Transform
+from orchestration.transforms.declarations import NO_SUITE, TopicTable, Transform, rules_of
 from orchestration.transforms.to_database.assets import database_table_asset
 from orchestration.transforms.to_database.declarations import DatabaseTable, Kind
 
@@ -22,7 +23,7 @@ def spark_sql_table(
     deleted_when: str | None = None,
     table: str | None = None,
     name: str | None = None,
-    rules: Sequence[Rule] = (),
+    rules: Rule | Sequence[Rule] = (),
     suite: Suite = NO_SUITE,
     minimum_interval_s: int | None = None,
     records_per_run: int | None = None,
@@ -52,9 +53,9 @@ def spark_sql_table(
         shown,
         name=name,
         topic=topic,
-        latest_by=_columns(key),
+        latest_by=names_of(key),
         deleted_when=deleted_when,
-        rules=tuple(rules),
+        rules=rules_of(rules),
         suite=suite,
         minimum_interval_s=minimum_interval_s,
         records_per_run=records_per_run,
@@ -69,7 +70,7 @@ def spark_duckdb_table(
     deleted_when: str | None = None,
     table: str | None = None,
     name: str | None = None,
-    rules: Sequence[Rule] = (),
+    rules: Rule | Sequence[Rule] = (),
     suite: Suite = NO_SUITE,
     minimum_interval_s: int | None = None,
     records_per_run: int | None = None,
@@ -93,9 +94,9 @@ def spark_duckdb_table(
         shown,
         name=name,
         topic=topic,
-        latest_by=_columns(key),
+        latest_by=names_of(key),
         deleted_when=deleted_when,
-        rules=tuple(rules),
+        rules=rules_of(rules),
         suite=suite,
         minimum_interval_s=minimum_interval_s,
         records_per_run=records_per_run,
@@ -112,7 +113,3 @@ def _declaring(kind: Kind, table: str | None, shown: Presentation, **follower: A
         return database_table_asset(DatabaseTable(follower=made, table=table or function.__name__, kind=kind), shown)
 
     return declare
-
-
-def _columns(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)

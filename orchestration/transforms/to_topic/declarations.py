@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestration.quality import Rule, quarantine
 from orchestration.tables import PROVENANCE
-from orchestration.topics import TopicSpec
+from orchestration.topics import TopicSpec, validate_topic
 from orchestration.transforms.declarations import TopicTable
 
 GROUP_PREFIX = "tidelog-topic."
@@ -35,6 +35,7 @@ class TopicTransform:
     is_forwarding_tombstones: bool = False
 
     def __post_init__(self) -> None:
+        validate_topic(self.table.name, self.target)
         name, source, target = self.name, self.source.name, self.target.name
         if source == target:
             raise ValueError(f"{name} reads the topic {source} and sends to it: it would read its own records for ever")

@@ -7,7 +7,7 @@ import dagster as dg
 from orchestration.quality import Rule, Suite
 from orchestration.topics import TopicSpec
 from orchestration.transforms.assets import Presentation
-from orchestration.transforms.declarations import NO_SUITE, TopicTable, Transform
+from orchestration.transforms.declarations import NO_SUITE, TopicTable, Transform, rules_of
 from orchestration.transforms.to_topic.assets import topic_transform_asset
 from orchestration.transforms.to_topic.declarations import TopicTransform
 
@@ -20,7 +20,7 @@ def spark_topic(
     deleted_when: str | None = None,
     forward_tombstones: bool = False,
     name: str | None = None,
-    rules: Sequence[Rule] = (),
+    rules: Rule | Sequence[Rule] = (),
     suite: Suite = NO_SUITE,
     minimum_interval_s: int | None = None,
     records_per_run: int | None = None,
@@ -52,7 +52,7 @@ def spark_topic(
             name=name or function.__name__,
             topic=source,
             function=function,
-            rules=tuple(rules),
+            rules=rules_of(rules),
             suite=suite,
             minimum_interval_s=minimum_interval_s,
             records_per_run=records_per_run,

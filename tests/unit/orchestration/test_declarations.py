@@ -1,0 +1,129 @@
+"""Declarations as people write them: one name in the place of several, and mistakes that are told where they are made."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from orchestration.aggregates import count
+from orchestration.marts import mart, mart_key
+from orchestration.quality import expect, quarantine, warn
+from orchestration.sources import folder_source, sql_source
+from orchestration.topics import TopicSpec, topic_asset
+from orchestration.transforms import spark_aggregate, spark_duckdb_table, spark_join, spark_sql_table, spark_table, spark_topic, table_key
+from orchestration.transforms.declarations import declared_table
+from orchestration.transforms.joining.declarations import declared_join
+from orchestration.transforms.to_database.declarations import declared_database_table
+from orchestration.transforms.to_topic.declarations import declared_transform
+
+ORDERS = TopicSpec(name="orders-of-declarations", schema="order_id BIGINT NOT NULL, amount DOUBLE")
+OTHERS = TopicSpec(name="others-of-declarations", schema="order_id BIGINT NOT NULL")
+orders_topic = topic_asset(ORDERS)
+POSITIVE = quarantine("amount_is_positive", "amount > 0")
+SPAN = timedelta(minutes=1)
+
+
+def rows(records: Any) -> Any:
+    return records
+
+
+table = spark_table(topic=ORDERS, name="declared_orders")(rows)
+
+
+def test_a_single_column_is_one_name_and_not_its_letters() -> None:
+    spark_table(topic=ORDERS, name="unique_one", unique_by="order_id")(rows)
+    spark_table(topic=ORDERS, name="latest_one", latest_by="order_id")(rows)
+    spark_aggregate(topic=ORDERS, name="grouped_one", by="order_id", aggregates=[count("orders")])(rows)
+    spark_duckdb_table(topic=ORDERS, name="kept_one", key="order_id")(rows)
+    spark_join(left=ORDERS, right=OTHERS, on="order_id", within=SPAN, lateness=SPAN, name="joined_one")(rows)
+    assert declared_table("unique_one").unique_by == ("order_id",)
+    assert declared_table("latest_one").latest_by == ("order_id",)
+    assert declared_table("grouped_one").aggregate_by == ("order_id",)
+    assert declared_database_table("kept_one").follower.latest_by == ("order_id",)
+    assert declared_join("joined_one").shape.on == (("order_id", "order_id"),)
+
+
+def test_a_single_rule_is_one_rule() -> None:
+    spark_table(topic=ORDERS, name="ruled_table", rules=POSITIVE)(rows)
+    spark_aggregate(topic=ORDERS, name="ruled_groups", by="order_id", aggregates=[count("orders")], rules=POSITIVE)(rows)
+    spark_sql_table(topic=ORDERS, name="ruled_sql", rules=POSITIVE)(rows)
+    spark_duckdb_table(topic=ORDERS, name="ruled_duckdb", rules=POSITIVE)(rows)
+    spark_topic(source=ORDERS, target=OTHERS, name="ruled_topic", rules=POSITIVE)(rows)
+    seen = warn("amount_is_seen", "amount IS NOT NULL")
+    spark_join(left=ORDERS, right=OTHERS, on="order_id", within=SPAN, lateness=SPAN, name="ruled_join", rules=seen)(rows)
+    checks = spark_table(tables="declared_orders", name="ruled_copy", rules=seen)(rows).check_specs
+    assert declared_table("ruled_table").rules == declared_table("ruled_groups").rules == (POSITIVE,)
+    assert declared_database_table("ruled_sql").follower.rules == declared_database_table("ruled_duckdb").follower.rules == (POSITIVE,)
+    assert declared_transform("ruled_topic").table.rules == (POSITIVE,)
+    assert declared_join("ruled_join").rules == (seen,)
+    assert [one.name for one in checks] == ["amount_is_seen"]
+
+
+@pytest.mark.parametrize("given", [table, "declared_orders"])
+def test_a_single_input_is_one_table(given: dg.AssetsDefinition | str) -> None:
+    assert spark_table(tables=given, name="copied")(rows).asset_deps[table_key("copied")] == {table.key}
+    assert mart("summed", sql="FROM declared_orders", tables=given).asset_deps[mart_key("summed")] == {table.key}
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda topic: spark_table(topic=topic, name="lost")(rows),
+        lambda topic: spark_aggregate(topic=topic, name="lost", by="order_id", aggregates=[count("n")])(rows),
+        lambda topic: spark_sql_table(topic=topic, name="lost")(rows),
+        lambda topic: spark_duckdb_table(topic=topic, name="lost")(rows),
+        lambda topic: spark_topic(source=topic, target=OTHERS, name="lost")(rows),
+        lambda topic: spark_topic(source=ORDERS, target=topic, name="lost")(rows),
+        lambda topic: spark_join(left=topic, right=OTHERS, on="order_id", within=SPAN, lateness=SPAN, name="lost")(rows),
+        lambda topic: spark_join(left=ORDERS, right=topic, on="order_id", within=SPAN, lateness=SPAN, name="lost")(rows),
+        lambda topic: sql_source("lost", topic=topic, table="orders", key="order_id"),
+        lambda topic: folder_source("lost", topic=topic, folder="dropped"),
+    ],
+)
+def test_what_is_no_topic_is_named(declare: Callable[[Any], object]) -> None:
+    with pytest.raises(ValueError, match="lost wants a topic, and was given the asset topics/orders-of-declarations: give the TopicSpec"):
+        declare(orders_topic)
+    with pytest.raises(ValueError, match="lost wants a topic, and was given 'orders'"):
+        declare("orders")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"records_per_run": 0}, "records_per_run of limited is 0: a run reads at least 1 record"),
+        ({"records_per_run": -1}, "records_per_run of limited is -1"),
+        ({"minimum_interval_s": -5}, "minimum_interval_s of limited is -5: give seconds"),
+        ({"suite": [expect("expect_column_to_exist", column="amount")]}, r"the suite of limited is \[.*\]: give Suite\(expect\("),
+    ],
+)
+def test_limits_and_suites_that_make_no_sense_are_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        spark_table(topic=ORDERS, name="limited", **given)(rows)
+    with pytest.raises(ValueError, match=told):
+        spark_join(left=ORDERS, right=OTHERS, on="order_id", within=SPAN, lateness=SPAN, name="limited", **given)(rows)
+
+
+def test_a_suite_of_a_table_from_tables_and_a_day_are_looked_at() -> None:
+    nothing: Any = None
+    with pytest.raises(ValueError, match="the suite of copied is None"):
+        spark_table(tables=[table], name="copied", suite=nothing)(rows)
+    text: Any = "2026-01-31"
+    with pytest.raises(ValueError, match=r"history_from of aged is '2026-01-31': give a day, e\.g\. datetime\.date"):
+        spark_table(topic=ORDERS, name="aged", history_from=text)(rows)
+
+
+def test_a_table_of_what_is_no_table_is_refused() -> None:
+    told = r"copied names topics/orders-of-declarations among its tables, and that is no table of the lake: .*spark_table\(topic="
+    with pytest.raises(ValueError, match=told):
+        spark_table(tables=[orders_topic], name="copied")(rows)
+    summed = mart("summed", sql="FROM declared_orders", tables=[table])
+    with pytest.raises(ValueError, match=r"copied names marts/summed among its tables, and that is no table of the lake$"):
+        spark_table(tables=[summed], name="copied")(rows)
+
+
+def test_configs_are_the_texts_that_kafka_reads() -> None:
+    given: Any = {"retention.ms": 86_400_000, "preallocate": True, "min.cleanable.dirty.ratio": 0.5, "cleanup.policy": "compact"}
+    expected = {"retention.ms": "86400000", "preallocate": "true", "min.cleanable.dirty.ratio": "0.5", "cleanup.policy": "compact"}
+    assert TopicSpec(name="configured", configs=given).configs == expected
