@@ -20,6 +20,8 @@ MART_PREFIX = "marts"
 QUESTIONS = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.MULTI})
 """What a mart may be made of; a PIVOT over values that are not listed is several statements to DuckDB."""
 PREVIEW_ROWS = 20
+READERS = frozenset({LAKE_PREFIX, MART_PREFIX, "sql"})
+"""How the asset keys begin of what reads tables and marts: tables, marts, copies in a SQL database."""
 
 
 def mart_key(name: str) -> dg.AssetKey:
@@ -108,14 +110,16 @@ def validate_question(name: str, sql: str) -> None:
 
 
 def validate_inputs(assets: Iterable[dg.AssetsDefinition], known: Collection[dg.AssetKey]) -> None:
-    """Refuse a mart, or a table from tables, that reads what no asset makes: it would wait for ever. ``known`` are the project's assets.
+    """Refuse a mart, a table from tables or a SQL table that reads what no asset makes: it would wait for ever.
+
+    ``known`` are the project's assets.
 
     :raises ValueError: names both, and what there is.
     """
     kinds = {LAKE_PREFIX: "table", MART_PREFIX: "mart"}
     for asset in assets:
         for key, needed in asset.asset_deps.items():
-            missing = sorted(one for one in needed - set(known) if one.path[0] in kinds) if key.path[0] in kinds else []
+            missing = sorted(one for one in needed - set(known) if one.path[0] in kinds) if key.path[0] in READERS else []
             for one in missing:
                 kind = kinds[one.path[0]]
                 there = ", ".join(sorted(other.path[-1] for other in known if other.path[0] == one.path[0])) or "none"

@@ -12,11 +12,12 @@ import dagster as dg
 import pyarrow as pa
 import sqlalchemy as sa
 
+from orchestration.names import names_of
 from orchestration.resources.database import DatabaseResource
 from orchestration.resources.lake import LakeResource
 from orchestration.sql_types import KEY_LENGTH, chunks, sql_column
 from orchestration.table_address import table_address
-from orchestration.tables import TABLE_NAME, TableSnapshot
+from orchestration.tables import LAKE_PREFIX, TABLE_NAME, TableSnapshot
 from orchestration.transforms import on_fresh_inputs, table_key
 
 SQL_PREFIX = "sql"
@@ -49,8 +50,8 @@ def sql_table(
     name: str,
     *,
     table: str | dg.AssetsDefinition,
-    columns: Sequence[str] | None = None,
-    primary_key: Sequence[str] = (),
+    columns: str | Sequence[str] | None = None,
+    primary_key: str | Sequence[str] = (),
     description: str = "",
     is_automated: bool = True,
     group_name: str = "sql",
@@ -60,10 +61,19 @@ def sql_table(
 ) -> dg.AssetsDefinition:
     """Return the asset that keeps the SQL table ``name`` equal to a lake table (its ``columns``; all by default).
 
-    :raises ValueError: the name cannot be a table's.
+    ``primary_key`` are those of the columns that become the SQL table's primary key; none by default.
+
+    :raises ValueError: the name cannot be a table's, ``table`` is no table of the lake, or the key is not among the columns.
     """
+    key = names_of(primary_key)
+    copied = None if columns is None else names_of(columns)
+    astray = [] if copied is None else sorted(set(key) - set(copied))
+    if astray:
+        raise ValueError(f"the primary key of the SQL table {name} has {', '.join(astray)}, which is not among its columns")
     if not TABLE_NAME.fullmatch(name) or name == VERSIONS_TABLE:
         raise ValueError(f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with a digit")
+    if not isinstance(table, str) and table.key.path[0] != LAKE_PREFIX:
+        raise ValueError(f"the SQL table {name} would be a copy of {table.key.to_user_string()}, and that is no table of the lake")
     source = table if isinstance(table, str) else table.key.path[-1]
 
     @dg.asset(
@@ -90,7 +100,7 @@ def sql_table(
             return
         try:
             with database.open() as engine:
-                copy = replace_table(engine, name, snapshot, columns, primary_key)
+                copy = replace_table(engine, name, snapshot, copied, key)
         except (SqlError, sa.exc.SQLAlchemyError) as error:
             is_passing = isinstance(error, sa.exc.OperationalError)
             raise dg.Failure(description=f"the SQL table {name} stays as it was: {error}", allow_retries=is_passing) from error
@@ -111,9 +121,13 @@ def replace_table(
 
     A row with a value that the database cannot hold is left out, and told: one text would stop the table for good.
 
-    :raises SqlError: a column does not exist, the table is too large for a reference table, or too many rows cannot be held.
+    :raises SqlError: a column, also of the key, does not exist, the table is too large for a reference table, or too many rows cannot be
+        held.
     """
     rows = _rows(snapshot, columns)
+    astray = [column for column in primary_key if column not in rows.column_names]
+    if astray:
+        raise SqlError(f"the primary key has no columns {', '.join(astray)} among those that are copied: {', '.join(rows.column_names)}")
     metadata = sa.MetaData()
     declared = sa.Table(name, metadata, *(sql_column(field, is_key=field.name in primary_key) for field in rows.schema))
     versions = _versions(metadata)

@@ -2,15 +2,18 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from types import ModuleType
 from typing import Any
 
 import dagster as dg
 import pytest
 
 from orchestration.aggregates import count
+from orchestration.assembly import assemble
 from orchestration.marts import mart, mart_key
 from orchestration.quality import expect, quarantine, warn
 from orchestration.sources import folder_source, sql_source
+from orchestration.sql import sql_table
 from orchestration.topics import TopicSpec, topic_asset
 from orchestration.transforms import spark_aggregate, spark_duckdb_table, spark_join, spark_sql_table, spark_table, spark_topic, table_key
 from orchestration.transforms.declarations import declared_table
@@ -121,6 +124,22 @@ def test_a_table_of_what_is_no_table_is_refused() -> None:
     summed = mart("summed", sql="FROM declared_orders", tables=[table])
     with pytest.raises(ValueError, match=r"copied names marts/summed among its tables, and that is no table of the lake$"):
         spark_table(tables=[summed], name="copied")(rows)
+    with pytest.raises(ValueError, match="the SQL table served would be a copy of marts/summed, and that is no table of the lake"):
+        sql_table("served", table=summed)
+
+
+def test_a_copy_of_what_nobody_makes_is_refused() -> None:
+    module = ModuleType("assets.served")
+    vars(module).update(served=sql_table("served", table="declared_orderz"), table=table)
+    told = "sql/served reads the table declared_orderz, which no asset of the project makes; tables that one makes: .*declared_orders"
+    with pytest.raises(ValueError, match=told):
+        assemble([module])
+
+
+def test_a_primary_key_is_among_the_columns() -> None:
+    with pytest.raises(ValueError, match="the primary key of the SQL table served has order_id, which is not among its columns"):
+        sql_table("served", table=table, columns="amount", primary_key="order_id")
+    sql_table("served", table=table, columns=["order_id", "amount"], primary_key="order_id")
 
 
 def test_configs_are_the_texts_that_kafka_reads() -> None:

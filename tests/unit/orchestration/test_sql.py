@@ -4,13 +4,15 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import dagster as dg
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from orchestration.resources.database import open_engine
+from orchestration.resources.database import DatabaseResource, open_engine
+from orchestration.resources.lake import LakeResource
 from orchestration.settings import SettingsError
-from orchestration.sql import SqlError, replace_table
+from orchestration.sql import SqlError, replace_table, sql_table
 from orchestration.sql_types import chunks
 from orchestration.tables import Lake, TableSnapshot, replace_all
 
@@ -128,3 +130,14 @@ def test_bytes_within_json_are_base64_as_spark_writes_them() -> None:
             ]
         }
     ]
+
+
+def test_a_key_is_the_column_that_it_names_and_not_those_whose_names_are_in_it(url: str, lake: Lake) -> None:
+    snapshot = store(lake, pa.table({"order_id": [1, 2], "id": [7, None]}))
+    copied = sql_table("orders", table="airlines", primary_key="order_id")
+    assert dg.materialize([copied], resources={"lake": LakeResource(root=str(lake.root)), "database": DatabaseResource(url=url)}).success
+    engine = open_engine(url)
+    assert sa.inspect(engine).get_pk_constraint("orders")["constrained_columns"] == ["order_id"]
+    with pytest.raises(SqlError, match="the primary key has no columns number among those that are copied: order_id, id"):
+        replace_table(engine, "orders", snapshot, None, ["number"])
+    engine.dispose()
