@@ -35,6 +35,21 @@ def test_a_checkpoint_outside_the_log_starts_a_run_that_reports_it() -> None:
     assert started(table(pending=0, is_misplaced=True)) == ("orders",)
 
 
+@pytest.mark.parametrize("why", [{"is_reminder_due": True}, {"is_tidying_due": True}], ids=str)
+def test_offsets_to_remind_of_and_files_to_tidy_start_a_run_without_records(why: dict[str, Any]) -> None:
+    assert started(table(pending=0, **why)) == ("orders",)
+
+
+def test_a_table_without_an_interval_starts_again_at_once_where_no_run_failed() -> None:
+    assert started(table(last_start_s=NOW_S, minimum_interval_s=0)) == ("orders",)
+    assert started(table(last_start_s=NOW_S, minimum_interval_s=0, failures=1)) == ()
+
+
+@pytest.mark.parametrize("known", [{}, {"last_start_s": NOW_S}, {"is_running": True}], ids=["starts", "waits", "in flight"])
+def test_a_table_that_starts_or_waits_wants_something(known: dict[str, Any]) -> None:
+    assert decide_runs([table(**known)], NOW_S).is_anything_wanting
+
+
 def test_a_table_whose_run_is_in_flight_waits_for_its_end() -> None:
     decision = decide_runs([table(is_running=True)], NOW_S)
     assert (decision.start, decision.in_flight, decision.next_due_s) == ((), ("orders",), None)
