@@ -9,10 +9,9 @@ about what followers believe, about the groups of the consumer protocol, and abo
 
 import sys
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
-
-import trio
 
 from log_service.broker.lifecycle import BrokerLifecycle
 from log_service.controller import controller
@@ -48,10 +47,10 @@ def _fence_and_keep_in_sync(_partitions: Any, *brokers: Any) -> list[Any]:
     return [BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=FENCED) for broker in brokers]
 
 
-def _elect_anybody(*arguments: Any) -> Any:
+def _elect_anybody(*arguments: Any, **brokers: Any) -> Any:
     """A partition is better led by a replica that lacks records than by none."""
-    partition, placement, eligible, policy, may_lead = arguments
-    return _elect(partition, placement, eligible, replace(policy, election=partition_change.Election.UNCLEAN), may_lead)
+    partition, placement, eligible, policy = arguments
+    return _elect(partition, placement, eligible, replace(policy, election=partition_change.Election.UNCLEAN), **brokers)
 
 
 def _propose_nobody(_self: PartitionState, _broker_id: int) -> None:
@@ -83,8 +82,7 @@ def _announce_nothing_of_followers(self: PartitionState, broker_id: int, offset:
 
 async def _leave_and_beat_on(self: BrokerLifecycle) -> None:
     """A broker that leaves goes on with the heartbeats of one that runs."""
-    self._running = trio.CancelScope()
-    await _leave(self)
+    await _leave(copy(self))
 
 
 def _is_held_by_none(*_arguments: object) -> bool:

@@ -12,11 +12,11 @@ from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
-from log_service.controller.rules.brokers import FIRST_FREE_DIRECTORY_ID, registered_broker
+from log_service.controller.rules.brokers import registered_broker
 from log_service.controller.rules.partition_change import Election, unchanged
 from log_service.controller.rules.partitions import Partitions
 from log_service.metadata.image import BrokerRegistration
-from log_service.metadata.partition import PartitionRegistration
+from log_service.metadata.partition import FIRST_FREE_DIRECTORY_ID, PartitionRegistration
 from log_service.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
