@@ -10,9 +10,12 @@ from dataclasses import dataclass
 import dagster as dg
 from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG, WILL_RETRY_TAG
 
-from orchestration.sensing.topic_sensor import REMEMBERED_RUNS, STEP_FAILURE, TABLE_TAG, failures_in_a_row
+from orchestration.sensing.topic_sensor import STEP_FAILURE, TABLE_TAG, failures_in_a_row
 from orchestration.transforms import table_key
 
+REMEMBERED_FAILURES = 1_025
+"""How many runs are looked at to count failures in a row: the 1,024th is the last that is told. A table that goes on failing reaches it
+after days."""
 MAX_NAMED = 3
 """Assets of one run that an alert names."""
 OWN_SENTENCE = f"{dg.Failure.__module__}.{dg.Failure.__qualname__}: "
@@ -75,7 +78,7 @@ def run_failure_alerts(*, name: str = "run_failures", notify: Callable[[Alert], 
         run = context.dagster_run
         table = run.tags.get(TABLE_TAG)
         failed = failed_assets(run.asset_selection or (), [event.step_key or "" for event in context.get_step_failure_events()])
-        runs = list(context.instance.get_runs(dg.RunsFilter(tags={TABLE_TAG: table}), limit=REMEMBERED_RUNS)) if table else [run]
+        runs = list(context.instance.get_runs(dg.RunsFilter(tags={TABLE_TAG: table}), limit=REMEMBERED_FAILURES)) if table else [run]
         alert = decide_alert(
             subject=table or named(failed) or run.job_name,
             run_id=run.run_id,

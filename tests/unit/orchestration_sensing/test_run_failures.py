@@ -1,11 +1,13 @@
 """Which failed runs are worth telling, and which count as failures of a table."""
 
+from uuid import uuid4
+
 import dagster as dg
 import pytest
 
-from orchestration.sensing import decide_alert
-from orchestration.sensing.run_failures import failed_assets, named
-from orchestration.sensing.topic_sensor import failures_in_a_row
+from orchestration.sensing import Alert, decide_alert
+from orchestration.sensing.run_failures import failed_assets, named, run_failure_alerts
+from orchestration.sensing.topic_sensor import TABLE_TAG, failures_in_a_row
 
 STEP_FAILED = {"dagster/failure_reason": "STEP_FAILURE"}
 DIED = {"dagster/failure_reason": "RUN_EXCEPTION"}
@@ -57,3 +59,19 @@ SUCCEEDED = run(dg.DagsterRunStatus.SUCCESS)
 )
 def test_failures_count_from_the_newest_run_and_killed_ones_do_not(runs: list[dg.DagsterRun], count: int) -> None:
     assert failures_in_a_row(runs) == count
+
+
+@pytest.mark.parametrize(("failures", "is_heard"), [(8, True), (15, False), (16, True), (64, True), (1_500, False)])
+def test_a_table_that_goes_on_failing_goes_on_being_told(failures: int, is_heard: bool) -> None:
+    told: list[Alert] = []
+    tags = {TABLE_TAG: "orders", **STEP_FAILED}
+    runs = [dg.DagsterRun(job_name="job", run_id=str(uuid4()), status=dg.DagsterRunStatus.FAILURE, tags=tags) for _ in range(failures)]
+    event = dg.DagsterEvent(dg.DagsterEventType.RUN_FAILURE.value, job_name="job", message="no disk")
+    with dg.DagsterInstance.ephemeral() as instance:
+        for one in runs:
+            instance.add_run(one)
+        context = dg.build_run_status_sensor_context(
+            sensor_name="run_failures", dagster_event=event, dagster_instance=instance, dagster_run=runs[-1]
+        )
+        run_failure_alerts(notify=told.append)(context.for_run_failure())
+    assert [one.text for one in told] == [f"orders failed {failures} times in a row: no disk (run {runs[-1].run_id})"] * is_heard
