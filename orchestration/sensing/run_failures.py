@@ -6,6 +6,7 @@ through ``notify`` to wherever a project wants it.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 
 import dagster as dg
 from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG, WILL_RETRY_TAG
@@ -78,12 +79,12 @@ def run_failure_alerts(*, name: str = "run_failures", notify: Callable[[Alert], 
         run = context.dagster_run
         table = run.tags.get(TABLE_TAG)
         failed = failed_assets(run.asset_selection or (), [event.step_key or "" for event in context.get_step_failure_events()])
-        runs = list(context.instance.get_runs(dg.RunsFilter(tags={TABLE_TAG: table}), limit=REMEMBERED_FAILURES)) if table else [run]
+        runs = context.instance.get_runs(dg.RunsFilter(tags={TABLE_TAG: table}), limit=REMEMBERED_FAILURES) if table else [run]
         alert = decide_alert(
             subject=table or named(failed) or run.job_name,
             run_id=run.run_id,
             tags=run.tags,
-            failures=failures_in_a_row(runs),
+            failures=failures_in_a_row(up_to(run, runs)),
             why=reason_of(context),
         )
         if alert is None:
@@ -97,6 +98,11 @@ def run_failure_alerts(*, name: str = "run_failures", notify: Callable[[Alert], 
             notify(alert)
 
     return tell
+
+
+def up_to(run: dg.DagsterRun, runs: Sequence[dg.DagsterRun]) -> list[dg.DagsterRun]:
+    """Return ``runs``, of which the newest comes first, without those that are newer than ``run``: they have ticks of their own."""
+    return list(dropwhile(lambda one: one.run_id != run.run_id, runs))
 
 
 def failed_assets(selection: Collection[dg.AssetKey], failed_steps: Collection[str]) -> list[dg.AssetKey]:
