@@ -4,6 +4,7 @@ Decides which failure is worth telling. It is told as an observation on the tabl
 through ``notify`` to wherever a project wants it.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
@@ -19,8 +20,8 @@ REMEMBERED_FAILURES = 1_025
 after days."""
 MAX_NAMED = 3
 """Assets of one run that an alert names."""
-OWN_SENTENCE = f"{dg.Failure.__module__}.{dg.Failure.__qualname__}: "
-"""What Dagster puts before a sentence that was written for people."""
+OWN_SENTENCE = re.compile(rf"\A(?:{re.escape(dg.Failure.__module__)}\.{dg.Failure.__qualname__}|orchestration(?:\.\w+)+): ")
+"""What Dagster puts before a sentence that was written for people: the class of the platform's own errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,4 +129,5 @@ def reason_among(step_failures: Sequence[dg.DagsterEvent], run_message: str | No
     errors = [event.step_failure_data.error for event in step_failures if event.step_failure_data.error]
     causes = [error.cause or error for error in errors]
     text = causes[0].message if causes else (run_message or "no reason was given")
-    return text.strip().removeprefix(OWN_SENTENCE).splitlines()[0][:500]
+    lines = OWN_SENTENCE.sub("", text.strip()).splitlines()
+    return lines[0][:500] if lines else "no reason was given"

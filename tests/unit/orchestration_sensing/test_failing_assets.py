@@ -6,6 +6,7 @@ import dagster as dg
 import pytest
 
 from orchestration.sensing.failing_assets import FailingAssets
+from orchestration.transforms import TransformError
 
 BROKEN: set[str] = set()
 
@@ -64,3 +65,22 @@ def test_what_failed_before_the_process_started_is_told_unless_the_project_has_i
     run(instance, orders, broken=("orders",))
     assert FailingAssets(instance).look(KNOWN) == [TOLD]
     assert FailingAssets(instance).look({invoices.key}) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (TransformError("Spark failed on the transform of table orders"), "Spark failed on the transform of table orders"),
+        (ValueError("orchestration.x.Y: said by another"), "ValueError: orchestration.x.Y: said by another"),
+    ],
+    ids=["ours", "another's"],
+)
+def test_the_class_of_an_error_of_ours_is_no_part_of_its_sentence(instance: dg.DagsterInstance, error: Exception, why: str) -> None:
+    @dg.asset
+    def broken() -> None:
+        """Fails."""
+        raise error
+
+    job = dg.Definitions(assets=[broken]).resolve_implicit_global_asset_job_def()
+    job.execute_in_process(asset_selection=[broken.key], instance=instance, raise_on_error=False)
+    assert FailingAssets(instance).look({broken.key}) == [f"broken failed in its last run: {why}"]
