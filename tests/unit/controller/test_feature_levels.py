@@ -8,10 +8,11 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.metadata.features import SUPPORTED_FEATURES
 from log_service.protocol.messages.controller_registration import ControllerRegistrationRequest, Feature
 from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from log_service.protocol.stored.metadata_records import FeatureLevelRecord
-from tests.unit.controller.context import ControllerContext
+from log_service.protocol.stored.metadata_records import ConfigRecord, FeatureLevelRecord
+from tests.unit.controller.context import ControllerContext, new_topic
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+BROKER, MIN_ISR = 4, "min.insync.replicas"
 ELR, KRAFT, METADATA, SHARE, TRANSACTIONS = (
     "eligible.leader.replicas.version",
     "kraft.version",
@@ -134,3 +135,18 @@ def test_min_insync_replicas_becomes_a_value_of_the_cluster_with_elr_alone() -> 
     assert [type(record) for record in context.records[count:]] == [FeatureLevelRecord]
     update(context, (ELR, 1, UPGRADE))
     assert [type(record).__name__ for record in context.records[count + 1 :]] == ["ConfigRecord", "FeatureLevelRecord"]
+
+
+def test_min_insync_replicas_of_topics_and_of_the_cluster_stay_when_elr_begin() -> None:
+    """Values of single brokers alone go: every controller reads the others alike."""
+    context = mixed({}, is_controller=False)
+    context.create(new_topic("a", assignments={0: (1,)}, configs={MIN_ISR: "3"}))
+    for name, key in (("", MIN_ISR), ("1", MIN_ISR), ("9", "message.max.bytes")):
+        assert context.alter(name, (key, 0, "2000"), resource_type=BROKER).error_code == ErrorCode.NONE
+    count = len(context.records)
+    update(context, (ELR, 1, UPGRADE))
+    assert context.records[count:] == [
+        ConfigRecord(resource_type=BROKER, resource_name="1", name=MIN_ISR, value=None),
+        FeatureLevelRecord(name=ELR, feature_level=1),
+    ]
+    assert (context.configs("a")[MIN_ISR], context.configs("", BROKER)[MIN_ISR]) == ("3", "2000")
