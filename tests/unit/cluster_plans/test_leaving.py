@@ -41,7 +41,9 @@ def test_a_broker_with_a_replica_that_cannot_be_copied_from_anywhere_is_not_forg
 
 
 def test_a_broker_that_got_a_replica_while_it_was_emptied_is_not_forgotten() -> None:
-    cluster = layout([broker(1), broker(2)], [partition("new", 0, [2]), partition("t", 0, [1, 2])])
+    cluster = layout(
+        [broker(1), broker(2)], [partition("new", 0, [2]), partition("t", 0, [1, 2]), partition("gone", 0, [1], leader=-1, isr=[])]
+    )
     with pytest.raises(PlanRefused, match=r"broker 2 is not forgotten: it has 2 replicas.*the same command empties it again"):
         refuse_to_lose_replicas(cluster, 2)
 

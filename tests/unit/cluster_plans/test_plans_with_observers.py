@@ -104,4 +104,6 @@ def test_a_broker_restarts_where_only_observers_keep_its_partitions_from_min_isr
     lagging = partition("t", 0, [1, 2, 3, 4], isr=[1, 2], min_isr=2)
     assert "t-0 is under min ISR without it" in obstacles(cluster(4, {3}, [lagging]), QUORUM, 1)
     alone = copied(0, [1, 3])
-    assert single_replicas(cluster(3, {3}, [alone, copied(1, [1, 2, 3]), copied(2, [2, 3])]), 1) == [alone], "and it is told"
+    assert single_replicas(cluster(3, {3}, [alone, copied(1, [1, 2, 3]), copied(2, [2, 3]), copied(3, [3])]), 1) == [alone], (
+        "and it is told"
+    )

@@ -45,6 +45,8 @@ def test_offline_partitions_moves_and_late_voters_are_waited_for() -> None:
     assert why(replace(WELL, adding=(3,))) == ["t-0 is on the way to other brokers"]
     late = replace(QUORUM, members=(*QUORUM.members[:2], QuorumMember(node_id=3, is_voter=True, lag=9, caught_up_ms_ago=60_000)))
     assert why(WELL, quorum=late) == ["voter 3 is behind"]
+    alone = replace(QUORUM, members=(QUORUM.members[0], replace(QUORUM.members[1], lag=9, caught_up_ms_ago=60_000), QUORUM.members[2]))
+    assert why(WELL, quorum=alone) == [], "a leader is behind nobody"
     assert why(WELL, quorum=replace(QUORUM, leader_id=-1)) == ["the metadata quorum has no leader"]
 
 
@@ -63,6 +65,11 @@ def test_a_broker_stays_down_only_where_a_majority_of_the_voters_is_left() -> No
         "without it 1 of 3 voters of the metadata quorum would be left, which is no majority"
     ]
     assert obstacles_to_stay_down(without_3, QUORUM, 4) == []
+    behind = replace(QUORUM, members=(*QUORUM.members[:2], QuorumMember(node_id=3, is_voter=True, lag=9, caught_up_ms_ago=60_000)))
+    told = obstacles_to_stay_down(layout(BROKERS, []), behind, 1)
+    assert told == ["voter 3 is behind", "without it 1 of 3 voters of the metadata quorum would be left, which is no majority"]
+    lost = layout([broker(1, is_fenced=True), broker(2), broker(3, is_fenced=True), broker(4)], [])
+    assert obstacles_to_stay_down(lost, QUORUM, 4) == [], "one that does not vote costs the quorum nothing"
     assert obstacles_to_stay_down(layout(BROKERS, [WELL]), QUORUM, 1) == []
     assert obstacles_to_stay_down(layout(BROKERS, []), sole, 1) == [
         "without it 0 of 1 voters of the metadata quorum would be left, which is no majority"

@@ -1,12 +1,14 @@
 """Consumers that read from followers (KIP-392): who is sent where, and what a follower lets them see."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 import trio
 
+from log_service.broker.handlers.nearest_replica import Nearest
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.fetch import FetchResponse, PartitionData
 from log_service.protocol.stored.metadata_records import BrokerEndpoint, RegisterBrokerRecord
@@ -156,3 +158,21 @@ def test_a_consumer_that_waits_at_a_follower_hears_at_once_that_the_log_begins_a
         assert await until(lambda: bool(came)) < 0.1
 
     tell_cluster(story, count=2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "fetch_offset", "sent_to"),
+    [({}, 7, 2), ({"is_fenced": True}, 7, None), ({"endpoints": {"INTERNAL": None}}, 7, None), ({}, 11, None), ({}, 4, None)],
+    ids=["there", "fenced", "not on this listener", "beyond the log", "before the log"],
+)
+def test_a_replica_that_cannot_be_reached_or_read_takes_no_consumer(fields: dict[str, Any], fetch_offset: int, sent_to: int | None) -> None:
+    """Broker 2 is in the consumer's rack and in sync; the leader is elsewhere."""
+    leader = SimpleNamespace(node_id=1, rack="a", is_fenced=False, endpoints={"EXTERNAL": None})
+    follower = SimpleNamespace(**{"node_id": 2, "rack": "b", "is_fenced": False, "endpoints": {"EXTERNAL": None}, **fields})
+    image: Any = SimpleNamespace(cluster=SimpleNamespace(brokers={1: leader, 2: follower}))
+    known = SimpleNamespace(log_start_offset=0, log_end_offset=20, last_caught_up_ms=0)
+    state: Any = SimpleNamespace(node_id=1, isr=(1, 2), followers={2: known})
+    log: Any = SimpleNamespace(log_start_offset=5, log_end_offset=10)
+    assert Nearest(image, "EXTERNAL", "b").replica_for(log, state, fetch_offset) == sent_to
+    follower.rack = "a"
+    assert Nearest(image, "EXTERNAL", "a").replica_for(log, state, fetch_offset) is None, "the leader is in that rack, too"
