@@ -165,7 +165,7 @@ class MarkerQueue:
                 given_up.append(entry.markers.transactional_id)
                 del self._owed[key]
                 continue
-            done = tuple(where for where, code in told.items() if code is not None and (code is ErrorCode.NONE or code in WITHOUT_MARKER))
+            done = tuple(where for where, code in told.items() if code is ErrorCode.NONE or code in WITHOUT_MARKER)
             owed.waiting.update(where for where in entry.partitions if where not in done)
             is_retrying = is_retrying or len(done) < len(entry.partitions)
             if done:
