@@ -26,6 +26,7 @@ from dagster._grpc.server import DagsterGrpcServer
 from dagster._utils.interrupts import setup_interrupt_handlers
 from dagster._utils.log import configure_loggers
 
+from orchestration.event_storage import shared_connections
 from orchestration.instance import HOME_VARIABLE, PROJECT_LOCATION
 from orchestration.plain_log import write_plainly
 from orchestration.project_server import ProjectServer
@@ -75,7 +76,8 @@ def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None
     threading.Thread(target=project.look_after, args=(ended,), name="look-after", daemon=True).start()
     threading.Thread(target=start_rehearsal, args=(forking,), name="rehearsal", daemon=True).start()
     try:
-        server.serve()  # type: ignore[no-untyped-call]
+        with shared_connections():
+            server.serve()  # type: ignore[no-untyped-call]
     except KeyboardInterrupt:
         logger.info("interrupted")
 

@@ -8,8 +8,12 @@ table; the next run tells a materialization that was lost so.
 An installation's ``dagster.yaml`` names ``KeptStorage`` as its storage (``orchestration.instance`` writes that file), with the folder that
 the variable DAGSTER_HOME names, so that a data directory may be moved.
 
+A process that opens the instance again and again, as the code server does for each tick of a sensor, has all its storages share one set of
+connections (``shared_connections``): most of what a tick of nothing cost was to open files, and to compile each statement anew.
+
 This module decides how long a connection lives. Tables, queries and files are Dagster's own, so that its other commands read them as ever.
-Invariants: at most ``MAX_KEPT`` files of runs are kept open; importing this module opens nothing, so that forked processes share nothing.
+Invariants: at most ``MAX_KEPT`` files are kept open by each set; importing this module opens nothing, so that forked processes share
+nothing.
 """
 
 import os
@@ -30,15 +34,20 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import OperationalError
 
 MAX_KEPT = 8
+TABLES, INSTIGATORS = "tables", "instigators"
 PRAGMAS = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL")
 
 
 class KeptEngines:
-    """Engines by address, for all threads; the one that was not used for the longest time is closed when there are too many."""
+    """Engines by address, for all threads; the one that was not used for the longest time is closed when there are too many.
+
+    Remembers what was seen to be in a database, too: Dagster looks for its tables and indexes before most of its questions.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._engines: OrderedDict[str, Engine] = OrderedDict()
+        self._seen: set[tuple[str, str]] = set()
 
     def of(self, address: str) -> Engine:
         """Return the engine of an address."""
@@ -49,11 +58,50 @@ class KeptEngines:
                 self._engines.popitem(last=False)[1].dispose()
             return found
 
+    def has(self, address: str, what: str, look: Callable[[], bool]) -> bool:
+        """Return whether ``what`` is in the database of an address. ``look`` is called until it has seen it: what is there stays."""
+        if (address, what) not in self._seen and look():
+            self._seen.add((address, what))
+        return (address, what) in self._seen
+
     def close(self) -> None:
         """Close all; the next call of ``of`` opens a new one."""
         with self._lock:
+            self._seen.clear()
             while self._engines:
                 self._engines.popitem()[1].dispose()
+
+    def release(self) -> None:
+        """A storage that used them has ended: close all."""
+        self.close()
+
+
+class SharedEngines(KeptEngines):
+    """Engines of all storages of a process; the end of one of them closes nothing."""
+
+    def release(self) -> None:
+        """A storage has ended; others use the same engines."""
+
+
+_shared: list[SharedEngines] = []
+"""The engines of this process, where its storages share them."""
+
+
+@contextmanager
+def shared_connections() -> Iterator[None]:
+    """Have all storages that are opened meanwhile use the same connections, which are closed at the end."""
+    engines = SharedEngines()
+    _shared.append(engines)
+    try:
+        yield
+    finally:
+        _shared.remove(engines)
+        engines.close()
+
+
+def engines_to_use() -> KeptEngines:
+    """Return the engines for a storage that is opened now."""
+    return _shared[-1] if _shared else KeptEngines()
 
 
 def open_engine(address: str) -> Engine:
@@ -81,18 +129,18 @@ def is_file_stamped(folder: str, file: str) -> bool:
     """Return whether the database ``file`` is in a folder and has its tables."""
     if not Path(folder, f"{file}.db").exists():
         return False
-    engine = open_engine(create_db_conn_string(folder, file))
+    engines, address = engines_to_use(), create_db_conn_string(folder, file)
     try:
-        return is_stamped(engine)
+        return engines.has(address, TABLES, lambda: is_stamped(engines.of(address)))
     finally:
-        engine.dispose()
+        engines.release()
 
 
 class KeptEventLogStorage(SqliteEventLogStorage):
     """Dagster's event log in SQLite: a file for the assets, and one for each run."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._kept = KeptEngines()
+        self._kept = engines_to_use()
         super().__init__(*args, **kwargs)
 
     def _initdb(self, engine: Engine, for_index_shard: bool = False) -> None:  # noqa: FBT001 - Dagster's signature
@@ -105,17 +153,32 @@ class KeptEventLogStorage(SqliteEventLogStorage):
         with self._db_lock:
             engine = self._kept.of(self.conn_string_for_shard(shard))
             if shard not in self._initialized_dbs:
-                self._initdb(engine)
+                self._have_tables(shard, engine)
                 self._initialized_dbs.add(shard)
             with engine.begin() as connection:
                 yield connection
             if shard != INDEX_SHARD_NAME:
                 os.utime(self.path_for_shard(shard))  # the UI watches a run's file, and a commit changes only the log beside it
 
+    def _have_tables(self, shard: str, engine: Engine) -> None:
+        """Create the tables where there are none. That a run's file has them is not remembered: maintenance removes such files."""
+        if shard != INDEX_SHARD_NAME:
+            self._initdb(engine)
+        elif not self._kept.has(self.conn_string_for_shard(shard), TABLES, lambda: is_stamped(engine)):
+            super()._initdb(engine)
+
+    def has_secondary_index(self, name: str) -> bool:
+        """Return whether a migration of the data is done."""
+        return self._kept.has(
+            self.conn_string_for_shard(INDEX_SHARD_NAME),
+            f"index {name}",
+            lambda: bool(super(KeptEventLogStorage, self).has_secondary_index(name)),
+        )
+
     def dispose(self) -> None:
-        """Close everything."""
+        """Close everything that is this storage's own."""
         super().dispose()
-        self._kept.close()
+        self._kept.release()
 
 
 def kept(storage: Any, file: str) -> Any:
@@ -125,7 +188,7 @@ def kept(storage: Any, file: str) -> Any:
         """Creates tables where there are none, by Dagster's own way, and keeps what it opens."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            self._kept = KeptEngines()
+            self._kept = engines_to_use()
             super().__init__(*args, **kwargs)
 
         @classmethod
@@ -139,9 +202,15 @@ def kept(storage: Any, file: str) -> Any:
             with self._kept.of(self._conn_string).begin() as connection:
                 yield connection
 
+        def has_built_index(self, migration_name: str) -> bool:
+            return self._is_there(f"index {migration_name}", lambda: super(Kept, self).has_built_index(migration_name))
+
+        def _is_there(self, what: str, look: Callable[[], bool]) -> bool:
+            return self._kept.has(self._conn_string, what, look)
+
         def dispose(self) -> None:
             super().dispose()
-            self._kept.close()
+            self._kept.release()
 
     return Kept
 
@@ -156,25 +225,12 @@ class KeptScheduleStorage(kept(SqliteScheduleStorage, "schedules")):  # type: ig
     or an index that is there stays.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._seen: set[str] = set()
-        super().__init__(*args, **kwargs)
-
     def _has_instigators_table(self, conn: Connection) -> bool:
-        return self._is_there("instigators", lambda: super(KeptScheduleStorage, self)._has_instigators_table(conn))
+        return bool(self._is_there(INSTIGATORS, lambda: super(KeptScheduleStorage, self)._has_instigators_table(conn)))
 
     def has_instigators_table(self) -> bool:
         """Return whether states are kept by selector."""
-        return "instigators" in self._seen or bool(super().has_instigators_table())
-
-    def has_built_index(self, migration_name: str) -> bool:
-        """Return whether a migration of the data is done."""
-        return self._is_there(f"index {migration_name}", lambda: super(KeptScheduleStorage, self).has_built_index(migration_name))
-
-    def _is_there(self, what: str, look: Callable[[], bool]) -> bool:
-        if what not in self._seen and look():
-            self._seen.add(what)
-        return what in self._seen
+        return bool(self._is_there(INSTIGATORS, super().has_instigators_table))
 
 
 class KeptStorage(DagsterSqliteStorage):

@@ -7,9 +7,16 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster._core.events.log import EventLogEntry
-from sqlalchemy import event, text
+from sqlalchemy import Engine, event, text
 
-from orchestration.event_storage import MAX_KEPT, KeptEngines, KeptEventLogStorage, KeptRunStorage, KeptScheduleStorage
+from orchestration.event_storage import (
+    MAX_KEPT,
+    KeptEngines,
+    KeptEventLogStorage,
+    KeptRunStorage,
+    KeptScheduleStorage,
+    shared_connections,
+)
 from orchestration.instance import open_instance, write_configuration
 
 pytestmark = pytest.mark.platform
@@ -155,3 +162,84 @@ def test_what_a_database_has_been_seen_to_have_is_not_looked_for_again(kept: dg.
     event.listen(engine, "before_cursor_execute", note)
     assert kept.all_instigator_state() == states[0]
     assert [one.partition(" FROM ")[2].partition(" ")[0] for one in statements] == ["instigators"]
+
+
+def look(directory: Path) -> list[str]:
+    """Open the instance, as a tick of a sensor does, and return the jobs of its runs."""
+    with open_instance(directory) as instance:
+        instance.all_instigator_state()
+        instance.get_latest_materialization_event(KEY)
+        return [run.job_name for run in instance.get_runs()]
+
+
+def test_an_instance_that_is_opened_again_and_again_opens_no_file_again(kept: dg.DagsterInstance, tmp_path: Path) -> None:
+    """Each tick of a sensor opens the instance, and the half of what a tick of nothing cost was to open its files."""
+    opened: list[object] = []
+    new_run(kept)
+
+    def note(connection: object, _record: object) -> None:
+        opened.append(connection)
+
+    event.listen(Engine, "connect", note)
+    try:
+        with shared_connections():
+            assert look(tmp_path) == ["job"]
+            at_first = len(opened)
+            new_run(kept)
+            assert look(tmp_path) == look(tmp_path) == ["job", "job"], "what others wrote is seen"
+            assert len(opened) == at_first
+            kept.dispose()
+            assert open_databases(tmp_path / "history")
+        assert open_databases(tmp_path / "history") == set(), "the end closes all of them"
+        assert look(tmp_path) == ["job", "job"]
+        assert len(opened) > at_first
+    finally:
+        event.remove(Engine, "connect", note)
+
+
+def test_what_one_storage_has_seen_the_next_one_looks_for_no_more(kept: dg.DagsterInstance, tmp_path: Path) -> None:
+    run = new_run(kept)
+    kept.report_runless_asset_event(dg.AssetMaterialization(KEY))
+    statements: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(" ".join(statement.split()))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        with shared_connections():
+            look(tmp_path)
+            statements.clear()
+            look(tmp_path)
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    looked = [one for one in statements if "alembic_version" in one or "secondary_indexes" in one or "sqlite_master" in one]
+    assert looked == []
+    assert run.job_name == "job"
+
+
+def test_a_run_s_file_that_was_removed_is_made_again_by_a_storage_that_shares(kept: dg.DagsterInstance, tmp_path: Path) -> None:
+    run = new_run(kept)
+    kept.report_engine_event("first", run)
+    with shared_connections():
+        for expected in (["first"], []):
+            with open_instance(tmp_path) as instance:
+                assert messages(instance, run) == expected
+                storage = instance.event_log_storage
+                assert isinstance(storage, KeptEventLogStorage)
+                path = Path(storage.path_for_shard(run.run_id))
+                for one in path.parent.glob(f"{run.run_id}*"):
+                    one.unlink()
+                storage._kept.close()
+
+
+def test_threads_that_look_at_once_share(kept: dg.DagsterInstance, tmp_path: Path) -> None:
+    new_run(kept)
+    found: list[list[str]] = []
+    with shared_connections():
+        threads = [threading.Thread(target=lambda: found.append(look(tmp_path))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == [["job"]] * 4
