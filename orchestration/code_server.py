@@ -18,6 +18,7 @@ import traceback
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 from pathlib import Path
+from typing import Any
 
 from dagster._core.errors import DagsterUserCodeLoadError
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
@@ -26,6 +27,7 @@ from dagster._grpc.server import DagsterGrpcServer
 from dagster._utils.interrupts import setup_interrupt_handlers
 from dagster._utils.log import configure_loggers
 
+from orchestration.code_watch import tell_loaded
 from orchestration.event_storage import shared_connections
 from orchestration.instance import HOME_VARIABLE, PROJECT_LOCATION
 from orchestration.plain_log import write_plainly
@@ -55,6 +57,11 @@ def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None
     ended = threading.Event()
     home = process_environment().get(HOME_VARIABLE)
     project = ServedProject(logger, Troubles(complaint), Path(home) if home else None)
+
+    def tell(fault: str | None) -> None:
+        tell_loaded(socket_path)
+        project.settle(fault)
+
     executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_WORKERS)
     servicer = ProjectServer(
         forking=forking,
@@ -65,7 +72,7 @@ def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None
         ),
         location_name=PROJECT_LOCATION,
         server_threadpool_executor=executor,
-        on_reloaded=project.settle,
+        on_reloaded=tell,
     )
     if is_watching:
         servicer.watch_project(ended)
@@ -75,11 +82,22 @@ def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None
     project.settle(None)
     threading.Thread(target=project.look_after, args=(ended,), name="look-after", daemon=True).start()
     threading.Thread(target=start_rehearsal, args=(forking,), name="rehearsal", daemon=True).start()
+    wait_without_looking(server.server, ended)
     try:
         with shared_connections():
             server.serve()  # type: ignore[no-untyped-call]
     except KeyboardInterrupt:
         logger.info("interrupted")
+
+
+def wait_without_looking(server: Any, ended: threading.Event) -> None:
+    """Have the wait for the server's end begin when ``ended`` is set, which stops it: gRPC looks ten times a second whether it is there."""
+    wait_for_termination = server.wait_for_termination
+
+    def wait(timeout: float | None = None) -> bool:
+        return ended.wait(timeout) and bool(wait_for_termination(timeout))
+
+    server.wait_for_termination = wait
 
 
 def start_rehearsal(forking: BaseContext) -> None:

@@ -1,8 +1,9 @@
-"""Dagster's daemon, with less of a pause between the ticks of a sensor: ``python -m orchestration.daemon run ...``, arguments as Dagster's.
+"""Dagster's daemon, whose loops look when it is of use: ``python -m orchestration.daemon run ...``, arguments as Dagster's.
 
 A sensor's tick that waits for records is of use only while it runs. With ticks in threads Dagster looks every five seconds whether a
-sensor may tick again, and until then no tick waits: half of that would be the largest part of a record's way to its row. Here it looks
-twice a second. Dagster has no setting for it.
+sensor may tick again, and until then no tick waits: half of that would be the largest part of a record's way to its row. Here a tick is
+followed by the next one at once, and loops that have nothing to see look more seldom than Dagster's (``orchestration.daemon_pace``).
+Dagster has no setting for either.
 
 A loop of the daemon that hangs is told in Dagster's log, and nothing more happens. Here it ends the sign of life, so that the supervisor
 starts the daemon again.
@@ -13,15 +14,14 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
-from dagster._daemon import sensor
 from dagster._daemon.cli import main
 from dagster._daemon.daemon import DagsterDaemon
 
+from orchestration.code_watch import ask_seldom
 from orchestration.daemon_heartbeat import Loops, start_heartbeat
+from orchestration.daemon_pace import Pause, paced
 from orchestration.plain_log import write_plainly
 from orchestration.settings import process_environment
-
-SENSOR_LOOP_S = 0.5
 
 
 class DaemonLoop:
@@ -37,12 +37,12 @@ class DaemonLoop:
 
 
 def watch_loops(loops: Loops) -> None:
-    """Have every loop that is begun from now on added to ``loops``."""
+    """Have every loop that is begun from now on added to ``loops``, and pause for as long as is of use."""
     run_loop = DagsterDaemon.run_daemon_loop
 
-    def run_watched(daemon: DagsterDaemon[Any], *arguments: Any) -> None:
+    def run_watched(daemon: DagsterDaemon[Any], context: Any, daemon_uuid: str, ended: Pause, *intervals: Any) -> None:
         loops.add(DaemonLoop(daemon))
-        run_loop(daemon, *arguments)
+        run_loop(daemon, context, daemon_uuid, paced(daemon, context, ended), *intervals)  # type: ignore[arg-type]  # an Event to Dagster
 
     DagsterDaemon.run_daemon_loop = run_watched  # type: ignore[assignment, method-assign]
 
@@ -53,8 +53,7 @@ def run() -> None:
     loops = Loops()
     watch_loops(loops)
     start_heartbeat(Path(process_environment()["DAGSTER_HOME"]), loops, logging.getLogger("dagster.daemon").warning)
-    assert hasattr(sensor, "MIN_INTERVAL_LOOP_TIME"), "this release of Dagster names the pause of its sensor loop otherwise"
-    sensor.MIN_INTERVAL_LOOP_TIME = SENSOR_LOOP_S  # type: ignore[assignment]
+    ask_seldom()
     main()
 
 

@@ -84,7 +84,17 @@ def _components(context: ServiceContext) -> list[Component]:
         ),
         Component(
             name=WEB,
-            argv=(python, "-m", "dagster_webserver", "--host", context.host, "--port", str(context.ui_port), "--workspace", str(workspace)),
+            argv=(
+                python,
+                "-m",
+                "orchestration.webserver",
+                "--host",
+                context.host,
+                "--port",
+                str(context.ui_port),
+                "--workspace",
+                str(workspace),
+            ),
             readiness=HttpReadiness(url=f"http://{context.host}:{context.ui_port}/server_info"),
             address=f"http://{context.host}:{context.ui_port}",
             after=(CODE,),

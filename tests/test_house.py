@@ -224,6 +224,10 @@ OTHERS_STATE: dict[tuple[str, str], str] = {
     ("log_service/broker/handlers/produce.py", "result.log_start_offset"): "a part of the response, which this file has just made",
     ("log_service/client/producer/accumulator.py", "batch.is_closed"): "batches are the accumulator's to fill, one record at a time",
     ("log_service/client/producer/accumulator.py", "queue.waiting[-1].is_closed"): "batches are the accumulator's to fill",
+    (
+        "orchestration/daemon_pace.py",
+        "daemon._threadpool_executor",
+    ): "Dagster has no other place for what makes its ticks",
 }
 """(file, target): why it may be assigned there all the same."""
 

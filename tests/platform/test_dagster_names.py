@@ -12,6 +12,8 @@ from types import MappingProxyType
 
 import pytest
 
+from orchestration.daemon_pace import ASSET, SENSOR, STEPPING
+
 ROOT = Path(__file__).resolve().parents[2]
 REASONS: Mapping[str, str] = MappingProxyType(
     {
@@ -39,10 +41,10 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "dagster._core.storage.tags.WILL_RETRY_TAG": "a sensor waits for the retry",
         "dagster._core.types.loadable_target_origin.LoadableTargetOrigin": "names the module that the code server loads",
         "dagster._core.utils.FuturesAwareThreadPoolExecutor": "the executor that the code server takes",
-        "dagster._daemon.cli.main": "the daemon, with another pause between looks",
-        "dagster._daemon.daemon.DagsterDaemon": "each step of its loop is watched: one that stands still ends the sign of life",
-        "dagster._daemon.sensor": "the pause between looks is a number of this module",
+        "dagster._daemon.cli.main": "the daemon, with other pauses between looks",
+        "dagster._daemon.daemon.DagsterDaemon": "each step of its loop is watched, and each pause is as long as is of use",
         "dagster._grpc.__generated__.dagster_api_pb2.ReloadCodeReply": "what a reload is answered with",
+        "dagster._grpc.client.DagsterGrpcClient": "a code server is asked for its id where that may have changed",
         "dagster._grpc.server.DagsterApiServer": "the code server, with runs that are forked and reloads that reload",
         "dagster._grpc.server.LoadedRepositories": "what the code server holds of the project",
         "dagster._utils.error.serializable_error_info_from_exc_info": "a project that cannot be loaded anew is the location's error",
@@ -127,4 +129,37 @@ def test_what_we_call_and_override_is_as_we_know_it() -> None:
     assert callable(vars(daemon)["run_daemon_loop"])
     assert hasattr(daemon, "daemon_type")
     assert "self._last_heartbeat_time" in inspect.getsource(daemon)  # type: ignore[arg-type]
-    assert isinstance(import_module("dagster._daemon.sensor").MIN_INTERVAL_LOOP_TIME, int | float)
+    assert list(inspect.signature(daemon.run_daemon_loop).parameters)[1:4] == [  # type: ignore[attr-defined]
+        "workspace_process_context",
+        "daemon_uuid",
+        "daemon_shutdown_event",
+    ]
+
+
+def test_loops_pause_and_make_ticks_as_we_know_it() -> None:
+    """``orchestration.daemon_pace`` hands the loops their pause, and a loop of sensors what makes its ticks; it names nothing of them."""
+    loops = import_module("dagster._daemon.daemon")
+    sensors = inspect.getsource(import_module("dagster._daemon.sensor"))
+    kinds = {one.daemon_type() for one in (loops.SensorDaemon, loops.MonitoringDaemon)}
+    kinds.add(import_module("dagster._daemon.asset_daemon").AssetDaemon.daemon_type())
+    kinds.add(import_module("dagster._daemon.freshness").FreshnessDaemon.daemon_type())
+    kinds.add(import_module("dagster._daemon.auto_run_reexecution.event_log_consumer").EventLogConsumerDaemon.daemon_type())
+    assert kinds == {SENSOR, ASSET, *STEPPING}
+    loop = inspect.getsource(loops.SensorDaemon.core_loop)
+    assert "threadpool_executor=self._threadpool_executor" in loop
+    assert "instrument_elapsed=self.instrument_elapsed" in loop
+    assert "instrument_elapsed(sensor, elapsed, sensor.min_interval_seconds)" in sensors
+    assert "threadpool_executor.submit(" in sensors
+    assert "shutdown_event.wait(sleep_time)" in sensors
+    assert "shutdown_event.wait(sleep_time)" in inspect.getsource(import_module("dagster._daemon.asset_daemon").AssetDaemon.core_loop)
+    assert "shutdown_event.wait(0.5)" in inspect.getsource(loops.IntervalDaemon.core_loop)
+
+
+def test_a_code_server_s_id_is_asked_and_known_as_we_know_it() -> None:
+    client = import_module("dagster._grpc.client").DagsterGrpcClient
+    assert "self.socket =" in inspect.getsource(client.__init__)
+    assert set(inspect.signature(client.get_server_id).parameters) == {"self", "timeout"}
+    assert "client.get_server_id(" in inspect.getsource(import_module("dagster._grpc.server_watcher"))
+    context = inspect.getsource(import_module("dagster._core.workspace.context").WorkspaceProcessContext)
+    assert "version_key = json.dumps([location.server_id" in context
+    assert "self.server.wait_for_termination()" in inspect.getsource(import_module("dagster._grpc.server").DagsterGrpcServer.serve)

@@ -1,0 +1,71 @@
+"""How daemon and webserver notice that the code server has loaded the project anew: by the time of its socket's file.
+
+Dagster's processes ask a code server each second which load of the project it serves. One such question takes two milliseconds of each
+side, for a new connection: of daemon, webserver and code server that was the largest part of an installation that has nothing to do. Here
+they look each second at the file of the socket, which a code server makes when it starts, and touches when it has loaded the project anew
+(``tell_loaded``). They ask when the file has changed, and every ``ASK_S`` in any case, so that a code server that is gone is noticed.
+
+Code servers that are reached by a port are asked each second, as ever. Invariant: the file's time is read before the question, and is
+changed after the answer, so that no load is missed.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dagster._grpc.client import DagsterGrpcClient
+
+ASK_S = 10.0
+
+Stamp = tuple[int, int] | None
+
+
+def tell_loaded(socket_path: Path) -> None:
+    """Tell daemon and webserver that the project was loaded anew; another load has to be served already."""
+    with suppress(FileNotFoundError):
+        os.utime(socket_path)
+
+
+def stamp_of(socket_path: str) -> Stamp:
+    """Return what changes with each load of the project; None where no code server listens."""
+    try:
+        found = Path(socket_path).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+class Asked:
+    """What one client of a code server was told last."""
+
+    def __init__(self) -> None:
+        self.server_id = ""
+        self.stamp: Stamp = None
+        self.at_s = 0.0
+
+    def server_id_of(self, socket_path: str, ask: Callable[[], str], now_s: Callable[[], float]) -> str:
+        """Return the id of the load that is served; ``ask`` asks the code server where the last answer may hold no longer."""
+        stamp = stamp_of(socket_path)
+        if stamp is None or stamp != self.stamp or now_s() - self.at_s >= ASK_S:
+            self.stamp = None  # nothing is known while a question fails
+            self.server_id, self.stamp, self.at_s = ask(), stamp, now_s()
+        return self.server_id
+
+
+def ask_seldom(now_s: Callable[[], float] = time.monotonic) -> None:
+    """Have clients of this process that reach a code server by a socket ask it for its id only where that may have changed."""
+    ask_server = DagsterGrpcClient.get_server_id
+
+    def get_server_id(client: DagsterGrpcClient, *arguments: Any, **named: Any) -> str:
+        def ask() -> str:
+            return ask_server(client, *arguments, **named)
+
+        if client.socket is None:
+            return ask()
+        asked: Asked = vars(client).setdefault("_asked", Asked())
+        return asked.server_id_of(client.socket, ask, now_s)
+
+    DagsterGrpcClient.get_server_id = get_server_id  # type: ignore[assignment, method-assign]

@@ -1,0 +1,199 @@
+"""When the loops of Dagster's daemon look again: at once where there is something to see, seldom where nothing happens.
+
+Each loop of the daemon pauses by waiting for the daemon's end, for so many seconds at most. Here each is handed something else to wait for
+(``paced``), so that the pause is as long as is of use:
+
+- The loop of sensors looks as soon as a tick has ended and its sensor may tick again. So a tick that waits for records is followed by the
+  next one at once; to look twice a second for that takes a quarter of what an idle daemon costs.
+- The loop of automation conditions asks at Dagster's pace for the newest event alone. What conditions say depends on events, on the project
+  and on the time of day, so that they are evaluated while events come and for ``SETTLES_S`` after the last one, after each load of the
+  project, and at every half minute, which is when a cron schedule may be due.
+- Loops that do something every few seconds look every ``STEP_S`` whether their time has come, not twice a second.
+
+Knows of Dagster what it is handed. Invariants: no pause is longer than the loop's own where something may have happened; the daemon's end
+ends every pause at once.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+SENSOR, ASSET = "SENSOR", "ASSET"
+STEPPING = frozenset({"MONITORING", "EVENT_LOG_CONSUMER", "FRESHNESS_DAEMON"})
+"""Loops of Dagster's that pause in steps of half a second."""
+STEP_S = 5.0
+SETTLES_S = 60.0
+"""How long after an event conditions are evaluated as often as ever: what one says may depend on what it said before."""
+LONGEST_S = 30.0
+EARLY_S = 0.05
+"""A sensor's interval counts from a moment after the one that is seen here: a look before its end would be for nothing."""
+WITHOUT_THREADS_S = 0.5
+"""The longest pause of a loop of sensors whose ticks run in it: no tick goes on that could end it."""
+
+
+class Pause(Protocol):
+    """What a loop waits for: the end of the daemon. Everything that Dagster's loops ask of a ``threading.Event``."""
+
+    def is_set(self) -> bool:
+        """Return whether the daemon ends."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Pause for ``timeout`` seconds, or for as long as is of use, and return whether the daemon ends."""
+        ...
+
+
+class Steps:
+    """A pause of ``STEP_S`` at least."""
+
+    def __init__(self, ended: Pause) -> None:
+        self._ended = ended
+
+    def is_set(self) -> bool:
+        """Return whether the daemon ends."""
+        return self._ended.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Pause, and return whether the daemon ends."""
+        return self._ended.wait(None if timeout is None else max(timeout, STEP_S))
+
+
+class Quiet:
+    """A pause that lasts until something has happened; ``seen`` returns another value after everything that may matter.
+
+    ``seen`` is asked whenever a pause of the loop's own is over. A question that fails is one that may have another answer.
+    """
+
+    def __init__(self, ended: Pause, seen: Callable[[], Hashable], now_s: Callable[[], float] = time.time) -> None:
+        self._ended = ended
+        self._look = seen
+        self._now_s = now_s
+        self._seen: Hashable = None
+        self._changed_s = now_s()
+
+    def is_set(self) -> bool:
+        """Return whether the daemon ends."""
+        return self._ended.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Pause, and return whether the daemon ends."""
+        timeout_s = LONGEST_S if timeout is None else timeout
+        until_s = (math.floor(self._now_s() / LONGEST_S) + 1) * LONGEST_S
+        while not self._ended.wait(min(timeout_s, max(until_s - self._now_s(), 0.0))):
+            if self._has_changed() or self._now_s() < self._changed_s + SETTLES_S or self._now_s() >= until_s:
+                return False
+        return True
+
+    def _has_changed(self) -> bool:
+        try:
+            seen = self._look()
+        except Exception:  # noqa: BLE001 - the loop that looks next says what is wrong with the storage
+            return True
+        if seen == self._seen:
+            return False
+        self._seen, self._changed_s = seen, self._now_s()
+        return True
+
+
+class Turns:
+    """A pause that ends when a sensor's turn has come: ``submit`` starts its ticks, and notices their end.
+
+    ``due`` is told a sensor's interval before each of its ticks.
+    """
+
+    def __init__(self, ended: Pause, executor: Any, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._ended = ended
+        self._executor = executor
+        self._now_s = now_s
+        self._changed = threading.Condition()
+        self._turns: list[float] = []
+        self._interval_s = 0.0
+        threading.Thread(target=self._await_end, name="end-of-sensor-loop", daemon=True).start()
+
+    def due(self, _sensor: object, _elapsed_s: float | None, interval_s: int | None) -> None:
+        """Note the interval of the sensor whose tick is submitted next, in seconds."""
+        self._interval_s = float(interval_s or 0)
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> "Future[Any]":
+        """Have a thread make a tick, and look again when it has ended and its sensor may tick again."""
+        began_s, interval_s = self._now_s(), self._interval_s
+
+        def tick() -> Any:
+            nonlocal began_s
+            began_s = self._now_s()
+            return function(*arguments)
+
+        future: Future[Any] = self._executor.submit(tick)
+        future.add_done_callback(lambda _: self._look_at(began_s + interval_s + EARLY_S))
+        return future
+
+    def is_set(self) -> bool:
+        """Return whether the daemon ends."""
+        return self._ended.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Pause until a sensor's turn, ``timeout`` seconds at most, and return whether the daemon ends."""
+        until_s = math.inf if timeout is None else self._now_s() + timeout
+        with self._changed:
+            while not self._ended.is_set():
+                left_s = min([until_s, *self._turns]) - self._now_s()
+                if left_s <= 0:
+                    break
+                self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
+            now_s = self._now_s()
+            self._turns = [turn_s for turn_s in self._turns if turn_s > now_s]
+        return self._ended.is_set()
+
+    def _look_at(self, turn_s: float) -> None:
+        with self._changed:
+            self._turns.append(turn_s)
+            self._changed.notify()
+
+    def _await_end(self) -> None:
+        self._ended.wait()
+        with self._changed:
+            self._changed.notify()
+
+
+class Often:
+    """A pause of ``WITHOUT_THREADS_S`` at most."""
+
+    def __init__(self, ended: Pause) -> None:
+        self._ended = ended
+
+    def is_set(self) -> bool:
+        """Return whether the daemon ends."""
+        return self._ended.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Pause, and return whether the daemon ends."""
+        return self._ended.wait(WITHOUT_THREADS_S if timeout is None else min(timeout, WITHOUT_THREADS_S))
+
+
+def paced(daemon: Any, context: Any, ended: Pause) -> Pause:
+    """Return what a loop of Dagster's waits for instead of ``ended``, the daemon's end; its sensors' ticks are noticed from now on.
+
+    ``daemon`` is the loop, and ``context`` is Dagster's process context: the instance and the project as it is loaded.
+    """
+    kind = daemon.daemon_type()
+    if kind == SENSOR:
+        if daemon._threadpool_executor is None:  # noqa: SLF001 - which threads make ticks: Dagster tells it nowhere else
+            return Often(ended)
+        turns = Turns(ended, daemon._threadpool_executor)  # noqa: SLF001
+        daemon._threadpool_executor = turns  # noqa: SLF001
+        daemon.instrument_elapsed = turns.due
+        return turns
+    if kind == ASSET:
+        return Quiet(ended, lambda: newest(context))
+    return Steps(ended) if kind in STEPPING else ended
+
+
+def newest(context: Any) -> Hashable:
+    """Return the number of the instance's newest event, and which load of each code location is known."""
+    locations = context.create_request_context().get_code_location_entries()
+    return context.instance.event_log_storage.get_maximum_record_id(), tuple(
+        (name, entry.version_key) for name, entry in sorted(locations.items())
+    )

@@ -1,0 +1,251 @@
+"""The daemon's loops look at once where there is something to see, and seldom where nothing happens."""
+
+import itertools
+import threading
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from orchestration.daemon_pace import (
+    EARLY_S,
+    LONGEST_S,
+    SETTLES_S,
+    STEP_S,
+    WITHOUT_THREADS_S,
+    Quiet,
+    Steps,
+    Turns,
+    newest,
+    paced,
+)
+
+LOOP_S = 5.0
+"""Dagster's pause between two looks of its loops."""
+
+
+class Time:
+    """The daemon's end, in time that passes only while a loop waits. ``at`` has what happens meanwhile."""
+
+    def __init__(self, now_s: float = 0.0) -> None:
+        self.now_s = now_s
+        self.pauses: list[float] = []
+        self.at: dict[float, Callable[[], object]] = {}
+        self.is_over = False
+
+    def is_set(self) -> bool:
+        return self.is_over
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.pauses.append(timeout)
+        until_s = self.now_s + timeout
+        for at_s in sorted(self.at):
+            if not self.is_over and at_s <= until_s:
+                self.now_s = max(at_s, self.now_s)
+                self.at.pop(at_s)()
+        if not self.is_over:
+            self.now_s = until_s
+        return self.is_over
+
+    def end(self) -> None:
+        self.is_over = True
+
+
+class Events:
+    """What the conditions depend on."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def seen(self) -> Hashable:
+        return self.count
+
+    def happen(self) -> None:
+        self.count += 1
+
+
+def looks(quiet: Quiet, time: Time, until_s: float) -> list[float]:
+    """Return when a loop that pauses as Dagster's does looks."""
+    found = []
+    while not quiet.wait(LOOP_S) and time.now_s <= until_s:
+        found.append(time.now_s)
+    return found
+
+
+def test_conditions_are_looked_at_each_half_minute_where_nothing_happens() -> None:
+    time, events = Time(7.0), Events()
+    quiet = Quiet(time, events.seen, lambda: time.now_s)
+    found = looks(quiet, time, 400)
+    settled = [at_s for at_s in found if at_s > 7 + LOOP_S + SETTLES_S]
+    assert settled == [at_s for at_s in range(30, 401, 30) if at_s > 7 + LOOP_S + SETTLES_S]
+
+
+def test_an_event_is_seen_as_soon_as_ever_and_followed_by_looks_as_often_as_ever() -> None:
+    time, events = Time(7.0), Events()
+    quiet = Quiet(time, events.seen, lambda: time.now_s)
+    looks(quiet, time, 300)
+    happens_s = time.now_s + 11
+    time.at[happens_s] = events.happen
+    found = looks(quiet, time, happens_s + SETTLES_S)
+    assert happens_s <= found[0] <= happens_s + LOOP_S
+    assert max(later - earlier for earlier, later in itertools.pairwise(found)) <= LOOP_S
+    assert found[-1] >= happens_s + SETTLES_S - LOOP_S
+
+
+def test_a_question_that_fails_may_have_another_answer() -> None:
+    def fail() -> Hashable:
+        raise OSError("no storage")
+
+    time = Time(1.0)
+    quiet = Quiet(time, fail, lambda: time.now_s)
+    time.now_s += 10 * SETTLES_S
+    assert quiet.wait(LOOP_S) is False
+    assert time.pauses == [LOOP_S]
+
+
+@pytest.mark.parametrize("end_s", [2.0, LONGEST_S * 5 + 1])
+def test_the_end_of_the_daemon_ends_the_pause_of_conditions(end_s: float) -> None:
+    time, events = Time(), Events()
+    time.at[end_s] = time.end
+    quiet = Quiet(time, events.seen, lambda: time.now_s)
+    while not quiet.wait(LOOP_S):
+        assert not quiet.is_set()
+    assert time.now_s == end_s
+    assert quiet.is_set()
+
+
+def test_loops_that_pause_in_steps_make_longer_ones() -> None:
+    time = Time()
+    assert Steps(time).wait(0.5) is False
+    assert Steps(time).wait(STEP_S + 1) is False
+    assert time.pauses == [STEP_S, STEP_S + 1]
+
+
+class Ticks:
+    """An executor whose ticks begin and end when a test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[[], Any], Future[Any]]] = []
+
+    def submit(self, function: Callable[[], Any]) -> "Future[Any]":
+        future: Future[Any] = Future()
+        self.waiting.append((function, future))
+        return future
+
+    def run(self) -> None:
+        function, future = self.waiting.pop(0)
+        future.set_result(function())
+
+
+class Looks:
+    """A loop of sensors that does nothing but to pause, 300 s at most; it tells when it looks."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.looked = threading.Semaphore(0)
+        self._turns = turns
+        self.thread = threading.Thread(target=self._loop)
+        self.thread.start()
+
+    def _loop(self) -> None:
+        while not self._turns.wait(300):
+            self.looked.release()
+
+
+def test_the_end_of_a_tick_is_the_next_one_s_beginning() -> None:
+    """The sensor that waits for records is looked at when its tick has ended; no other pause ends meanwhile."""
+    ended, ticks = threading.Event(), Ticks()
+    turns = Turns(ended, ticks)
+    loop = Looks(turns)
+    try:
+        turns.due("new_records", None, 0)
+        future = turns.submit(lambda: "waited")
+        assert not loop.looked.acquire(timeout=0.3), "a tick goes on"
+        ticks.run()
+        assert future.result() == "waited"
+        assert loop.looked.acquire(timeout=60)
+        assert not loop.looked.acquire(timeout=0.3), "it looks once for one tick"
+    finally:
+        ended.set()
+        loop.thread.join(60)
+    assert not loop.thread.is_alive(), "the end of the daemon ends its pause"
+
+
+def test_a_sensor_that_ticked_shortly_is_looked_at_when_its_interval_is_over() -> None:
+    """The interval counts from the beginning of the tick, which a busy pool of threads puts off."""
+    now_s, pauses = 100.0, []
+    ended, ticks = threading.Event(), Ticks()
+    turns = Turns(ended, ticks, lambda: now_s)
+
+    def pause(timeout: float | None = None) -> bool:
+        nonlocal now_s
+        assert timeout is not None
+        pauses.append(timeout)
+        now_s += timeout
+        return True
+
+    turns._changed.wait = pause  # type: ignore[method-assign]
+    turns.due("watchdog", None, 30)
+    turns.submit(lambda: None)
+    now_s += 3
+    ticks.run()
+    now_s += 1
+    assert turns.wait(LOOP_S * 100) is False
+    assert pauses == [pytest.approx(29 + EARLY_S)]
+    assert turns.wait(LOOP_S) is False
+    assert pauses[1:] == [pytest.approx(LOOP_S)], "a turn that was had is none any more"
+    ended.set()
+
+
+class Daemon:
+    """One of Dagster's loops, as far as its pause is concerned."""
+
+    def __init__(self, kind: str, executor: object = None) -> None:
+        self._kind = kind
+        self._threadpool_executor = executor
+
+    def daemon_type(self) -> str:
+        return self._kind
+
+
+def test_each_loop_is_handed_its_pause() -> None:
+    ended, context, executor = threading.Event(), object(), Ticks()
+    sensors = Daemon("SENSOR", executor)
+    turns = paced(sensors, context, ended)
+    assert isinstance(turns, Turns)
+    assert sensors._threadpool_executor is turns
+    assert sensors.instrument_elapsed == turns.due  # type: ignore[attr-defined]
+    assert isinstance(paced(Daemon("ASSET"), context, ended), Quiet)
+    assert isinstance(paced(Daemon("MONITORING"), context, ended), Steps)
+    assert paced(Daemon("SCHEDULER"), context, ended) is ended
+    time = Time()
+    assert paced(Daemon("SENSOR"), context, time).wait(LOOP_S) is False
+    assert time.pauses == [WITHOUT_THREADS_S], "ticks in the loop itself are followed by a short pause"
+    ended.set()
+
+
+def test_conditions_depend_on_events_and_on_the_load_of_the_project() -> None:
+    class Context:
+        """Dagster's process context; ``refreshed`` counts how often it has fetched the same load."""
+
+        def __init__(self) -> None:
+            self.instance = self.event_log_storage = self
+            self.newest, self.load = 7, "load 1"
+
+        def get_maximum_record_id(self) -> int:
+            return self.newest
+
+        def create_request_context(self) -> "Context":
+            return self
+
+        def get_code_location_entries(self) -> dict[str, Any]:
+            return {"tidelog": type("Entry", (), {"version_key": self.load})()}
+
+    context = Context()
+    first = newest(context)
+    assert newest(context) == first
+    context.newest += 1
+    second = newest(context)
+    context.load = "load 2"
+    assert len({first, second, newest(context)}) == 3
