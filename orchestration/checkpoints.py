@@ -8,9 +8,11 @@ stable offset; a checkpoint never goes back.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from orchestration.offsets import OffsetRange, OffsetRanges, outside
 
+NO_ARCHIVE: Mapping[int, int] = MappingProxyType({})
 UNDEFINED_OFFSET = -1
 """What OffsetForLeaderEpoch answers when the leader has never known the epoch (KIP-101)."""
 
@@ -64,11 +66,13 @@ def plan_batch(
     other_topic_ids: Iterable[str] = (),
     limit: int,
     is_loss_accepted: bool = False,
+    archived_starts: Mapping[int, int] = NO_ARCHIVE,
 ) -> BatchPlan:
     """Return the ranges [checkpoint, last stable offset) of all partitions, at most ``limit`` offsets in all.
 
     ``epoch_ends`` holds, by partition, the end offset that the leader gives for the checkpoint's leader epoch. ``other_topic_ids`` are ids
     under which the table holds rows of this topic's name. ``is_loss_accepted`` starts at the log start where retention overtook the table.
+    ``archived_starts`` are, by partition, offsets below the log start from which on an archive holds everything up to the log.
 
     :raises ProgressError: the log was truncated below a checkpoint, or records were removed before they were read.
     """
@@ -82,7 +86,12 @@ def plan_batch(
     starts = {}
     for state in sorted(log, key=lambda one: one.partition):
         start, note = _start_of(
-            topic, state, committed.get(state.partition), epoch_ends.get(state.partition), is_loss_accepted=is_loss_accepted
+            topic,
+            state,
+            committed.get(state.partition),
+            epoch_ends.get(state.partition),
+            min(state.log_start_offset, archived_starts.get(state.partition, state.log_start_offset)),
+            is_loss_accepted=is_loss_accepted,
         )
         starts[state.partition] = start
         notes.extend(note)
@@ -103,7 +112,7 @@ def _is_overtaken(checkpoint: Checkpoint | None, start: int) -> bool:
 
 
 def _start_of(
-    topic: str, state: PartitionOffsets, checkpoint: Checkpoint | None, epoch_end: int | None, *, is_loss_accepted: bool
+    topic: str, state: PartitionOffsets, checkpoint: Checkpoint | None, epoch_end: int | None, held_from: int, *, is_loss_accepted: bool
 ) -> tuple[int, list[str]]:
     if checkpoint is None:
         return state.log_start_offset, []
@@ -112,13 +121,15 @@ def _start_of(
     start = checkpoint.next_offset
     if start >= state.log_start_offset:
         return start, []
-    lost = f"{where}: the offsets [{start}, {state.log_start_offset}) were removed from the log before the table read them"
+    if start >= held_from:
+        return start, [f"{where}: the offsets [{start}, {state.log_start_offset}) are no longer in the log and are read from its archive"]
+    lost = f"{where}: the offsets [{start}, {held_from}) were removed from the log before the table read them"
     if not is_loss_accepted:
         raise ProgressError(
             f"{lost}. Nothing was read or committed. Give the topic a longer retention (retention.ms, retention.bytes); "
             "to go on without those records run the table once with the config accept_lost_records: true"
         )
-    return state.log_start_offset, [f"{lost}; going on without them, as the run's config asks"]
+    return held_from, [f"{lost}; going on without them, as the run's config asks"]
 
 
 def _validate_not_truncated(where: str, state: PartitionOffsets, checkpoint: Checkpoint, epoch_end: int | None) -> None:

@@ -19,6 +19,7 @@ from orchestration.aggregates import merged
 from orchestration.checkpoints import BatchPlan, Checkpoint, PartitionOffsets, plan_batch
 from orchestration.dead_letters import ENVELOPE, DeadLetters, Origin, Rejection, envelopes, naming
 from orchestration.fixes import At, FixedReader
+from orchestration.held_records import HeldTopic
 from orchestration.latest import Changes, Held, Replaced, newest
 from orchestration.log_client import LogClient, OtherTopicError
 from orchestration.marks import marks_of
@@ -32,6 +33,7 @@ from orchestration.transforms.batch import Batch, ComputedBatch, compute_batch
 from orchestration.transforms.checking import blocking_failures, evaluate_suite
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
+from orchestration.transforms.overtaken import overtaken, readable_starts
 from orchestration.transforms.reading import ReadAhead, read_batch
 from orchestration.uniqueness import TableKeys
 from orchestration.upserts import remembered_deletions, upsert
@@ -179,13 +181,14 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     letters = DeadLetters(context.lake)
     letters_snapshot = letters.snapshot()
     state = read_state(table, context)
-    plan = plan_next(table, context, state)
+    held = overtaken(table.topic.name, state.topic_id, state.log, state.committed, log=context.log, lake=context.lake)
+    plan = plan_next(table, context, state, held)
     for note in plan.notes:
         context.reporter.note(note)
     if plan.is_empty:
         return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
     context.reporter.pin("batch", plan.ranges)
-    source = read_planned(table, context, state, plan)
+    source = read_planned(table, context, state, plan, held=held)
     try:
         existing = TableKeys(snapshot=state.snapshot) if state.snapshot else None
         result = checked_batch(table, context, source, state, existing)
@@ -248,20 +251,31 @@ def _marks(table: TopicTable, state: TopicState, target: TableSnapshot, plan: Ba
 
 
 def read_planned(
-    table: TopicTable, context: RunContext, state: TopicState, plan: BatchPlan, *, fixes: Mapping[At, bytes | None] = NO_FIXES
+    table: TopicTable,
+    context: RunContext,
+    state: TopicState,
+    plan: BatchPlan,
+    *,
+    held: HeldTopic | None = None,
+    fixes: Mapping[At, bytes | None] = NO_FIXES,
 ) -> Batch:
-    """Read what was planned, fixed records as they should have been, and where several ranges are to come begin with the next one."""
-    reader = context.log.range_reader()
+    """Read what was planned, fixed records as they should have been, and where several ranges are to come begin with the next one.
+
+    ``held`` is there where the archive is read. Spark's workers on another machine have no files of the lake: it is read here then.
+    """
+    reader = context.log.range_reader() if held is None else held.reader
+    is_here = held is not None and context.scratch is None
+    ahead = context.ahead if held is None else None
     return read_batch(
         context.session(),
         FixedReader(reader, fixes) if fixes else reader,
         plan.ranges,
         table.topic.fields,
         value_format=table.topic.value_format,
-        arrow_records=context.arrow_records,
+        arrow_records=max(context.arrow_records, plan.ranges.count) if is_here else context.arrow_records,
         scratch=context.scratch,
-        ahead=context.ahead,
-        following=_following(table, context, state, plan) if context.ahead is not None and plan.backlog else None,
+        ahead=ahead,
+        following=_following(table, context, state, plan) if ahead is not None and plan.backlog else None,
         has_headers=table.has_headers,
     )
 
@@ -337,8 +351,8 @@ def letters_that_stay(origin: Origin, context: RunContext, source: Batch, ranges
     return letters.rows_at(origin.target, origin.topic_id, gone)
 
 
-def plan_next(table: TopicTable, context: RunContext, state: TopicState) -> BatchPlan:
-    """Return what comes next.
+def plan_next(table: TopicTable, context: RunContext, state: TopicState, held: HeldTopic | None = None) -> BatchPlan:
+    """Return what comes next; ``held`` is what archive and log hold, where the archive has a part of it.
 
     :raises ProgressError: the log was truncated or cleaned under what was committed.
     """
@@ -355,6 +369,7 @@ def plan_next(table: TopicTable, context: RunContext, state: TopicState) -> Batc
         other_topic_ids=others,
         limit=table.records_per_run or context.records_per_run,
         is_loss_accepted=context.is_loss_accepted,
+        archived_starts={} if held is None else readable_starts(held, state.log),
     )
 
 

@@ -1,7 +1,8 @@
 """Runs and replays of a table that keeps records as they were, against a real broker, in processes that die at a chosen step.
 
-Started by ``test_replay_from_archive``. ``main(REMOTE, BOOTSTRAP, LAKE, STEP)``: STEP "run" commits all that is new; "replay" replays
-everything; a step of ``killed_run.REPLAY_STEPS`` is a replay that dies there, at its second piece.
+Started by ``test_replay_from_archive``. ``main(REMOTE, BOOTSTRAP, LAKE, STEP)``: STEP "run" commits all that is new, and "piece" the next
+``PIECE_RECORDS`` offsets; a step of ``killed_run.STEPS`` is the latter, and dies there. "replay" replays everything; a step of
+``killed_run.REPLAY_STEPS`` is a replay that dies there, at its second piece.
 """
 
 from pathlib import Path
@@ -17,7 +18,7 @@ from orchestration.transforms.replay_plan import ReplayRequest
 from orchestration.transforms.replay_run import run_replay
 from orchestration.transforms.topic_run import RunContext, run_topic_table
 from tests.platform.dying import plant
-from tests.platform.killed_run import REPLAY_STEPS
+from tests.platform.killed_run import REPLAY_STEPS, STEPS
 from tests.platform.pipeline import Notes
 
 EVENTS = TopicSpec(name="events", partitions=2)
@@ -35,6 +36,7 @@ TABLE = TopicTable(name="events_kept", topic=EVENTS, function=as_it_was, has_hea
 def main(remote: str, bootstrap: str, lake: str, step: str) -> None:
     session = open_session(load_settings({"TIDELOG_SPARK_REMOTE": remote}))
     plant(REPLAY_STEPS, step, 2)
+    plant(STEPS, step)
     with connect(bootstrap) as log:
         context = RunContext(
             log=log,
@@ -46,7 +48,7 @@ def main(remote: str, bootstrap: str, lake: str, step: str) -> None:
             arrow_records=1_000,
             commit_attempts=3,
         )
-        if step == "run":
+        if step in {"run", "piece", *STEPS}:
             run_topic_table(TABLE, context)
         else:
             list(run_replay(TABLE, context, ReplayRequest(is_everything=True)))

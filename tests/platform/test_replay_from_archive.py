@@ -1,6 +1,7 @@
 """A real broker, records of all kinds, their archive, DeleteRecords, and replays in processes of their own: the table is as it was."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +162,52 @@ def test_without_an_archive_the_records_are_lost(broker: BrokerProcess, spark: A
         log.delete_records("events", {0: 10})
         with pytest.raises(ProgressError, match=r"neither the log nor an archive of the topic holds \[3, 10\): those records are gone"):
             list(run_replay(TABLE, context, ReplayRequest(ranges=(OffsetRange(partition=0, start=3, end=40),))))
+
+
+RUN_KILLED_AT = ("before-dead-letters", "before-target", "after-target")
+
+
+def test_a_table_that_retention_has_overtaken_reads_the_archive_and_is_as_the_log_was(
+    broker: BrokerProcess, spark_remote: str, tmp_path: Path
+) -> None:
+    """It is killed meanwhile, and comes from the archive to the log without a run that says so."""
+    whole, behind = Lake(tmp_path / "whole"), Lake(tmp_path / "behind")
+    arguments = (spark_remote, broker.bootstrap)
+
+    def run(lake: Lake, step: str) -> int | None:
+        code, output = dying.start(killed_archived_replay.main, tmp_path, *arguments, str(lake.root), step).finish()
+        assert code in {0, KILLED}, output
+        return code
+
+    assert run(behind, "piece") == 0
+    assert run(whole, "run") == 0
+    with connect(broker.bootstrap) as log:
+        archive(log, behind)
+        ends = {one.partition: one.high_watermark for one in log.partition_offsets("events")}
+        assert len(rows(behind)) < len(rows(whole)) == 80
+        log.delete_records("events", {0: ends[0] - 5, 1: ends[1]})
+    assert [run(behind, step) for step in RUN_KILLED_AT] == [KILLED] * len(RUN_KILLED_AT)
+    assert run(behind, "run") == 0
+    assert rows(behind) == rows(whole)
+
+
+@pytest.mark.parametrize("arrow_records", [1_000, 3], ids=["the run reads", "workers read"])
+def test_what_the_archive_does_not_hold_is_refused_and_nothing_of_it_is_passed_over(
+    broker: BrokerProcess, spark: Any, tmp_path: Path, arrow_records: int
+) -> None:
+    """Retention has removed more than was archived: the archive alone does not make a gap a run's own."""
+    lake = Lake(tmp_path / "lake")
+    with connect(broker.bootstrap) as log:
+        context = replace(context_of(log, lake, spark, tmp_path, arrow_records), records_per_run=20)
+        run_topic_table(TABLE, context)
+        before = rows(lake)
+        archive(log, lake)
+        with BlockingProducer(broker.bootstrap) as producer:
+            for _ in range(3):
+                producer.send("events", b"late", partition=1)
+            producer.flush()
+        ends = {one.partition: one.high_watermark for one in log.partition_offsets("events")}
+        log.delete_records("events", {1: ends[1]})
+        with pytest.raises(ProgressError, match=r"events-1: the offsets \[10, 33\) were removed from the log before the table read them"):
+            run_topic_table(TABLE, context)
+        assert rows(lake) == before

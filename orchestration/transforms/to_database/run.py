@@ -21,6 +21,7 @@ from orchestration.tables import CommitConflictError, TableSnapshot
 from orchestration.transforms.batch import ComputedBatch, compute_batch, without_rejected
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
+from orchestration.transforms.overtaken import overtaken
 from orchestration.transforms.to_database.declarations import DatabaseTable, not_storable
 from orchestration.transforms.to_database.stores import Batch, Store, Writer
 from orchestration.transforms.to_topic import ledger
@@ -89,13 +90,14 @@ class StoringAttempt:
         account, progress, state = self.start()
         for note in progress.notes:
             context.reporter.note(note)
-        plan = plan_next(table, context, state)
+        held = overtaken(table.topic.name, topic_id, state.log, state.committed, log=context.log, lake=context.lake)
+        plan = plan_next(table, context, state, held)
         for note in plan.notes:
             context.reporter.note(note)
         if plan.is_empty:
             return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
         context.reporter.pin("batch", plan.ranges)
-        source = read_planned(table, context, state, plan)
+        source = read_planned(table, context, state, plan, held=held)
         try:
             computed = self.storable(compute_batch(context.session(), table, source, None))
             result = judged_batch(table, context, source, state, computed)

@@ -26,6 +26,7 @@ from orchestration.transforms.batch import Batch, ComputedBatch, compute_batch, 
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.deletions import is_tombstone
 from orchestration.transforms.errors import NotReadyError
+from orchestration.transforms.overtaken import overtaken
 from orchestration.transforms.to_topic import ledger, outgoing
 from orchestration.transforms.to_topic.declarations import TopicTransform
 from orchestration.transforms.to_topic.progress import Progress, Route, advanced, decide_progress, note_of, offsets_to_commit
@@ -75,14 +76,15 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunR
     for note in progress.notes:
         context.reporter.note(note)
     state = TopicState(topic_id=route.source.topic_id, log=log, snapshot=account, committed=progress.checkpoints)
-    plan = plan_next(table, context, state)
+    held = overtaken(route.source.topic, state.topic_id, state.log, state.committed, log=context.log, lake=context.lake)
+    plan = plan_next(table, context, state, held)
     for note in plan.notes:
         context.reporter.note(note)
     if plan.is_empty:
         _remind(work, context, route, account, progress)
         return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
     context.reporter.pin("batch", plan.ranges)
-    source = read_planned(table, context, state, plan, fixes=Fixes(context.lake).of(table.name, state.topic_id))
+    source = read_planned(table, context, state, plan, held=held, fixes=Fixes(context.lake).of(table.name, state.topic_id))
     try:
         computed, rows = computed_batch(work, table, context, source)
         result = judged_batch(table, context, source, state, computed)

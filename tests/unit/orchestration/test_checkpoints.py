@@ -49,6 +49,33 @@ def test_nothing_new_is_an_empty_plan() -> None:
     assert plan(state(0, 0, 3, 9), committed={0: at(3)}).is_empty
 
 
+def test_what_an_archive_holds_is_read_as_if_the_log_held_it() -> None:
+    planned = plan(state(0, 50, 60), state(1, 0, 3), committed={0: at(7), 1: at(3)}, archived_starts={0: 0}, limit=45)
+    assert str(planned.ranges) == "0:[7,52)"
+    assert planned.backlog == 8
+    assert planned.notes == ("t-0: the offsets [7, 50) are no longer in the log and are read from its archive",)
+
+
+def test_a_log_of_which_nothing_is_left_is_read_from_the_archive() -> None:
+    assert str(plan(state(0, 9, 9), committed={0: at(7)}, archived_starts={0: 7}).ranges) == "0:[7,9)"
+
+
+def test_what_is_lost_ends_where_the_archive_begins() -> None:
+    overtaken: dict[str, Any] = {"committed": {0: at(7)}, "archived_starts": {0: 20}}
+    with pytest.raises(ProgressError, match=r"the offsets \[7, 20\) were removed from the log before the table read them"):
+        plan(state(0, 50, 60), **overtaken)
+    assert str(plan(state(0, 50, 60), is_loss_accepted=True, **overtaken).ranges) == "0:[20,60)"
+
+
+def test_an_archive_does_not_stand_for_a_log_that_was_truncated() -> None:
+    with pytest.raises(ProgressError, match=r"the high watermark 5 is below the table's checkpoint 7"):
+        plan(state(0, 5, 5), committed={0: at(7)}, archived_starts={0: 0})
+
+
+def test_a_table_that_has_read_nothing_begins_in_the_log() -> None:
+    assert str(plan(state(0, 50, 60), archived_starts={0: 0}).ranges) == "0:[50,60)"
+
+
 def test_limit_leaves_a_backlog() -> None:
     planned = plan(state(0, 0, 100), state(1, 0, 4), limit=10)
     assert str(planned.ranges) == "0:[0,6) 1:[0,4)"
