@@ -451,7 +451,8 @@ class RaftDriver:
             failed, _ = group.split(StorageError)
             if failed is None:
                 raise
-            raise _first_of(failed) from group
+            first = _first_of(failed)
+            raise first from first.__cause__  # which tells whether the disk is full
 
     async def _run_events(self) -> None:
         while True:

@@ -103,6 +103,8 @@ class Striker:
         self.told = told
         self._struck: list[int] = []
         """Nodes that a fault holds now: another one does not start or resume them."""
+        self.filled: set[int] = set()
+        """Nodes whose disks were full in this step: one may still be about to end for that when there is room again."""
         self._acts: dict[str, Callable[[Fault, list[int]], Iterator[None]]] = {
             "kill": self._kill,
             "kill most": self._kill,
@@ -123,6 +125,7 @@ class Striker:
     def play(self, step: Step) -> None:
         """Play a step to its end: in the end all nodes run, and the network is whole."""
         begun: list[tuple[Iterator[None], float]] = []
+        self.filled.clear()
         for fault in step.faults:
             strike = self._strike(fault)
             next(strike)
@@ -254,6 +257,7 @@ class Striker:
         """Leave nothing of a disk, or little; a node that ends for that starts again once there is room."""
         (victim,) = victims
         ballast = self.nodes.data(victim).resolve().parent / BALLAST
+        self.filled.add(victim)
         take_room(ballast, 0 if fault.draw < 0.5 else NEARLY_FULL_BYTES)
         yield
         ballast.unlink()

@@ -144,7 +144,12 @@ def _play(
     for step in decided:
         striker.play(step)
         outcome.kinds.update(fault.kind for fault in step.faults)
-        outcome.faults += [f"node {node_id} ended by itself with {code}" for node_id, code in _ended(nodes)]
+        for node_id, code in _ended(nodes):
+            text = f"node {node_id} ended by itself with {code}"
+            if code == ExitCode.DISK_FULL and node_id in striker.filled:
+                note(text)
+            else:
+                outcome.faults.append(text)
         if step.is_whole or outcome.faults:
             nodes.wait_until_whole(*TOPICS)
         if outcome.faults:

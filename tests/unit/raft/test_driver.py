@@ -15,6 +15,7 @@ from log_service.protocol.stored.metadata_records import ConfigRecord, MetadataR
 from log_service.raft.log_view import SnapshotId
 from log_service.raft.quorum_store import read_quorum_state
 from log_service.raft.snapshots import list_snapshots
+from log_service.storage.log_directory import is_full_disk
 from log_service.storage.meta_properties import MetaProperties, write_meta_properties
 from tests.unit.raft.node import DIRECTORY, METADATA, Machine, commit, until_committed
 
@@ -146,6 +147,18 @@ def test_what_was_committed_survives_any_crash() -> None:
                 raft.append([config("no caller was told")])
             machine.files.sync_seconds = (0.0, 0.0)
             machine.files.crash()
+
+    run(main)
+
+
+def test_a_disk_that_is_full_is_told_from_one_that_failed() -> None:
+    async def main() -> None:
+        machine = formatted()
+        with pytest.RaisesGroup(pytest.RaisesExc(StorageError, check=is_full_disk)):
+            async with machine.started() as (raft, _):
+                machine.files.fail_next("sync", error=errno.ENOSPC)
+                raft.append([config("1")])
+                await trio.sleep_forever()
 
     run(main)
 
