@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from log_service.broker.main import ExitCode
 from tests.chaos.cluster_faults import BALLAST, Step, Striker, steps
 from tests.chaos.disks import UnfitError, small_disk
 from tests.chaos.load import TOPIC, ConfluentWriter, OurWriter, Reader, Writer, wait_for_readers

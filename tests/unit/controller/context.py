@@ -47,6 +47,10 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 WITHOUT_ELIGIBLE_LEADERS = [record for record in first_feature_records() if getattr(record, "name", "") != ELIGIBLE_LEADER_REPLICAS]
 """The first records of a cluster that elects its last replica in sync after any death."""
 
+SESSION_MS = 9_000
+FIRST, SECOND = UUID(int=701), UUID(int=702)
+"""Log directories of a broker."""
+
 
 def new_topic(
     name: str,

@@ -28,12 +28,21 @@ from log_service.protocol.stored.metadata_records import (
     PartitionChangeRecord,
     RegisterBrokerRecord,
 )
-from tests.unit.controller.context import SET, WITHOUT_ELIGIBLE_LEADERS, ControllerContext, cluster, epoch_of, new_topic, sets
+from tests.unit.controller.context import (
+    FIRST,
+    SECOND,
+    SESSION_MS,
+    SET,
+    WITHOUT_ELIGIBLE_LEADERS,
+    ControllerContext,
+    cluster,
+    epoch_of,
+    new_topic,
+    sets,
+)
 
-SESSION_MS = 9_000
 BROKER = 4
 ELR = "eligible.leader.replicas.version"
-FIRST, SECOND = UUID(int=701), UUID(int=702)
 
 
 def refusal(context: ControllerContext, **fields: Any) -> ErrorCode:

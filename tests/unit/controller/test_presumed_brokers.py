@@ -8,8 +8,7 @@ import pytest
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from log_service.protocol.stored.metadata_records import BrokerRegistrationChangeRecord, PartitionChangeRecord
-from tests.unit.controller.context import ControllerContext, cluster, epoch_of, new_topic, sets
-from tests.unit.controller.test_memberships import FIRST, SECOND, SESSION_MS
+from tests.unit.controller.context import FIRST, SECOND, SESSION_MS, ControllerContext, cluster, epoch_of, new_topic, sets
 
 PREFERRED, UNCLEAN = 0, 1
 BOTH = pytest.mark.parametrize("elr", [True, False], ids=["with eligible leaders", "without"])
