@@ -1,9 +1,11 @@
 """Reference tables in a SQL database: the rows of a lake table, replaced in one transaction, for services that want them there.
 
-Decides column types and when a replacement is needed: the database notes which version of the lake table it holds. Readers see the old rows
-or the new ones. Meant for tables that fit into memory. Knows SQLAlchemy only, so that any database it speaks to will do.
+Decides when a replacement is needed, and when the table has to be made anew for it: the database notes which version of the lake table it
+holds, and of which types and key the columns were made. Readers see the old rows or the new ones. Meant for tables that fit into memory.
+Knows SQLAlchemy only, so that any database it speaks to will do.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +23,7 @@ from orchestration.tables import LAKE_PREFIX, TABLE_NAME, TableSnapshot
 from orchestration.transforms import on_fresh_inputs, table_key
 
 SQL_PREFIX = "sql"
-VERSIONS_TABLE = "tidelog_versions"
+VERSIONS_TABLE, SHAPES_TABLE = "tidelog_versions", "tidelog_shapes"
 MAX_ROWS = 5_000_000
 MAX_LEFT_OUT = 1_000
 """More rows with values that a database refuses are no accident: the table then stays as it was."""
@@ -70,8 +72,11 @@ def sql_table(
     astray = [] if copied is None else sorted(set(key) - set(copied))
     if astray:
         raise ValueError(f"the primary key of the SQL table {name} has {', '.join(astray)}, which is not among its columns")
-    if not TABLE_NAME.fullmatch(name) or name == VERSIONS_TABLE:
-        raise ValueError(f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with a digit")
+    if not TABLE_NAME.fullmatch(name) or name in {VERSIONS_TABLE, SHAPES_TABLE}:
+        raise ValueError(
+            f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with a digit, and neither {VERSIONS_TABLE} "
+            f"nor {SHAPES_TABLE}, which hold notes"
+        )
     if not isinstance(table, str) and table.key.path[0] != LAKE_PREFIX:
         raise ValueError(f"the SQL table {name} would be a copy of {table.key.to_user_string()}, and that is no table of the lake")
     source = table if isinstance(table, str) else table.key.path[-1]
@@ -119,7 +124,8 @@ def replace_table(
 ) -> SqlCopy:
     """Make the SQL table ``name`` hold the rows of ``snapshot``, in one transaction; nothing is done if it does already.
 
-    A row with a value that the database cannot hold is left out, and told: one text would stop the table for good.
+    A table whose columns, types or primary key are others than before is dropped and made again. A row with a value that the database
+    cannot hold is left out, and told: one text would stop the table for good.
 
     :raises SqlError: a column, also of the key, does not exist, the table is too large for a reference table, or too many rows cannot be
         held.
@@ -130,11 +136,12 @@ def replace_table(
         raise SqlError(f"the primary key has no columns {', '.join(astray)} among those that are copied: {', '.join(rows.column_names)}")
     metadata = sa.MetaData()
     declared = sa.Table(name, metadata, *(sql_column(field, is_key=field.name in primary_key) for field in rows.schema))
-    versions = _versions(metadata)
+    versions, shapes = _versions(metadata), _shapes(metadata)
     with engine.begin() as connection:
-        versions.create(connection, checkfirst=True)
+        for notes in (versions, shapes):
+            notes.create(connection, checkfirst=True)
         is_present = sa.inspect(connection).has_table(name)
-        is_same_shape = is_present and _shape(connection, name) == {column.name for column in declared.columns}
+        is_same_shape = is_present and _is_shaped(connection, declared, shapes)
         held = connection.execute(sa.select(versions.c.lake_table_id, versions.c.version).where(versions.c.name == name)).first()
         if is_same_shape and held is not None and tuple(held) == (snapshot.table_id, snapshot.version):
             return SqlCopy(rows=rows.num_rows, version=snapshot.version, is_unchanged=True)
@@ -147,9 +154,8 @@ def replace_table(
             refused += _insert(connection, declared, chunk)
             if len(refused) > MAX_LEFT_OUT:
                 raise SqlError(f"the database refuses values of {len(refused)} rows, more than {MAX_LEFT_OUT}: {_distinct(refused)[0]}")
-        connection.execute(versions.delete().where(versions.c.name == name))
-        noted = {"name": name, "lake_table_id": snapshot.table_id, "version": snapshot.version}
-        connection.execute(versions.insert(), [noted])
+        _note(connection, versions, {"name": name, "lake_table_id": snapshot.table_id, "version": snapshot.version})
+        _note(connection, shapes, {"name": name, "shape": _shape(declared)})
     return SqlCopy(
         rows=rows.num_rows - len(refused),
         version=snapshot.version,
@@ -198,5 +204,47 @@ def _versions(metadata: sa.MetaData) -> sa.Table:
     )
 
 
-def _shape(connection: sa.Connection, name: str) -> set[str]:
-    return {column["name"] for column in sa.inspect(connection).get_columns(name)}
+def _shapes(metadata: sa.MetaData) -> sa.Table:
+    """A table of its own: ``tidelog_versions`` of a database that an earlier release wrote has no column for it."""
+    return sa.Table(
+        SHAPES_TABLE,
+        metadata,
+        sa.Column("name", sa.String(KEY_LENGTH), primary_key=True),
+        sa.Column("shape", sa.Text, nullable=False),
+    )
+
+
+def _note(connection: sa.Connection, notes: sa.Table, row: Mapping[str, Any]) -> None:
+    connection.execute(notes.delete().where(notes.c.name == row["name"]))
+    connection.execute(notes.insert(), [row])
+
+
+def _is_shaped(connection: sa.Connection, declared: sa.Table, shapes: sa.Table) -> bool:
+    """Whether the present table has the columns, types and key that are declared.
+
+    The note of what it was made of says so, because databases tell types by other names than those that they were given. A table that has
+    no note was made by an earlier release: there what the database tells is compared. A type that it tells by another name then costs one
+    replacement, after which there is a note.
+    """
+    found = {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(declared.name)}
+    if found.keys() != {column.name for column in declared.columns}:
+        return False
+    noted = connection.execute(sa.select(shapes.c.shape).where(shapes.c.name == declared.name)).scalar()
+    if noted is not None:
+        return bool(noted == _shape(declared))
+    key = sa.inspect(connection).get_pk_constraint(declared.name)["constrained_columns"]
+    is_same_key = set(key) == {column.name for column in declared.primary_key}
+    return is_same_key and all(_told(found[column.name], connection) == _told(column.type, connection) for column in declared.columns)
+
+
+def _shape(declared: sa.Table) -> str:
+    """Return types by column, and which columns are the key, as they are noted."""
+    return json.dumps({column.name: [repr(column.type), column.primary_key] for column in declared.columns}, sort_keys=True)
+
+
+def _told(kind: "sa.types.TypeEngine[Any]", connection: sa.Connection) -> str:
+    """Return a type as the database has it; one that SQLAlchemy does not know has no name there."""
+    try:
+        return kind.compile(connection.dialect)
+    except sa.exc.CompileError:
+        return repr(kind)

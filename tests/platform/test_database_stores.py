@@ -309,6 +309,8 @@ def test_a_reference_table_holds_every_type_and_is_replaced_in_one_transaction(p
         assert reader.execute(question).scalar() == 2
     assert place.rows("goods", "id") == [("b",)]
     assert replace_table(engine, "goods", replace_rows, None, ["id"]).is_unchanged
+    place.execute("DROP TABLE tidelog_shapes")
+    assert replace_table(engine, "goods", replace_rows, None, ["id"]).is_unchanged, "the database tells each type as it was declared"
     engine.dispose()
 
 

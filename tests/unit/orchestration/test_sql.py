@@ -1,5 +1,6 @@
 """Reference tables in a SQL database: replaced in one transaction, and only when the lake table changed."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -42,10 +43,10 @@ def read(url: str, name: str = "airlines") -> list[tuple[object, ...]]:
     return found
 
 
-def copy(url: str, snapshot: TableSnapshot, columns: list[str] | None = None) -> bool:
+def copy(url: str, snapshot: TableSnapshot, columns: list[str] | None = None, key: Sequence[str] = ("carrier",)) -> bool:
     engine = open_engine(url)
     try:
-        return replace_table(engine, "airlines", snapshot, columns, ["carrier"]).is_unchanged
+        return replace_table(engine, "airlines", snapshot, columns, key).is_unchanged
     finally:
         engine.dispose()
 
@@ -75,6 +76,94 @@ def test_changed_columns_replace_the_table_in_the_same_transaction(lake: Lake, u
     assert read(url) == [("AA", "American", 1), ("UA", "United", None)]
     assert not copy(url, lake.existing("airlines"), ["carrier", "seats"])
     assert read(url) == [("AA", 1), ("UA", None)]
+
+
+def columns_of(url: str) -> tuple[dict[str, str], list[str]]:
+    """Return the types of the columns of the SQL table, and those of its primary key."""
+    engine = open_engine(url)
+    found = sa.inspect(engine)
+    kinds = {column["name"]: str(column["type"]) for column in found.get_columns("airlines")}
+    key = found.get_pk_constraint("airlines")["constrained_columns"]
+    engine.dispose()
+    return kinds, key
+
+
+def run_sql(url: str, *statements: str) -> None:
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(sa.text(statement))
+    engine.dispose()
+
+
+NUMBERED = pa.table({"carrier": ["AA", "UA"], "name": ["American", "United"], "seats": pa.array([1, 2], pa.int32())})
+OTHER_TYPE = NUMBERED.set_column(2, "seats", pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)))
+
+
+@pytest.mark.parametrize("has_notes", [True, False], ids=["noted", "made by an earlier release"])
+def test_a_changed_type_makes_the_table_anew(lake: Lake, url: str, has_notes: bool) -> None:
+    copy(url, store(lake, NUMBERED))
+    if not has_notes:
+        run_sql(url, "DROP TABLE tidelog_shapes")
+    snapshot = replace_all(lake.create("others", OTHER_TYPE.schema), OTHER_TYPE, {}, {})
+    assert not copy(url, snapshot)
+    assert columns_of(url)[0] == {"carrier": "VARCHAR(255)", "name": "TEXT", "seats": "NUMERIC(10, 2)"}
+    assert copy(url, snapshot), "made anew once"
+
+
+@pytest.mark.parametrize("has_notes", [True, False], ids=["noted", "made by an earlier release"])
+@pytest.mark.parametrize("key", [["carrier", "name"], ["seats"], []], ids=str)
+def test_a_changed_primary_key_makes_the_table_anew_though_the_rows_are_the_same(
+    lake: Lake, url: str, key: list[str], has_notes: bool
+) -> None:
+    snapshot = store(lake, NUMBERED)
+    copy(url, snapshot)
+    if not has_notes:
+        run_sql(url, "DROP TABLE tidelog_shapes")
+    assert not copy(url, snapshot, key=key)
+    assert columns_of(url)[1] == key
+    assert read(url) == [("AA", "American", 1), ("UA", "United", 2)]
+    assert copy(url, snapshot, key=key), "made anew once"
+
+
+def test_a_table_of_the_same_types_and_key_keeps_what_was_added_to_it(lake: Lake, url: str) -> None:
+    """Also one that an earlier release made, which noted no types."""
+    every_type = pa.table(
+        {
+            "carrier": ["AA"],
+            "moment": pa.array([None], pa.timestamp("us", tz="UTC")),
+            "local": pa.array([None], pa.timestamp("us")),
+            "day": pa.array([None], pa.date32()),
+            "price": pa.array([None], pa.decimal128(10, 2)),
+            "share": [0.5],
+            "count": [2**40],
+            "small": pa.array([1], pa.int16()),
+            "is_open": [True],
+            "raw": [b"\x00"],
+            "tags": pa.array([["a"]], pa.list_(pa.string())),
+        }
+    )
+    copy(url, store(lake, every_type))
+    run_sql(url, "CREATE INDEX by_hand ON airlines (share)", "DROP TABLE tidelog_shapes")
+    for _ in range(2):
+        assert not copy(url, store(lake, every_type))
+    engine = open_engine(url)
+    assert [one["name"] for one in sa.inspect(engine).get_indexes("airlines")] == ["by_hand"]
+    engine.dispose()
+
+
+def test_a_database_may_tell_a_type_by_another_name(lake: Lake, url: str) -> None:
+    """MySQL tells BOOLEAN as TINYINT: what a table was made of is noted, so that it is not made anew by each run."""
+    snapshot = store(lake, AIRLINES)
+    copy(url, snapshot)
+    run_sql(url, "DROP TABLE airlines", "CREATE TABLE airlines (carrier CHAR(255) PRIMARY KEY, name CLOB)")
+    assert copy(url, snapshot)
+
+
+@pytest.mark.parametrize("name", ["tidelog_versions", "tidelog_shapes"])
+def test_a_table_of_notes_cannot_be_a_copy(name: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}' cannot be a table's name"):
+        sql_table(name, table="airlines")
 
 
 def test_types_arrive_as_they_were(lake: Lake, url: str) -> None:
