@@ -173,7 +173,8 @@ def schema_drift_sensor(
     def watch_watchdog(context: dg.SensorEvaluationContext) -> Mapping[str, str]:
         """Tell of the watchdog, and return what was told of it."""
         told = read_alerts(context.cursor)
-        found = sensor_alerts(context.instance, [state for state in sensor_states(context.instance) if state.name == watchdog], now_s())
+        watched = [state for state in sensor_states(context.instance) if state.name == watchdog]
+        found = sensor_alerts(context.instance, watched, now_s(), told)
         for alert in found:
             if told.get(alert.subject) != alert.run_id:
                 context.log.error(alert.text)

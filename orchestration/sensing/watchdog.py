@@ -8,13 +8,15 @@ begins with them.
 A table that could not be judged, or a log service that did not respond, in ``UNJUDGED_TICKS`` ticks in a row is told once until it is over.
 
 Decides which failure of a sensor is worth telling: of failures in a row the 1st, 2nd, 4th, 8th... and a tick that has not ended after
-``HUNG_AFTER_S``, once. Alerts go to the tick's log and, through ``notify``, to wherever a project wants them. The sensor of schema drift
+``HUNG_AFTER_S``, once. Sensors tick more often than this one looks, so that it tells the first failure that it sees from each of these on.
+Alerts go to the tick's log and, through ``notify``, to wherever a project wants them. The sensor of schema drift
 watches this one in the same way, because it needs no log service and has ticks of its own.
 """
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 import dagster as dg
 from dagster._core.scheduler.instigation import InstigatorState, InstigatorTick, InstigatorType, TickStatus
@@ -27,13 +29,15 @@ from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.objectives import objectives, verdict_event
 from orchestration.sensing.progress import Progress, decide_events, in_a_row, in_turn
-from orchestration.sensing.run_failures import Alert, is_told
+from orchestration.sensing.run_failures import Alert
 from orchestration.tables import Lake
 from orchestration.transforms import TopicFeed, topic_feeds
 
 INTERVAL_S = 30
 HUNG_AFTER_S = 180.0
-REMEMBERED_TICKS = 33
+REMEMBERED_TICKS = 1_025
+"""How many ticks are looked at to count failures in a row, of a sensor whose newest tick failed. The 1,024th is the last that is counted;
+from there on one is told whenever so many have failed since the last that was."""
 LOG_TIMEOUT_MS = 5_000
 LOOKS_WITHIN_S = 25.0
 """When a tick begins to look at no further table: a leader that is away costs each of its tables ``LOG_TIMEOUT_MS``, several times where a
@@ -55,19 +59,36 @@ class TickSeen:
     why: str = ""
 
 
-def decide_sensor_alert(sensor: str, ticks: Sequence[TickSeen], now_s: float) -> Alert | None:
-    """Return what is to be told of a sensor, whose newest tick comes first; None where nothing is."""
+def decide_sensor_alert(sensor: str, ticks: Sequence[TickSeen], now_s: float, told: str = "") -> Alert | None:
+    """Return what is to be told of a sensor, whose newest tick comes first; None where nothing is.
+
+    ``ticks`` are at most ``REMEMBERED_TICKS``; ``told`` is the ``run_id`` of the last alert of the sensor, empty where there was none.
+    """
     if not ticks:
         return None
     newest = ticks[0]
+    subject = f"sensor {sensor}"
     if newest.is_running:
         seconds = now_s - newest.started_s
         why = f"its tick has not ended after {seconds:.0f} s; a restart of the code server ends it"
-        return Alert(subject=f"sensor {sensor}", run_id=f"tick {newest.tick_id}", failures=1, why=why) if seconds > HUNG_AFTER_S else None
-    failures = next((count for count, tick in enumerate(ticks) if not tick.is_failed), len(ticks))
-    if not is_told(failures):
+        return Alert(subject=subject, run_id=occurrence(newest), failures=1, why=why) if seconds > HUNG_AFTER_S else None
+    failed = [occurrence(tick) for tick in takewhile(lambda tick: tick.is_failed, ticks)]
+    is_counted = len(failed) < REMEMBERED_TICKS
+    told_before = len(failed) - failed.index(told) if told in failed else 0
+    if not (is_due(len(failed), told_before) if is_counted else told_before == 0):
         return None
-    return Alert(subject=f"sensor {sensor}", run_id=f"tick {newest.tick_id}", failures=failures, why=newest.why)
+    what = "failed" if is_counted else "failed at least"
+    return Alert(subject=subject, run_id=occurrence(newest), failures=len(failed), why=newest.why, what=what)
+
+
+def occurrence(tick: TickSeen) -> str:
+    """Return how an alert names a tick."""
+    return f"tick {tick.tick_id}"
+
+
+def is_due(failures: int, told_before: int) -> bool:
+    """Whether the 1st, 2nd, 4th, 8th... is among the failures in a row after the first ``told_before`` of them."""
+    return failures > 0 and 1 << (failures.bit_length() - 1) > told_before
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,7 +151,7 @@ def watchdog_sensor(
         verdicts = judgement.verdicts
         own_names = {sensor.name for sensor in context.repository_def.sensor_defs}
         watched = watched_sensors(sensor_states(context.instance), name, own_names)
-        found = sensor_alerts(context.instance, watched, now_s())
+        found = sensor_alerts(context.instance, watched, now_s(), progress.alerts)
         alerts = [alert for alert in found if progress.alerts.get(alert.subject) != alert.run_id]
         told = decide_events({}, progress, now_s(), {table: one.text for table, one in verdicts.items()})
         missed = [missed_objective(table, verdicts[table]) for table in told.judged if not verdicts[table].is_kept]
@@ -217,15 +238,22 @@ def location_of(state: InstigatorState) -> str:
     return str(state.origin.repository_origin.code_location_origin.location_name)
 
 
-def sensor_alerts(instance: dg.DagsterInstance, states: Iterable[InstigatorState], now_s: float) -> list[Alert]:
-    """Return what is to be told of those sensors that run."""
+def sensor_alerts(instance: dg.DagsterInstance, states: Iterable[InstigatorState], now_s: float, told: Mapping[str, str]) -> list[Alert]:
+    """Return what is to be told of those sensors that run; ``told`` has, by subject, the ``run_id`` of its last alert."""
     alerts = []
     for state in states:
         if state.is_running:
-            ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=REMEMBERED_TICKS)
-            alert = decide_sensor_alert(state.name, [seen(tick) for tick in ticks], now_s)
+            alert = decide_sensor_alert(state.name, ticks_of(instance, state), now_s, told.get(f"sensor {state.name}", ""))
             alerts += [] if alert is None else [alert]
     return alerts
+
+
+def ticks_of(instance: dg.DagsterInstance, state: InstigatorState) -> list[TickSeen]:
+    """Return the newest tick of a sensor and, where that failed, those before it, newest first."""
+    newest = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
+    is_failing = any(tick.status is TickStatus.FAILURE for tick in newest)
+    ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=REMEMBERED_TICKS) if is_failing else newest
+    return [seen(tick) for tick in ticks]
 
 
 def seen(tick: InstigatorTick) -> TickSeen:
