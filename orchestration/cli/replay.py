@@ -1,17 +1,22 @@
 """``tidelog replay``: read committed records once more into a table. Shows which offsets that is; ``--execute`` does it."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from log_service.cli.output import json_option, print_json
 from log_service.cli.times import TimeParameter
 
+if TYPE_CHECKING:
+    import dagster as dg
+
 OFFSETS = re.compile(r"(\d+):(\d+)-(\d+)")
 Bounds = tuple[int, int, int]
+BUILT_ANEW: Mapping[str, str] = {"marts": "a mart", "lake": "a table from tables", "sql": "a copy in the SQL database"}
+"""What is built anew from tables and marts, by the first part of its asset's key."""
 
 
 class OffsetsParameter(click.ParamType[Bounds]):
@@ -75,6 +80,8 @@ def replay(
     refuse_transforms(table, is_everything=everything, is_of_dead_letters=is_of_dead_letters)
     known = known_tables()
     if table not in known:
+        if why := why_built_anew(table, definitions.get_repository_def().assets_defs_by_key.values()):
+            raise click.ClickException(why)
         raise click.ClickException(f"the project has no table {table} that follows a topic; it has {', '.join(known) or 'none'}")
     config = {
         "offsets": [{"partition": partition, "start": start, "end": end} for partition, start, end in offsets],
@@ -116,6 +123,25 @@ def refuse_transforms(name: str, *, is_everything: bool = False, is_of_dead_lett
     why = why_no_replay(name, is_everything=is_everything, is_of_dead_letters=is_of_dead_letters)
     if why is not None:
         raise click.ClickException(why)
+
+
+def why_built_anew(name: str, assets: "Iterable[dg.AssetsDefinition]") -> str | None:
+    """Return why nothing is replayed into the mart, table from tables or SQL table of that name, and what builds it anew.
+
+    None where ``assets``, those of the project, have none of that name.
+    """
+    for asset in sorted(assets, key=lambda one: one.key):
+        kind = BUILT_ANEW.get(asset.key.path[0])
+        inputs = sorted(one.to_user_string() for one in asset.asset_deps[asset.key] if one.path[0] in BUILT_ANEW)
+        if kind is None or not inputs or asset.key.path[1:] != [name]:
+            continue
+        is_automated = asset.automation_conditions_by_key.get(asset.key) is not None
+        when = "when one of these changes, as by a replay into it, or " if is_automated else ""
+        return (
+            f"{name} is {kind}: nothing is replayed into it. It is built anew from {', '.join(inputs)} {when}when "
+            f"{asset.key.to_user_string()} is materialized in the Dagster UI"
+        )
+    return None
 
 
 def known_tables() -> list[str]:
