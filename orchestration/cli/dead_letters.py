@@ -4,12 +4,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from log_service.cli.output import json_option, print_json, print_rows
+from log_service.cli.times import as_time
 
 if TYPE_CHECKING:
     from orchestration.dead_letters import DeadLetters
@@ -207,16 +209,21 @@ def told(row: dict[str, Any], names: Mapping[str, str | None]) -> dict[str, Any]
         "table": row["target"],
         "topic": row["topic"],
         "place": str(place_of(row, names)),
-        "record_time": row["_timestamp"].isoformat() if row["_timestamp"] else None,
+        "record_time": shown_time(row["_timestamp"]),
         "rule": row["rule"],
         "reason": row["reason"],
         "duplicate_of": row["duplicate_of"],
-        "rejected_at": row["rejected_at"].isoformat() if row["rejected_at"] else None,
+        "rejected_at": shown_time(row["rejected_at"]),
         "run": row["run_id"],
         "key": text_of(row["key"]),
         "headers": [{"key": one["key"], "value": text_of(one["value"])} for one in row["headers"] or ()],
         "value": text_of(row["value"]),
     }
+
+
+def shown_time(moment: datetime | None) -> str | None:
+    """Return a time as all commands show it: in UTC with milliseconds, which a record's time has."""
+    return None if moment is None else as_time(round(moment.timestamp() * 1_000))
 
 
 def text_of(data: bytes | None) -> str | None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,14 @@ from tests.unit.orchestration.dead_letter_parts import NOW, TARGET_SCHEMA, lette
 Told = Callable[..., Result]
 
 
-def reject(lake: Lake, topic: str, topic_id: str, offset: int) -> None:
+def reject(lake: Lake, topic: str, topic_id: str, offset: int, at: datetime = NOW) -> None:
     """Let the table ``clean`` reject one record of partition 0 and commit."""
     letters = DeadLetters(lake)
     origin = Origin(target="clean", topic=topic, topic_id=topic_id, run_id="r")
     ranges = OffsetRanges(topic=topic, topic_id=topic_id, ranges=(OffsetRange(partition=0, start=0, end=9),))
     one = Rejection(partition=0, offset=offset, reason=f"of {topic_id}", rule="rule")
     records = letters_for((0, offset)).select(["_partition", "_offset", "_timestamp", "key", "value", "headers"])
-    attempt = letters.replace_pending(letters.snapshot(), origin, ranges, {}, envelopes(origin, [one], records, NOW))
+    attempt = letters.replace_pending(letters.snapshot(), origin, ranges, {}, envelopes(origin, [one], records, at))
     target = lake.snapshot("clean") or lake.create("clean", TARGET_SCHEMA)
     append_with_offsets(target, TARGET_SCHEMA.empty_table(), ranges, {}, expected={}, transactions=naming(topic_id, attempt))
 
@@ -55,6 +56,13 @@ def test_headers_are_shown_with_the_whole_record(lake: Lake, tell: Told) -> None
     assert "\nheaders        trace=1; trace\n" in tell("show", "clean", "0:3").output
     told = json.loads(tell("show", "clean", "0:3", "--json").output)
     assert told["headers"] == [{"key": "trace", "value": "1"}, {"key": "trace", "value": None}]
+
+
+def test_times_are_shown_as_other_commands_show_them(lake: Lake, tell: Told) -> None:
+    reject(lake, "orders", "A", 3, at=NOW + timedelta(milliseconds=7, microseconds=8))
+    assert "\nrecord_time    2026-01-02T00:00:00.000Z\n" in tell("show", "clean", "0:3").output
+    assert "\nrejected_at    2026-01-02T00:00:00.007Z\n" in tell("show", "clean", "0:3").output
+    assert " 2026-01-02T00:00:00.000Z " in tell("list", "clean").output
 
 
 def test_a_place_that_two_topics_have_is_refused_with_the_choices(lake: Lake, tell: Told) -> None:
