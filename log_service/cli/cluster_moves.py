@@ -4,7 +4,7 @@ Each command shows its plan; ``--execute`` carries it out. What cannot be is ref
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,14 @@ from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, sized, tell
 from log_service.cli.plan_view import POLL_SECONDS, ProgressLine, plan_options, present, told_refusals
 from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_operations.cordoning import Cordon, cordoned
 from log_service.cluster_operations.membership import refuse_removal, refuse_unknown_brokers, remove_voter
 from log_service.cluster_operations.moving import moves_under_way, remove_throttles, take_back, throttled_brokers, throttled_topics
 from log_service.cluster_operations.reading import read_layout
 from log_service.cluster_operations.waiting import wait_until_empty, wait_until_fenced, wait_until_serving
 from log_service.cluster_plans import plans
 from log_service.cluster_plans.execution import PlanProgress
-from log_service.cluster_plans.layout import PlanRefused
+from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
 from log_service.cluster_plans.plan import Move
 from log_service.cluster_plans.reassignment_file import plan_of, read
 from log_service.common.types import TopicPartition
@@ -107,8 +108,11 @@ def drain(*, broker_ids: tuple[int, ...], throttle_bytes: int | None, as_json: b
     with open_admin(bootstrap_servers) as admin, told_refusals():
         layout = read_layout(admin)
         refuse_unknown_brokers(admin, layout, broker_ids)
-        plan = plans.drain(layout, broker_ids, throttle_bytes=throttle_bytes)
-        present(admin, layout, plan, as_json=as_json, nothing="nothing is there to move: they are empty", **how)
+        leaving = _to_cordon(layout, broker_ids, how)
+        with cordoned(admin, leaving, _say):
+            layout = read_layout(admin) if leaving else layout
+            plan = plans.drain(layout, broker_ids, throttle_bytes=throttle_bytes)
+            present(admin, layout, plan, as_json=as_json, nothing="nothing is there to move: they are empty", **how)
 
 
 @click.command(short_help="Empty a broker and have the cluster forget it.")
@@ -129,18 +133,31 @@ def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: b
         if is_ours:
             refuse_to_stop(data, broker_id)
         voter_ids = refuse_removal(admin, layout, broker_id)
-        plan = plans.drain(layout, [broker_id], throttle_bytes=throttle_bytes)
-        if voter_ids and not as_json:
-            click.echo(f"it also leaves the metadata quorum: {voters_text(voter_ids, set(voter_ids) - {broker_id})}")
-        is_empty = present(admin, layout, plan, as_json=as_json, nothing=f"broker {broker_id} is empty", **how)
-        if not (is_empty and how["execute"]):
-            return
-        said = forget(admin, broker_id, data if is_ours else None)
+        leaving = _to_cordon(layout, [broker_id], how)
+        with cordoned(admin, leaving, _say) as cordon:
+            layout = read_layout(admin) if leaving else layout
+            plan = plans.drain(layout, [broker_id], throttle_bytes=throttle_bytes)
+            if voter_ids and not as_json:
+                click.echo(f"it also leaves the metadata quorum: {voters_text(voter_ids, set(voter_ids) - {broker_id})}")
+            is_empty = present(admin, layout, plan, as_json=as_json, nothing=f"broker {broker_id} is empty", **how)
+            if not (is_empty and how["execute"]):
+                return
+            said = forget(admin, broker_id, data if is_ours else None, cordon)
     if not as_json:
         click.echo(said)
 
 
-def forget(admin: BlockingAdmin, broker_id: int, data: Path | None) -> str:
+def _to_cordon(layout: ClusterLayout, broker_ids: Sequence[int], how: Mapping[str, Any]) -> list[int]:
+    """Return the brokers that are to take no new partitions while they are emptied: those that serve, where the plan is carried out."""
+    is_carried_out = how["execute"] and not how["dry_run"]
+    return [each for each in dict.fromkeys(broker_ids) if is_carried_out and not layout.broker(each).is_fenced]
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def forget(admin: BlockingAdmin, broker_id: int, data: Path | None, cordon: Cordon) -> str:
     """Take an empty broker out of the quorum, and out of the cluster where it has stopped; return what was done.
 
     A node of the installation on ``data`` is stopped first.
@@ -156,6 +173,7 @@ def forget(admin: BlockingAdmin, broker_id: int, data: Path | None) -> str:
     elif not layout.broker(broker_id).is_fenced:
         return f"broker {broker_id} is empty: stop it, and then: tidelog cluster remove {broker_id} --execute"
     admin.unregister_broker(broker_id)
+    cordon.forgotten(broker_id)
     return f"broker {broker_id} is forgotten"
 
 

@@ -3,12 +3,17 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
 import pytest
+from click.testing import CliRunner
 
 from log_service.cli import cluster_moves
+from log_service.cli.main import tidelog
+from log_service.client.admin.values import ConfigResource
+from log_service.cluster_operations.cordoning import Cordon
 from log_service.cluster_plans import plans
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
 from log_service.cluster_plans.plan import Plan
@@ -22,7 +27,17 @@ DONE: list[str] = []
 
 
 class Admin:
-    """One that notes what it was to do."""
+    """One that notes what it was to do, of a cluster whose brokers 1 and 2 serve and take new partitions."""
+
+    def describe_cluster(self) -> SimpleNamespace:
+        return SimpleNamespace(cluster_id="c", nodes=[SimpleNamespace(node_id=1), SimpleNamespace(node_id=2)])
+
+    def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, Any]]:
+        return {each: {"cordoned.log.dirs": SimpleNamespace(value="", source="DEFAULT_CONFIG")} for each in resources}
+
+    def alter_configs(self, changes: dict[ConfigResource, dict[str, str | None]]) -> None:
+        for resource, values in changes.items():
+            DONE.append(f"{'cordon' if values['cordoned.log.dirs'] == '*' else 'uncordon'} {resource.name}")
 
     def unregister_broker(self, node_id: int) -> None:
         DONE.append(f"forget {node_id}")
@@ -79,9 +94,88 @@ def test_a_job_leaves_a_broker_that_is_not_empty(monkeypatch: pytest.MonkeyPatch
 
 def test_a_command_forgets_a_broker_that_is_empty_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     admin: Any = Admin()
-    assert cluster_moves.forget(admin, 2, None) == "broker 2 is forgotten"
+    cordon = Cordon(admin, DONE.append)
+    assert cluster_moves.forget(admin, 2, None, cordon) == "broker 2 is forgotten"
     assert DONE == ["end the vote of 2", "forget 2"]
     monkeypatch.setattr(cluster_moves, "wait_until_empty", not_empty)
     with pytest.raises(PlanRefused):
-        cluster_moves.forget(admin, 2, Path("nowhere"))
+        cluster_moves.forget(admin, 2, Path("nowhere"), cordon)
     assert DONE == ["end the vote of 2", "forget 2"]
+
+
+# New partitions meanwhile
+
+SERVING = layout([broker(1), broker(2)], [partition("t", 0, [1])])
+
+
+@pytest.fixture
+def serving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broker 2 serves, and a supervisor on the data directory runs it."""
+
+    def look(_admin: Any) -> ClusterLayout:
+        DONE.append("look")
+        return SERVING
+
+    installation = SimpleNamespace(stop_for_good=lambda node_id: DONE.append(f"stop {node_id}"), runs=lambda *_: True)
+    monkeypatch.setattr(jobs, "_refuse_to_stop", lambda *_: None)
+    monkeypatch.setattr(cluster_moves, "refuse_to_stop", lambda *_: None)
+    monkeypatch.setattr(cluster_moves, "refuse_removal", lambda *_: [])
+    monkeypatch.setattr(cluster_moves, "refuse_unknown_brokers", lambda *_: None)
+    monkeypatch.setattr(cluster_moves, "open_admin", lambda _servers: LogService().open_admin())
+    monkeypatch.setattr(jobs, "_installation", lambda: installation)
+    monkeypatch.setattr(cluster_moves, "Installation", lambda _data: installation)
+    for module in (jobs, cluster_moves):
+        monkeypatch.setattr(module, "read_layout", look)
+        monkeypatch.setattr(module, "wait_until_empty", lambda *_: SERVING)
+        monkeypatch.setattr(module, "wait_until_fenced", lambda *_: None)
+
+
+def command(name: str, *arguments: str) -> int:
+    return CliRunner().invoke(tidelog, ["cluster", name, "2", *arguments]).exit_code
+
+
+@pytest.mark.usefixtures("serving")
+def test_a_broker_takes_no_new_partitions_from_before_it_is_planned_until_it_is_forgotten() -> None:
+    """A topic that was created after the plan, or between the last look and the stop, landed on it."""
+    gone = ["look", "cordon 2", "look", "end the vote of 2", "stop 2", "forget 2"]
+    play(dry_run=False)
+    assert gone == DONE
+    DONE.clear()
+    assert command("remove", "--execute") == 0
+    assert gone == DONE
+
+
+@pytest.mark.usefixtures("serving")
+def test_a_plan_that_is_only_shown_cordons_nothing() -> None:
+    play(dry_run=True)
+    assert (command("remove"), command("remove", "--execute", "--dry-run"), command("drain")) == (0, 2, 0)
+    assert set(DONE) == {"look"}
+
+
+@pytest.mark.usefixtures("serving")
+def test_a_broker_that_stays_takes_new_partitions_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    back = ["look", "cordon 2", "look", "uncordon 2"]
+    for module in (jobs, cluster_moves):
+        monkeypatch.setattr(module, "wait_until_empty", not_empty)
+    with pytest.raises(dg.Failure, match="it has 1 replica"):
+        play(dry_run=False)
+    assert back == DONE
+    DONE.clear()
+    assert command("remove", "--execute") == 1
+    assert back == DONE
+    DONE.clear()
+    assert command("drain", "--execute") == 0
+    assert back == DONE
+
+
+@pytest.mark.usefixtures("serving")
+def test_a_broker_whose_moves_are_interrupted_takes_new_partitions_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster_moves, "present", interrupted)
+    monkeypatch.setattr(jobs, "_done", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        play(dry_run=False)
+    assert command("remove", "--execute") != 0
+    assert DONE == ["look", "cordon 2", "look", "uncordon 2"] * 2
