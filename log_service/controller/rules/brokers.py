@@ -20,17 +20,23 @@ from log_service.common.features import METADATA_VERSION
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.controller.rules.partitions import Partitions
 from log_service.metadata.features import keeps_eligible_leaders
-from log_service.metadata.image import BrokerRegistration, Endpoint, MetadataImage
+from log_service.metadata.image import BrokerRegistration, Endpoint, MetadataImage, ResourceType
 from log_service.metadata.partition import FIRST_FREE_DIRECTORY_ID
 from log_service.metadata.snapshot import register_broker_record
 from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from log_service.protocol.stored.metadata_records import BrokerRegistrationChangeRecord, MetadataRecord, UnregisterBrokerRecord
+from log_service.protocol.stored.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    MetadataRecord,
+    UnregisterBrokerRecord,
+)
 
 FENCED = 1
 UNFENCED = -1
 IN_CONTROLLED_SHUTDOWN = 1
+CORDONED_LOG_DIRS = "cordoned.log.dirs"
 
 
 # Registration
@@ -266,6 +272,9 @@ def _note_directories(partitions: Partitions, broker: BrokerRegistration, reques
 def unregister_broker(partitions: Partitions, request: UnregisterBrokerRequest) -> tuple[list[MetadataRecord], UnregisterBrokerResponse]:
     """Return the records that end a broker's membership; what it leads loses its leader first. It comes back when it registers again.
 
+    That its directories take no new partitions ends with it, for another broker under its id has other directories. Apache Kafka keeps that
+    key, as both keep all others.
+
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED.
     """
@@ -274,7 +283,11 @@ def unregister_broker(partitions: Partitions, request: UnregisterBrokerRequest) 
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered")
     partitions.take_from(broker.node_id)
     gone = UnregisterBrokerRecord(broker_id=broker.node_id, broker_epoch=broker.epoch)
-    return [*partitions.records, gone], UnregisterBrokerResponse()
+    node_id = str(broker.node_id)
+    records: list[MetadataRecord] = [*partitions.records]
+    if CORDONED_LOG_DIRS in partitions.image.configs.of(ResourceType.BROKER, node_id):
+        records.append(ConfigRecord(resource_type=ResourceType.BROKER, resource_name=node_id, name=CORDONED_LOG_DIRS, value=None))
+    return [*records, gone], UnregisterBrokerResponse()
 
 
 def registered_broker(image: MetadataImage, node_id: int, broker_epoch: int) -> BrokerRegistration:

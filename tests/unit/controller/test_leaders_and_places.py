@@ -328,6 +328,18 @@ def test_a_broker_that_is_forgotten_leads_nothing_until_it_registers_again() -> 
     assert not context.is_fenced(1)
 
 
+def test_another_broker_under_the_id_of_one_that_was_forgotten_takes_new_partitions() -> None:
+    """It was cordoned while it was emptied, and the key outlived it: the next broker with that id got no topic, and nothing said why."""
+    context = cluster()
+    for key, value in (("cordoned.log.dirs", "*"), ("log.cleaner.threads", "2")):
+        assert context.alter("3", (key, 0, value), resource_type=4).error_code is ErrorCode.NONE
+    assert 3 not in {node_id for each in context.created("kept", 4, 2).partitions.values() for node_id in each.replicas}
+    context.ask(UnregisterBrokerRequest(broker_id=3))
+    assert context.configs("3", resource_type=4) == {"log.cleaner.threads": "2"}
+    context.start(3, incarnation=2)
+    assert 3 in {node_id for each in context.created("new", 4, 2).partitions.values() for node_id in each.replicas}
+
+
 def test_a_broker_that_is_not_registered_cannot_be_forgotten() -> None:
     context = cluster()
     with pytest.raises(KafkaError) as caught:
