@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from orchestration.cli import surroundings
 from orchestration.cli.replay import replay
 from orchestration.marts import mart
+from orchestration.resources import default_resources
 from orchestration.sql import sql_table
 from orchestration.topics import TopicSpec, topic_asset
 
@@ -32,7 +33,8 @@ PROJECT = dg.Definitions(
         mart("yearly", sql="SELECT 1 AS n", tables=[], marts=["revenue"], is_automated=False),
         sql_table("sales_copy", table="clean_sales"),
         dg.AssetSpec(["lake", "elsewhere"]),
-    ]
+    ],
+    resources=default_resources(),
 )
 CHANGES = "when one of these changes, as by a replay into it, or when"
 
