@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from log_service.client import BlockingAdmin, ConfigResource
+from log_service.cluster_operations import waiting
 from log_service.cluster_plans.health import CHECKS
 from log_service.supervisor import installation
 from log_service.supervisor.control import ControlRequest
@@ -165,7 +166,9 @@ def test_a_broker_with_the_only_replica_of_an_offline_partition_is_not_forgotten
 ) -> None:
     removed: list[int] = []
     down = layout([layout_broker(1), layout_broker(2, is_fenced=True)], [partition("solo", 0, [2], leader=-1, isr=[])])
-    monkeypatch.setattr(jobs, "read_layout", lambda _admin: down)
+    for module in (jobs, waiting):
+        monkeypatch.setattr(module, "read_layout", lambda _admin: down)
+    monkeypatch.setattr(waiting, "EMPTY_SECONDS", 0.0)
     monkeypatch.setattr(jobs, "refuse_removal", lambda _admin, _layout, _broker: [])
     monkeypatch.setattr(jobs, "remove_voter", lambda _admin, broker_id: removed.append(broker_id))
     job = next(job for job in cluster_jobs() if job.name == "cluster_remove")
