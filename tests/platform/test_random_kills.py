@@ -29,7 +29,12 @@ from tests.platform.kill_lines import (
     TableLine,
 )
 
-pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(7_200)]
+pytestmark = [
+    pytest.mark.platform,
+    pytest.mark.slow,
+    pytest.mark.timeout(7_200),
+    pytest.mark.repeats("kills at drawn moments of runs that other tests kill at every step"),
+]
 ROUNDS = int(os.environ.get("ROUNDS") or of_a_run(1, whole=20))
 SEED = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 31))
 DATABASES = [("sqlite", True), ("postgresql", False)]
