@@ -181,7 +181,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     letters = DeadLetters(context.lake)
     letters_snapshot = letters.snapshot()
     state = read_state(table, context)
-    held = overtaken(table.topic.name, state.topic_id, state.log, state.committed, log=context.log, lake=context.lake)
+    held = archived_part(table, context, state)
     plan = plan_next(table, context, state, held)
     for note in plan.notes:
         context.reporter.note(note)
@@ -349,6 +349,11 @@ def letters_that_stay(origin: Origin, context: RunContext, source: Batch, ranges
         return ENVELOPE.empty_table()
     context.reporter.note(f"the records of {count} dead letters of {origin.target} are no longer in the log; they stay as they are")
     return letters.rows_at(origin.target, origin.topic_id, gone)
+
+
+def archived_part(table: TopicTable, context: RunContext, state: TopicState) -> HeldTopic | None:
+    """Return what archive and log hold, where the archive has a part of what comes next; None where the log has all, or there is none."""
+    return overtaken(table.topic.name, state.topic_id, state.log, state.committed, log=context.log, lake=context.lake)
 
 
 def plan_next(table: TopicTable, context: RunContext, state: TopicState, held: HeldTopic | None = None) -> BatchPlan:

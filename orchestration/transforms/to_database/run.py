@@ -21,7 +21,6 @@ from orchestration.tables import CommitConflictError, TableSnapshot
 from orchestration.transforms.batch import ComputedBatch, compute_batch, without_rejected
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
-from orchestration.transforms.overtaken import overtaken
 from orchestration.transforms.to_database.declarations import DatabaseTable, not_storable
 from orchestration.transforms.to_database.stores import Batch, Store, Writer
 from orchestration.transforms.to_topic import ledger
@@ -30,6 +29,7 @@ from orchestration.transforms.topic_run import (
     RunContext,
     TopicRunResult,
     TopicState,
+    archived_part,
     attempted,
     dead_letter_rows,
     judged_batch,
@@ -90,7 +90,7 @@ class StoringAttempt:
         account, progress, state = self.start()
         for note in progress.notes:
             context.reporter.note(note)
-        held = overtaken(table.topic.name, topic_id, state.log, state.committed, log=context.log, lake=context.lake)
+        held = archived_part(table, context, state)
         plan = plan_next(table, context, state, held)
         for note in plan.notes:
             context.reporter.note(note)

@@ -26,7 +26,6 @@ from orchestration.transforms.batch import Batch, ComputedBatch, compute_batch, 
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.deletions import is_tombstone
 from orchestration.transforms.errors import NotReadyError
-from orchestration.transforms.overtaken import overtaken
 from orchestration.transforms.to_topic import ledger, outgoing
 from orchestration.transforms.to_topic.declarations import TopicTransform
 from orchestration.transforms.to_topic.progress import Progress, Route, advanced, decide_progress, note_of, offsets_to_commit
@@ -34,6 +33,7 @@ from orchestration.transforms.topic_run import (
     RunContext,
     TopicRunResult,
     TopicState,
+    archived_part,
     attempted,
     dead_letter_rows,
     judged_batch,
@@ -76,7 +76,7 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunR
     for note in progress.notes:
         context.reporter.note(note)
     state = TopicState(topic_id=route.source.topic_id, log=log, snapshot=account, committed=progress.checkpoints)
-    held = overtaken(route.source.topic, state.topic_id, state.log, state.committed, log=context.log, lake=context.lake)
+    held = archived_part(table, context, state)
     plan = plan_next(table, context, state, held)
     for note in plan.notes:
         context.reporter.note(note)
