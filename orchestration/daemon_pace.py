@@ -46,11 +46,12 @@ class Pause(Protocol):
         ...
 
 
-class Steps:
-    """A pause of ``STEP_S`` at least."""
+class Bounded:
+    """A pause that is not shorter and not longer than so many seconds, whatever the loop asks for."""
 
-    def __init__(self, ended: Pause) -> None:
+    def __init__(self, ended: Pause, *, shortest_s: float = 0.0, longest_s: float = math.inf) -> None:
         self._ended = ended
+        self._shortest_s, self._longest_s = shortest_s, longest_s
 
     def is_set(self) -> bool:
         """Return whether the daemon ends."""
@@ -58,7 +59,8 @@ class Steps:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Pause, and return whether the daemon ends."""
-        return self._ended.wait(None if timeout is None else max(timeout, STEP_S))
+        seconds = min(max(math.inf if timeout is None else timeout, self._shortest_s), self._longest_s)
+        return self._ended.wait(None if seconds == math.inf else seconds)
 
 
 class Quiet:
@@ -158,21 +160,6 @@ class Turns:
             self._changed.notify()
 
 
-class Often:
-    """A pause of ``WITHOUT_THREADS_S`` at most."""
-
-    def __init__(self, ended: Pause) -> None:
-        self._ended = ended
-
-    def is_set(self) -> bool:
-        """Return whether the daemon ends."""
-        return self._ended.is_set()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Pause, and return whether the daemon ends."""
-        return self._ended.wait(WITHOUT_THREADS_S if timeout is None else min(timeout, WITHOUT_THREADS_S))
-
-
 def paced(daemon: Any, context: Any, ended: Pause) -> Pause:
     """Return what a loop of Dagster's waits for instead of ``ended``, the daemon's end; its sensors' ticks are noticed from now on.
 
@@ -181,14 +168,14 @@ def paced(daemon: Any, context: Any, ended: Pause) -> Pause:
     kind = daemon.daemon_type()
     if kind == SENSOR:
         if daemon._threadpool_executor is None:  # noqa: SLF001 - which threads make ticks: Dagster tells it nowhere else
-            return Often(ended)
+            return Bounded(ended, longest_s=WITHOUT_THREADS_S)
         turns = Turns(ended, daemon._threadpool_executor)  # noqa: SLF001
         daemon._threadpool_executor = turns  # noqa: SLF001
         daemon.instrument_elapsed = turns.due
         return turns
     if kind == ASSET:
         return Quiet(ended, lambda: newest(context))
-    return Steps(ended) if kind in STEPPING else ended
+    return Bounded(ended, shortest_s=STEP_S) if kind in STEPPING else ended
 
 
 def newest(context: Any) -> Hashable:

@@ -14,8 +14,8 @@ from orchestration.daemon_pace import (
     SETTLES_S,
     STEP_S,
     WITHOUT_THREADS_S,
+    Bounded,
     Quiet,
-    Steps,
     Turns,
     newest,
     paced,
@@ -118,8 +118,8 @@ def test_the_end_of_the_daemon_ends_the_pause_of_conditions(end_s: float) -> Non
 
 def test_loops_that_pause_in_steps_make_longer_ones() -> None:
     time = Time()
-    assert Steps(time).wait(0.5) is False
-    assert Steps(time).wait(STEP_S + 1) is False
+    assert Bounded(time, shortest_s=STEP_S).wait(0.5) is False
+    assert Bounded(time, shortest_s=STEP_S).wait(STEP_S + 1) is False
     assert time.pauses == [STEP_S, STEP_S + 1]
 
 
@@ -217,7 +217,7 @@ def test_each_loop_is_handed_its_pause() -> None:
     assert sensors._threadpool_executor is turns
     assert sensors.instrument_elapsed == turns.due  # type: ignore[attr-defined]
     assert isinstance(paced(Daemon("ASSET"), context, ended), Quiet)
-    assert isinstance(paced(Daemon("MONITORING"), context, ended), Steps)
+    assert isinstance(paced(Daemon("MONITORING"), context, ended), Bounded)
     assert paced(Daemon("SCHEDULER"), context, ended) is ended
     time = Time()
     assert paced(Daemon("SENSOR"), context, time).wait(LOOP_S) is False
