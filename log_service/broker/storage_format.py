@@ -16,6 +16,7 @@ from log_service.common.errors import ConfigError
 from log_service.common.features import DYNAMIC_QUORUM, KRAFT_VERSION, METADATA_VERSION, STATIC_QUORUM
 from log_service.common.repeated import repeated
 from log_service.common.types import NodeId
+from log_service.config.definition import MAX_INT
 from log_service.config.views import NodeConfig
 from log_service.metadata.access import ScramUser
 from log_service.metadata.access_records import credential_record
@@ -29,7 +30,6 @@ from log_service.security.sasl.scram_argument import ScramArgument
 from log_service.storage.partition_metadata import parse_uuid
 
 INITIAL_CONTROLLER = re.compile(r"(?P<id>\d{1,10})@(?P<host>\S+):(?P<port>\d{1,5}):(?P<directory>[A-Za-z0-9_-]{22})")
-MAX_NODE_ID = 2**31 - 1
 FIRST_LEVEL_WITH_SCRAM = 11
 """The metadata.version (3.5-IV2) from which on the metadata may hold SCRAM credentials."""
 RELEASES = frozenset({"4.3", "4.3-IV0"})
@@ -120,8 +120,8 @@ def _initial_voters(config: NodeConfig, text: str) -> tuple[Voter, ...]:
         if match is None or not 0 < int(match["port"]) <= 65_535:
             raise ConfigError(f"--initial-controllers names {item!r}, which is not id@host:port:directory-id")
         node_id = NodeId(int(match["id"]))
-        if node_id > MAX_NODE_ID:
-            raise ConfigError(f"--initial-controllers names node {node_id}; a node.id is {MAX_NODE_ID} at most")
+        if node_id > MAX_INT:
+            raise ConfigError(f"--initial-controllers names node {node_id}; a node.id is {MAX_INT} at most")
         if node_id in voters:
             raise ConfigError(f"--initial-controllers names node {node_id} twice")
         endpoint = VoterEndpoint(config.quorum.listener_name, match["host"].removeprefix("[").removesuffix("]"), int(match["port"]))

@@ -18,7 +18,7 @@ from uuid import UUID
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import METADATA_VERSION
 from log_service.common.types import BrokerEpoch, NodeId
-from log_service.controller.rules.partitions import Partitions
+from log_service.controller.rules.partitions import CORDONED_LOG_DIRS, Partitions
 from log_service.metadata.features import keeps_eligible_leaders
 from log_service.metadata.image import BrokerRegistration, Endpoint, MetadataImage, ResourceType
 from log_service.metadata.partition import FIRST_FREE_DIRECTORY_ID
@@ -36,7 +36,6 @@ from log_service.protocol.stored.metadata_records import (
 FENCED = 1
 UNFENCED = -1
 IN_CONTROLLED_SHUTDOWN = 1
-CORDONED_LOG_DIRS = "cordoned.log.dirs"
 
 
 # Registration

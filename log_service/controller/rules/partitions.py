@@ -25,6 +25,8 @@ from log_service.protocol.stored.metadata_records import PartitionChangeRecord
 
 MIN_ISR, UNCLEAN_ELECTION = "min.insync.replicas", "unclean.leader.election.enable"
 
+CORDONED_LOG_DIRS = "cordoned.log.dirs"
+
 
 # Brokers
 
@@ -61,7 +63,7 @@ def is_cordoned(image: MetadataImage, node_id: NodeId) -> bool:
     broker = image.cluster.brokers[node_id]
     if broker.log_dirs and set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ()):
         return True
-    directories = split_list(image.configs.of(ResourceType.BROKER, str(node_id)).get("cordoned.log.dirs", ""))
+    directories = split_list(image.configs.of(ResourceType.BROKER, str(node_id)).get(CORDONED_LOG_DIRS, ""))
     log_dir_count = len(broker.log_dirs)
     return "*" in directories or (bool(directories) and len(set(directories)) >= log_dir_count > 0)
 
