@@ -10,6 +10,7 @@ import dagster as dg
 import duckdb
 
 from orchestration.resources.warehouse import WarehouseResource
+from orchestration.sql import SQL_PREFIX
 from orchestration.table_address import DUCKDB, table_address
 from orchestration.tables import LAKE_PREFIX, TABLE_NAME
 from orchestration.transforms import on_fresh_inputs, table_key
@@ -20,8 +21,8 @@ MART_PREFIX = "marts"
 QUESTIONS = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.MULTI})
 """What a mart may be made of; a PIVOT over values that are not listed is several statements to DuckDB."""
 PREVIEW_ROWS = 20
-READERS = frozenset({LAKE_PREFIX, MART_PREFIX, "sql"})
-"""How the asset keys begin of what reads tables and marts: tables, marts, copies in a SQL database."""
+BUILT_ANEW = {MART_PREFIX: "a mart", LAKE_PREFIX: "a table from tables", SQL_PREFIX: "a copy in the SQL database"}
+"""What is built anew from tables and marts, by how its asset's key begins."""
 
 
 def mart_key(name: str) -> dg.AssetKey:
@@ -119,7 +120,7 @@ def validate_inputs(assets: Iterable[dg.AssetsDefinition], known: Collection[dg.
     kinds = {LAKE_PREFIX: "table", MART_PREFIX: "mart"}
     for asset in assets:
         for key, needed in asset.asset_deps.items():
-            missing = sorted(one for one in needed - set(known) if one.path[0] in kinds) if key.path[0] in READERS else []
+            missing = sorted(one for one in needed - set(known) if one.path[0] in kinds) if key.path[0] in BUILT_ANEW else []
             for one in missing:
                 kind = kinds[one.path[0]]
                 there = ", ".join(sorted(other.path[-1] for other in known if other.path[0] == one.path[0])) or "none"

@@ -62,9 +62,10 @@ def is_tried_again(tags: Mapping[str, str]) -> bool:
     return tags.get(WILL_RETRY_TAG) == "true" and tags.get(RUN_FAILURE_REASON_TAG) != STEP_FAILURE
 
 
-def is_told(failures: int) -> bool:
-    """Whether the last of so many failures in a row is told: the 1st, 2nd, 4th, 8th..."""
-    return failures > 0 and failures & (failures - 1) == 0
+def is_told(failures: int, told_before: int | None = None) -> bool:
+    """Whether the 1st, 2nd, 4th, 8th... is among failures in a row after the first ``told_before``, by default all but the last."""
+    before = failures - 1 if told_before is None else told_before
+    return failures > 0 and 1 << (failures.bit_length() - 1) > before
 
 
 def run_failure_alerts(*, name: str = "run_failures", notify: Callable[[Alert], None] | None = None) -> dg.SensorDefinition:

@@ -29,7 +29,7 @@ from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.objectives import objectives, verdict_event
 from orchestration.sensing.progress import Progress, decide_events, in_a_row, in_turn
-from orchestration.sensing.run_failures import Alert
+from orchestration.sensing.run_failures import Alert, is_told
 from orchestration.tables import Lake
 from orchestration.transforms import TopicFeed, topic_feeds
 
@@ -67,7 +67,7 @@ def decide_sensor_alert(sensor: str, ticks: Sequence[TickSeen], now_s: float, to
     if not ticks:
         return None
     newest = ticks[0]
-    subject = f"sensor {sensor}"
+    subject = subject_of(sensor)
     if newest.is_running:
         seconds = now_s - newest.started_s
         why = f"its tick has not ended after {seconds:.0f} s; a restart of the code server ends it"
@@ -75,7 +75,7 @@ def decide_sensor_alert(sensor: str, ticks: Sequence[TickSeen], now_s: float, to
     failed = [occurrence(tick) for tick in takewhile(lambda tick: tick.is_failed, ticks)]
     is_counted = len(failed) < REMEMBERED_TICKS
     told_before = len(failed) - failed.index(told) if told in failed else 0
-    if not (is_due(len(failed), told_before) if is_counted else told_before == 0):
+    if not (is_told(len(failed), told_before) if is_counted else told_before == 0):
         return None
     what = "failed" if is_counted else "failed at least"
     return Alert(subject=subject, run_id=occurrence(newest), failures=len(failed), why=newest.why, what=what)
@@ -86,9 +86,9 @@ def occurrence(tick: TickSeen) -> str:
     return f"tick {tick.tick_id}"
 
 
-def is_due(failures: int, told_before: int) -> bool:
-    """Whether the 1st, 2nd, 4th, 8th... is among the failures in a row after the first ``told_before`` of them."""
-    return failures > 0 and 1 << (failures.bit_length() - 1) > told_before
+def subject_of(sensor: str) -> str:
+    """Return how alerts name a sensor."""
+    return f"sensor {sensor}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -243,7 +243,7 @@ def sensor_alerts(instance: dg.DagsterInstance, states: Iterable[InstigatorState
     alerts = []
     for state in states:
         if state.is_running:
-            alert = decide_sensor_alert(state.name, ticks_of(instance, state), now_s, told.get(f"sensor {state.name}", ""))
+            alert = decide_sensor_alert(state.name, ticks_of(instance, state), now_s, told.get(subject_of(state.name), ""))
             alerts += [] if alert is None else [alert]
     return alerts
 
