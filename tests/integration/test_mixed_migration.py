@@ -16,7 +16,6 @@ from log_service.common.errors import ErrorCode, KafkaError
 from tests.chaos.load import ConfluentWriter, ConsumerProtocolReader, wait_for_readers
 from tests.chaos.verdicts import group_got_everything, judge, read_log
 from tests.chaos.waits import waits_between
-from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS
 from tests.integration.secure_nodes import BILLING, GROUP, NODE, SCRAM, SHOP, STRANGER, TOPIC, SecureNodes
@@ -27,8 +26,6 @@ PLACES = list(permutations(NODE_IDS))
 TOPICS = {TOPIC: len(PLACES)}
 NEWCOMER, SECRET = "newcomer", "made-by-tidelog"
 WAIT_SECONDS = 60.0
-BACK = of_a_run(NODE_IDS[:1], whole=NODE_IDS)
-"""The nodes that go back to Apache Kafka: a start of it takes long."""
 
 
 @pytest.mark.repeats("the story of a cluster that is not protected, with logins and rights")
@@ -52,7 +49,7 @@ def test_a_protected_cluster_of_kafka_becomes_one_of_tidelog_and_goes_back(tmp_p
         print(f"over to tidelog, protected: {waited}")  # noqa: T201 - for docs/migration.md
         with BlockingAdmin(nodes.bootstrap, **nodes.client(NODE)) as admin:
             admin.set_scram_users([ScramUser(name=NEWCOMER, mechanism=SCRAM, password=SECRET)])
-        for node_id in BACK:
+        for node_id in NODE_IDS:
             nodes.replace(node_id, APACHE_KAFKA)
             nodes.wait_until_whole(TOPIC)
             assert_who_comes_in(nodes, node_id, {SHOP: None, NEWCOMER: SECRET})

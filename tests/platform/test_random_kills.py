@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.broker_process import BrokerProcess
-from tests.helpers.whole import of_a_run
 from tests.platform.databases import database
 from tests.platform.dying_anywhere import Deaths
 from tests.platform.kill_lines import (
@@ -35,11 +34,10 @@ pytestmark = [
     pytest.mark.timeout(7_200),
     pytest.mark.repeats("kills at drawn moments of runs that other tests kill at every step"),
 ]
-ROUNDS = int(os.environ.get("ROUNDS") or of_a_run(1, whole=20))
+ROUNDS = int(os.environ.get("ROUNDS") or 20)
 SEED = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 31))
-DATABASES = [("sqlite", True), ("postgresql", False)]
-OTHER_DATABASES = [("sqlite", False), ("postgresql", True), ("duckdb", True), ("duckdb", False)]
-"""The same code, or the same statements, with the other kind of table; DuckDB's is killed at every step elsewhere."""
+DATABASES = list(itertools.product(["sqlite", "postgresql", "duckdb"], [True, False]))
+"""Each kind of database, with tables of newest rows and of all rows."""
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +79,7 @@ def test_a_table_holds_what_it_was_sent_wherever_its_runs_are_killed(
     survive(line, type(line).__name__, tmp_path)
 
 
-@pytest.mark.parametrize(("kind", "is_keyed"), of_a_run(DATABASES, whole=DATABASES + OTHER_DATABASES))
+@pytest.mark.parametrize(("kind", "is_keyed"), DATABASES)
 def test_a_table_of_a_database_holds_what_it_was_sent_wherever_its_runs_are_killed(
     kind: str, is_keyed: bool, spark_remote: str, tmp_path: Path
 ) -> None:
