@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# uv installs the same in a third of the time, where it is on the PATH.
+INSTALLER := $(if $(shell command -v uv),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check)
+INSTALL := $(INSTALLER) --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 SEEDS ?= 0-99
@@ -21,17 +23,17 @@ $(BIN)/python:
 
 $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing tidelog with its platform into $(VENV) (once; about 500 MB)"
-	$(PIP_INSTALL) --editable '.[platform,demo]'
+	$(INSTALL) --editable '.[platform,demo]'
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing tidelog with its platform and the tools for tests and checks into $(VENV) (once; about 500 MB)"
-	$(PIP_INSTALL) --editable '.[platform,demo,dev]'
+	$(INSTALL) --editable '.[platform,demo,dev]'
 	@touch $(VENV)/installed $@
 
 $(VENV)/installed-docs: $(VENV)/installed
 	@echo "installing the generator of the site"
-	$(PIP_INSTALL) --editable '.[docs]'
+	$(INSTALL) --editable '.[docs]'
 	@touch $@
 
 demo: $(VENV)/installed  ## the whole path on real data, from an empty directory to an answered question
