@@ -362,7 +362,7 @@ class Broker:
             cluster_id=foundation.identity.cluster_id,
             incarnation_id=random_id(self.env.rng.getrandbits),
             endpoints=self._listeners.endpoints,
-            log_dirs=tuple(sorted(foundation.identity.directory_ids.values())),
+            log_dirs=tuple(sorted(foundation.logs.directory_ids.values())),
         )
         foundation.logs.note_registered(lifecycle.broker_epoch)
 

@@ -25,7 +25,7 @@ from log_service.raft.snapshots import NAME as SNAPSHOT_NAME
 from log_service.raft.voters import Voter, VoterEndpoint
 from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, LOG_SUFFIX, STRAY_DIRECTORY_SUFFIX
-from log_service.storage.log_directory import directory_named
+from log_service.storage.log_directory import directory_named, is_failing_device
 from log_service.storage.meta_properties import MetaProperties, check_owner, read_meta_properties, write_meta_properties
 from log_service.storage.partition_metadata import format_uuid
 
@@ -63,10 +63,13 @@ class FormatPlan:
 async def identify(env: NodeEnv, config: NodeConfig, bootstrap_records: Sequence[MetadataRecord]) -> NodeIdentity:
     """Format what is fresh, and return who the node is. A new cluster begins with ``bootstrap_records``.
 
+    A log directory whose device fails tells nothing; the node goes by the others, of which that of the metadata log has to be one.
+
     Raises:
         StorageError: a directory is of another node or cluster, or holds logs that no node owns.
     """
-    files, log_dirs = env.files, config.log_manager.log_dirs
+    files = env.files
+    log_dirs = await files.run_in_pool(lambda: _directories_that_tell(files, config))
     plan = FormatPlan(
         node_id=NodeId(config.node_id),
         cluster_id=config.cluster_id,
@@ -77,7 +80,7 @@ async def identify(env: NodeEnv, config: NodeConfig, bootstrap_records: Sequence
         now_ms=env.clock.wall_ms(),
     )
     if not config.is_alone:
-        await files.run_in_pool(lambda: _check_formatted(files, config))
+        await files.run_in_pool(lambda: _check_formatted(files, log_dirs, config))
     return await files.run_in_pool(lambda: format_directories(files, log_dirs, config.metadata_log_dir, plan))
 
 
@@ -87,7 +90,21 @@ def own_endpoint(config: NodeConfig) -> VoterEndpoint:
     return VoterEndpoint(listener.name, listener.advertised_host or listener.host, listener.advertised_port or listener.port)
 
 
-def _check_formatted(files: Files, config: NodeConfig) -> None:
+def _directories_that_tell(files: Files, config: NodeConfig) -> list[Path]:
+    """Return the log directories but those whose device fails and which do not have the metadata log."""
+    telling = []
+    for directory in config.log_manager.log_dirs:
+        try:
+            _read_owner(files, directory)
+        except StorageError as error:
+            if directory != config.metadata_log_dir and is_failing_device(error.__cause__):
+                continue
+            raise
+        telling.append(directory)
+    return telling
+
+
+def _check_formatted(files: Files, log_dirs: Iterable[Path], config: NodeConfig) -> None:
     """Refuse to make a fresh node of a cluster of several by itself, where that could be the wrong cluster, or cost records.
 
     A voter of the configuration that comes back with an empty disk would vote again in an election that it has voted in.
@@ -95,7 +112,7 @@ def _check_formatted(files: Files, config: NodeConfig) -> None:
     Raises:
         StorageError: the node has to be formatted first.
     """
-    directories = dict.fromkeys((*config.log_manager.log_dirs, config.metadata_log_dir))
+    directories = dict.fromkeys((*log_dirs, config.metadata_log_dir))
     owners = {directory: _read_owner(files, directory) for directory in directories}
     known = [properties for properties in owners.values() if properties is not None]
     is_static_voter = config.is_controller and bool(config.quorum.voters)

@@ -19,6 +19,19 @@ from log_service.storage.segment import Segment
 
 SPACE_CHECK_BYTES = 8 << 20
 _FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_DEVICE_ERRORS = frozenset(
+    {
+        errno.EIO,
+        errno.EROFS,
+        errno.ENXIO,
+        errno.ENODEV,
+        errno.ESTALE,
+        errno.EREMOTEIO,
+        errno.EUCLEAN,
+        errno.EBADMSG,
+        errno.ETIMEDOUT,
+    }
+)
 _PASSING_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EBADF, errno.ENOENT})
 
 
@@ -129,6 +142,14 @@ class LogDirectory:
     def refused(self) -> KafkaError:
         """Return the error for the client while ``append_refusal`` stands."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.append_refusal or f"log directory {self.path} does not take this now")
+
+
+def is_failing_device(error: BaseException | None) -> bool:
+    """Whether an operation failed because of the disk itself, and not by what an operator has set up.
+
+    A file system that has met errors and is mounted to be read only counts, too.
+    """
+    return isinstance(error, OSError) and error.errno in _DEVICE_ERRORS
 
 
 def is_full_disk(error: BaseException | None) -> bool:

@@ -30,7 +30,7 @@ from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECT
 from log_service.storage.future_logs import FutureLogs
 from log_service.storage.held_logs import HeldLogs
 from log_service.storage.log import Log
-from log_service.storage.log_directory import LogDirectory, directory_named
+from log_service.storage.log_directory import LogDirectory, directory_named, is_failing_device
 from log_service.storage.meta_properties import claim_directory
 from log_service.storage.recovery import OpenedFrom
 from log_service.storage.removals import PendingRemovals
@@ -97,7 +97,7 @@ class LogManager:
             on_removals=self._upkeep.wake,
         )
         self._unread: list[LogDirectory] = []
-        self._locks: list[DirectoryLock] = []
+        self._locks: dict[LogDirectory, DirectoryLock] = {}
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -141,8 +141,8 @@ class LogManager:
         for path in self.config.log_dirs:
             self._take(path)
         loaded: list[LoadedDirectory] = []
-        for directory, lock in zip(self.directories, self._locks, strict=True):
-            if (found := await self._load_directory(directory, lock)) is not None:
+        for directory, lock in self._locks.items():
+            if not directory.is_offline and (found := await self._load_directory(directory, lock)) is not None:
                 loaded.append(found)
         self._unread = [directory for directory in self.directories if directory.is_offline]
         if not loaded:
@@ -164,23 +164,31 @@ class LogManager:
             logger.info("the last run of this broker, with epoch %d, was killed and lost nothing", self.previous_broker_epoch)
 
     def _take(self, path: Path) -> None:
-        """Lock one directory, and check that it is of this node."""
-        files = self.env.files
-        with directory_named(path):
-            make_durable_directory(files, path)
-            try:
-                self._locks.append(files.lock_directory(path))
-            except BlockingIOError as error:
-                raise StorageError(f"log directory {path} is in use by another process: stop that one, or use another") from error
-            properties = claim_directory(files, path, node_id=self.node_id, cluster_id=self.cluster_id, new_id=self._held.new_id)
-        if properties is not None and properties.directory_id is not None:
-            self.directory_ids[path] = properties.directory_id
-        directory = LogDirectory(path, free_bytes=files.free_bytes, reserve_bytes=self.reserve_bytes)
+        """Lock one directory, and check that it is of this node; where its device fails, it is offline from the beginning."""
+        directory = LogDirectory(path, free_bytes=self.env.files.free_bytes, reserve_bytes=self.reserve_bytes)
         directory.on_full, directory.on_doubt = self._upkeep.wake, self._upkeep.rebuild_soon
         directory.on_failed = self._directory_failed
         directory.on_rolled = self._upkeep.sync_soon
         directory.save_recovery_points = partial(self.checkpoint_writer.write_before_cut, directory)
         self._held.add_directory(directory)
+        try:
+            with directory_named(path):
+                self._claim(directory)
+        except StorageError as error:
+            if not isinstance(error.__cause__, OSError) or not is_failing_device(error.__cause__):
+                raise
+            directory.fail(error.__cause__)
+
+    def _claim(self, directory: LogDirectory) -> None:
+        files, path = self.env.files, directory.path
+        make_durable_directory(files, path)
+        try:
+            self._locks[directory] = files.lock_directory(path)
+        except BlockingIOError as error:
+            raise StorageError(f"log directory {path} is in use by another process: stop that one, or use another") from error
+        properties = claim_directory(files, path, node_id=self.node_id, cluster_id=self.cluster_id, new_id=self._held.new_id)
+        if properties is not None and properties.directory_id is not None:
+            self.directory_ids[path] = properties.directory_id
 
     async def _load_directory(self, directory: LogDirectory, lock: DirectoryLock) -> LoadedDirectory | None:
         """Open the logs of one directory; None where the disk fails."""
@@ -402,7 +410,7 @@ class LogManager:
             return
         self._is_closed = True
         await self._upkeep.restore_vanished()
-        for directory, lock in zip(self.directories, self._locks, strict=True):
+        for directory, lock in self._locks.items():
             changed = [log for log in self.logs.values() if log.home is directory and log.has_changes]
             if not directory.is_offline and not await close_logs(self.env.files, lock, changed):
                 await self._close_directory(directory, broker_epoch)
@@ -423,7 +431,7 @@ class LogManager:
         for log in self.logs.values():
             log.close_files()
         while self._locks:
-            self._locks.pop().release()
+            self._locks.popitem()[1].release()
 
 
 async def close_logs(files: Files, lock: DirectoryLock, logs: Sequence[Log]) -> list[Log]:

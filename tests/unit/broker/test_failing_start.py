@@ -176,6 +176,61 @@ def test_what_lies_on_a_disk_that_failed_at_the_start_is_not_begun_anew(checkpoi
     sim_run(1, main)
 
 
+@pytest.mark.parametrize("error", [errno.EIO, errno.EROFS])
+def test_a_node_starts_without_a_disk_that_fails_and_goes_by_the_others(error: int) -> None:
+    """The start was refused, over and over, though all else that the node holds could be served: its meta.properties could not be read."""
+
+    async def main(world: World) -> None:
+        async with running(world, **OTHER) as node:
+            await node.create_topic("a", 2)
+            for index in range(2):
+                await node.produce("a", batch(b"one"), partition=index)
+            lost = next(each for each in node.broker.replicas.partitions.values() if each.served_log().home.path != DATA)
+            all_ids = {*node.broker.foundation.logs.directory_ids.values()}
+            lost_id = node.broker.foundation.logs.directory_ids[Path("/data/other")]
+        config, texts = configuration(OTHER)
+        env = world.node_env(HOST)
+        files: Any = env.files
+        if error == errno.EIO:
+            files.disk.failed = Path("/data/other")
+        else:
+            files.fail_next("open", error=error, containing="/data/other/.lock")
+        broker = Broker(env, config, static_texts=texts)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(broker.run)
+            node = Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT)))
+            index = lost.topic_partition.partition
+            assert broker.replicas.partitions["a", index].is_offline
+            assert {*broker.image.cluster.brokers[1].log_dirs} == all_ids - {lost_id}  # type: ignore[index]
+            assert (await node.produce("a", batch(b"two"), partition=1 - index)).error_code == 0
+            assert (await node.produce("a", batch(b"two"), partition=index)).error_code != 0
+            await node.create_topic("b", 2)
+            for other in range(2):
+                assert (await node.produce("b", batch(b"new"), partition=other)).error_code == 0
+            await broker.stop()
+        files.disk.failed = None
+        async with running(world, **OTHER) as node:
+            assert values_of((await node.fetch("a", 0, partition=index)).records) == [b"one"]
+            assert values_of((await node.fetch("b", 0, partition=1)).records) == [b"new"]
+
+    sim_run(1, main)
+
+
+def test_a_node_does_not_start_without_the_disk_that_has_its_metadata() -> None:
+    async def main(world: World) -> None:
+        async with running(world, **OTHER):
+            pass
+        config, texts = configuration(OTHER)
+        env = world.node_env(HOST)
+        files: Any = env.files
+        files.disk.failed = DATA
+        with pytest.raises(StorageError, match=rf"log directory {DATA} cannot be used: \[Errno 5\]"), trio.fail_after(60):
+            await Broker(env, config, static_texts=texts).run()
+        files.disk.failed = None
+
+    sim_run(1, main)
+
+
 def test_a_directory_that_may_not_be_read_is_no_listener_that_cannot_be_bound(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "meta.properties").symlink_to("meta.properties")  # whoever runs this may be root, whom rights do not stop
