@@ -9,7 +9,7 @@ from tests.sim import access_users
 from tests.sim.cluster_plan import Aim
 from tests.sim.network import Weather
 from tests.sim.node_history import TopicPlan
-from tests.sim.node_host import Death
+from tests.sim.node_host import DATA_DIRECTORIES, Death
 from tests.sim.node_plan import Fault
 
 FAR_APART = Weather(min_latency=0.01, max_latency=0.1, window_bytes=1 << 20)
@@ -373,6 +373,27 @@ FULL_DISKS = Aim(
 )
 """Disks of nodes are full for a while, with a little room or with none."""
 
+FAILING_DIRECTORIES = Aim(
+    name="failing directories",
+    faults=(Fault.FAILED_DIRECTORY, Fault.FAILED_DIRECTORY, Fault.DIE, Fault.NEW_LEADER_DIES, Fault.STOP),
+    properties={
+        "log.dirs": ",".join(map(str, DATA_DIRECTORIES)),
+        "leader.imbalance.check.interval.seconds": "2",
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "500",
+        "replica.lag.time.max.ms": "2000",
+    },
+    fields={
+        "seconds": 20.0,
+        "pause_seconds": 5.0,
+        "session_seconds": 2.0,
+        "member_count": 2,
+        "records_per_second": 15.0,
+        "topics": (TopicPlan(name="safe", partition_count=4, is_synced=True, replication_factor=3, configs={"min.insync.replicas": "2"}),),
+    },
+)
+"""One of two log directories fails while its node runs, and comes back, or another one does."""
+
 COMPACTED_TOPICS = Aim(
     name="compacted topics",
     faults=(Fault.DIE, Fault.DIE, Fault.DIE_AT_OPERATION, Fault.DIE_WHILE_STARTING, Fault.NEW_LEADER_DIES, Fault.STOP, Fault.CLIENT_DIES),
@@ -496,6 +517,7 @@ AIMS = (
     UNCLEAN_ELECTIONS,
     JOINING_BROKERS,
     FULL_DISKS,
+    FAILING_DIRECTORIES,
     COMPACTED_TOPICS,
     QUOTAS,
     LONG_LIVES,

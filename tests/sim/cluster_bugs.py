@@ -11,12 +11,14 @@ here: replication, in-sync replicas, the quorum, coordinators that move.
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
+from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from log_service.broker.handlers import produce
 from log_service.common.errors import KafkaError
 from log_service.controller.death_watch import DeathWatch
 from log_service.controller.rules import alter_partition
+from log_service.controller.rules.partitions import Partitions
 from log_service.controller.sessions import BrokerSessions
 from log_service.coordinator.shards import Shards
 from log_service.metadata.partition import PartitionRegistration
@@ -75,6 +77,10 @@ _replay_log = Shards._replay_log
 _read_batches = MetadataLog.read_batches
 _suspect = DeathWatch.suspect
 _wait, _maybe_finish, _read = produce._Waiting.__init__, produce._Waiting.maybe_finish, Partition.read
+
+
+def _take_nothing(_partitions: Partitions, _node_id: int, _directory_id: UUID) -> None:
+    """What a broker holds is there as long as the broker is."""
 
 
 async def _sync_later(self: Fetcher, unsynced: list[Any]) -> None:
@@ -363,6 +369,12 @@ BUGS: Sequence[ClusterBug] = (
         fits=is_unsynced,
         aim=aims.SEVERAL_DEATHS,
         shown_by=(13, 17, 21),
+    ),
+    ClusterBug(
+        name="leaders stay in a directory that failed",
+        replacements=((Partitions, "take_directory", _take_nothing),),
+        aim=aims.FAILING_DIRECTORIES,
+        shown_by=(8,),
     ),
     ClusterBug(
         name="coordinator that resigns forgets who waits",

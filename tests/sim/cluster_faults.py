@@ -57,6 +57,10 @@ class Allowance:
         is_voter_too_many = host.config.is_controller and self._is_voter_missed()
         return not is_voter_of_configuration and not is_voter_too_many and self._is_whole()
 
+    def may_lose_directory(self) -> bool:
+        """Whether a machine may lose what is in a log directory that has no metadata."""
+        return self._is_whole()
+
     def note_power_lost(self, name: str) -> None:
         """Take note that a machine has lost what it had not synced."""
         self.wounded = name
@@ -83,6 +87,7 @@ class ClusterAdversary(Adversary):
             Fault.RESET_PEER: self._reset_peer,
             Fault.LOST_DISK: self._lose_disk,
             Fault.LOST_DIRECTORY: self._lose_directory,
+            Fault.FAILED_DIRECTORY: self._fail_directory,
             Fault.NEW_LEADER_DIES: self._die_as_new_leader,
             Fault.RESET_WHILE_WAITING: self._reset_while_waiting,
             Fault.COORDINATOR_ENDS: self._end_as_coordinator,
@@ -215,11 +220,57 @@ class ClusterAdversary(Adversary):
         self.host.die(Death.KILL)
         await self._wait_ended()
         self._allowance.note_power_lost(self.host.name)
+        self._put_in_an_empty_one(path)
+
+    def _put_in_an_empty_one(self, path: Path) -> None:
+        """Replace what is mounted at a directory by something empty that is formatted; the node is down."""
         self.host.disk.wipe(path)
         self.auditor.forget_disk()
         self.counts["disks replaced"] += 1
         node = next(node for node in self.plan.nodes if node.name == self.host.name)
         format_node(self.world, node, self.rng)
+
+    async def _fail_directory(self) -> None:
+        """Have everything fail in a log directory for a while, perhaps through a start of the node, which lives on without it.
+
+        Then its device comes back without what was not synced, or another one comes in its place, empty and formatted. Where the metadata
+        were there the node ends, and starts only then.
+        """
+        path = self.rng.choice([DATA_DIRECTORIES[0], DATA_DIRECTORIES[1], DATA_DIRECTORIES[1]])
+        has_metadata = path == DATA_DIRECTORIES[0]
+        is_for_good = self.rng.random() < 0.6 and not has_metadata
+        if is_for_good:
+            with trio.move_on_after(LONGEST_WATCH_SECONDS):
+                while not self._allowance.may_lose_directory():  # noqa: ASYNC110 - many nodes make it so
+                    await trio.sleep(LOOK_SECONDS)
+            await self.keep_running()
+            is_for_good = self._allowance.may_lose_directory()
+        if not self.host.has_partitions or not self._allowance.may_lose_power(self.host.name):
+            return
+        self._allowance.note_power_lost(self.host.name)
+        self._begin_disk_fault()
+        self.host.disk.failed = path
+        await self._live_without_a_directory()
+        if self.host.is_running and not has_metadata and self.rng.random() < 0.4:
+            await self._restart_after_kill()
+            self._is_disk_at_fault = True
+            await self._live_without_a_directory()
+        if self.host.is_running:
+            self.counts["offline directories"] += 1
+            self.host.die(Death.KILL)
+        await self._wait_ended()
+        self._excuse_end()
+        self.host.disk.failed = None
+        if is_for_good:
+            self._put_in_an_empty_one(path)
+        else:
+            self.host.lose_power_while_down()
+
+    async def _live_without_a_directory(self) -> None:
+        """Wait; where that is long, others have to serve what the node cannot."""
+        self.is_striking = False
+        await self._pause_at_fault(self.rng.choice([0.2, self._session_seconds, self.plan.failover_limit_seconds + 1]))
+        self.is_striking = True
 
     async def _die_as_new_leader(self) -> None:
         """Wait until the node begins to lead a partition, or goes on in another epoch, and end it a moment later."""

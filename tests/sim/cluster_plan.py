@@ -34,6 +34,8 @@ from tests.sim.node_host import DATA_DIRECTORIES, Death, node_config
 from tests.sim.node_plan import Fault, NodePlan, Plan, draw_weather
 
 CONTROLLER_PORT = 9093
+MARGIN_SECONDS = 10.0
+"""For what disks and links that are slow for good take in a seed: syncs of up to a second each, in a registration and two elections."""
 CLUSTER_ID = "cluster-in-virtual-time"
 COMMON = (Fault.RESET, Fault.WEATHER, Fault.SLOW_DISK, Fault.SLOW_LINK, Fault.ONE_WAY_CUT)
 DEADLY = (Fault.DIE, Fault.DIE, Fault.DIE_AT_OPERATION, Fault.DIE_WHILE_STARTING, Fault.STOP, Fault.DIE_WHILE_STOPPING)
@@ -98,6 +100,16 @@ class ClusterPlan(Plan):
     def brokers(self) -> tuple[NodePlan, ...]:
         """The nodes that hold partitions."""
         return tuple(node for node in self.nodes if node.config.listeners)
+
+    @property
+    def service_limit_seconds(self) -> float:
+        """Within which a partition is served again: a session, an election of the quorum that fails once, a replica that catches up."""
+        return 2 * self.session_seconds + 2 * self.election_seconds + MARGIN_SECONDS
+
+    @property
+    def failover_limit_seconds(self) -> float:
+        """Within which the controller, or one that has just been elected, moves what a node that runs has told it of."""
+        return self.session_seconds + self.election_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,7 +356,7 @@ def _draw_topics(rng: Random, broker_count: int, *, is_all_synced: bool) -> list
 def _may_lose_records(faults: Sequence[Fault], deaths: Sequence[Death], *, is_all_synced: bool) -> bool:
     """Whether a machine may come back without records that it had."""
     may_lose_unsynced = Death.POWER in deaths or Fault.FAILED_SYNC in faults
-    return bool({Fault.LOST_DISK, Fault.LOST_DIRECTORY} & {*faults}) or (may_lose_unsynced and not is_all_synced)
+    return bool({Fault.LOST_DISK, Fault.LOST_DIRECTORY, Fault.FAILED_DIRECTORY} & {*faults}) or (may_lose_unsynced and not is_all_synced)
 
 
 def _draw_later_faults(rng: Random, topics: Sequence[TopicPlan], *, has_directories: bool) -> list[Fault]:

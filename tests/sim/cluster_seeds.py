@@ -51,6 +51,7 @@ AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "unclean elections": (0,),
     "joining brokers": (0,),
     "full disks": (0,),
+    "failing directories": (8,),
     "compacted topics": (0,),
     "quotas": (0,),
     "long lives": (2,),

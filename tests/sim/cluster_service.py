@@ -2,7 +2,8 @@
 
 ``Service`` looks again and again whether each partition has a leader that runs, with as many replicas in sync as an append asks for. Time
 counts while nothing is done to the cluster: all nodes run, no fault goes on, no link is cut or slow. What was lost with the last fault has
-to be back within ``limit_seconds``.
+to be back within ``limit_seconds``. And it looks whether a node still leads what is in a log directory of its that failed, though all
+nodes run: the controller hears of that with the next heartbeat.
 
 ``LeaderWaiters`` fetch at the end of what one node leads, as ``node_waits`` does at a node alone.
 
@@ -27,10 +28,28 @@ PartitionId = tuple[TopicId, int]
 
 LOOK_SECONDS = 0.2
 RARE_LOOK_SECONDS = 2.0
-MARGIN_SECONDS = 10.0
-"""For what disks and links that are slow for good take in a seed: syncs of up to a second each, in a registration and two elections."""
 SAFE_LIMIT_SECONDS = 10.0
 """Within which a follower knows what its leader knew to be safe: a pause after a refusal, a fetch that waits, and slow links."""
+
+
+class _Span:
+    """How long something has been the case without a break."""
+
+    def __init__(self) -> None:
+        self._since = trio.current_time()
+        self._is_told = False
+
+    def note(self, is_so: bool) -> float:
+        """Take note of what is the case now, and return for how many seconds it has been."""
+        if not is_so:
+            self._since, self._is_told = trio.current_time(), False
+        return trio.current_time() - self._since
+
+    def is_first_beyond(self, limit_seconds: float) -> bool:
+        """Whether it has been so for longer, which is told once."""
+        is_first = not self._is_told and trio.current_time() - self._since > limit_seconds
+        self._is_told = self._is_told or is_first
+        return is_first
 
 
 class Service:
@@ -42,7 +61,8 @@ class Service:
     def __init__(self, report: Report, plan: ClusterPlan, adversaries: list[ClusterAdversary], hosts: tuple[NodeHost, ...]) -> None:
         self.longest_seconds = 0.0
         self._report = report
-        self.limit_seconds = limit_seconds(plan)
+        self.limit_seconds = plan.service_limit_seconds
+        self._stranded_limit_seconds = plan.failover_limit_seconds
         self._look_seconds = LOOK_SECONDS if plan.pace == 1 else RARE_LOOK_SECONDS
         self._adversaries = adversaries
         self._hosts = hosts
@@ -52,23 +72,41 @@ class Service:
 
     async def watch(self) -> None:
         """Look until cancelled."""
-        since, is_told = trio.current_time(), False
+        unserved_span, stranded_span = _Span(), _Span()
         while True:
             await trio.sleep(self._look_seconds)
             unserved = [partition for partition in self._partitions if not self._is_served(partition)]
-            if not unserved or not self._is_left_alone():
-                since, is_told = trio.current_time(), False
-                continue
-            seconds = trio.current_time() - since
+            seconds = unserved_span.note(bool(unserved) and self._is_left_alone())
             self.longest_seconds = max(self.longest_seconds, seconds)
-            if seconds > self.limit_seconds and not is_told:
-                is_told = True
+            if unserved_span.is_first_beyond(self.limit_seconds):
                 text = f"{unserved} not served for {seconds:.1f} s, though nothing was done to the cluster"
                 self._report("availability", text)
+            stranded = list(self._stranded())
+            seconds = stranded_span.note(bool(stranded) and self._are_up())
+            if stranded_span.is_first_beyond(self._stranded_limit_seconds):
+                self._report("availability", f"{', '.join(stranded)} for {seconds:.1f} s, though all nodes run")
+
+    def _are_up(self) -> bool:
+        return all(host.is_running and host.current is not None and host.current.is_up for host in self._hosts)
 
     def _is_left_alone(self) -> bool:
-        are_up = all(host.is_running and host.current is not None and host.current.is_up for host in self._hosts)
-        return are_up and not any(adversary.is_striking for adversary in self._adversaries)
+        return self._are_up() and not any(adversary.is_striking for adversary in self._adversaries)
+
+    def _stranded(self) -> Iterator[str]:
+        """Return what is led, as the newest metadata say, by nodes whose log directory of it failed."""
+        running = [host for host in self._hosts if host.is_running and host.current is not None and host.current.broker._rooms is not None]
+        images = [host.current.broker.image for host in running if host.current is not None]
+        if not images:
+            return
+        newest = max(images, key=lambda image: image.offset)
+        for host in running:
+            assert host.current is not None
+            assert host.current.broker._rooms is not None
+            for partition in host.current.broker._rooms.replicas.partitions.values():
+                topic = newest.topics.by_id.get(partition.topic_id) if partition.is_offline else None
+                known = None if topic is None else topic.partitions.get(partition.topic_partition.partition)
+                if known is not None and known.leader == host.node_id:
+                    yield f"{host.name} leads {partition.topic_partition}, whose log directory failed,"
 
     def _is_served(self, partition: TopicPartition) -> bool:
         for host in self._hosts:
@@ -77,11 +115,6 @@ class Service:
             if found is not None and found.state.is_leader and not found.is_offline and len(found.state.isr) >= self._wanted_isr:
                 return True
         return False
-
-
-def limit_seconds(plan: ClusterPlan) -> float:
-    """Within which a partition is served again: a session, an election of the quorum that fails once, a replica that has to catch up."""
-    return 2 * plan.session_seconds + 2 * plan.election_seconds + MARGIN_SECONDS
 
 
 async def what_followers_miss(hosts: Sequence[NodeHost]) -> str | None:

@@ -152,6 +152,8 @@ class Disk:
         self.boot_count = 1
         """Which start of the machine's kernel this is: losses of power, and of a disk, are counted."""
         self.locks: set[Path] = set()
+        self.failed: Path | None = None
+        """The directory whose device does nothing any more, where there is one."""
 
     def find(self, path: Path) -> Inode | Directory | None:
         node: Inode | Directory | None = self.root
@@ -219,6 +221,10 @@ class Disk:
         self.space_bytes += sum(len(file.content) for file in files_below(directory))
         for names in (directory.children, directory.durable, directory.pending):
             names.clear()
+
+    def has_failed_at(self, path: Path) -> bool:
+        """Whether a path lies on the device that fails."""
+        return self.failed is not None and (path == self.failed or self.failed in path.parents)
 
     def reserve(self, size_bytes: int, path: Path) -> None:
         if size_bytes > self.space_bytes:

@@ -1,7 +1,8 @@
 """``MemoryFiles``: the file system of ``common.env`` over a ``Disk``, in virtual time and without threads.
 
-Faults: ``crash`` loses and tears unsynced writes; ``disk.space_bytes`` runs out; ``fail_next`` raises OSError from the next calls of an
-operation. Delays are virtual: ``sync_seconds`` and ``pool_seconds`` give the range from which each is drawn.
+Faults: ``crash`` loses and tears unsynced writes; ``disk.space_bytes`` runs out; ``disk.failed`` is where every operation fails;
+``fail_next`` raises OSError from the next calls of an operation. Delays are virtual: ``sync_seconds`` and ``pool_seconds`` give the
+range from which each is drawn.
 """
 
 import errno
@@ -200,6 +201,8 @@ class MemoryFiles:
         if self._generation != self.disk.generation:
             raise Crashed
         self.on_operation(operation, path)
+        if self.disk.failed is not None and self.disk.has_failed_at(path):
+            raise OSError(errno.EIO, f"injected failure of {operation}", str(path))
         for fault in self._faults:
             if fault.operation == operation and fault.containing in str(path):
                 fault.count -= 1
@@ -377,11 +380,12 @@ class MemoryDirectoryLock:
         return True
 
     def sync_file_system(self) -> None:
-        """Make the whole disk durable; a failure (``sync_file_system``) loses what every file had not synced."""
+        """Make the whole disk durable; a failure (``sync_file_system``) loses what every file on the same device had not synced."""
         try:
             self._files.check("sync_file_system", self._path)
         except OSError:
-            for inode in files_below(self._disk.root):
+            device = self._disk.directory(self._path) if self._disk.has_failed_at(self._path) else self._disk.root
+            for inode in files_below(device):
                 inode.lose(inode.mark)
             raise
         self._disk.sync_all()

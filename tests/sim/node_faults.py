@@ -112,7 +112,7 @@ class Adversary:
         self.host.forget_countdown()
         self.world.network.heal(self.host.name)
         self.world.network.weather = draw_weather(Random(0))
-        self.host.disk.space_bytes = DISK_BYTES
+        self.host.disk.space_bytes, self.host.disk.failed = DISK_BYTES, None
         if self._is_disk_at_fault or not self.host.is_running:
             await self._restart_after_power_loss()
         await self.keep_running()
@@ -287,10 +287,14 @@ class Adversary:
     async def _restart_after_kill(self) -> None:
         self.host.die(Death.KILL)
         await self._wait_ended()
+        self._excuse_end()
+        await self.keep_running()
+
+    def _excuse_end(self) -> None:
+        """The node has ended over its disk, which is at fault no more."""
         incarnation = self.host.current
         assert incarnation is not None
         incarnation.error, self._is_disk_at_fault = None, False
-        await self.keep_running()
 
     async def _jump_clock(self) -> None:
         self.world.clocks[self.host.name].skew_ms += self.rng.choice(JUMPS_MS)

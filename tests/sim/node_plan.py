@@ -33,6 +33,7 @@ class Fault(Enum):
     SEVERAL_DIE = "several nodes die at once"
     LOST_DISK = "lost disk"
     LOST_DIRECTORY = "lost log directory"
+    FAILED_DIRECTORY = "a log directory fails"
     NEW_LEADER_DIES = "a leader dies as soon as it leads"
     REFUSED = "a node refuses its peers"
     COORDINATOR_ENDS = "a coordinator ends in a chosen state of a transaction"
