@@ -394,6 +394,39 @@ FAILING_DIRECTORIES = Aim(
 )
 """One of two log directories fails while its node runs, and comes back, or another one does."""
 
+MOVING_LOGS = Aim(
+    name="moving logs",
+    faults=(
+        Fault.DIE,
+        Fault.DIE,
+        Fault.DIE_AT_OPERATION,
+        Fault.DIE_WHILE_STARTING,
+        Fault.NEW_LEADER_DIES,
+        Fault.STOP,
+        Fault.FAILED_DIRECTORY,
+    ),
+    properties={
+        "log.dirs": ",".join(map(str, DATA_DIRECTORIES)),
+        "leader.imbalance.check.interval.seconds": "2",
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "500",
+        "replica.lag.time.max.ms": "2000",
+    },
+    fields={
+        "seconds": 15.0,
+        "pause_seconds": 3.0,
+        "session_seconds": 2.0,
+        "member_count": 2,
+        "records_per_second": 15.0,
+        "reassigner_count": 0,
+        "are_logs_moved": True,
+        "chunk_bytes": 1_000,
+        "quiet_bytes": 2_000,
+        "topics": (TopicPlan(name="safe", partition_count=3, is_synced=True, replication_factor=3, configs={"min.insync.replicas": "2"}),),
+    },
+)
+"""Replicas move between the log directories of their nodes, which die and meet failing disks meanwhile."""
+
 COMPACTED_TOPICS = Aim(
     name="compacted topics",
     faults=(Fault.DIE, Fault.DIE, Fault.DIE_AT_OPERATION, Fault.DIE_WHILE_STARTING, Fault.NEW_LEADER_DIES, Fault.STOP, Fault.CLIENT_DIES),
@@ -518,6 +551,7 @@ AIMS = (
     JOINING_BROKERS,
     FULL_DISKS,
     FAILING_DIRECTORIES,
+    MOVING_LOGS,
     COMPACTED_TOPICS,
     QUOTAS,
     LONG_LIVES,

@@ -32,11 +32,12 @@ from log_service.replication.partition import Partition
 from log_service.replication.partition_state import Change, PartitionState
 from log_service.state_machine.runtime import Runtime
 from log_service.storage import running_files
+from log_service.storage.future_logs import FutureLogs
 from log_service.storage.log import Log
 from tests.sim import cluster_aims as aims
 from tests.sim.bug_hunts import ClusterBug, hunt
 from tests.sim.cluster_plan import ClusterPlan
-from tests.sim.node_bugs import replay_without_commits
+from tests.sim.node_bugs import replace_before_the_rest, replay_without_commits
 from tests.sim.node_plan import Fault, Plan
 from tests.unit.raft.quorum_bugs import count_what_is_not_synced, note_log_as_synced
 
@@ -375,6 +376,12 @@ BUGS: Sequence[ClusterBug] = (
         replacements=((Partitions, "take_directory", _take_nothing),),
         aim=aims.FAILING_DIRECTORIES,
         shown_by=(8,),
+    ),
+    ClusterBug(
+        name="copy of a replica in place before its rest",
+        replacements=((FutureLogs, "_replace", replace_before_the_rest),),
+        aim=aims.MOVING_LOGS,
+        shown_by=(0, 1, 2),
     ),
     ClusterBug(
         name="coordinator that resigns forgets who waits",

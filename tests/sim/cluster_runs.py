@@ -250,6 +250,7 @@ class ClusterRun(Run):
         with trio.move_on_after(WHOLE_LIMIT_SECONDS) as waiting:
             while self.what_is_missing() is not None:  # noqa: ASYNC110 - many nodes make it so
                 await trio.sleep(LOOK_SECONDS)
+        await super()._settle()
         self._settled_at = self.history.add(Entry()).at
         env = self.clients.env("describer")
         async with Admin(self.cluster.bootstrap, env=env, **self.clients.settings(env)) as admin:

@@ -201,7 +201,7 @@ def _leave_copies(_self: FutureLogs, _directory: LogDirectory) -> list[Any]:
     return []
 
 
-def _replace_before_the_rest(self: FutureLogs, log: Log, copy: Log) -> Log:
+def replace_before_the_rest(self: FutureLogs, log: Log, copy: Log) -> Log:
     with mock.patch.object(log, "read_batches", return_value=()):
         return _replace_log(self, log, copy)
 
@@ -273,7 +273,7 @@ BUGS = (
         replacements=((Subscriptions, "revoke", _revoke_in_part), (Subscriptions, "assign", _assign_besides)),
         fits=lambda plan: plan.is_member_late and plan.member_count > 1 and plan.are_offsets_synced,
     ),
-    Bug(name="copy in place before its rest", replacements=((FutureLogs, "_replace", _replace_before_the_rest),), fits=is_moving),
+    Bug(name="copy in place before its rest", replacements=((FutureLogs, "_replace", replace_before_the_rest),), fits=is_moving),
     Bug(name="unfinished copies left", replacements=((FutureLogs, "_throw_away", _leave_copies),), fits=is_moving),
     Bug(
         name="waiting fetch takes what was appended for what can be read",

@@ -94,7 +94,10 @@ class Run:
         self.violations: list[Violation] = []
         self.cluster = ClusterHost([self._host(nursery, node) for node in plan.nodes])
         self.clients = self._clients(place)
-        self.mover = Mover(world, self.cluster.nodes[0], [*self.clients.partitions, *OTHER_PARTITIONS], self.clients.env)
+        moved = [*self.clients.partitions, *OTHER_PARTITIONS]
+        self.movers = [
+            Mover(world, host, moved, self.clients.env) for host in self.cluster.nodes if plan.are_logs_moved and host.has_partitions
+        ]
         self.victims = Victims(nodes=[node.name for node in plan.nodes], machine_of=self.clients.machine_of)
         self.auditors: Sequence[Auditor] = self._auditors()
         self.adversaries: Sequence[Adversary] = self._adversaries()
@@ -169,7 +172,9 @@ class Run:
                 self._cast(senders, readers)
                 await self._strike()
                 await self._all(Adversary.calm)
-                self.clients.is_over = self.mover.is_over = True
+                self.clients.is_over = True
+                for mover in self.movers:
+                    mover.is_over = True
                 senders.cancel_scope.deadline = trio.current_time() + SETTLE_LIMIT_SECONDS
             if senders.cancel_scope.cancelled_caught:
                 self.violations.append(Violation("liveness", f"senders did not end within {SETTLE_LIMIT_SECONDS} s of calm"))
@@ -206,8 +211,8 @@ class Run:
 
     async def _settle(self) -> None:
         """Wait until what was begun before all was calm has ended."""
-        if self.plan.are_logs_moved:
-            await self.mover.settle(self.clients.partitions)
+        for mover in self.movers:
+            await mover.settle(self.clients.partitions)
 
     def _check_stopped(self) -> None:
         """Look at the disks of nodes that were stopped in order."""
@@ -267,8 +272,8 @@ class Run:
             begin(senders, clients.churn, f"churn-{number}", is_mortal=False)
         if any(topic.is_trimmed for topic in plan.topics):
             begin(senders, clients.trim, "trimmer")
-        if plan.are_logs_moved:
-            begin(senders, self.mover.move, "mover")
+        for mover in self.movers:
+            begin(senders, mover.move, "mover" if len(self.movers) == 1 else f"mover-{mover.host.name}")
         begin(readers, clients.watch_commits, "watcher")
 
     def _beginning(self, nursery: trio.Nursery, *, is_mortal: bool = True) -> Callable[[Callable[[str], Awaitable[None]], str], None]:
