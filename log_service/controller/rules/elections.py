@@ -10,12 +10,13 @@ happens only where none is there, leaves the new leader alone in the in-sync set
 be gone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NodeId
 from log_service.controller.rules.partition_change import Election, unchanged
-from log_service.controller.rules.partitions import Partitions
+from log_service.controller.rules.partitions import Partitions, is_active
 from log_service.metadata.image import MetadataImage
 from log_service.metadata.partition import PartitionRegistration
 from log_service.protocol.messages.elect_leaders import (
@@ -92,9 +93,37 @@ def _elect_or_refuse(partitions: Partitions, name: str, index: int, election: El
     if partitions.change(topic, index, unchanged(partition), election=Election.PREFERRED if is_preferred else Election.UNCLEAN) is not None:
         return
     if is_preferred:
-        text = f"broker {partition.replicas[0]}, the preferred leader, is not active and in sync"
-        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
-    raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no broker that has a replica is active")
+        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, _why_not_preferred(partitions, partition))
+    raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, _why_none(partitions, partition))
+
+
+def _why_not_preferred(partitions: Partitions, partition: PartitionRegistration) -> str:
+    preferred = partition.replicas[0]
+    if preferred in partition.isr and preferred in partitions.awaited:
+        return _waits_for([preferred])
+    return f"broker {preferred}, the preferred leader, is not active and in sync"
+
+
+def _why_none(partitions: Partitions, partition: PartitionRegistration) -> str:
+    """Say why no replica can lead, even uncleanly."""
+    active = [node_id for node_id in partition.replicas if is_active(partitions.image, node_id)]
+    awaited = [node_id for node_id in active if node_id in partitions.awaited]
+    if awaited:
+        return _waits_for(awaited)
+    if not active:
+        return "no broker that has a replica is active"
+    if len(active) == 1:
+        return f"no replica can lead: that of broker {active[0]} is on a log directory that has failed, or the broker observes"
+    named = ", ".join(map(str, active))
+    return f"no replica can lead: those of brokers {named} are on log directories that have failed, or the brokers observe"
+
+
+def _waits_for(awaited: Sequence[NodeId]) -> str:
+    if len(awaited) == 1:
+        who, they, leads = f"broker {awaited[0]}", "it is", "it either leads or is fenced"
+    else:
+        who, they, leads = f"brokers {', '.join(map(str, awaited))}", "they are", "one of them leads or they are fenced"
+    return f"the controller has not heard of {who} yet, or has reason to doubt that {they} there: ask again in some seconds, when {leads}"
 
 
 def has_preferred_leader(partition: PartitionRegistration) -> bool:

@@ -185,7 +185,7 @@ class Partitions:
         if election is not None and election is not policy.election:
             policy = PartitionPolicy(min_isr=policy.min_isr, keeps_eligible=policy.keeps_eligible, election=election)
 
-        awaited = (self.presumed & self._active).difference(gone, () if returned is None else (returned,))
+        awaited = self.awaited.difference(gone, () if returned is None else (returned,))
 
         def may_lead(node_id: NodeId) -> bool:
             if node_id in gone or not (node_id == returned or node_id in self._active):
@@ -271,6 +271,11 @@ class Partitions:
     @cached_property
     def _active(self) -> frozenset[NodeId]:
         return frozenset(node_id for node_id in self.image.cluster.brokers if is_active(self.image, node_id))
+
+    @cached_property
+    def awaited(self) -> frozenset[NodeId]:
+        """The brokers that are not elected before the controller hears of them, and that it fences if it does not."""
+        return self.presumed & self._active
 
     @cached_property
     def observers(self) -> Observers:

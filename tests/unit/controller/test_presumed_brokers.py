@@ -31,10 +31,12 @@ def restart(context: ControllerContext, node_id: int, *, has_lost_nothing: bool 
     context.register(node_id, incarnation=2, previous_broker_epoch=epoch_of(context, node_id) if has_lost_nothing else -1)
 
 
-def elect(context: ControllerContext, election_type: int) -> None:
-    """Have an operator ask for an election."""
+def elect(context: ControllerContext, election_type: int) -> str | None:
+    """Have an operator ask for an election, and return why it was refused."""
     topics = [TopicPartitions(topic="a", partitions=[0])]
-    context.ask(ElectLeadersRequest(election_type=election_type, topic_partitions=topics, timeout_ms=1_000))
+    response = context.ask(ElectLeadersRequest(election_type=election_type, topic_partitions=topics, timeout_ms=1_000))
+    why: str | None = response.replica_election_results[0].partition_result[0].error_message
+    return why
 
 
 # Who stays eligible (KIP-966)
@@ -192,6 +194,43 @@ def test_no_election_is_unclean_while_a_broker_that_has_every_record_may_be_ther
     else:
         declare_dead(context, 2)
         assert sets(context) == (3, (3,), ())
+
+
+@BOTH
+def test_an_operator_is_told_which_broker_an_election_waits_for(elr: bool) -> None:
+    """The response said that no broker with a replica is active, and so that there is nothing to wait for."""
+    context = cluster(1, 2, 3, elr=elr)
+    context.write(PartitionChangeRecord(topic_id=context.topic("a").topic_id, partition_id=0, isr=[1, 2]))
+    context.new_epoch().beat(3)
+    declare_dead(context, 1)
+    waits = "the controller has not heard of broker 2 yet, or has reason to doubt that it is there: ask again in some seconds"
+    assert elect(context, UNCLEAN) == f"{waits}, when it either leads or is fenced"
+    declare_dead(context, 2)
+    declare_dead(context, 3)
+    assert elect(context, UNCLEAN) == "no broker that has a replica is active"
+
+
+def test_an_operator_is_told_that_the_preferred_leader_is_waited_for() -> None:
+    context = cluster(1, 2, elr=True)
+    context.leave(1)
+    context.start(1, incarnation=2)
+    assert elect(context, PREFERRED) == "broker 1, the preferred leader, is not active and in sync"
+    context.write(PartitionChangeRecord(topic_id=context.topic("a").topic_id, partition_id=0, isr=[1, 2]))
+    context.new_epoch()
+    why = elect(context, PREFERRED)
+    assert why is not None
+    assert why.startswith("the controller has not heard of broker 1 yet, or has reason to doubt that it is there")
+
+
+def test_an_operator_is_told_of_replicas_that_cannot_lead_though_their_brokers_are_active() -> None:
+    context = ControllerContext()
+    context.register(1, log_dirs=(FIRST, SECOND))
+    context.beat(1)
+    context.create(new_topic("a", assignments={0: (1,)}))
+    context.write(PartitionChangeRecord(topic_id=context.topic("a").topic_id, partition_id=0, directories=[FIRST]))
+    context.beat(1, offline_log_dirs=[FIRST])
+    assert context.partition("a").leader == -1
+    assert elect(context, UNCLEAN) == "no replica can lead: that of broker 1 is on a log directory that has failed, or the broker observes"
 
 
 def test_a_broker_that_registered_with_this_controller_is_not_presumed() -> None:
