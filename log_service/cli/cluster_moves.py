@@ -19,15 +19,15 @@ from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, sized, tell
 from log_service.cli.plan_view import POLL_SECONDS, ProgressLine, plan_options, present, told_refusals
 from log_service.client.blocking.admin import BlockingAdmin
-from log_service.cluster_operations.cordoning import Cordon, cordoned
-from log_service.cluster_operations.membership import refuse_removal, refuse_unknown_brokers, remove_voter
+from log_service.cluster_operations.membership import refuse_removal, refuse_unknown_brokers
 from log_service.cluster_operations.moving import moves_under_way, remove_throttles, take_back, throttled_brokers, throttled_topics
 from log_service.cluster_operations.reading import read_layout
-from log_service.cluster_operations.waiting import wait_until_empty, wait_until_fenced, wait_until_serving
+from log_service.cluster_operations.removal import emptying, remove_broker
+from log_service.cluster_operations.waiting import wait_until_serving
 from log_service.cluster_plans import plans
 from log_service.cluster_plans.execution import PlanProgress
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
-from log_service.cluster_plans.plan import Move
+from log_service.cluster_plans.plan import Move, Plan
 from log_service.cluster_plans.reassignment_file import plan_of, read
 from log_service.common.types import TopicPartition
 from log_service.supervisor.installation import Installation
@@ -108,11 +108,8 @@ def drain(*, broker_ids: tuple[int, ...], throttle_bytes: int | None, as_json: b
     with open_admin(bootstrap_servers) as admin, told_refusals():
         layout = read_layout(admin)
         refuse_unknown_brokers(admin, layout, broker_ids)
-        leaving = _to_cordon(layout, broker_ids, how)
-        with cordoned(admin, leaving, _say):
-            layout = read_layout(admin) if leaving else layout
-            plan = plans.drain(layout, broker_ids, throttle_bytes=throttle_bytes)
-            present(admin, layout, plan, as_json=as_json, nothing="nothing is there to move: they are empty", **how)
+        with emptying(admin, layout, broker_ids, throttle_bytes=throttle_bytes, is_carried_out=_is_carried_out(how), say=_say) as found:
+            present(admin, found.layout, found.plan, as_json=as_json, nothing="nothing is there to move: they are empty", **how)
 
 
 @click.command(short_help="Empty a broker and have the cluster forget it.")
@@ -133,48 +130,32 @@ def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: b
         if is_ours:
             refuse_to_stop(data, broker_id)
         voter_ids = refuse_removal(admin, layout, broker_id)
-        leaving = _to_cordon(layout, [broker_id], how)
-        with cordoned(admin, leaving, _say) as cordon:
-            layout = read_layout(admin) if leaving else layout
-            plan = plans.drain(layout, [broker_id], throttle_bytes=throttle_bytes)
+
+        def carry_out(seen: ClusterLayout, plan: Plan) -> bool:
             if voter_ids and not as_json:
                 click.echo(f"it also leaves the metadata quorum: {voters_text(voter_ids, set(voter_ids) - {broker_id})}")
-            is_empty = present(admin, layout, plan, as_json=as_json, nothing=f"broker {broker_id} is empty", **how)
-            if not (is_empty and how["execute"]):
-                return
-            said = forget(admin, broker_id, data if is_ours else None, cordon)
-    if not as_json:
+            return present(admin, seen, plan, as_json=as_json, nothing=f"broker {broker_id} is empty", **how)
+
+        said = remove_broker(
+            admin,
+            layout,
+            broker_id,
+            throttle_bytes=throttle_bytes,
+            is_carried_out=_is_carried_out(how),
+            carry_out=carry_out,
+            stop=Installation(data).stop_for_good if is_ours else None,
+            say=_say,
+        )
+    if said and not as_json:
         click.echo(said)
 
 
-def _to_cordon(layout: ClusterLayout, broker_ids: Sequence[int], how: Mapping[str, Any]) -> list[int]:
-    """Return the brokers that are to take no new partitions while they are emptied: those that serve, where the plan is carried out."""
-    is_carried_out = how["execute"] and not how["dry_run"]
-    return [each for each in dict.fromkeys(broker_ids) if is_carried_out and not layout.broker(each).is_fenced]
+def _is_carried_out(how: Mapping[str, Any]) -> bool:
+    return how["execute"] and not how["dry_run"]
 
 
 def _say(text: str) -> None:
     click.echo(text, err=True)
-
-
-def forget(admin: BlockingAdmin, broker_id: int, data: Path | None, cordon: Cordon) -> str:
-    """Take an empty broker out of the quorum, and out of the cluster where it has stopped; return what was done.
-
-    A node of the installation on ``data`` is stopped first.
-
-    Raises:
-        PlanRefused: the broker is not empty.
-    """
-    layout = wait_until_empty(admin, broker_id)
-    remove_voter(admin, broker_id)
-    if data is not None:
-        Installation(data).stop_for_good(broker_id)
-        wait_until_fenced(admin, broker_id)
-    elif not layout.broker(broker_id).is_fenced:
-        return f"broker {broker_id} is empty: stop it, and then: tidelog cluster remove {broker_id} --execute"
-    admin.unregister_broker(broker_id)
-    cordon.forgotten(broker_id)
-    return f"broker {broker_id} is forgotten"
 
 
 @click.group("topics", short_help="Plan the replicas of topics.")

@@ -6,6 +6,7 @@
 - ``waiting``: until a broker serves, and until all is in sync.
 - ``rolling``: through a rolling restart, and what one leaves that ends early.
 - ``cordoning``: no new partitions on a broker while it is emptied.
+- ``removal``: a broker emptied, stopped and forgotten.
 - ``membership``: what has to hold before a broker leaves, and how voters come and go.
 
 Everything here asks the cluster through ``log_service.client`` and works on tidelog and Apache Kafka alike.

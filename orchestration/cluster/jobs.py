@@ -12,12 +12,12 @@ import dagster as dg
 from pydantic import Field
 
 from log_service.client import BlockingAdmin
-from log_service.cluster_operations.cordoning import cordoned
-from log_service.cluster_operations.membership import refuse_removal, refuse_unknown_brokers, remove_voter
+from log_service.cluster_operations.membership import refuse_removal, refuse_unknown_brokers
 from log_service.cluster_operations.moving import Mover
 from log_service.cluster_operations.reading import read_layout, read_state
+from log_service.cluster_operations.removal import remove_broker
 from log_service.cluster_operations.rolling import RollingRestart, brokers_to_restart
-from log_service.cluster_operations.waiting import ClusterNotReady, wait_until_empty, wait_until_fenced, wait_until_serving
+from log_service.cluster_operations.waiting import ClusterNotReady, wait_until_serving
 from log_service.cluster_plans import plans
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
 from log_service.cluster_plans.plan import Plan
@@ -176,19 +176,18 @@ def remove(context: dg.OpExecutionContext, config: RemoveConfig, log_service: Lo
         is_running = not layout.broker(config.broker).is_fenced
         if is_running:
             _refuse_to_stop(admin, config.broker)
-        leaving = [config.broker] if is_running and not config.dry_run else []
-        with cordoned(admin, leaving, context.log.warning) as cordon:
-            layout = read_layout(admin) if leaving else layout
-            plan = plans.drain(layout, [config.broker], throttle_bytes=config.throttle)
-            if not _done(context, admin, layout, plan, is_dry=config.dry_run) or config.dry_run:
-                return
-            wait_until_empty(admin, config.broker)
-            remove_voter(admin, config.broker)
-            if is_running:
-                _installation().stop_for_good(config.broker)
-                wait_until_fenced(admin, config.broker)
-            admin.unregister_broker(config.broker)
-            cordon.forgotten(config.broker)
+        said = remove_broker(
+            admin,
+            layout,
+            config.broker,
+            throttle_bytes=config.throttle,
+            is_carried_out=not config.dry_run,
+            carry_out=lambda seen, plan: _done(context, admin, seen, plan, is_dry=config.dry_run),
+            stop=_installation().stop_for_good if is_running else None,
+            say=context.log.warning,
+        )
+        if said:
+            context.log.info("%s", said)
 
 
 @dg.op(description="Restart brokers one by one")

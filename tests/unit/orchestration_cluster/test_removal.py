@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +12,8 @@ from click.testing import CliRunner
 from log_service.cli import cluster_moves
 from log_service.cli.main import tidelog
 from log_service.client.admin.values import ConfigResource
+from log_service.cluster_operations import removal
 from log_service.cluster_operations.cordoning import Cordon
-from log_service.cluster_plans import plans
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
 from log_service.cluster_plans.plan import Plan
 from orchestration.cluster import jobs
@@ -67,10 +66,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(jobs, "read_layout", lambda _admin: LAYOUT)
     monkeypatch.setattr(jobs, "refuse_removal", lambda *_: [])
-    monkeypatch.setattr(plans, "drain", lambda *_, **__: Plan(moves=()))
-    for module in (jobs, cluster_moves):
-        monkeypatch.setattr(module, "remove_voter", remove_voter)
-        monkeypatch.setattr(module, "wait_until_empty", lambda *_: LAYOUT)
+    monkeypatch.setattr(removal, "drain", lambda *_, **__: Plan(moves=()))
+    monkeypatch.setattr(removal, "remove_voter", remove_voter)
+    monkeypatch.setattr(removal, "wait_until_empty", lambda *_: LAYOUT)
 
 
 def play(*, dry_run: bool) -> None:
@@ -86,7 +84,7 @@ def test_a_job_forgets_a_broker_that_is_empty() -> None:
 
 def test_a_job_leaves_a_broker_that_is_not_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its moves may have been taken back, of which the job only warned."""
-    monkeypatch.setattr(jobs, "wait_until_empty", not_empty)
+    monkeypatch.setattr(removal, "wait_until_empty", not_empty)
     with pytest.raises(dg.Failure, match="it has 1 replica"):
         play(dry_run=False)
     assert DONE == []
@@ -95,11 +93,11 @@ def test_a_job_leaves_a_broker_that_is_not_empty(monkeypatch: pytest.MonkeyPatch
 def test_a_command_forgets_a_broker_that_is_empty_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     admin: Any = Admin()
     cordon = Cordon(admin, DONE.append)
-    assert cluster_moves.forget(admin, 2, None, cordon) == "broker 2 is forgotten"
+    assert removal.forget(admin, 2, None, cordon) == "broker 2 is forgotten"
     assert DONE == ["end the vote of 2", "forget 2"]
-    monkeypatch.setattr(cluster_moves, "wait_until_empty", not_empty)
+    monkeypatch.setattr(removal, "wait_until_empty", not_empty)
     with pytest.raises(PlanRefused):
-        cluster_moves.forget(admin, 2, Path("nowhere"), cordon)
+        removal.forget(admin, 2, lambda node_id: DONE.append(f"stop {node_id}"), cordon)
     assert DONE == ["end the vote of 2", "forget 2"]
 
 
@@ -124,10 +122,10 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_moves, "open_admin", lambda _servers: LogService().open_admin())
     monkeypatch.setattr(jobs, "_installation", lambda: installation)
     monkeypatch.setattr(cluster_moves, "Installation", lambda _data: installation)
-    for module in (jobs, cluster_moves):
+    for module in (jobs, cluster_moves, removal):
         monkeypatch.setattr(module, "read_layout", look)
-        monkeypatch.setattr(module, "wait_until_empty", lambda *_: SERVING)
-        monkeypatch.setattr(module, "wait_until_fenced", lambda *_: None)
+    monkeypatch.setattr(removal, "wait_until_empty", lambda *_: SERVING)
+    monkeypatch.setattr(removal, "wait_until_fenced", lambda *_: None)
 
 
 def command(name: str, *arguments: str) -> int:
@@ -155,8 +153,7 @@ def test_a_plan_that_is_only_shown_cordons_nothing() -> None:
 @pytest.mark.usefixtures("serving")
 def test_a_broker_that_stays_takes_new_partitions_again(monkeypatch: pytest.MonkeyPatch) -> None:
     back = ["look", "cordon 2", "look", "uncordon 2"]
-    for module in (jobs, cluster_moves):
-        monkeypatch.setattr(module, "wait_until_empty", not_empty)
+    monkeypatch.setattr(removal, "wait_until_empty", not_empty)
     with pytest.raises(dg.Failure, match="it has 1 replica"):
         play(dry_run=False)
     assert back == DONE
