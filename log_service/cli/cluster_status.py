@@ -89,6 +89,7 @@ def broker_row(state: ClusterState, broker: BrokerLayout) -> dict[str, Any]:
         "usable_bytes": usable if online else None,
         "total_bytes": total if online else None,
         "failed_log_dirs": [directory.path for directory in broker.log_dirs if not directory.is_online],
+        "cordoned_log_dirs": [directory.path for directory in broker.log_dirs if directory.is_cordoned],
     }
 
 

@@ -175,6 +175,7 @@ def _broker(broker: BrokerDescription, directories: Mapping[str, LogDirDescripti
             LogDirectory(
                 path=each.path,
                 is_online=each.error is ErrorCode.NONE,
+                is_cordoned=each.is_cordoned,
                 total_bytes=each.total_bytes,
                 usable_bytes=each.usable_bytes,
                 used_bytes=sum(replica.size_bytes for replica in each.replicas.values()),

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PartitionLayout
+from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PartitionLayout, why_cordoned
 
 MAX_NAMED = 5
 DISK_FULL_SHARE = 0.85
@@ -84,6 +84,7 @@ CHECKS = (
     "leader_balance",
     "reassignments",
     "throttles",
+    "cordoned",
 )
 """Everything that is looked at, causes before what follows from them; a check without a finding is fine."""
 
@@ -98,6 +99,7 @@ def findings_of(layout: ClusterLayout, quorum: QuorumState, throttled: Sequence[
         *_directory_findings(layout),
         *_leader_findings(layout),
         *_throttle_findings(layout, throttled),
+        *_cordon_findings(layout),
     ]
     return sorted(found, key=lambda finding: (-finding.severity, CHECKS.index(finding.check)))
 
@@ -216,3 +218,17 @@ def _throttle_findings(layout: ClusterLayout, throttled: Sequence[int]) -> Itera
         brokers = f"{'broker' if len(throttled) == 1 else 'brokers'} {', '.join(map(str, throttled))}"
         text = f"replication is throttled on {brokers} and nothing moves: tidelog cluster watch takes the throttle away"
         yield Finding(check="throttles", severity=Severity.NOTICE, text=text, items=tuple(map(str, throttled)))
+
+
+def _cordon_findings(layout: ClusterLayout) -> Iterator[Finding]:
+    """Yield what takes no new partitions: new topics and plans pass it over, which is puzzling where nothing tells."""
+    for broker in layout.brokers:
+        own = broker.broker_id
+        if broker.is_cordoned:
+            text = f"broker {own} takes no new partitions: {why_cordoned(own)}"
+            yield Finding(check="cordoned", severity=Severity.NOTICE, text=text, items=(str(own),))
+            continue
+        for directory in broker.log_dirs:
+            if directory.is_cordoned:
+                text = f"log directory {directory.path} of broker {own} takes no new partitions: cordoned.log.dirs names it"
+                yield Finding(check="cordoned", severity=Severity.NOTICE, text=text, items=(f"{own}:{directory.path}",))

@@ -19,10 +19,14 @@ class PlanRefused(TidelogError):  # noqa: N818 - it names what happened
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirectory:
-    """A log directory. Sizes are -1 where the broker does not tell them; ``used_bytes`` are those of the replicas in it."""
+    """A log directory. Sizes are -1 where the broker does not tell them; ``used_bytes`` are those of the replicas in it.
+
+    A cordoned one takes no new replicas (KIP-1066).
+    """
 
     path: str
     is_online: bool = True
+    is_cordoned: bool = False
     total_bytes: int = -1
     usable_bytes: int = -1
     used_bytes: int = 0
@@ -37,6 +41,12 @@ class BrokerLayout:
     is_fenced: bool = False
     address: str = ""
     log_dirs: tuple[LogDirectory, ...] = ()
+
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether it takes no new replicas: all its directories that have not failed are cordoned."""
+        online = [directory for directory in self.log_dirs if directory.is_online]
+        return bool(online) and all(directory.is_cordoned for directory in online)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +105,15 @@ class ClusterLayout:
         return tuple(broker.broker_id for broker in self.brokers if not broker.is_fenced)
 
     @property
+    def cordoned(self) -> tuple[int, ...]:
+        """The ids of brokers that serve, keep what they have, and take no new replicas."""
+        return tuple(broker.broker_id for broker in self.brokers if broker.is_cordoned and not broker.is_fenced)
+
+    @property
     def receiving(self) -> tuple[int, ...]:
-        """The ids of brokers that replicas may be moved to without being named: those that serve and are no observers."""
-        return tuple(broker_id for broker_id in self.active if broker_id not in self.observers)
+        """The ids of brokers that replicas may be moved to without being named: they serve, observe nothing and are not cordoned."""
+        cordoned = self.cordoned
+        return tuple(broker_id for broker_id in self.active if broker_id not in self.observers and broker_id not in cordoned)
 
     def with_one_more(self, broker_id: int, rack: str | None) -> "ClusterLayout":
         """Return the cluster as it will be when a broker has joined."""
@@ -113,3 +129,8 @@ class ClusterLayout:
         for partition in self.partitions:
             found.setdefault(partition.where.topic, []).append(partition)
         return found
+
+
+def why_cordoned(broker_id: int) -> str:
+    """Say why a broker takes no new replicas, and how that is ended."""
+    return f"it is cordoned (cordoned.log.dirs), until: tidelog configs unset cordoned.log.dirs --broker {broker_id}"

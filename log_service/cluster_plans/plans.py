@@ -1,7 +1,7 @@
 """The plans that a person asks for: even out a cluster, give new brokers their share, empty brokers, change the replicas of topics.
 
-All of them put replicas only on registered brokers that serve, spread each partition over as many racks as possible, and copy no more than
-needed:
+All of them put replicas only on registered brokers that serve and are not cordoned, spread each partition over as many racks as possible,
+and copy no more than needed:
 
 - ``rebalance``: replicas and preferred leaders per broker differ by one at most (as far as racks allow); with ``byte_tolerance`` bytes are
   evened out, too.
@@ -12,6 +12,9 @@ needed:
 What an observer has stays there in every plan that does not empty it or name other brokers, for someone put it there. It gets nothing more
 unless it is named, and is no preferred leader: it is never in sync.
 
+A cordoned broker keeps what it has and what it leads, and gets nothing new, not even where it is named (KIP-1066). Where that leaves too
+few brokers, the refusal or a note says so.
+
 A partition without a leader cannot be copied from anywhere: it is left out, and a note says so. While replicas move already, or brokers are
 down that are not to leave, nothing is planned: such a plan would be wrong as soon as they are done or back.
 """
@@ -20,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from log_service.cluster_plans.byte_swaps import even_bytes
-from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PartitionLayout, PlanRefused
+from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PartitionLayout, PlanRefused, why_cordoned
 from log_service.cluster_plans.placement import Item, Placement
 from log_service.cluster_plans.plan import Move, Plan
 from log_service.common.topic_names import INTERNAL_TOPICS
@@ -39,21 +42,29 @@ def rebalance(layout: ClusterLayout, *, throttle_bytes: int | None = None, byte_
     if down:
         raise PlanRefused(f"{_brokers(down)} down: start {_it(down)} first, or empty {_it(down)} with: tidelog cluster drain")
     arranging = _Arranging(
-        layout=layout, partitions=_movable(layout), keepers=layout.active, receivers=layout.receiving, is_counts_first=True
+        layout=layout,
+        partitions=_movable(layout),
+        keepers=layout.active,
+        receivers=layout.receiving,
+        is_counts_first=True,
+        leading=layout.cordoned,
     )
     after = arranging.replicas({}, is_repairing=True, byte_tolerance=byte_tolerance)
-    return _plan(layout, arranging.with_leaders(after), throttle_bytes, is_electing_all=True)
+    return _noting(_plan(layout, arranging.with_leaders(after), throttle_bytes, is_electing_all=True), _notes_on(layout.cordoned))
 
 
 def add(layout: ClusterLayout, new: Collection[int], *, throttle_bytes: int | None = None) -> Plan:
     """Plan the share of new brokers: they get replicas from those that have the most, until no other has two more than they.
 
     Raises:
-        PlanRefused: replicas move already, or a new broker is unknown, fenced, or an observer.
+        PlanRefused: replicas move already, or a new broker is unknown, fenced, cordoned, or an observer.
     """
     _refuse_while_moving(layout)
     _require_active(layout, new)
     _refuse_observers(layout, new)
+    for broker in new:
+        if broker in layout.cordoned:
+            raise PlanRefused(f"nothing can be put on broker {broker}: {why_cordoned(broker)}")
     arranging = _Arranging(layout=layout, partitions=_movable(layout), keepers=layout.active, receivers=sorted(new), is_counts_first=True)
     return _plan(layout, arranging.with_leaders(arranging.replicas({}, is_repairing=False)), throttle_bytes)
 
@@ -68,10 +79,12 @@ def drain(layout: ClusterLayout, leaving: Collection[int], *, throttle_bytes: in
         layout.broker(broker)
     _refuse_while_moving(layout)
     staying = [broker for broker in layout.receiving if broker not in leaving]
+    cordoned = [broker for broker in layout.cordoned if broker not in leaving]
     if not staying:
-        raise PlanRefused(f"no broker would be left beside {', '.join(map(str, sorted(leaving)))}: the last one cannot be emptied")
+        why = "; ".join(_notes_on(cordoned)) or "the last one cannot be emptied"
+        raise PlanRefused(f"no broker would be left beside {', '.join(map(str, sorted(leaving)))}: {why}")
     affected = [partition for partition in _movable(layout) if set(partition.replicas) & set(leaving)]
-    _require_enough(affected, {}, staying, layout.observers.difference(leaving))
+    _require_enough(affected, {}, staying, layout.observers.difference(leaving), cordoned)
     keepers = [broker.broker_id for broker in layout.brokers if broker.broker_id not in leaving]
     arranging = _Arranging(layout=layout, partitions=affected, keepers=keepers, receivers=staying, is_counts_first=False)
     return _plan(layout, arranging.with_leaders(arranging.replicas({}, is_repairing=False)), throttle_bytes)
@@ -96,11 +109,12 @@ def change_topics(
             raise PlanRefused(f"there is no topic {topic}")
     _require_active(layout, brokers)
     _refuse_while_moving(layout, topics)
-    receivers = list(dict.fromkeys(brokers)) or list(layout.receiving)
+    cordoned = [broker for broker in layout.cordoned if not brokers or broker in brokers]
+    receivers = [broker for broker in dict.fromkeys(brokers) if broker not in cordoned] if brokers else list(layout.receiving)
     affected = [partition for partition in _movable(layout) if partition.where.topic in set(topics)]
     factors = {partition.where: replication_factor or len(partition.replicas) for partition in affected}
-    _require_enough(affected, factors, receivers, frozenset() if brokers else layout.observers)
-    keepers = receivers if brokers else [broker.broker_id for broker in layout.brokers]
+    _require_enough(affected, factors, receivers, frozenset() if brokers else layout.observers, cordoned)
+    keepers = list(dict.fromkeys(brokers)) if brokers else [broker.broker_id for broker in layout.brokers]
     arranging = _Arranging(layout=layout, partitions=affected, keepers=keepers, receivers=receivers, is_counts_first=False)
     return _plan(layout, arranging.with_leaders(arranging.replicas(factors, is_repairing=bool(brokers))), throttle_bytes)
 
@@ -112,31 +126,31 @@ def raise_internal_factors(layout: ClusterLayout, factor: int, *, throttle_bytes
         PlanRefused: such a topic's replicas move already.
     """
     wanted = min(factor, len(layout.receiving))
-    low = sorted(
-        {
-            each.where.topic
-            for each in layout.partitions
-            if each.where.topic in INTERNAL_TOPICS and len(each.replicas) < wanted and each.leader != NO_LEADER
-        }
-    )
+    internal = [each for each in layout.partitions if each.where.topic in INTERNAL_TOPICS and each.leader != NO_LEADER]
+    low = sorted({each.where.topic for each in internal if len(each.replicas) < wanted})
+    left_out = [broker for broker in layout.cordoned if broker not in layout.observers]
+    is_lowered = wanted < min(factor, len(layout.receiving) + len(left_out))
+    notes = _notes_on(left_out) if is_lowered and any(len(each.replicas) < factor for each in internal) else []
     if not low:
-        return Plan(moves=())
+        return Plan(moves=(), notes=tuple(notes))
     plan = change_topics(layout, low, replication_factor=wanted, throttle_bytes=throttle_bytes)
     note = f"more replicas, {wanted} each: {', '.join(low)}; min.insync.replicas stays as it is: tidelog configs describe --topic NAME"
-    return replace(plan, notes=(*plan.notes, note))
+    return _noting(plan, [note, *notes])
 
 
 def join(layout: ClusterLayout, new: Collection[int], internal_factor: int, *, throttle_bytes: int | None = None) -> Plan:
     """Plan what brokers that have joined bring: higher factors for internal topics, then the new brokers' share.
 
-    Where ``new`` is empty, all brokers that serve and have no replicas are, but for observers.
+    Where ``new`` is empty, all brokers that serve and have no replicas are, but for observers and those that are cordoned.
 
     Raises:
-        PlanRefused: a broker is unknown, fenced or an observer, or replicas move already.
+        PlanRefused: a broker is unknown, fenced, cordoned or an observer, or replicas move already.
     """
     holding = {broker for partition in layout.partitions for broker in partition.replicas}
     joining = list(new) or [broker for broker in layout.receiving if broker not in holding]
     raised = raise_internal_factors(layout, internal_factor, throttle_bytes=throttle_bytes)
+    if not new:
+        raised = _noting(raised, _notes_on([each for each in layout.cordoned if each not in holding and each not in layout.observers]))
     if not joining:
         return raised
     return followed_by(layout, raised, lambda between: add(between, joining, throttle_bytes=throttle_bytes))
@@ -175,7 +189,7 @@ def lack_of_room(layout: ClusterLayout, plan: Plan) -> list[str]:
     found = []
     for broker in layout.brokers:
         received = plan.received_bytes.get(broker.broker_id, 0)
-        rooms = [directory.usable_bytes for directory in broker.log_dirs if directory.is_online]
+        rooms = [directory.usable_bytes for directory in broker.log_dirs if directory.is_online and not directory.is_cordoned]
         if rooms and min(rooms) >= 0 and received > sum(rooms):
             found.append(f"broker {broker.broker_id} has room for {sum(rooms):,} bytes and would get {received:,}")
     return found
@@ -207,15 +221,33 @@ def _refuse_observers(layout: ClusterLayout, brokers: Iterable[int]) -> None:
 
 
 def _require_enough(
-    partitions: Iterable[PartitionLayout], factors: Mapping[TopicPartition, int], receivers: Collection[int], observers: Collection[int]
+    partitions: Iterable[PartitionLayout],
+    factors: Mapping[TopicPartition, int],
+    receivers: Collection[int],
+    observers: Collection[int],
+    cordoned: Collection[int],
 ) -> None:
-    """Refuse partitions for which too few brokers are there: ``receivers``, and those of ``observers`` that have a replica already."""
+    """Refuse partitions for which too few brokers are there.
+
+    There are ``receivers``, and those of ``observers`` and of ``cordoned`` that have a replica already.
+    """
     for partition in partitions:
         factor = factors.get(partition.where, len(partition.replicas))
-        broker_count = len({*receivers, *(broker for broker in partition.replicas if broker in observers)})
+        broker_count = len({*receivers, *(broker for broker in partition.replicas if broker in observers or broker in cordoned)})
         if factor > broker_count:
             is_are = "broker is" if broker_count == 1 else "brokers are"
-            raise PlanRefused(f"{partition.where.topic} is to have {factor} replicas, and only {broker_count} {is_are} there for them")
+            text = f"{partition.where.topic} is to have {factor} replicas, and only {broker_count} {is_are} there for them"
+            others = [broker for broker in cordoned if broker not in partition.replicas and broker not in observers]
+            raise PlanRefused("; ".join([text, *_notes_on(others)]))
+
+
+def _notes_on(cordoned: Iterable[int]) -> list[str]:
+    """Say of cordoned brokers that a plan puts nothing new on them, and why, a sentence each."""
+    return [f"nothing new is put on broker {broker}: {why_cordoned(broker)}" for broker in cordoned]
+
+
+def _noting(plan: Plan, notes: Iterable[str]) -> Plan:
+    return replace(plan, notes=tuple(dict.fromkeys([*plan.notes, *notes])))
 
 
 def _brokers(ids: Sequence[int]) -> str:
@@ -235,13 +267,17 @@ def _movable(layout: ClusterLayout) -> list[PartitionLayout]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Arranging:
-    """``partitions`` are arranged, the others stay. ``keepers`` may keep what they have, ``receivers`` may get something new."""
+    """``partitions`` are arranged, the others stay. ``keepers`` may keep what they have, ``receivers`` may get something new.
+
+    ``leading`` may get leaders of what they have, beside the receivers.
+    """
 
     layout: ClusterLayout
     partitions: Sequence[PartitionLayout]
     keepers: Sequence[int]
     receivers: Sequence[int]
     is_counts_first: bool
+    leading: Sequence[int] = ()
 
     def replicas(
         self, factors: Mapping[TopicPartition, int], *, is_repairing: bool, byte_tolerance: float | None = None
@@ -260,7 +296,7 @@ class _Arranging:
             original.sort(key=lambda broker: broker not in observers)
             covered = {racks[broker] for broker in original}
             reachable = len(covered) + min(max(wanted - len(original), 0), len(receiving - covered))
-            least_racks.append(min(wanted, len(receiving) if is_repairing else reachable))
+            least_racks.append(min(wanted, len(receiving | covered) if is_repairing else reachable))
             kept.append(_kept(original, wanted, least_racks[-1], racks))
             pinned.append(observers.intersection(kept[-1]))
             items.append(Item(topic=partition.where.topic, original=frozenset(original), wanted=wanted, size_bytes=partition.size_bytes))
@@ -312,7 +348,7 @@ class _Arranging:
         able = serving - self.layout.observers or serving
         if not self.is_counts_first or serving != set(partition.replicas):
             return able
-        return able & {*self.receivers, *partition.replicas[:1]} or able
+        return able & {*self.receivers, *self.leading, *partition.replicas[:1]} or able
 
     def _others(self, brokers_of: Callable[[PartitionLayout], Sequence[int]]) -> dict[int, int]:
         """Return what the brokers carry of partitions that are not arranged."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
-from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PartitionLayout, PlanRefused
+from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PartitionLayout, PlanRefused, why_cordoned
 from log_service.cluster_plans.plan import Move, Plan
 from log_service.common.types import TopicPartition
 
@@ -213,7 +213,7 @@ def plan_of(file: PlanFile, layout: ClusterLayout, *, throttle_bytes: int | None
 
     Raises:
         PlanFileMistakes: a field is missing, unknown, twice there or of the wrong type; a topic, partition or broker is not there, a
-            broker is fenced, or a partition moves already. All mistakes are told at once, entry by entry.
+            broker is fenced or cordoned, or a partition moves already. All mistakes are told at once, entry by entry.
     """
     by_name = {partition.where: partition for partition in layout.partitions}
     mistakes = [*file.mistakes]
@@ -241,6 +241,8 @@ def _misfits(entry: Entry, by_name: Mapping[TopicPartition, PartitionLayout], la
             yield f"{entry.place}.replicas[{at}]: there is no broker {broker}; there are {', '.join(map(str, sorted(brokers)))}"
         elif brokers[broker].is_fenced and (partition is None or broker not in partition.replicas):
             yield f"{entry.place}.replicas[{at}]: broker {broker} is fenced, which is to say down or not ready"
+        elif brokers[broker].is_cordoned and (partition is None or broker not in partition.replicas):
+            yield f"{entry.place}.replicas[{at}]: broker {broker} takes no new replicas: {why_cordoned(broker)}"
 
 
 def _missing(entry: Entry, layout: ClusterLayout) -> Iterator[str]:

@@ -27,6 +27,7 @@ DESCRIPTIONS = {
     "leader_balance": "Partitions are led by their preferred leaders",
     "reassignments": "No replicas are on the way to other brokers",
     "throttles": "No throttle is left of moves that have ended",
+    "cordoned": "All brokers and log directories take new partitions",
 }
 
 

@@ -117,6 +117,19 @@ def test_a_throttle_that_was_left_behind_is_told(admin: Admin, monkeypatch: pyte
     assert result.output.startswith("note      replication is throttled on broker 2 and nothing moves: tidelog cluster watch")
 
 
+def test_a_cordoned_broker_is_told(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New topics and plans passed it over, and nothing said why."""
+    monkeypatch.setattr(cluster_status, "read_state", lambda _admin: state((broker(1), broker(2, is_cordoned=True), broker(3))))
+    assert admin.configs == {}
+    result = invoke("status")
+    assert result.exit_code == 0
+    assert result.output.startswith(
+        "note      broker 2 takes no new partitions: it is cordoned (cordoned.log.dirs), until: tidelog configs"
+    )
+    told = json.loads(invoke("status", "--json").output)
+    assert [each["cordoned_log_dirs"] for each in told["brokers"]] == [[], ["/data"], []]
+
+
 def test_rows_and_findings_are_of_one_reading(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that goes while the throttles are asked for is listed as it was, and the rest is told all the same."""
     read: list[ClusterState] = [state((broker(1), broker(2), broker(3), broker(4, is_fenced=True)))]

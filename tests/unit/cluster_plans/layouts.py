@@ -10,8 +10,10 @@ from log_service.cluster_plans.plan import Plan
 from log_service.common.types import TopicPartition
 
 
-def broker(broker_id: int, rack: str | None = None, *, is_fenced: bool = False, usable_bytes: int = 1 << 40) -> BrokerLayout:
-    directory = LogDirectory(path="/data", total_bytes=1 << 40, usable_bytes=usable_bytes)
+def broker(
+    broker_id: int, rack: str | None = None, *, is_fenced: bool = False, is_cordoned: bool = False, usable_bytes: int = 1 << 40
+) -> BrokerLayout:
+    directory = LogDirectory(path="/data", is_cordoned=is_cordoned, total_bytes=1 << 40, usable_bytes=usable_bytes)
     return BrokerLayout(broker_id=broker_id, rack=rack, is_fenced=is_fenced, log_dirs=(directory,))
 
 
