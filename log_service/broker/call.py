@@ -284,6 +284,7 @@ class Call:
             principal=self.connection.principal,
             host=self.connection.peer_host,
             is_token_authenticated=self.connection.is_token_authenticated,
+            is_at_broker=self.route.side is Side.BROKER or isinstance(self, ForwardedCall),
         )
 
     def respond(self, response: Message) -> list[Chunk]:

@@ -8,9 +8,10 @@ This module decides validity. ``config.describe`` decides how values are shown, 
 INVALID_REQUEST, because they become responses.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
@@ -144,7 +145,7 @@ def _validate_step(change: BrokerChange, name: str, key: ConfigKey, value: Value
     if key.name in POSITIVE and value == 0:
         raise _refusal(f"{name} cannot become 0 while a broker runs: no client could connect to change it back")
     if name == "cordoned.log.dirs":
-        _validate_cordoned(value, change.layers.static)
+        _validate_cordoned(value)
 
 
 def _current(name: str, key: ConfigKey, layers: Layers) -> Value | None:
@@ -164,13 +165,16 @@ def _validate_thread_count(name: str, value: Value, current: Value | None) -> No
         raise _refusal(f"{name} is {current} and can at most double or halve in one step, not become {value}")
 
 
-def _validate_cordoned(value: Value, static: Texts) -> None:
+def _validate_cordoned(value: Value) -> None:
+    """Check what holds on any disk: which directories there are, only the broker itself knows (``strange_directories``)."""
     assert isinstance(value, tuple)
-    known = static.get("log.dirs") or static.get("log.dir") or SERVER_KEYS["log.dir"].default or ""
-    directories = {directory.strip() for directory in known.split(",")}
-    strange = [directory for directory in value if directory != ALL_DIRECTORIES and directory not in directories]
-    if strange:
-        raise _refusal(f"cordoned.log.dirs names {strange[0]}, which is not one of log.dirs")
+    if ALL_DIRECTORIES in value and len(value) > 1:
+        raise _refusal(f"cordoned.log.dirs names {ALL_DIRECTORIES}, which is all of log.dirs, and others beside it")
+
+
+def strange_directories(names: Iterable[str], log_dirs: Collection[Path]) -> list[str]:
+    """Return which of the names in a ``cordoned.log.dirs`` are of no directory in ``log_dirs``."""
+    return [name for name in names if name != ALL_DIRECTORIES and Path(name) not in log_dirs]
 
 
 # Keys that bound each other

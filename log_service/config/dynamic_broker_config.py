@@ -82,4 +82,5 @@ def _of_listeners(key: str, texts: Mapping[str, str]) -> tuple[tuple[str, int], 
 
 
 def _cordoned(names: tuple[str, ...], log_dirs: tuple[Path, ...]) -> tuple[Path, ...]:
-    return log_dirs if ALL_DIRECTORIES in names else tuple(path for path in log_dirs if str(path) in names)
+    named = {Path(name) for name in names}
+    return log_dirs if ALL_DIRECTORIES in names else tuple(path for path in log_dirs if path in named)

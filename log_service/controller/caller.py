@@ -16,3 +16,5 @@ class Caller:
     host: str = ""
     is_token_authenticated: bool = False
     """Whether a delegation token stood for the principal (KIP-48)."""
+    is_at_broker: bool = False
+    """Whether a broker took the request, which judges what its own files decide; else it came to a controller's listener at once."""

@@ -37,6 +37,8 @@ from log_service.broker.node import Node
 from log_service.common.access import AclOperation
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.common.repeated import repeated
+from log_service.config.broker import ALL_DIRECTORIES, strange_directories
+from log_service.config.definition import split_list
 from log_service.config.describe import (
     ConfigRow,
     describe_all_brokers,
@@ -46,6 +48,7 @@ from log_service.config.describe import (
     describe_topic,
 )
 from log_service.config.resolve import Layers
+from log_service.controller.rules.partitions import CORDONED_LOG_DIRS
 from log_service.controller.rules.topic_names import validate_topic_name
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -69,6 +72,7 @@ from log_service.protocol.messages.list_config_resources import ConfigResource, 
 ALL_BROKERS = ""
 SET = 0
 """IncrementalAlterConfigs' operation; deletion is 1."""
+APPEND = 2
 After = Callable[[Mapping[str, str], Sequence[Any]], tuple[frozenset[str], dict[str, str]]]
 """Returns the names that a request changes of what is set, and all that would be set, given what is set and the request's configs."""
 KNOWN_TYPES = frozenset(ResourceType) - {ResourceType.UNKNOWN}
@@ -198,20 +202,46 @@ def _is_judged_here(node: Node, call: Call, resources: Sequence[Any]) -> bool:
 
 
 def _is_judged(node: Node, resource: Any) -> bool:
-    """Whether a resource is this broker, and it has something to judge of it."""
-    is_this_one = resource.resource_type == ResourceType.BROKER and resource.resource_name == str(node.config.node_id)
-    return is_this_one and bool(node.judges)
+    """Whether a resource is this broker and it has something to judge of it, or names directories of any broker."""
+    return (_is_this_one(node, resource) and bool(node.judges)) or bool(_cordoned_names(resource))
+
+
+def _is_this_one(node: Node, resource: Any) -> bool:
+    named: tuple[int, str] = (resource.resource_type, resource.resource_name)
+    return named == (ResourceType.BROKER, str(node.config.node_id))
+
+
+def _cordoned_names(resource: Any) -> list[str]:
+    """Return the directories that a request wants one broker to cordon; their names are known to that broker alone."""
+    if resource.resource_type != ResourceType.BROKER or resource.resource_name == ALL_BROKERS:
+        return []
+    values = [
+        config.value
+        for config in resource.configs
+        if config.name == CORDONED_LOG_DIRS and getattr(config, "config_operation", SET) in (SET, APPEND)
+    ]
+    return [name for value in values for name in split_list(value or "") if name != ALL_DIRECTORIES]
+
+
+def _validate_directories(node: Node, resource: Any) -> None:
+    names = _cordoned_names(resource)
+    if names and not _is_this_one(node, resource):
+        raise ConfigError(f"{CORDONED_LOG_DIRS} names {names[0]}, and only broker {resource.resource_name} knows its disks: ask that one")
+    strange = strange_directories(names, node.config.log_manager.log_dirs)
+    if strange:
+        raise ConfigError(f"{CORDONED_LOG_DIRS} names {strange[0]}, which is not one of log.dirs")
 
 
 async def _refused_here(node: Node, resources: Sequence[Any], after: After) -> dict[int, ConfigError]:
-    """Return why this broker's listeners could not go by changes of it, by their place: the controller has not its files."""
+    """Return why this broker could not go by changes of it, by their place: the controller has neither its files nor its disks."""
     refused = {}
     for place, resource in enumerate(resources):
         if not _is_judged(node, resource):
             continue
         names, texts = after(node.image().configs.of(ResourceType.BROKER, resource.resource_name), resource.configs)
         try:
-            for judge in node.judges:
+            _validate_directories(node, resource)
+            for judge in node.judges if _is_this_one(node, resource) else ():
                 await judge.validate(names, texts)
         except ConfigError as error:
             refused[place] = error

@@ -3,6 +3,9 @@
 The controller decides on each resource of a request by itself: it makes all changes of the resource, or none. The levels of loggers are not
 decided here: they are no metadata, each broker keeps its own. KIP-133, KIP-339.
 
+The paths in ``cordoned.log.dirs`` are of one broker's disks, and the broker that takes such a request looks whether it has them. Asked
+without a broker between, the controller lets directories leave the list, and none join it (KIP-1066).
+
 Invariants: what is written was accepted by its key, together with everything else that its resource has; a value that stays the same is not
 written again.
 """
@@ -16,7 +19,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.repeated import repeated
 from log_service.common.types import NO_NODE
 from log_service.config.broker import BrokerChange, validate_broker_change
-from log_service.config.definition import ConfigKey, ConfigType
+from log_service.config.definition import ConfigKey, ConfigType, split_list
 from log_service.config.describe import format_value
 from log_service.config.dynamic_keys import OBSERVER_KEYS
 from log_service.config.resolve import Layers, holding
@@ -30,7 +33,8 @@ from log_service.config.resource_keys import (
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic import validate_topic_configs
 from log_service.config.topic_keys import TOPIC_KEYS
-from log_service.controller.rules.partitions import MIN_ISR, Partitions
+from log_service.controller.caller import Caller
+from log_service.controller.rules.partitions import CORDONED_LOG_DIRS, MIN_ISR, Partitions
 from log_service.controller.rules.topic_names import validate_topic_name
 from log_service.metadata.features import keeps_eligible_leaders
 from log_service.metadata.image import MetadataImage, ResourceType
@@ -89,10 +93,21 @@ class _Asked:
     replaces: bool = False
 
 
+class _Judged(NamedTuple):
+    """The texts of the controller's file, and whether a broker has judged a request before."""
+
+    static_texts: Mapping[str, str]
+    is_judged: bool
+
+
 def incremental_alter_configs(
-    image: MetadataImage, request: IncrementalAlterConfigsRequest, static_texts: Mapping[str, str]
+    image: MetadataImage, request: IncrementalAlterConfigsRequest, static_texts: Mapping[str, str], caller: Caller | None = None
 ) -> tuple[list[MetadataRecord], IncrementalAlterConfigsResponse]:
-    """Decide on every resource of the request. ``static_texts`` are the file's, for lists that are appended to without being set."""
+    """Decide on every resource of the request.
+
+    ``static_texts`` are the file's, for lists that are appended to without being set. ``caller`` is the client that asks, None where a node
+    asks for itself.
+    """
     asked = [
         _Asked(
             Resource(each.resource_type, each.resource_name),
@@ -100,14 +115,14 @@ def incremental_alter_configs(
         )
         for each in request.resources
     ]
-    records, responses = _decide(image, asked, static_texts, AlterConfigsResourceResponse)
+    records, responses = _decide(image, asked, _Judged(static_texts, caller is None or caller.is_at_broker), AlterConfigsResourceResponse)
     return [] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=responses)
 
 
 def alter_configs(
-    image: MetadataImage, request: AlterConfigsRequest, static_texts: Mapping[str, str]
+    image: MetadataImage, request: AlterConfigsRequest, static_texts: Mapping[str, str], caller: Caller | None = None
 ) -> tuple[list[MetadataRecord], AlterConfigsResponse]:
-    """Decide on every resource of the request: its configuration becomes what is named, all else goes."""
+    """Decide on every resource of the request: its configuration becomes what is named, all else goes. The arguments are those above."""
     asked = [
         _Asked(
             Resource(each.resource_type, each.resource_name),
@@ -116,12 +131,12 @@ def alter_configs(
         )
         for each in request.resources
     ]
-    records, responses = _decide(image, asked, static_texts, AlterResourceResponse)
+    records, responses = _decide(image, asked, _Judged(static_texts, caller is None or caller.is_at_broker), AlterResourceResponse)
     return [] if request.validate_only else records, AlterConfigsResponse(responses=responses)
 
 
 def _decide(
-    image: MetadataImage, asked: Sequence[_Asked], static_texts: Mapping[str, str], respond: Callable[..., ResourceResponse]
+    image: MetadataImage, asked: Sequence[_Asked], judged: _Judged, respond: Callable[..., ResourceResponse]
 ) -> tuple[list[MetadataRecord], list[ResourceResponse]]:
     """Return the records of the resources that may change, and a response about each resource of the request."""
     records: list[MetadataRecord] = []
@@ -132,7 +147,7 @@ def _decide(
         try:
             if each.resource in named_twice:
                 raise _invalid_request(f"resource {each.resource.name!r} stands more than once in the request")
-            records += _alter(image, each, static_texts)
+            records += _alter(image, each, judged)
         except KafkaError as error:
             code, text = error.code, str(error)
         responses.append(respond(error_code=code, error_message=text, resource_type=each.resource.type, resource_name=each.resource.name))
@@ -150,8 +165,8 @@ def _topics_with_another_min_isr(records: Sequence[MetadataRecord]) -> list[str]
     ]
 
 
-def _alter(image: MetadataImage, asked: _Asked, static_texts: Mapping[str, str]) -> list[MetadataRecord]:
-    resource = asked.resource
+def _alter(image: MetadataImage, asked: _Asked, judged: _Judged) -> list[MetadataRecord]:
+    resource, static_texts = asked.resource, judged.static_texts
     _check_changes(asked.changes)
     if resource.type not in CONFIGURED:
         raise _invalid_request(f"resources of type {resource.type} have no configuration in the metadata")
@@ -166,6 +181,8 @@ def _alter(image: MetadataImage, asked: _Asked, static_texts: Mapping[str, str])
     _validate(image, resource, result, set_names, static_texts)
     if resource.type == ResourceType.BROKER and MIN_ISR in changed and keeps_eligible_leaders(image.features):
         _check_min_isr(resource, changed[MIN_ISR])
+    if resource.type == ResourceType.BROKER and CORDONED_LOG_DIRS in changed:
+        _check_cordon(present.get(CORDONED_LOG_DIRS), changed[CORDONED_LOG_DIRS], is_judged=judged.is_judged)
     if resource.type == ResourceType.TOPIC and resource.name not in image.topics.by_name:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name}")
     if resource.type == ResourceType.BROKER and not changed.keys().isdisjoint(OBSERVER_KEYS):
@@ -208,6 +225,17 @@ def _check_min_isr(resource: Resource, text: str | None) -> None:
     else:
         return
     raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+
+
+def _check_cordon(before: str | None, text: str | None, *, is_judged: bool) -> None:
+    """Refuse directories that no broker has looked for."""
+    joining = set(split_list(text or "")) - set(split_list(before or ""))
+    if joining and not is_judged:
+        named = ", ".join(sorted(joining))
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"a controller takes nothing new into {CORDONED_LOG_DIRS} ({named}), for it does not know the disks: ask the broker itself",
+        )
 
 
 def _check_name(resource: Resource) -> None:

@@ -126,6 +126,10 @@ def _static_texts(around: Surroundings) -> tuple[Mapping[str, str]]:
     return (around.config.static_texts,)
 
 
+def _for_configs(around: Surroundings) -> tuple[Mapping[str, str], Caller | None]:
+    return around.config.static_texts, around.caller
+
+
 def _on_tokens(name: str) -> Rule:
     """Return the row of a rule about delegation tokens, which is imported when it is first asked."""
 
@@ -161,8 +165,8 @@ RULES: Mapping[int, Rule] = MappingProxyType(
             "create_partitions", "create_partitions", lambda around: (around.config.topics, around.charge_partitions)
         ),
         # Configuration and features
-        ApiKey.ALTER_CONFIGS: _on_demand("configs", "alter_configs", _static_texts),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: _on_demand("configs", "incremental_alter_configs", _static_texts),
+        ApiKey.ALTER_CONFIGS: _on_demand("configs", "alter_configs", _for_configs),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: _on_demand("configs", "incremental_alter_configs", _for_configs),
         ApiKey.UPDATE_FEATURES: _on_demand("feature_levels", "update_features", _static_texts),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _on_demand("scram_users", "alter_scram_users"),
         ApiKey.CREATE_DELEGATION_TOKEN: _on_tokens("create_token"),

@@ -3,16 +3,20 @@
 from typing import Any
 
 from log_service.common.errors import ErrorCode
+from log_service.protocol.messages.alter_configs import AlterableConfig as ReplacedConfig
+from log_service.protocol.messages.alter_configs import AlterConfigsRequest
+from log_service.protocol.messages.alter_configs import AlterConfigsResource as ReplacedResource
 from log_service.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from log_service.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.helpers.cluster import BROKER_PORT, Cluster, host_of, tell_cluster
+from tests.helpers.cluster import BROKER_PORT, Cluster, host_of, node_properties, tell_cluster
 from tests.unit.broker.context import RawClient, batch, produce_request
 
 BROKER = 4
+SET, APPEND = 0, 2
 SIZE = "message.max.bytes"
 TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
 
@@ -21,8 +25,9 @@ async def client_of(cluster: Cluster, node_id: int) -> RawClient:
     return RawClient(await cluster.world.client_env().network.connect(host_of(node_id), BROKER_PORT))
 
 
-def change(name: str, value: str) -> IncrementalAlterConfigsRequest:
-    resource = AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=[AlterableConfig(name=SIZE, value=value)])
+def change(name: str, value: str, key: str = SIZE, operation: int = SET) -> IncrementalAlterConfigsRequest:
+    changed = AlterableConfig(name=key, config_operation=operation, value=value)
+    resource = AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=[changed])
     return IncrementalAlterConfigsRequest(resources=[resource])
 
 
@@ -66,3 +71,36 @@ def test_a_default_of_the_cluster_holds_on_every_broker_and_a_brokers_own_value_
         assert await verdicts(cluster) == {1: TOO_LARGE, 2: 0, 3: TOO_LARGE}, "and after a start, whatever the files say"
 
     tell_cluster(story)
+
+
+def test_a_broker_judges_which_directories_it_cordons_by_its_own_disks() -> None:
+    """The active controller did, by the directories of its own file: nodes of one host have different ones, and so have those of Kafka."""
+    key = "cordoned.log.dirs"
+    files = {each: node_properties(each, (1, 2, 3), **{"log.dirs": f"/disk{each}/a,/disk{each}/b"}) for each in (1, 2, 3)}
+
+    async def story(cluster: Cluster) -> None:
+        leader = await cluster.leader()
+        owner, other = (node_id for node_id in cluster.brokers if node_id != leader)
+        client: Any = await client_of(cluster, owner)
+
+        async def asked(*arguments: Any) -> tuple[int, str | None]:
+            (result,) = (await client.ask(change(*arguments), 1)).responses
+            return result.error_code, result.error_message
+
+        assert await asked(str(owner), f"/disk{owner}/b", key) == (0, None)
+        await is_known(cluster, str(owner))
+        for operation in (SET, APPEND):
+            refused, why = await asked(str(owner), f"/disk{leader}/a", key, operation)
+            assert (refused, why) == (ErrorCode.INVALID_REQUEST, f"{key} names /disk{leader}/a, which is not one of log.dirs")
+        replacing = ReplacedResource(
+            resource_type=BROKER, resource_name=str(owner), configs=[ReplacedConfig(name=key, value=f"/disk{leader}/a")]
+        )
+        (result,) = (await client.ask(AlterConfigsRequest(resources=[replacing]), 2)).responses
+        assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, why)
+        refused, why = await asked(str(other), f"/disk{other}/a", key)
+        assert refused == ErrorCode.INVALID_REQUEST
+        assert why == f"{key} names /disk{other}/a, and only broker {other} knows its disks: ask that one"
+        assert (await asked(str(other), "*", key))[0] == 0
+        client.close()
+
+    tell_cluster(story, files)

@@ -3,10 +3,17 @@
 import pytest
 
 from log_service.common.errors import ErrorCode
+from log_service.controller.caller import Caller
 from log_service.metadata.image import ResourceType
+from log_service.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.unit.controller.context import APPEND, DELETE, SET, SUBTRACT, ControllerContext
 
 BROKER, TOPIC = ResourceType.BROKER, ResourceType.TOPIC
+CORDONED = "cordoned.log.dirs"
 
 
 @pytest.fixture
@@ -132,3 +139,33 @@ def test_validate_only_responds_the_same_and_writes_nothing(context: ControllerC
     assert context.alter("orders", ("retention.ms", SET, "5"), validate_only=True).error_code == 0
     assert context.alter("orders", ("retention.ms", SET, "x"), validate_only=True).error_code == ErrorCode.INVALID_CONFIG
     assert context.configs("orders") == {}
+
+
+# Cordoned directories (KIP-1066)
+
+
+def cordon(context: ControllerContext, operation: int, value: str | None, *, is_at_broker: bool = True) -> tuple[int, str | None]:
+    """Ask for a change of what broker 1 cordons, at a broker or at the controller itself."""
+    changed = AlterableConfig(name=CORDONED, config_operation=operation, value=value)
+    request = IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=[changed])])
+    caller = Caller(version=1, is_at_broker=is_at_broker)
+    (result,) = context.perform(lambda decision: context.controller.handle(request, decision, "r", caller)).responses
+    return result.error_code, result.error_message
+
+
+def test_a_controller_that_is_asked_itself_lets_directories_leave_the_list_and_none_join_it(context: ControllerContext) -> None:
+    """It does not know the broker's disks, and a path that is on none counts as one directory that takes nothing."""
+    for operation, value in ((SET, "/a"), (SET, "*"), (APPEND, "/a")):
+        code, text = cordon(context, operation, value, is_at_broker=False)
+        assert code == ErrorCode.INVALID_CONFIG
+        assert text == (f"a controller takes nothing new into {CORDONED} ({value}), for it does not know the disks: ask the broker itself")
+    assert cordon(context, SET, "/a,/b") == (0, None)
+    assert cordon(context, SET, "/b", is_at_broker=False) == (0, None)
+    assert cordon(context, APPEND, "/c", is_at_broker=False)[0] == ErrorCode.INVALID_CONFIG
+    assert cordon(context, DELETE, None, is_at_broker=False) == (0, None)
+    assert context.configs("1", BROKER) == {}
+
+
+def test_all_directories_and_one_of_them_are_not_cordoned_together(context: ControllerContext) -> None:
+    code, text = cordon(context, SET, "*,/a")
+    assert (code, text) == (ErrorCode.INVALID_REQUEST, f"{CORDONED} names *, which is all of log.dirs, and others beside it")
