@@ -26,6 +26,8 @@ ELIGIBLE_LEADERS_LEVEL = 1
 """The level of eligible.leader.replicas.version from which on a cluster keeps them (KIP-966)."""
 CONSUMER_GROUPS_LEVEL = 1
 """The level of group.version from which on groups may use the consumer protocol (KIP-848)."""
+CORDONS_LEVEL = 30
+"""The metadata.version (4.3-IV0) from which on brokers tell which of their log directories take no new partitions (KIP-1066)."""
 SHARE_GROUPS_LEVEL = 1
 """The level of share.version from which on there are share groups (KIP-932)."""
 STREAMS_GROUPS_LEVEL = 1
@@ -65,6 +67,11 @@ def is_supported(name: str, level: int) -> bool:
 def keeps_eligible_leaders(levels: Mapping[str, int]) -> bool:
     """Whether a cluster of those levels keeps eligible leader replicas (KIP-966)."""
     return levels.get(ELIGIBLE_LEADER_REPLICAS, 0) >= ELIGIBLE_LEADERS_LEVEL
+
+
+def keeps_cordons(levels: Mapping[str, int]) -> bool:
+    """Whether a cluster of those levels keeps which log directories take no new partitions (KIP-1066)."""
+    return levels.get(METADATA_VERSION, 0) >= CORDONS_LEVEL
 
 
 def has_consumer_groups(levels: Mapping[str, int]) -> bool:

@@ -19,7 +19,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import METADATA_VERSION
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.controller.rules.partitions import CORDONED_LOG_DIRS, Partitions
-from log_service.metadata.features import keeps_eligible_leaders
+from log_service.metadata.features import keeps_cordons, keeps_eligible_leaders
 from log_service.metadata.image import BrokerRegistration, Endpoint, MetadataImage, ResourceType
 from log_service.metadata.partition import FIRST_FREE_DIRECTORY_ID
 from log_service.metadata.snapshot import register_broker_record
@@ -258,7 +258,7 @@ def _note_directories(partitions: Partitions, broker: BrokerRegistration, reques
         left = [directory_id for directory_id in broker.log_dirs if directory_id not in lost]
         records += partitions.records[before:]
         records.append(BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, log_dirs=left))
-    cordoned = request.cordoned_log_dirs
+    cordoned = request.cordoned_log_dirs if keeps_cordons(partitions.image.features) else None
     if cordoned is not None and (broker.cordoned_log_dirs is None or set(cordoned) != set(broker.cordoned_log_dirs)):
         noted = BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, cordoned_log_dirs=list(cordoned))
         records.append(noted)

@@ -16,6 +16,7 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.features import METADATA_VERSION
 from log_service.common.repeated import repeated
 from log_service.common.types import NO_NODE
 from log_service.config.broker import BrokerChange, validate_broker_change
@@ -36,7 +37,7 @@ from log_service.config.topic_keys import TOPIC_KEYS
 from log_service.controller.caller import Caller
 from log_service.controller.rules.partitions import CORDONED_LOG_DIRS, MIN_ISR, Partitions
 from log_service.controller.rules.topic_names import validate_topic_name
-from log_service.metadata.features import keeps_eligible_leaders
+from log_service.metadata.features import CORDONS_LEVEL, keeps_cordons, keeps_eligible_leaders
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from log_service.protocol.messages.alter_configs import AlterConfigsResourceResponse as AlterResourceResponse
@@ -182,7 +183,7 @@ def _alter(image: MetadataImage, asked: _Asked, judged: _Judged) -> list[Metadat
     if resource.type == ResourceType.BROKER and MIN_ISR in changed and keeps_eligible_leaders(image.features):
         _check_min_isr(resource, changed[MIN_ISR])
     if resource.type == ResourceType.BROKER and CORDONED_LOG_DIRS in changed:
-        _check_cordon(present.get(CORDONED_LOG_DIRS), changed[CORDONED_LOG_DIRS], is_judged=judged.is_judged)
+        _check_cordon(image, present.get(CORDONED_LOG_DIRS), changed[CORDONED_LOG_DIRS], is_judged=judged.is_judged)
     if resource.type == ResourceType.TOPIC and resource.name not in image.topics.by_name:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name}")
     if resource.type == ResourceType.BROKER and not changed.keys().isdisjoint(OBSERVER_KEYS):
@@ -227,8 +228,13 @@ def _check_min_isr(resource: Resource, text: str | None) -> None:
     raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
 
-def _check_cordon(before: str | None, text: str | None, *, is_judged: bool) -> None:
-    """Refuse directories that no broker has looked for."""
+def _check_cordon(image: MetadataImage, before: str | None, text: str | None, *, is_judged: bool) -> None:
+    """Refuse what brokers of the cluster's metadata.version do not know, and directories that no broker has looked for."""
+    if not keeps_cordons(image.features):
+        level = image.features.get(METADATA_VERSION, 0)
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"metadata.version is {level}; {CORDONED_LOG_DIRS} is there from {CORDONS_LEVEL} (4.3-IV0) on"
+        )
     joining = set(split_list(text or "")) - set(split_list(before or ""))
     if joining and not is_judged:
         named = ", ".join(sorted(joining))

@@ -1,8 +1,12 @@
 """IncrementalAlterConfigs, decided resource by resource."""
 
+from uuid import UUID
+
 import pytest
 
 from log_service.common.errors import ErrorCode
+from log_service.common.features import METADATA_VERSION
+from log_service.common.types import NodeId
 from log_service.controller.caller import Caller
 from log_service.metadata.image import ResourceType
 from log_service.protocol.messages.incremental_alter_configs import (
@@ -10,6 +14,7 @@ from log_service.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from log_service.protocol.stored.metadata_records import FeatureLevelRecord
 from tests.unit.controller.context import APPEND, DELETE, SET, SUBTRACT, ControllerContext
 
 BROKER, TOPIC = ResourceType.BROKER, ResourceType.TOPIC
@@ -164,6 +169,16 @@ def test_a_controller_that_is_asked_itself_lets_directories_leave_the_list_and_n
     assert cordon(context, APPEND, "/c", is_at_broker=False)[0] == ErrorCode.INVALID_CONFIG
     assert cordon(context, DELETE, None, is_at_broker=False) == (0, None)
     assert context.configs("1", BROKER) == {}
+
+
+def test_no_directory_is_cordoned_below_the_metadata_version_that_brings_it(context: ControllerContext) -> None:
+    assert cordon(context, SET, "*") == (0, None)
+    context.write(FeatureLevelRecord(name=METADATA_VERSION, feature_level=29))
+    for operation, value in ((SET, "/a"), (DELETE, None)):
+        code, text = cordon(context, operation, value)
+        assert (code, text) == (ErrorCode.INVALID_CONFIG, f"metadata.version is 29; {CORDONED} is there from 30 (4.3-IV0) on")
+    context.beat(1, cordoned_log_dirs=[UUID(int=501)])
+    assert not context.controller.image.cluster.brokers[NodeId(1)].cordoned_log_dirs
 
 
 def test_all_directories_and_one_of_them_are_not_cordoned_together(context: ControllerContext) -> None:
