@@ -105,7 +105,7 @@ class ShareSessionCache:
     def __init__(self, max_count: int) -> None:
         self._max_count = max_count
         self._sessions: dict[SessionKey, ShareSession] = {}
-        self._of_connection: dict[int, set[SessionKey]] = {}
+        self._of_connection: dict[int, dict[SessionKey, ShareSession]] = {}
         self._of_group: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -171,9 +171,9 @@ class ShareSessionCache:
         """End a session and return it, so that what its member holds is released; None if there is none."""
         session = self._sessions.pop(key, None)
         if session is not None:
-            keys = self._of_connection[session.connection_id]
-            keys.discard(key)
-            if not keys:
+            of_connection = self._of_connection[session.connection_id]
+            del of_connection[key]
+            if not of_connection:
                 del self._of_connection[session.connection_id]
             self._of_group[key.group_id] -= 1
             if not self._of_group[key.group_id]:
@@ -182,8 +182,7 @@ class ShareSessionCache:
 
     def close_connection(self, connection_id: int) -> list[ShareSession]:
         """End the sessions of a connection that is gone and return them, in the order in which they started."""
-        keys = self._of_connection.get(connection_id, set())
-        ended = [session for key, session in self._sessions.items() if key in keys] if keys else []
+        ended = list(self._of_connection.get(connection_id, {}).values())
         for session in ended:
             self.close(session.key)
         return ended
@@ -204,7 +203,7 @@ class ShareSessionCache:
         self._check_size(session, ())
         self.close(key)
         self._sessions[key] = session
-        self._of_connection.setdefault(connection_id, set()).add(key)
+        self._of_connection.setdefault(connection_id, {})[key] = session
         self._of_group[key.group_id] = self._of_group.get(key.group_id, 0) + 1
         return session
 

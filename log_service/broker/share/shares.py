@@ -7,12 +7,14 @@ When a connection ends, fetches that wait in its groups are asked again ``ENDED_
 connections within moments. Without the pause each of its members in turn would acquire what the one before had, and use up a delivery.
 
 Invariants: at most one share partition of a key serves; a fetch that waits is asked again whenever its share partitions may have changed,
-at most ``ENDED_PAUSE_MS`` after that.
+at most ``ENDED_PAUSE_MS`` after that. What ends a group or a partition looks at its own share partitions alone, however many others there
+are.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from log_service.broker.share.group_settings import GroupShareSettings
 from log_service.broker.share.led_share_partition import DeadLetters, FindStart, LedSharePartition, ShareCounts, ShareWorld
@@ -31,6 +33,7 @@ from log_service.replication.partition import Partition
 from log_service.replication.purgatory import Purgatory
 from log_service.replication.replica_manager import ReplicaListener
 
+N = TypeVar("N", bound=Hashable)
 ENDED_PAUSE_MS = 50
 """For how long no fetch that waits gets what the members of an ended connection held."""
 
@@ -79,6 +82,8 @@ class Shares(ReplicaListener):
         self.sessions = ShareSessionCache(max_session_count)
         self.delayed_fetches: Purgatory[ShareKey] = Purgatory(timers)
         self.partitions: dict[ShareKey, LedSharePartition] = {}
+        self._of_group: dict[str, dict[ShareKey, LedSharePartition]] = {}
+        self._of_partition: dict[Partition, dict[ShareKey, LedSharePartition]] = {}
         self._paused: set[ShareKey] = set()
         self._watching: dict[ShareKey, Registration[Callable[[Partition], None]]] = {}
         self._world = ShareWorld(
@@ -101,6 +106,8 @@ class Shares(ReplicaListener):
         led = self.partitions.get(key)
         if led is None:
             led = self.partitions[key] = LedSharePartition(key, partition, self._world)
+            self._of_group.setdefault(key.group_id, {})[key] = led
+            self._of_partition.setdefault(partition, {})[key] = led
             self.fetch_counts.setdefault(key.group_id, FetchCounts())
             self._watching[key] = partition.high_watermark_listeners.add(lambda _partition: self._changed(key))
             led.load()
@@ -128,7 +135,8 @@ class Shares(ReplicaListener):
 
     def _pause(self, group_ids: set[str]) -> None:
         """Ask the fetches that wait in some groups again after a pause. One that lasts already is not made longer."""
-        paused = [key for key in self.partitions if key.group_id in group_ids and key not in self._paused]
+        of_groups = (self._of_group.get(group_id, {}) for group_id in sorted(group_ids))
+        paused = [key for of_group in of_groups for key in of_group if key not in self._paused]
         if paused:
             self._paused.update(paused)
             self.timers.schedule(self._world.clock.monotonic_ms() + ENDED_PAUSE_MS, lambda: self._go_on(paused))
@@ -139,8 +147,7 @@ class Shares(ReplicaListener):
             self._changed(key)
 
     def _release(self, session: ShareSession) -> None:
-        group_id = session.key.group_id
-        of_group = [led for key, led in self.partitions.items() if key.group_id == group_id]
+        of_group = list(self._of_group.get(session.key.group_id, {}).values())
         for led in of_group:
             led.release(session.key.member_id)
         for led in of_group:
@@ -181,7 +188,8 @@ class Shares(ReplicaListener):
         if self.partitions.get(led.key) is led:
             del self.partitions[led.key]
             self._watching.pop(led.key).cancel()
-            if not any(key.group_id == led.key.group_id for key in self.partitions):
+            _drop(self._of_partition, led.partition, led.key)
+            if _drop(self._of_group, led.key.group_id, led.key):
                 del self.fetch_counts[led.key.group_id]
         self.delayed_fetches.check(led.key)
 
@@ -191,7 +199,7 @@ class Shares(ReplicaListener):
 
     def on_lost(self, partition: Partition) -> None:
         """Serve no group on a partition that this node leads no more: its next leader loads what was stored."""
-        for led in [led for led in self.partitions.values() if led.partition is partition]:
+        for led in list(self._of_partition.get(partition, {}).values()):
             text = f"this node leads {partition.topic_partition} no more"
             self._lose(led, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text))
 
@@ -201,3 +209,12 @@ class Shares(ReplicaListener):
         for led in list(self.partitions.values()):
             self._lose(led, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node serves no share groups any more"))
         self.delayed_fetches.expire_all()
+
+
+def _drop(by_name: dict[N, dict[ShareKey, LedSharePartition]], name: N, key: ShareKey) -> bool:
+    """Take a share partition from those of one name; whether it was the last of them."""
+    del by_name[name][key]
+    if by_name[name]:
+        return False
+    del by_name[name]
+    return True
