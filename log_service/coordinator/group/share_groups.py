@@ -104,9 +104,15 @@ class ShareGroups:
         group.replay(record)
 
     def resume(self, decision: GroupDecision) -> None:
-        """Begin to serve."""
+        """Begin to serve, and forget topics that went while no shard was loaded: who wrote of them knew them, and this node knows more."""
+        known = self._image().topics.by_id
         for group in self._groups.values():
             self._heartbeats.resume(group, decision)
+            states = group.known_states
+            topic_ids = (*states.initializing, *states.initialized, *states.deleting)
+            self._deleted_topics.update(topic_id for topic_id in topic_ids if TopicId(topic_id) not in known)
+        if self._deleted_topics:
+            decision.set_timer(DELETED_TOPICS_TIMER, decision.now_ms)
 
     # Members
 

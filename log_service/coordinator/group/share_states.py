@@ -16,7 +16,6 @@ from log_service.coordinator.group.share_records import StatePartitions, StateTo
 from log_service.metadata.image import MetadataImage
 
 NO_STATES = StatePartitions()
-UNKNOWN_NAME = "<UNKNOWN>"
 
 
 def partitions_of_states(topics: Mapping[UUID, StateTopic]) -> Partitions:
@@ -70,8 +69,9 @@ def with_initializing(states: StatePartitions, topics: Mapping[UUID, StateTopic]
 
 
 def with_initialized(states: StatePartitions, partitions: Partitions, image: MetadataImage) -> StatePartitions:
-    """Note that states are initialized."""
-    topics = {topic_id: StateTopic(name=_name(topic_id, image), partitions=indexes) for topic_id, indexes in partitions.items()}
+    """Note that states are initialized; a topic that does not exist any more was deleted since that began."""
+    found = ((topic_id, image.topics.by_id.get(TopicId(topic_id)), indexes) for topic_id, indexes in partitions.items())
+    topics = {topic_id: StateTopic(name=topic.name, partitions=indexes) for topic_id, topic, indexes in found if topic is not None}
     return StatePartitions(
         initializing=_without(states.initializing, partitions), initialized=joined(states.initialized, topics), deleting=states.deleting
     )
@@ -120,8 +120,3 @@ def without_topics(states: StatePartitions, deleted: Iterable[UUID]) -> StatePar
         initialized={topic_id: topic for topic_id, topic in states.initialized.items() if topic_id not in gone},
         deleting={topic_id: name for topic_id, name in states.deleting.items() if topic_id not in gone},
     )
-
-
-def _name(topic_id: UUID, image: MetadataImage) -> str:
-    topic = image.topics.by_id.get(TopicId(topic_id))
-    return UNKNOWN_NAME if topic is None else topic.name

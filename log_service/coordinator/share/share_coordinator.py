@@ -169,9 +169,16 @@ class ShareCoordinatorShard:
     # What time and metadata bring
 
     def on_loaded(self, decision: Decision[ShareRecord]) -> None:
-        """Begin to serve."""
+        """Begin to serve; the states of topics that were deleted while no shard was loaded go.
+
+        A state was written by a coordinator that knew its topic, in an earlier epoch of leadership. This node knows of its own epoch, so
+        it knows what that one knew: a topic that it does not know is one that was deleted since.
+        """
         decision.set_timer(COLD_TIMER, decision.now_ms + self._config.cold_snapshot_interval_ms)
         decision.set_timer(PRUNE_TIMER, decision.now_ms + self._config.prune_interval_ms)
+        self._orphans = {key for key in self._entries if not self._is_there(key.topic_id, key.partition)}
+        if self._orphans:
+            decision.set_timer(CLEAN_UP_TIMER, decision.now_ms)
 
     def on_image(self, delta: MetadataDelta, _image: MetadataImage, decision: Decision[ShareRecord]) -> None:
         """Take note of topics that were deleted: their states go.

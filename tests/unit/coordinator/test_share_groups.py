@@ -27,6 +27,7 @@ from log_service.coordinator.group.share_records import (
     StateTopic,
 )
 from log_service.coordinator.request_context import RequestContext
+from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import ResourceType
 from log_service.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -37,6 +38,7 @@ from log_service.protocol.messages.delete_groups import DeletableGroupResult
 from log_service.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequestTopic
 from log_service.protocol.messages.list_groups import ListGroupsRequest
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from log_service.protocol.stored.metadata_records import RemoveTopicRecord
 from log_service.state_machine.decision import Decision
 from tests.unit.coordinator.consumer_story import BILLS, ORDERS, configure
 from tests.unit.coordinator.group_story import GROUP
@@ -164,6 +166,34 @@ def test_states_of_a_deleted_topic_are_deleted() -> None:
     assert ORDERS in story.group.known_states.initialized
     story.remove_topic("orders")
     assert story.group.known_states == StatePartitions()
+
+
+@pytest.mark.parametrize("states", ["initializing", "initialized", "deleting"])
+def test_states_of_a_topic_that_went_while_no_shard_was_loaded_are_forgotten(states: str) -> None:
+    story = ShareStory(topics={"orders": 4, "bills": 1})
+    story.enter("a", "orders", "bills")
+    if states != "initializing":
+        story.begin()
+    story.told("a", -1)
+    if states == "deleting":
+        story.share("delete_offsets", forgetting("orders"))
+    assert ORDERS in getattr(story.group.known_states, states)
+    delta = MetadataDelta(story.image)
+    delta.replay(RemoveTopicRecord(topic_id=ORDERS))
+    story.image = delta.build(offset=story.image.offset + 1, epoch=1)
+    for _ in range(2):
+        story.restart()
+        known = story.group.known_states
+        assert (set(known.initializing) | set(known.initialized), known.deleting) == ({BILLS}, {})
+
+
+def test_a_state_that_is_initialized_after_its_topic_has_gone_is_not_remembered() -> None:
+    """The share coordinator is on another node: it may say that all is well while this one hears of the deletion."""
+    story = ShareStory(topics={"orders": 4, "bills": 1})
+    story.enter("a", "orders", "bills")
+    story.remove_topic("orders")
+    story.begin()
+    assert (set(story.group.known_states.initializing), set(story.group.known_states.initialized)) == (set(), {BILLS})
 
 
 EVERY_KIND = [

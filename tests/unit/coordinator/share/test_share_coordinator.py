@@ -31,7 +31,7 @@ from log_service.protocol.stored.serde import encode_key
 from log_service.protocol.stored.share_state_records import ShareUpdateKey
 from log_service.state_machine.decision import Decision, ReplayContext, SetTimer
 
-TOPIC = UUID(int=7)
+TOPIC, OTHER_TOPIC = UUID(int=7), UUID(int=9)
 INTERVAL_MS = ShareStateConfig().cold_snapshot_interval_ms
 KEY = ShareKey(group_id="g", topic_id=TOPIC, partition=0)
 
@@ -44,7 +44,7 @@ class Story:
     """A shard whose records go to a list, and from there back into another shard."""
 
     def __init__(self, updates_per_snapshot: int = 500, log: list[tuple[bytes, bytes | None]] | None = None) -> None:
-        self.topics = {TOPIC: 3}
+        self.topics = {TOPIC: 3, OTHER_TOPIC: 1}
         self.config = ShareStateConfig(snapshot_update_records=updates_per_snapshot)
         self.shard = ShareCoordinatorShard(self.config, lambda topic_id, partition: partition < self.topics.get(topic_id, 0))
         self.log: list[tuple[bytes, bytes | None]] = []
@@ -265,6 +265,22 @@ def test_the_states_of_a_deleted_topic_go_and_those_of_an_unknown_one_stay() -> 
     assert story.decide(partial(story.shard.on_image, delta, MetadataImage())).timers == [SetTimer(CLEAN_UP_TIMER, story.wall_ms)]
     story.decide(partial(story.shard.on_timer, CLEAN_UP_TIMER))
     assert story.shard.state_of(KEY) is None
+
+
+def test_the_states_of_a_topic_that_went_while_no_shard_was_loaded_go_once_one_is() -> None:
+    """Apache Kafka 4.3 keeps them for ever, and the log from their snapshots on: only a shard that hears of the deletion deletes them."""
+    story = Story()
+    story.initialize()
+    story.initialize(key=replace(KEY, topic_id=OTHER_TOPIC))
+    loaded = Story(log=story.log)
+    del loaded.topics[TOPIC]
+    assert SetTimer(CLEAN_UP_TIMER, loaded.wall_ms) in loaded.decide(loaded.shard.on_loaded).timers
+    loaded.decide(partial(loaded.shard.on_timer, CLEAN_UP_TIMER))
+    assert loaded.shard.state_of(KEY) is None
+    assert loaded.shard.state_of(replace(KEY, topic_id=OTHER_TOPIC)) is not None
+    assert loaded.shard.needed_offset == 1
+    again = Story(log=loaded.log)
+    assert CLEAN_UP_TIMER not in {timer.key for timer in again.decide(again.shard.on_loaded).timers}
 
 
 def test_an_update_without_a_value_or_a_snapshot_says_nothing() -> None:
