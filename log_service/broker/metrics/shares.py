@@ -1,20 +1,21 @@
 """Share groups in numbers (KIP-1103): sessions of members, records in flight, acknowledgements, fetches, loads, locks that expired; and the
 writes of the share coordinator (KIP-932).
 
-Decides the names, which are those of Apache Kafka's meters, as far as there is something to count: no fetch lock is waited for here,
-because reading and acquiring is one step. Where Apache Kafka shows how values are spread, a sum and a count show their mean. It also
-shows how many records a batch in flight has; here one gauge counts the records, and another the batches.
+Decides the names, which are those of Apache Kafka's meters. Where Apache Kafka shows how values are spread, a sum and a count show their
+mean. Its fetch lock keeps two fetches from one share partition; here reading and acquiring is one step, and the time of that step is shown.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 
 from log_service.broker.metrics.sources import MetricsSources
 from log_service.broker.metrics.state import counter, gauge
+from log_service.broker.share.counts import FetchCounts, Spread
 from log_service.broker.share.led_share_partition import LedSharePartition
-from log_service.broker.share.shares import FetchCounts, Shares
+from log_service.broker.share.shares import Shares
 from log_service.common.types import SHARE_GROUP_STATE_TOPIC
 from log_service.coordinator.share.record_states import AcknowledgeType
-from log_service.metrics.exposition import Family, Sample, escaped, labels
+from log_service.coordinator.share.share_state import ShareKey
+from log_service.metrics.exposition import Family, Labels, Sample, escaped, labels
 from log_service.metrics.latency import NS_PER_MS, quantiles_ms
 
 
@@ -44,6 +45,12 @@ def share_families(sources: MetricsSources) -> Iterator[Family]:
     yield Family(name=f"{prefix}inflightmessagecount", type="gauge", help=in_flight, samples=records)
     batches = _of_partitions(shares, lambda led: None if led.core is None else led.core.batch_count)
     yield Family(name=f"{prefix}inflightbatchcount", type="gauge", help="The batches that they are in.", samples=batches)
+    text = "Milliseconds for which a fetch had a share partition to itself, to read and to acquire."
+    yield _spreads(f"{prefix}fetchlocktimems", text, shares, lambda led: led.fetch_times.held_ms)
+    text = "The same as a percentage of the time since the fetch before it ended, summed up over all fetches."
+    yield _spreads(f"{prefix}fetchlockratio", text, shares, lambda led: led.fetch_times.percent)
+    text = "Records of the batches that came in flight: acquired for the first time, or loaded."
+    yield _spreads(f"{prefix}inflightbatchmessagecount", text, shares, lambda led: led.batch_counts)
     yield counter("tidelog_share_dead_letters_total", "Records of share groups that were given up with a dead letter.", counts.dead_letters)
     yield from _coordinator_families(sources)
 
@@ -67,8 +74,21 @@ def _of_partitions(shares: Shares, value_of: Callable[[LedSharePartition], int |
     for key, led in shares.partitions.items():
         value = value_of(led)
         if value is not None:
-            where = led.partition.topic_partition
-            yield "", f'group="{escaped(key.group_id)}",topic="{where.topic}",partition="{where.partition}"', value
+            yield "", _labels_of(key, led), value
+
+
+def _spreads(name: str, text: str, shares: Shares, spread_of: Callable[[LedSharePartition], Spread]) -> Family:
+    """Return a family with the sum and the count of each share partition's values."""
+    samples: list[Sample] = []
+    for key, led in shares.partitions.items():
+        of_partition, spread = _labels_of(key, led), spread_of(led)
+        samples += [("_sum", of_partition, spread.sum), ("_count", of_partition, spread.count)]
+    return Family(name=name, type="summary", help=text, samples=samples)
+
+
+def _labels_of(key: ShareKey, led: LedSharePartition) -> Labels:
+    where = led.partition.topic_partition
+    return f'group="{escaped(key.group_id)}",topic="{where.topic}",partition="{where.partition}"'
 
 
 def _coordinator_families(sources: MetricsSources) -> Iterator[Family]:

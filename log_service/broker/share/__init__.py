@@ -5,6 +5,7 @@
 - ``led_share_partition``: one group on one partition that this node leads: loaded, stored, its locks timed.
 - ``shares``: all of them, and the members' sessions.
 - ``session``: the share sessions of members.
+- ``counts``: what all this did, in numbers.
 - ``start_offsets``: where a group begins in a partition of which nothing is stored.
 - ``delayed_share_fetch``: a fetch that acquires records now, or waits for some.
 - ``dead_letters``: what becomes of records that no member could work on. ``letters``: what such a letter holds.

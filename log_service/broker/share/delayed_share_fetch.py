@@ -105,7 +105,9 @@ def fetch_all(all_led: Sequence[LedSharePartition], wanted: Wanted, *, can_undo:
         if record_count <= 0 or left_bytes <= 0:
             break
         max_bytes = min(wanted.max_bytes // len(candidates), left_bytes)
+        began_ns = led.now_ns()
         fetched = _fetch_one(led, offset, wanted, record_count, max_bytes, is_first=is_first, can_undo=can_undo)
+        led.fetch_times.note(began_ns, led.now_ns())
         results.append(fetched)
         if fetched.records is not None:
             is_first = False

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
+from log_service.broker.share.counts import FetchTimes, ShareCounts, Spread
 from log_service.broker.share.group_settings import GroupShareSettings
 from log_service.broker.share.log_reads import ReadBatches
 from log_service.broker.share.persister import SharePersister, told_error
@@ -63,19 +64,6 @@ FindStart = Callable[[Partition, GroupShareSettings, Callable[[int | KafkaError]
 """Finds where a group begins in a partition of which nothing is stored; tells it once, now or later."""
 
 
-@dataclass(slots=True)
-class ShareCounts:
-    """What share partitions have done since the node started."""
-
-    lock_timeouts: int = 0
-    acquired: int = 0
-    loads: int = 0
-    load_ms: int = 0
-    failed_loads: int = 0
-    failed_writes: int = 0
-    dead_letters: int = 0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareWorld:
     """What share partitions need of the node. ``on_change`` hears when waiting fetches may have something to acquire."""
@@ -112,6 +100,8 @@ class LedSharePartition:
         self._open_count = 0
         self.lock_timeout_count = 0
         """Records whose lock expired."""
+        self.fetch_times = FetchTimes()
+        self._batch_counts = Spread()
         self._began_ms = world.clock.monotonic_ms()
 
     def __repr__(self) -> str:
@@ -122,6 +112,21 @@ class LedSharePartition:
     def core(self) -> SharePartition | None:
         """The records in flight, for reading; None while they are loaded."""
         return self._core
+
+    @property
+    def batch_counts(self) -> Spread:
+        """How many records each batch had that came in flight; one whose acquisition was undone did not come."""
+        if self._core is not None:
+            self._count_batches(self._core)
+        return self._batch_counts
+
+    def _count_batches(self, core: SharePartition) -> None:
+        for count in core.take_new_batch_counts():
+            self._batch_counts.note(count)
+
+    def now_ns(self) -> int:
+        """Return the time for ``fetch_times``."""
+        return self._world.clock.monotonic_ns()
 
     @property
     def settings(self) -> GroupShareSettings:
@@ -191,6 +196,7 @@ class LedSharePartition:
     def acquire(self, request: AcquireRequest, batches: ReadBatches) -> list[AcquiredRange]:
         """Have a member acquire what it may of batches that were read from ``next_fetch_offset`` on."""
         core = self._fresh_core()
+        self._count_batches(core)
         now_ms = self._world.clock.monotonic_ms()
         acquired = core.acquire(request, batches.fetched, now_ms)
         self._world.counts.acquired += sum(each.count for each in acquired)

@@ -13,11 +13,11 @@ are.
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from typing import TypeVar
 
+from log_service.broker.share.counts import FetchCounts, ShareCounts
 from log_service.broker.share.group_settings import GroupShareSettings
-from log_service.broker.share.led_share_partition import DeadLetters, FindStart, LedSharePartition, ShareCounts, ShareWorld
+from log_service.broker.share.led_share_partition import DeadLetters, FindStart, LedSharePartition, ShareWorld
 from log_service.broker.share.persister import SharePersister
 from log_service.broker.share.session import SessionKey, ShareSession, ShareSessionCache
 from log_service.common.env import Clock
@@ -36,23 +36,6 @@ from log_service.replication.replica_manager import ReplicaListener
 N = TypeVar("N", bound=Hashable)
 ENDED_PAUSE_MS = 50
 """For how long no fetch that waits gets what the members of an ended connection held."""
-
-
-@dataclass(slots=True)
-class FetchCounts:
-    """What the fetches of one group found, summed up over all that acquired what they could."""
-
-    fetch_count: int = 0
-    percent_sum: int = 0
-    """The percentage of its partitions that a fetch could acquire from, summed up over all fetches."""
-    waited_ms: int = 0
-    """How long fetches waited until there was a partition to acquire from, or until they gave up."""
-
-    def note(self, acquirable_count: int, asked_count: int, waited_ms: int) -> None:
-        """Count one fetch."""
-        self.fetch_count += 1
-        self.percent_sum += 100 * acquirable_count // asked_count
-        self.waited_ms += waited_ms
 
 
 class Shares(ReplicaListener):

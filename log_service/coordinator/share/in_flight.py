@@ -190,12 +190,16 @@ def _joined(runs: Sequence[Run]) -> Iterator[Run]:
 
 
 class InFlightBatches:
-    """All batches of a share partition, in the order of their offsets; they never overlap."""
+    """All batches of a share partition, in the order of their offsets; they never overlap.
 
-    __slots__ = ("_batches",)
+    ``new_counts`` is how many offsets each batch covered that came since a reader emptied the list.
+    """
+
+    __slots__ = ("_batches", "new_counts")
 
     def __init__(self) -> None:
         self._batches: list[InFlightBatch] = []
+        self.new_counts: list[int] = []
 
     def __iter__(self) -> Iterator[InFlightBatch]:
         return iter(self._batches)
@@ -213,8 +217,9 @@ class InFlightBatches:
         return [batch.state for batch in self._batches]
 
     def restore(self, states: Sequence[BatchState]) -> None:
-        """Be again what the batches were."""
+        """Be again what the batches were: what came since did not."""
         self._batches = [state[0] for state in states]
+        self.new_counts.clear()
         for state in states:
             state[0].restore(state)
 
@@ -240,6 +245,7 @@ class InFlightBatches:
         index = bisect_right(self._batches, batch.first, key=_FIRST)
         assert not self.overlapping(batch.first, batch.last), f"{batch} is in flight already"
         self._batches.insert(index, batch)
+        self.new_counts.append(batch.count)
 
     def drop_complete_below(self, offset: int) -> None:
         """Forget the batches that end below an offset, and of which no record is waited for."""

@@ -91,6 +91,13 @@ class SharePartition:
         """In how many batches they are tracked."""
         return len(self._window.batches)
 
+    def take_new_batch_counts(self) -> list[int]:
+        """Return how many offsets each batch covers that came in flight since the last call, in the order in which they came."""
+        new_counts = self._window.batches.new_counts
+        taken = new_counts.copy()
+        new_counts.clear()
+        return taken
+
     @property
     def can_acquire(self) -> bool:
         """Whether a member may acquire anything: records that are available again, or new ones while not too many are in flight."""

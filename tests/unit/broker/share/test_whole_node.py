@@ -259,6 +259,49 @@ def test_locks_that_expire_are_counted_for_their_share_partition() -> None:
     tell(main)
 
 
+def test_batches_in_flight_are_counted_with_their_records_when_they_come_and_when_they_are_loaded() -> None:
+    """KIP-1103: InFlightBatchMessageCount. A second delivery is no new batch."""
+
+    async def main(world: World) -> None:
+        where = f'group="{GROUP}",topic="a",partition="0"'
+        count, records = (("kafka_server_sharepartitionmetrics_inflightbatchmessagecount" + suffix, where) for suffix in ("_count", "_sum"))
+        async with running(world, **PROPERTIES) as story:
+            node = SharingStory(story)
+            await node.share()
+            await story.produce("a", batch(b"one", b"two", b"three"))
+            member = node.member()
+            await member.fetch(max_wait_ms=30_000)
+            await story.produce("a", batch(b"four"))
+            assert await member.acknowledge((0, 2, [ACCEPT, RELEASE, ACCEPT])) == 0
+            await member.fetch(max_wait_ms=30_000)
+            told = told_of(node)
+            assert (told[count], told[records]) == (2, 4)
+            assert await member.acknowledge((1, 1, [RELEASE])) == 0
+        async with running(world, **PROPERTIES) as story:
+            node = SharingStory(story)
+            node.topic_ids["a"] = node.image.topics.by_name["a"].topic_id
+            assert (await node.member().fetch(max_wait_ms=500)).acquired
+            told = told_of(node)
+            assert (told[count], told[records]) == (3, 3)  # what is stored of 1 and of 2, and record 3, which nothing is stored of
+
+    sim_run(1, main)
+
+
+def test_the_time_is_counted_for_which_a_fetch_has_a_share_partition_to_itself() -> None:
+    """KIP-1103: FetchLockTimeMs and FetchLockRatio. A fetch that finds nothing to acquire from takes no time of a partition."""
+
+    async def main(node: SharingStory) -> None:
+        await node.share()
+        await node.story.produce("a", batch(b"one"))
+        await node.member().fetch(max_wait_ms=30_000)
+        await node.member().fetch(max_wait_ms=0)
+        told, where = told_of(node), f'group="{GROUP}",topic="a",partition="0"'
+        for name in ("fetchlocktimems", "fetchlockratio"):
+            assert told[f"kafka_server_sharepartitionmetrics_{name}_count", where] == 2
+
+    tell(main)
+
+
 def test_requests_of_share_groups_are_counted_by_topic() -> None:
     async def main(node: SharingStory) -> None:
         await node.share()

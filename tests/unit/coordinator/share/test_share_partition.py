@@ -488,3 +488,27 @@ def test_a_stored_state_that_makes_no_sense_is_refused(batches: list[tuple[int, 
     with pytest.raises(KafkaError) as caught:
         Story((0, 9), start=5, stored=batches)
     assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+# What never was
+
+
+def test_an_acquisition_that_is_undone_was_no_delivery_and_no_batch() -> None:
+    story = Story((0, 9), (10, 19))
+    story.acquire(until=0)
+    story.acknowledged(0, 9, RELEASE)
+    assert story.partition.take_new_batch_counts() == [10]
+    before, states = story.partition.state(), story.states()
+    assert story.acquire("b") == [(0, 9, 2), (10, 19, 1)]
+    story.partition.undo_acquisition(before)
+    assert (story.states(), story.partition.end_offset, story.partition.next_fetch_offset) == (states, 10, 0)
+    assert story.partition.take_new_batch_counts() == []
+    assert story.acquire("c") == [(0, 9, 2), (10, 19, 1)]
+    assert story.partition.take_new_batch_counts() == [10]
+
+
+def test_a_batch_that_is_acquired_in_part_comes_whole() -> None:
+    story = Story((0, 9))
+    assert story.acquire(most=4, mode=AcquireMode.RECORD_LIMIT) == [(0, 3, 1)]
+    assert story.acquire(most=4, mode=AcquireMode.RECORD_LIMIT) == [(4, 7, 1)]
+    assert story.partition.take_new_batch_counts() == [10]

@@ -1,0 +1,72 @@
+"""What share groups have done at a node, in numbers (KIP-1103): of the node, of a group, of a share partition.
+
+Decides what is summed up, and how. Knows neither the names under which it is shown nor a clock.
+"""
+
+from dataclasses import dataclass, field
+
+from log_service.metrics.latency import NS_PER_MS
+
+
+@dataclass(slots=True)
+class ShareCounts:
+    """What share partitions have done since the node started."""
+
+    lock_timeouts: int = 0
+    acquired: int = 0
+    loads: int = 0
+    load_ms: int = 0
+    failed_loads: int = 0
+    failed_writes: int = 0
+    dead_letters: int = 0
+
+
+@dataclass(slots=True)
+class FetchCounts:
+    """What the fetches of one group found, summed up over all that acquired what they could."""
+
+    fetch_count: int = 0
+    percent_sum: int = 0
+    """The percentage of its partitions that a fetch could acquire from, summed up over all fetches."""
+    waited_ms: int = 0
+    """How long fetches waited until there was a partition to acquire from, or until they gave up."""
+
+    def note(self, acquirable_count: int, asked_count: int, waited_ms: int) -> None:
+        """Count one fetch."""
+        self.fetch_count += 1
+        self.percent_sum += 100 * acquirable_count // asked_count
+        self.waited_ms += waited_ms
+
+
+@dataclass(slots=True)
+class Spread:
+    """Values of one kind: how many there were, and their sum."""
+
+    count: int = 0
+    sum: float = 0
+
+    def note(self, value: float) -> None:
+        """Count one value."""
+        self.count += 1
+        self.sum += value
+
+
+@dataclass(slots=True)
+class FetchTimes:
+    """How long each fetch had a share partition to itself: it reads and acquires in one step, in which no other fetch can.
+
+    Times are monotonic, in nanoseconds; those that are told are milliseconds, and whole percent (KIP-1103).
+    """
+
+    held_ms: Spread = field(default_factory=Spread)
+    percent: Spread = field(default_factory=Spread)
+    """Of the time since the fetch before it, its own included; the first one has nothing before it."""
+    _ended_ns: int | None = None
+
+    def note(self, began_ns: int, ended_ns: int) -> None:
+        """Count one fetch."""
+        held_ns = ended_ns - began_ns
+        whole_ns = ended_ns - (began_ns if self._ended_ns is None else self._ended_ns)
+        self.held_ms.note(held_ns / NS_PER_MS)
+        self.percent.note(100 * held_ns // whole_ns if whole_ns else 100)
+        self._ended_ns = ended_ns
