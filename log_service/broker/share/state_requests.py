@@ -155,11 +155,14 @@ class ShareStateRequests:
         self._work_off(question.key)
 
     def _work_off(self, key: ShareKey) -> None:
-        """Send the first question of a line, and the next ones for as long as they end at once."""
-        if key in self._working:
+        """Send the first question of a line, and the next ones for as long as they end at once.
+
+        The line may be worked off already: one who hears the end of a question may ask another that ends at once.
+        """
+        line = self._lines.get(key)
+        if line is None or key in self._working:
             return
         self._working.add(key)
-        line = self._lines[key]
         while line and not line[0].is_under_way:
             line[0].is_under_way = True
             self._send(line[0])

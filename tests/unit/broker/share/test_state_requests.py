@@ -228,3 +228,42 @@ def test_the_topic_is_created_for_the_first_question() -> None:
         assert pool.created_count == 1
 
     tell(story)
+
+
+class HereAtOnce:
+    """This node's own states: each question is refused before ``_ask_each`` returns."""
+
+    def _ask_each(self, _api: Any, request: Any, _decide: Any, on_reply: Callable[[Any], None]) -> None:
+        results = [
+            deleting.DeleteStateResult(
+                topic_id=topic.topic_id,
+                partitions=[
+                    deleting.PartitionResult(partition=each.partition, error_code=ErrorCode.INVALID_REQUEST, error_message="no")
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        on_reply(deleting.DeleteShareGroupStateResponse(results=results))
+
+
+def test_who_hears_from_another_broker_may_ask_again_and_hear_from_this_one_at_once() -> None:
+    """The coordinator has moved here meanwhile: what is asked in the course of an end has ended before that is over."""
+
+    async def story(node: HandlerNode, pool: Brokers, told: list[Any]) -> None:
+        asking = states(node, pool)
+        asking._here = cast("Any", HereAtOnce())
+
+        def ask_again(error: KafkaError | None) -> None:
+            told.append(error)
+            node.context.elect(1, SHARE_GROUP_STATE_TOPIC)
+            asking.delete(key(), on_done=told.append)
+
+        asking.delete(key(), on_done=ask_again)
+        await until_told(told, 2)
+        assert codes_of(told) == [None, ErrorCode.INVALID_REQUEST]
+        assert repr(asking) == "<ShareStateRequests questions=0 routes=0>"
+        asking.delete(key(), on_done=told.append)
+        assert codes_of(told)[2:] == [ErrorCode.INVALID_REQUEST]
+
+    tell(story)
