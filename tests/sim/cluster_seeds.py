@@ -1,6 +1,7 @@
 """Which seeds the simulations run with: with a scenario, or as the seed draws everything, and how many nodes each cluster has.
 
-They are chosen among the first ones of each kind, as those that take least time, or have shown a defect.
+They are chosen as those that take least time, or have shown a defect. The seeds of the general plan that are left out acknowledge more
+records and have no more faults: half of those that are played acknowledge 117 records or more, and one has nine faults on average.
 """
 
 from collections.abc import Mapping
@@ -24,10 +25,15 @@ class Played(NamedTuple):
 
 SEEDS = (1, 3, 5)
 """Of the general plan with three nodes."""
-MORE_SEEDS = tuple(parse_seeds("4,6-9,11,13-19,21-22,26-30,33,35-43,45,47,51-54,57-59,61-67,70-71,73,75-80,83-84,86,3575,3921"))
+MORE_SEEDS = tuple(
+    parse_seeds(
+        "4,6,8,11,13-19,22,28-29,33,37-41,45,47,51-53,57-59,62,65-67,73,75-77,80,83-84,86-87,97,101,121,129,241,279,337,341,426,507,510-511"
+        ",3575,3921"
+    )
+)
 """Of the general plan as well; one planted bug is known by one of them, 3575. In the last one two voters that refuse their peers die at one
 moment."""
-OTHER_SEEDS: Mapping[int, tuple[int, ...]] = {1: (0,), 5: (3, 4, 5, 6, 7, 10, 11, 15), 7: (1, 3, 4, 7)}
+OTHER_SEEDS: Mapping[int, tuple[int, ...]] = {1: (0,), 5: (3, 6, 7, 11), 7: (1, 3, 4)}
 """The same with other numbers of nodes; some of those with more than three have controllers of their own."""
 AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "copy loop": (2, 4),
