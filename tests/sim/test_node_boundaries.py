@@ -1,23 +1,27 @@
-"""A death at operations of the disk all through a story: at every ninth of them here, at each of them with
-``python -m tests.sim.node_boundaries``.
+"""A death at operations of the disk all through a story: at every thirteenth of them here, at every ninth in a long run, at each of them
+with ``python -m tests.sim.node_boundaries``.
 """
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from random import Random
 from unittest import mock
 
 from log_service.storage.segment import Segment
+from tests.helpers.whole import of_a_run
 from tests.sim.disk import Disk
 from tests.sim.files import MemoryFiles
 from tests.sim.node_boundaries import Ending, Least, MovingStory, boundaries, count_operations, judge, play
 
-STRIDE = 9
-MOVING_STRIDE = 41
+STRIDE = of_a_run(13, whole=9)
+MOVING_STRIDE = of_a_run(61, whole=41)
+
+operations_of_the_story = cache(count_operations)
 
 
 def test_no_death_at_any_boundary_breaks_a_promise() -> None:
-    operations = count_operations()
+    operations = operations_of_the_story()
     kinds = Counter(name.partition(" ")[0] for name in operations)
     assert kinds.keys() >= {"append", "sync", "rename", "sync_directory", "truncate", "remove", "open", "make_directory"}
     crashes = boundaries(len(operations), stride=STRIDE)
@@ -31,7 +35,7 @@ def test_every_boundary_gets_every_ending_without_a_stride() -> None:
 
 
 def test_a_death_is_where_it_was_asked_for() -> None:
-    operations = count_operations()
+    operations = operations_of_the_story()
     verdict, story, _ = play(200, Ending.TORN)
     assert verdict.operation == operations[199]
     assert story.death_count == 2
@@ -40,7 +44,7 @@ def test_a_death_is_where_it_was_asked_for() -> None:
 def test_a_torn_tail_that_is_believed_is_noticed() -> None:
     """A planted bug: recovery keeps what a torn write left."""
     with mock.patch.object(Segment, "cut_torn_tail", return_value=None):
-        appends = [at for at, name in enumerate(count_operations(), 1) if name.startswith("append /data/synced-0/")]
+        appends = [at for at, name in enumerate(operations_of_the_story(), 1) if name.startswith("append /data/synced-0/")]
         assert any(judge((at, Ending.TORN)).violations for at in appends[:10])
 
 
