@@ -4,6 +4,7 @@ Three clusters of one node each are played here. What plays them takes any numbe
 """
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import trio
@@ -15,7 +16,7 @@ from tests.sim.node_faults import Adversary, Victims
 from tests.sim.node_history import Died, History
 from tests.sim.node_host import ClusterHost, Death, NodeHost, node_config
 from tests.sim.node_plan import Fault, Plan, draw_plan
-from tests.sim.node_runs import play_plans
+from tests.sim.node_runs import Outcome, play_plans
 from tests.sim.world import sim_run
 
 NAMES = ("first", "second", "third")
@@ -28,6 +29,14 @@ def plans_of(seed: int) -> list[Plan]:
     return [*plans[:-1], replace(plans[-1], faults=OF_LINKS)]
 
 
+def play(seed: int) -> tuple[list[Outcome], World, list[History]]:
+    """Play all of them in one world."""
+    return play_plans(seed, plans_of(seed))
+
+
+play_once = cache(play)
+
+
 def test_all_lives_of_a_client_are_on_one_machine() -> None:
     clients = Clients(World(0), draw_plan(0), History(lambda: 0.0), "broker:9092", place="@first")
     for life in ("worker-0", "worker-0.1", "worker-0/2", "worker-0.1/2", "worker-0.again"):
@@ -36,7 +45,7 @@ def test_all_lives_of_a_client_are_on_one_machine() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_cluster_keeps_its_promises(seed: int) -> None:
-    outcomes, _, histories = play_plans(seed, plans_of(seed))
+    outcomes, _, histories = play_once(seed)
     for outcome in outcomes:
         assert not outcome.violations, str(outcome)
         assert outcome.acknowledged_count > 0
@@ -56,7 +65,7 @@ def test_a_cluster_that_breaks_a_promise_is_named_and_no_other() -> None:
 
 
 def test_clusters_in_one_world_play_the_same_again() -> None:
-    (first, world, _), (again, again_world, _) = play_plans(2, plans_of(2)), play_plans(2, plans_of(2))
+    (first, world, _), (again, again_world, _) = play_once(2), play(2)
     assert world.trace == again_world.trace
     assert [outcome.digest for outcome in first] == [outcome.digest for outcome in again]
 
