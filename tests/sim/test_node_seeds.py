@@ -12,12 +12,12 @@ import pytest
 
 from tests.helpers.whole import of_a_run
 from tests.sim.node_runs import parse_seeds, play, play_with_trace
+from tests.sim.node_seeds import LONG_SEEDS, SEEDS
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = range(of_a_run(30, whole=100))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", of_a_run(SEEDS, whole=LONG_SEEDS))
 def test_every_promise_is_kept(seed: int) -> None:
     outcome = play(seed)
     assert not outcome.violations, str(outcome)
@@ -25,17 +25,17 @@ def test_every_promise_is_kept(seed: int) -> None:
 
 
 def test_same_seed_plays_the_same_run() -> None:
-    (first, first_trace, _), (again, again_trace, _) = play_with_trace(5), play_with_trace(5)
+    (first, first_trace, _), (again, again_trace, _) = play_with_trace(45), play_with_trace(45)
     assert first_trace == again_trace
     assert (first.digest, first.entry_count, first.faults) == (again.digest, again.entry_count, again.faults)
 
 
 def test_a_run_is_the_same_in_other_processes_with_other_hashes() -> None:
-    code = "from tests.sim.node_runs import play; print([play(seed).digest for seed in (2, 8)])"
+    code = "from tests.sim.node_runs import play; print([play(seed).digest for seed in (2, 20)])"
     environments = [{**os.environ, "PYTHONHASHSEED": hash_seed} for hash_seed in ("1", "2")]
     processes = [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=each, stdout=subprocess.PIPE) for each in environments]
     digests = {process.communicate()[0] for process in processes}
-    assert digests == {f"{[play(seed).digest for seed in (2, 8)]}\n".encode()}
+    assert digests == {f"{[play(seed).digest for seed in (2, 20)]}\n".encode()}
 
 
 def test_seeds_are_named_as_ranges_and_lists() -> None:
