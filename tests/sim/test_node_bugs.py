@@ -1,22 +1,27 @@
 """A simulation that has never caught a planted bug proves nothing: each of these is noticed within a stated number of seeds."""
 
-from collections.abc import Iterator
-from itertools import count, islice
-
 import pytest
 
 from tests.sim.node_bugs import BUGS, Bug, planted
-from tests.sim.node_plan import draw_plan
 from tests.sim.node_runs import play
-
-
-def seeds_for(bug: Bug) -> Iterator[int]:
-    """The first seeds that have what the bug is about."""
-    return islice((seed for seed in count() if bug.fits(draw_plan(seed))), bug.seed_limit)
+from tests.sim.node_seeds import SEEDS
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=str)
 def test_planted_bug_is_noticed(bug: Bug) -> None:
     with planted(bug):
-        noticed = next((outcome for outcome in map(play, seeds_for(bug)) if outcome.violations), None)
-    assert noticed is not None, f"{bug} was not noticed within {bug.seed_limit} seeds"
+        noticed = next((outcome for outcome in map(play, bug.seeds()) if outcome.violations), None)
+    assert noticed is not None, f"{bug} was not noticed within {bug.seed_limit} seeds, the known ones among them"
+
+
+def test_the_known_seeds_are_played_first_and_have_what_the_bug_is_about() -> None:
+    for bug in BUGS:
+        seeds = list(bug.seeds())
+        assert tuple(seeds[: len(bug.shown_by)]) == bug.shown_by
+        assert len(set(seeds)) == bug.seed_limit
+        assert all(bug.fits(bug.plan_of(seed)) for seed in seeds), str(bug)
+
+
+def test_the_first_seed_that_shows_a_bug_is_also_played_without_it() -> None:
+    for bug in BUGS:
+        assert set(bug.shown_by[:1]) <= set(SEEDS), str(bug)
