@@ -111,6 +111,7 @@ class ClusterRun(Run):
     def __init__(self, world: World, nursery: trio.Nursery, plan: ClusterPlan, place: str = "", *, is_hasty: bool = False) -> None:
         super().__init__(world, nursery, plan, place)
         self._is_hasty = is_hasty
+        self._is_cut_short = False
         self._settled_at = NEVER
         self._ends: Mapping[TopicPartition, int] = {}
         format_cluster(world, plan)
@@ -153,13 +154,18 @@ class ClusterRun(Run):
         return adversaries
 
     async def _play_to_the_end(self) -> None:
-        """Play; a run that is hasty ends where a witness finds something."""
+        """Play; a run that is hasty ends where a witness finds something, or where it is known that something did not end in time."""
         with trio.CancelScope() as scope:
             if self._is_hasty:
                 self.watch.on_violation = scope.cancel
             await super()._play_to_the_end()
         for host in self.cluster.nodes:
             self.world.resume(host.name)
+
+    def note_violation(self) -> None:
+        if self._is_hasty:
+            self._is_cut_short = True
+            self.watch.on_violation()
 
     async def _play(self) -> None:
         hurried = mock.patch.object(lifecycle, "LEAVING_DEADLINE_MS", LEAVING_DEADLINE_MS)
@@ -294,6 +300,8 @@ class ClusterRun(Run):
             await self.accessing.settle()
         if (unaware := await what_followers_miss(self.cluster.nodes)) is not None:
             self.violations.append(Violation("liveness", unaware))
+        if self.violations:
+            self.note_violation()
 
     async def _read_to_the_end(self) -> None:
         await super()._read_to_the_end()
@@ -344,7 +352,7 @@ class ClusterRun(Run):
         if self.copying is not None:
             self.copying.checker.end()
         self.violations += self.watch.violations
-        if self._is_hasty and self.watch.violations:
+        if self._is_cut_short or (self._is_hasty and self.watch.violations):
             return  # the history has no end
         for judge in (check, check_waits):
             self.violations += judge(self.history)

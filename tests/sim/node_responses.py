@@ -8,7 +8,7 @@ that asked to be told of that, and so ends its wait; a node that has died; and t
 It knows no API's meaning. Whether a response comes as soon as it could is judged in ``node_waits``.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -96,12 +96,13 @@ class Promise:
 
 
 class Responses:
-    """The promises of the nodes ``hosts``. ``promise_count`` is how many there were."""
+    """The promises of the nodes ``hosts``, each with who is told when it breaks one. ``promise_count`` is how many there were."""
 
-    def __init__(self, world: World, hosts: Sequence[NodeHost]) -> None:
+    def __init__(self, world: World, hosts: Mapping[NodeHost, Callable[[], None]]) -> None:
         self.promise_count = 0
         self._world = world
         self._hosts = {host.name: host for host in hosts}
+        self._tell = dict(hosts)
         self._violations: dict[str, list[Violation]] = {name: [] for name in self._hosts}
         self._open: dict[int, Promise] = {}
         self._due: list[tuple[float, int, Promise]] = []
@@ -212,3 +213,4 @@ class Responses:
         found = self._violations[host.name]
         if len(found) < MAX_VIOLATIONS:
             found.append(Violation(RULE, f"{trio.current_time():.3f} s: {text}"))
+            self._tell[host]()

@@ -141,6 +141,9 @@ class Run:
         """How often users whose rights change were to be allowed something, and how often not."""
         return Counter()
 
+    def note_violation(self) -> None:
+        """Take note that a promise is known to be broken before the end; most runs go on."""
+
     async def play(self) -> None:
         """Everything, from the first start to the last check."""
         try:
@@ -382,7 +385,7 @@ def play_plans(
             runs.extend((kind or Run)(world, nodes, plan, place) for plan, place in zip(plans, places, strict=True))
             histories = {host.name: run.history for run in runs for host in run.cluster.nodes}
             steps = copied_in_steps(plans[0].chunk_bytes, plans[0].quiet_bytes)
-            responses = Responses(world, [host for run in runs for host in run.cluster.nodes])
+            responses = Responses(world, {host: run.note_violation for run in runs for host in run.cluster.nodes})
             with exceptions_noted(surprises), refusals_noted(histories), responses.watching(), steps:
                 async with trio.open_nursery() as nursery:
                     for run in runs:

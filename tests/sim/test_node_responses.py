@@ -38,7 +38,7 @@ def play(story: Callable[[World, NodeHost, Line], Awaitable[None]]) -> tuple[int
         nonlocal promise_count
         async with trio.open_nursery() as nursery:
             host = NodeHost(world, nursery, *node_config({}))
-            responses = Responses(world, [host])
+            responses = Responses(world, {host: lambda: None})
             with responses.watching():
                 await host.start()
                 async with Admin(BOOTSTRAP, env=world.client_env("admin")) as admin:
