@@ -130,7 +130,7 @@ BUGS: Sequence[ClusterBug] = (
         name="fetch session outlives an ACL",
         replacements=((fetch, "_is_readable", _ask_once_in_a_session),),
         aim=aims.SECURE_CLUSTERS,
-        shown_by=(1,),
+        shown_by=(0,),
     ),
     ClusterBug(
         name="first topic of AddPartitionsToTxn decides for all",

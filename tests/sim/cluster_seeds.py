@@ -37,7 +37,7 @@ OTHER_SEEDS: Mapping[int, tuple[int, ...]] = {1: (0,), 5: (3, 6, 7, 11), 7: (1, 
 """The same with other numbers of nodes; some of those with more than three have controllers of their own."""
 AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "copy loop": (2, 4),
-    "ending coordinators": (1, 3),
+    "ending coordinators": (1, 2),
     "zombies": (2, 17),
     "late transactions": (1,),
     "queues": (0, 1),

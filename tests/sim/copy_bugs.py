@@ -234,7 +234,7 @@ BUGS: Sequence[ClusterBug] = (
         name="markers lost on failover",
         replacements=((TransactionCoordinatorShard, "on_loaded", _begin_without_markers),),
         aim=aims.ENDING_COORDINATORS,
-        shown_by=(1,),
+        shown_by=(2,),
     ),
     ClusterBug(
         name="positions of any member count",
