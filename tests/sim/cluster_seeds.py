@@ -41,7 +41,7 @@ AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "zombies": (2, 17),
     "late transactions": (1,),
     "queues": (0, 1),
-    "streams groups": (1, 5),
+    "streams groups": (1, 4, 5),
     "secure clusters": (0, 1),
     "task handovers": (0,),
     "moving coordinators": (0, 2),

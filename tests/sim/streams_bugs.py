@@ -93,7 +93,7 @@ BUGS: Sequence[ClusterBug] = (
         name="assignments are not stored",
         replacements=((streams_records, "_assignment_value", _store_epochs_alone),),
         aim=aims.STREAMS_GROUPS,
-        shown_by=(5,),
+        shown_by=(4,),
     ),
     ClusterBug(
         name="what has to be given up is not stored",
