@@ -68,10 +68,13 @@ Judge = Callable[[Attempt | LogIn], None]
 
 @dataclass(slots=True, kw_only=True)
 class Wire:
-    """A connection on which a user has logged in at a time, until another, and the fetch session that lives on it."""
+    """A connection on which a user has logged in at a time, until another, and the fetch session that lives on it.
+
+    ``logged_in_at`` is when the user was told: a node that was paused meanwhile has just begun to count its second.
+    """
 
     line: Line
-    began: float
+    logged_in_at: float
     ends: float
     session_id: int = 0
     session_epoch: int = OPENING
@@ -258,7 +261,7 @@ class Prober:
             return None
         if wire is None:
             return await self._connect(host, self._administrator.latest[self.user])
-        is_old = trio.current_time() - wire.began > RELOGIN_SECONDS
+        is_old = trio.current_time() - wire.logged_in_at > RELOGIN_SECONDS
         return await self._log_in_on(host, wire) if is_old and self._rng.random() < 0.3 else wire
 
     async def _connect(self, host: NodeHost, password: int) -> Wire | None:
@@ -284,7 +287,7 @@ class Prober:
 
     async def _log_in(self, login: LogIn, line: Line, secret: str) -> Wire | None:
         """Log in on a connection, have that judged, and keep the connection where it succeeded."""
-        began, told, clock = trio.current_time(), None, self._clients.world.clocks[login.node]
+        told, clock = None, self._clients.world.clocks[login.node]
         self._history.add(login)
         login.wall_ms = clock.wall_ms()
         try:
@@ -301,7 +304,7 @@ class Prober:
             line.close()
             return None
         ends = trio.current_time() + told.lifetime_ms / 1_000 if told.lifetime_ms else inf
-        wire = self._wires[login.node] = Wire(line=line, began=began, ends=ends)
+        wire = self._wires[login.node] = Wire(line=line, logged_in_at=trio.current_time(), ends=ends)
         return wire
 
     def _drop(self, name: str) -> None:
