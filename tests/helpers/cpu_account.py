@@ -3,6 +3,7 @@
 The clock on the wall says little where four workers share two cores. A worker adds up its own CPU time, that of its children that have
 ended, and at the end of each module that of its descendants that still run (a node that later tests use, a JVM). It sends each part with
 the report of a setup, call or teardown. A descendant that outlives its parent is lost when it ends, so that the table is a lower bound.
+The Spark server that all workers share is charged to the modules of the worker that started it.
 Descendants that run are found on Linux only.
 """
 

@@ -1,6 +1,7 @@
-"""Real Spark, Delta and Dagster for the tests of this folder; one JVM per test process."""
+"""Real Spark, Delta and Dagster for the tests of this folder: a JVM in each test process that asks, and a server that all share."""
 
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ import pytest
 from orchestration import keeping_up
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
-from tests.platform.spark_server import warm_server
+from tests.conftest import WORKER
+from tests.platform.spark_server import SharedServer
 
 THIRD_PARTY_WARNINGS = (
     "ignore:module 'sre_:DeprecationWarning",  # Great Expectations imports them
     "ignore::DeprecationWarning:great_expectations",
 )
+SHARED_SERVER = pytest.StashKey[SharedServer]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,10 +52,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def spark_remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def spark_remote(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of a warm Spark server for tests whose commands are processes of their own; it starts when the first asks for it."""
-    with warm_server(tmp_path_factory.mktemp("server")) as (url, _):
-        yield url
+    own = tmp_path_factory.getbasetemp()
+    server = SharedServer((own.parent if WORKER in os.environ else own) / "spark-server")
+    request.config.stash[SHARED_SERVER] = server
+    return server.use()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Leave the server that the workers share. No test's deadline runs here: the worker that started it waits for the others."""
+    if (server := session.config.stash.get(SHARED_SERVER, None)) is not None:
+        server.leave()
 
 
 @pytest.fixture

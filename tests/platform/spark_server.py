@@ -1,12 +1,14 @@
-"""A warm Spark Connect server of a test's own, in a process that the test may stop or kill."""
+"""Warm Spark Connect servers: one of a test's own, which the test may stop or kill, and one that all processes of a run of tests share."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import IO
 
 from orchestration.settings import load_settings
 from orchestration.spark.server import SparkServer
@@ -14,6 +16,7 @@ from orchestration.spark.token import kept_token
 from tests.helpers.ports import free_port
 
 START_TIMEOUT_S = 120
+LEAVE_POLL_S = 0.2
 
 
 @contextmanager
@@ -35,3 +38,59 @@ def warm_server(data_directory: Path, master: str = "local[2]") -> Iterator[tupl
     finally:
         child.send_signal(signal.SIGTERM)
         child.wait(90)
+
+
+class SharedServer:
+    """One server for all processes of a run: the first that asks starts it, and ends it when no other uses it any more.
+
+    Its folder is one that these processes have in common: a file there has the address, and each user holds a lock on another. The lock
+    goes with its process, however that ends.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._address = directory / "address.txt"
+        self._own = ExitStack()
+        self._is_own = False
+        self._use: IO[bytes] | None = None
+
+    def use(self) -> str:
+        """Return the address of the server. It is there until ``leave``."""
+        self._directory.mkdir(exist_ok=True)
+        with self._alone():
+            if not self._address.exists():
+                url, _ = self._own.enter_context(warm_server(self._directory))
+                self._own.callback(self._address.unlink)
+                self._address.write_text(url)
+                self._is_own = True
+            self._use = self._users()
+            fcntl.flock(self._use, fcntl.LOCK_SH)
+            return self._address.read_text()
+
+    def leave(self) -> None:
+        """Use it no more; the process that started it waits here for all others."""
+        if self._use is not None:
+            self._use.close()
+            self._use = None
+        while self._is_own and not self._end():
+            time.sleep(LEAVE_POLL_S)
+
+    def _end(self) -> bool:
+        with self._alone(), self._users() as users:
+            try:
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            self._own.close()
+            self._is_own = False
+            return True
+
+    def _users(self) -> IO[bytes]:
+        return (self._directory / "users.lock").open("wb")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let no other process start, use or end the server meanwhile."""
+        with (self._directory / "server.lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
