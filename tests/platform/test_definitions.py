@@ -11,6 +11,7 @@ import pytest
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 from dagster._grpc.client import DagsterGrpcClient
 
+from tests.platform.forking import ended
 from tests.platform.installation import FORK_SERVER, ROOT, wait_until
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(240)]
@@ -34,6 +35,11 @@ def python(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]"
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
+def forked(project: Path, *arguments: str) -> tuple[int | None, str, str]:
+    """Be Python in the project, in a process that has imported the platform already; returns its exit code, output and errors."""
+    return ended(arguments, project, {**os.environ, "PYTHONPATH": str(ROOT)}, project)
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     (tmp_path / "assets").mkdir()
@@ -44,19 +50,19 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_a_project_without_sensors_and_upkeep_loads_with_the_standard_ones(project: Path) -> None:
-    finished = python(project, "-c", LISTING)
-    assert finished.returncode == 0, finished.stderr
+    code, output, errors = forked(project, "-c", LISTING)
+    assert code == 0, errors
     upkeep = "'maintenance/compaction', 'maintenance/history', 'maintenance/lake', 'maintenance/retention'"
     sensors = "'downstream', 'group_lags', 'new_records', 'run_failures', 'schema_drift', 'watchdog'"
-    assert f"['hello', {upkeep}]\n[{sensors}]\n" in finished.stdout
-    assert "['maintenance_compaction', 'maintenance_history', 'maintenance_lake', 'maintenance_retention']" in finished.stdout
+    assert f"['hello', {upkeep}]\n[{sensors}]\n" in output
+    assert "['maintenance_compaction', 'maintenance_history', 'maintenance_lake', 'maintenance_retention']" in output
 
 
 def test_a_project_that_cares_for_itself_gets_no_other_upkeep(project: Path) -> None:
     (project / "assets" / "upkeep.py").write_text("from orchestration.maintenance import lake_asset\n\nlake = lake_asset()\n")
-    finished = python(project, "-c", LISTING)
-    assert "['hello', 'maintenance/lake']\n" in finished.stdout
-    assert finished.stdout.endswith("[]\n")
+    _, output, errors = forked(project, "-c", LISTING)
+    assert "['hello', 'maintenance/lake']\n" in output, errors
+    assert output.endswith("[]\n")
 
 
 def test_definitions_of_ones_own_take_pipelines_in_without_a_project(tmp_path: Path) -> None:
@@ -68,10 +74,10 @@ def test_definitions_of_ones_own_take_pipelines_in_without_a_project(tmp_path: P
         "import dagster as dg\nimport pipelines\nfrom orchestration.assembly import assemble\n\n\n@dg.asset\ndef hello() -> None: ...\n\n\n"
         "defs = dg.Definitions.merge(assemble([pipelines], has_sensors=True), dg.Definitions(assets=[hello]))\n"
     )
-    finished = python(tmp_path, "-c", LISTING.replace("orchestration.definitions", "mine"))
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stdout.startswith("['hello', 'maintenance/")
-    assert "'topics/orders']\n['new_records']\n" in finished.stdout
+    code, output, errors = forked(tmp_path, "-c", LISTING.replace("orchestration.definitions", "mine"))
+    assert code == 0, errors
+    assert output.startswith("['hello', 'maintenance/")
+    assert "'topics/orders']\n['new_records']\n" in output
 
 
 def test_loading_reads_no_settings_and_reaches_for_nothing(project: Path) -> None:
@@ -83,9 +89,9 @@ def test_loading_reads_no_settings_and_reaches_for_nothing(project: Path) -> Non
 
 def test_a_broken_module_is_named_with_its_line(project: Path) -> None:
     (project / "assets" / "broken.py").write_text("x = 1\nnowhere()\n")
-    finished = python(project, "-c", LISTING)
-    assert finished.returncode != 0
-    assert f"ProjectError: {project / 'assets' / 'broken.py'}, line 2, cannot be loaded: NameError" in finished.stderr
+    code, _, errors = forked(project, "-c", LISTING)
+    assert code
+    assert f"ProjectError: {project / 'assets' / 'broken.py'}, line 2, cannot be loaded: NameError" in errors
 
 
 def test_a_code_server_ends_with_a_sentence_where_the_project_is_broken(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

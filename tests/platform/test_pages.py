@@ -13,12 +13,9 @@ Each command is a process of its own, forked from one that has imported Dagster 
 
 import os
 import re
-import runpy
 import shlex
 import subprocess
-import sys
 import textwrap
-from collections.abc import Mapping
 from pathlib import Path
 
 import dagster as dg
@@ -27,7 +24,7 @@ import yaml  # type: ignore[import-untyped]
 
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.documents import PROMPT, ROOT, blocks
-from tests.platform.forking import forking
+from tests.platform.forking import ended
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(900)]
 COMMAND = re.compile(r"^ *\$ ", re.MULTILINE)
@@ -37,7 +34,6 @@ TABLE = re.compile(r"^<!-- materialize: .*lake/", re.MULTILINE)
 """What only Spark can do."""
 ADDRESS = "127.0.0.1:9092"
 ELSEWHERE = ("tidelog up", "tidelog status", "pytest")
-COMMAND_TIMEOUT_S = 300
 MODULES = {"tidelog": "log_service.cli.main", "dagster": "dagster"}
 MATERIALIZE = """
 import sys
@@ -76,26 +72,6 @@ for job in jobs:
 """Holds the config of a job to every job of the project that replays."""
 
 
-def run_python(arguments: tuple[str, ...], folder: Path, environment: Mapping[str, str], files: tuple[Path, Path, Path]) -> None:
-    """Be ``python ARGUMENTS`` in a folder, in a process that was forked for it. ``files`` are its input, output and errors."""
-    for number, file in enumerate(files):
-        os.dup2(os.open(file, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    sys.stdin = os.fdopen(0)  # multiprocessing has put an empty one there
-    os.environ.clear()
-    os.environ.update(environment)
-    os.chdir(folder)
-    sys.path[:0] = [str(folder)]
-    if arguments[0] == "-m":
-        sys.argv = list(arguments[1:])
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-    elif arguments[0] == "-c":
-        sys.argv = ["-c", *arguments[2:]]
-        exec(compile(arguments[1], "-c", "exec"), {"__name__": "__main__"})
-    else:
-        sys.argv = list(arguments)
-        runpy.run_path(arguments[0], run_name="__main__")
-
-
 class Reader:
     """Does what a page says."""
 
@@ -121,15 +97,7 @@ class Reader:
 
     def ended(self, *arguments: str, given: str = "") -> tuple[int | None, str, str]:
         """Run Python; returns its exit code, its output and its errors."""
-        files = (self.home / "input", self.home / "output", self.home / "errors")
-        for file, text in zip(files, (given, "", ""), strict=True):
-            file.write_text(text)
-        process = forking().Process(target=run_python, args=(arguments, self.folder, self.environment, files))
-        process.start()
-        process.join(COMMAND_TIMEOUT_S)
-        process.kill()
-        process.join()
-        return process.exitcode, files[1].read_text(), files[2].read_text()
+        return ended(arguments, self.folder, self.environment, self.home, given)
 
     def read(self, page: Path) -> None:
         for language, indented, order, argument in PART.findall(page.read_text()):
