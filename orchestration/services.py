@@ -146,7 +146,8 @@ def external_spark(remote: str) -> Component:
     except ValueError:
         port = 0
     if address.scheme != "sc" or not address.hostname or not port:
-        raise ConfigError(f"{REMOTE_SETTING} is {remote!r}: it has to be sc://host:port, the address of a Spark Connect server")
+        shown = remote.partition(";")[0]  # what follows may be a token
+        raise ConfigError(f"{REMOTE_SETTING} is {shown!r}: it has to be sc://host:port, the address of a Spark Connect server")
     return Component(
         name=SPARK,
         argv=(),

@@ -156,13 +156,15 @@ def wait_until_reachable(remote: str, within_s: float) -> None:
     :raises SparkGoneError: nothing listens there after ``within_s`` seconds.
     """
     address = urlsplit(remote)
+    host, port = address.hostname, address.port or DEFAULT_CONNECT_PORT
     deadline = monotonic() + within_s
     while True:
         try:
-            socket.create_connection((address.hostname, address.port or DEFAULT_CONNECT_PORT), timeout=within_s).close()
+            socket.create_connection((host, port), timeout=within_s).close()
         except OSError as error:
             if monotonic() >= deadline:
-                text = f"the Spark server at {remote} does not answer ({error}): is it up? Unset TIDELOG_SPARK_REMOTE to do without"
+                where = f"{host}:{port}"  # the rest of the address may have a token
+                text = f"the Spark server at {where} does not answer ({error}): is it up? Unset TIDELOG_SPARK_REMOTE to do without"
                 raise SparkGoneError(text) from error
         else:
             return

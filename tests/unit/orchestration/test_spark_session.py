@@ -77,8 +77,9 @@ def test_a_server_that_is_not_there_is_named_soon(tmp_path: Path) -> None:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
         assert not SparkServer(settings=load_settings({"TIDELOG_DATA": str(tmp_path)}), port=port).is_ready()
-        with pytest.raises(SparkGoneError, match=f"the Spark server at sc://127.0.0.1:{port} does not answer"):
-            wait_until_reachable(f"sc://127.0.0.1:{port}", within_s=0)
+        with pytest.raises(SparkGoneError, match=f"the Spark server at 127.0.0.1:{port} does not answer") as raised:
+            wait_until_reachable(f"sc://127.0.0.1:{port}/;token=precious", within_s=0)
+        assert "precious" not in str(raised.value)
         bound.listen()
         wait_until_reachable(f"sc://127.0.0.1:{port}", within_s=5)
         assert SparkServer(settings=load_settings({"TIDELOG_DATA": str(tmp_path)}), port=port).is_ready()
