@@ -2,7 +2,8 @@
 
 Kafka writes histories of committed and aborted transactions, of both protocols, and one that is left open; both nodes are stopped and
 tidelog gets a copy of the files. Then both clean, and batches and indexes of aborted transactions have to be the same, but for the times
-at which tombstones and markers may go. ``TIDELOG_RECORD=1`` writes what Kafka made of them to where the cleaner's unit tests take it from.
+at which tombstones and markers may go. ``TIDELOG_RECORD=1 WHOLE=1`` writes what Kafka made of them to where the cleaner's unit tests take
+it from; these hold the cleaner to it in every run.
 """
 
 import base64
@@ -30,6 +31,7 @@ from tests.integration.shown_batches import CLEAN_SECONDS, batches_of, shown
 from tests.integration.transactional_writer import Pair, TransactionalWriter
 from tests.integration.wire import Wire
 
+pytestmark = pytest.mark.repeats("what the unit tests of the cleaner are held to")
 RECORDED = Path(__file__).parents[1] / "unit" / "storage" / "cleaner" / "recorded_transactions.json"
 SEGMENT_MS = 150
 CONFIGS = {"cleanup.policy": "compact", "segment.ms": str(SEGMENT_MS), "min.cleanable.dirty.ratio": "1"}
