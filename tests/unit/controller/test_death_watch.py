@@ -76,6 +76,17 @@ def test_a_process_whose_sockets_close_one_by_one_is_probed_again() -> None:
     assert watch.probed(NODE, EPOCH, Finding.BROKEN_OFF, 1_000) is None
 
 
+def test_a_connection_that_was_accepted_in_the_grace_begins_it_anew() -> None:
+    """A process that listens again may be the broker that starts: only refusals for a whole grace after it are a death."""
+    watch = DeathWatch(GRACE_MS)
+    ended(watch)
+    assert watch.probed(NODE, EPOCH, Finding.REFUSED, 1_000) == Probe(GRACE_MS)
+    assert watch.probed(NODE, EPOCH, Finding.BROKEN_OFF, 1_150) == Probe(PAUSE_MS)
+    assert watch.probed(NODE, EPOCH, Finding.REFUSED, 1_200) == Probe(GRACE_MS)
+    assert watch.probed(NODE, EPOCH, Finding.REFUSED, 1_399) == Probe(1)
+    assert watch.probed(NODE, EPOCH, Finding.REFUSED, 1_400) == Fence()
+
+
 def test_a_new_controller_suspects_brokers_that_it_has_not_heard_of() -> None:
     watch = DeathWatch(GRACE_MS)
     assert watch.suspect(NODE, EPOCH) == Probe(0)
