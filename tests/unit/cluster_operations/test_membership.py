@@ -5,8 +5,21 @@ from uuid import UUID
 
 import pytest
 
-from log_service.client.admin.values import BrokerDescription, FeatureDescription, QuorumDescription, QuorumReplica
-from log_service.cluster_operations.membership import refuse_removal, refuse_unknown_brokers, refuse_voter_removal, remove_voter
+from log_service.client.admin.values import (
+    BrokerDescription,
+    ClusterDescription,
+    FeatureDescription,
+    QuorumDescription,
+    QuorumReplica,
+    RaftVoter,
+)
+from log_service.cluster_operations.membership import (
+    refuse_removal,
+    refuse_unknown_brokers,
+    refuse_voter,
+    refuse_voter_removal,
+    remove_voter,
+)
 from log_service.cluster_plans.layout import PlanRefused
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import KRAFT_VERSION
@@ -112,3 +125,94 @@ def test_a_voter_is_taken_out_while_all_are_there() -> None:
     admin: Any = Voters(0)
     assert refuse_voter_removal(admin, 2) == refuse_removal(admin, THREE, 2) == [1, 2, 3]
     assert remove_voter(admin, 2)
+
+
+# Quorums of other kinds
+
+
+def replica(node_id: int) -> QuorumReplica:
+    return QuorumReplica(node_id=node_id, directory_id=UUID(int=node_id), log_end_offset=5, last_fetch_ms=9, last_caught_up_ms=9)
+
+
+class Quorum:
+    """An admin of cluster c, in which ``voters`` vote, led by the first; node 7 observes. Without ``is_dynamic`` files fix the voters."""
+
+    def __init__(self, *voters: int, is_dynamic: bool = True) -> None:
+        self.voters = voters
+        self.is_dynamic = is_dynamic
+        self.removed: list[int] = []
+
+    def describe_cluster(self) -> ClusterDescription:
+        return ClusterDescription(cluster_id="c", controller_id=1, nodes=(), is_tidelog=True)
+
+    def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+        assert timeout_ms is None or timeout_ms > 0
+        voters = tuple(map(replica, self.voters))
+        return QuorumDescription(
+            leader_id=self.voters[0], leader_epoch=1, high_watermark=5, voters=voters, observers=(replica(7), replica(8)), endpoints={}
+        )
+
+    def describe_brokers(self) -> list[BrokerDescription]:
+        return []
+
+    def describe_features(self) -> FeatureDescription:
+        return FeatureDescription(supported={}, finalized={KRAFT_VERSION: 1} if self.is_dynamic else {}, finalized_epoch=1)
+
+    def remove_raft_voter(self, node_id: int, _directory_id: UUID) -> None:
+        self.removed.append(node_id)
+
+
+def refusal(check: Any, *arguments: object) -> str:
+    with pytest.raises(PlanRefused) as refused:
+        check(*arguments)
+    return str(refused.value)
+
+
+def voter(node_id: int, directory: int | None = None) -> RaftVoter:
+    return RaftVoter(node_id=node_id, directory_id=UUID(int=directory or node_id))
+
+
+FIXED = "the quorum is fixed in the nodes' files (controller.quorum.voters): its voters change with kraft.version 1 only"
+
+
+def test_the_last_voter_is_not_taken_out() -> None:
+    admin: Any = Quorum(1)
+    said = "node 1 is the last voter of the metadata quorum: add another voter first"
+    assert refusal(refuse_removal, admin, THREE, 1) == said
+    assert refusal(refuse_voter_removal, admin, 1) == said
+    assert refusal(remove_voter, admin, 1) == said
+    assert admin.removed == []
+
+
+def test_the_last_broker_is_not_removed_and_one_that_is_not_there_neither() -> None:
+    admin: Any = Quorum(3001, 3002, 3003)
+    assert refusal(refuse_removal, admin, layout([broker(1)], []), 1) == "broker 1 is the last one: without it there is no cluster"
+    assert refusal(refuse_removal, admin, THREE, 9) == "there is no broker 9; there are 1, 2, 3"
+    assert refuse_removal(admin, layout([broker(1), broker(2)], []), 1) == [], "it votes not, and so it leaves no quorum"
+
+
+def test_a_broker_that_votes_not_ends_no_vote() -> None:
+    admin: Any = Quorum(1, 2, 3)
+    assert not remove_voter(admin, 7)
+    assert admin.removed == []
+    assert refusal(refuse_voter_removal, admin, 7) == "node 7 is no voter: the voters are 1, 2, 3"
+
+
+def test_voters_that_files_name_are_neither_added_nor_taken_out() -> None:
+    admin: Any = Quorum(1, 2, 3, is_dynamic=False)
+    assert refusal(refuse_removal, admin, THREE, 2) == (
+        "node 2 is a voter of a quorum that is fixed in the nodes' files (controller.quorum.voters): "
+        "empty it with tidelog cluster drain 2, and take it out of all files"
+    )
+    assert refusal(refuse_voter_removal, admin, 2).startswith(FIXED)
+    assert refusal(refuse_voter, admin, "c", voter(7)).startswith(FIXED)
+
+
+def test_a_voter_is_added_once_it_follows_from_the_directory_that_is_named() -> None:
+    admin: Any = Quorum(1, 2, 3)
+    assert refuse_voter(admin, "c", voter(7)) == [1, 2, 3]
+    assert refusal(refuse_voter, admin, "other", voter(7)) == "node 7 was formatted for cluster other, and this is cluster c"
+    assert refusal(refuse_voter, admin, "c", voter(2)) == "node 2 is a voter already: the voters are 1, 2, 3"
+    said = "does not follow the metadata log: start it, and try again once tidelog cluster quorum shows it"
+    assert refusal(refuse_voter, admin, "c", voter(9)) == f"node 9 {said}"
+    assert refusal(refuse_voter, admin, "c", voter(7, 8)) == f"node 7 {said}", "another disk follows under its id"

@@ -1,6 +1,7 @@
 """Kafka's file of a plan: what is written can be read again, and every mistake is told by its field."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -55,6 +56,7 @@ def entry(**fields: object) -> str:
         (entry(replicas=[1, "2"]), 'partitions[0].replicas[1]: "2" is no broker id'),
         (entry(replicas=[1, 2**31]), "partitions[0].replicas[1]: 2147483648 is no broker id"),
         (entry(replicas=[1, 2, 1]), "partitions[0].replicas[2]: broker 1 is there twice"),
+        (entry(log_dirs="any"), 'partitions[0].log_dirs: "any" is no list'),
         (entry(log_dirs=["any", "any"]), "partitions[0].log_dirs: it names 2 directories for 1 replicas"),
         (entry(log_dirs=["/data"]), 'partitions[0].log_dirs[0]: "/data" is not "any": the broker chooses the directory'),
         (entry(replica=[1]), "partitions[0].replica: there is no such field; there are topic, partition, replicas, log_dirs"),
@@ -117,3 +119,19 @@ def test_mistakes_of_the_file_and_what_the_cluster_does_not_have_are_told_at_onc
         "partitions[3].partition: it is missing",
         "partitions[3].replicas[0]: there is no broker 8; there are 1, 2",
     )
+
+
+def test_a_partition_that_moves_already_is_not_sent_elsewhere_by_a_file() -> None:
+    """The file was made for replicas that are on their way: what it would stop halfway, its author has not seen."""
+    moving = replace(partition("t", 0, [1, 2]), adding=(2,))
+    with pytest.raises(PlanFileMistakes, match=r"partitions\[0\]: t-0 is already on the way to other brokers; see: tidelog cluster watch"):
+        plan_of(file_of(wanted("t", 0, 1)), layout([broker(1), broker(2)], [moving]))
+
+
+def test_a_file_that_puts_another_replica_first_has_it_elected() -> None:
+    """The leader that stays behind it would go on leading; one that leaves is followed by the controller's own election."""
+    cluster = layout([broker(each) for each in (1, 2, 3)], [partition("t", number, [1, 2]) for number in range(4)])
+    told = file_of(wanted("t", 0, 2, 1), wanted("t", 1, 1, 3), wanted("t", 2, 2, 3), wanted("t", 3, 1, 2))
+    plan = plan_of(told, cluster)
+    assert [move.where.partition for move in plan.moves] == [0, 1, 2]
+    assert [where.partition for where in plan.elections] == [0]
