@@ -45,7 +45,8 @@ class Disk:
         trio.run(identify, self.env(), self.config(text, roles), ())
 
     def format(self, text: str, **options: object) -> None:
-        format_node(self.env(), self.config(text), FormatOptions(cluster_id=options.pop("cluster_id", "c1"), **options))  # type: ignore[arg-type]
+        config = self.config(text, str(options.pop("roles", "broker,controller")))
+        format_node(self.env(), config, FormatOptions(cluster_id=options.pop("cluster_id", "c1"), **options))  # type: ignore[arg-type]
 
 
 def test_voters_of_the_configuration_leave_the_metadata_without_voters() -> None:
@@ -112,6 +113,68 @@ def test_a_broker_of_a_cluster_that_its_file_names_formats_itself() -> None:
     own = read_meta_properties(disk.files, DATA)
     assert own is not None
     assert (own.cluster_id, own.node_id) == ("c1", 1)
+
+
+BROKER = "process.roles=broker\ncontroller.listener.names=CONTROLLER\n"
+
+
+def test_a_broker_that_names_no_cluster_formats_itself_only_beside_a_directory_that_does() -> None:
+    disk = Disk()
+    with pytest.raises(StorageError, match="/data is not formatted, and this node is one of several"):
+        disk.start_alone(DYNAMIC + BROKER, "broker")
+    disk.format(DYNAMIC + BROKER, roles="broker")
+    disk.start_alone(f"{DYNAMIC}{BROKER}metadata.log.dir=/meta\n", "broker")
+    new = read_meta_properties(disk.files, Path("/meta"))
+    assert new is not None
+    assert (new.cluster_id, new.node_id) == ("c1", 1)
+
+
+def test_a_broker_alone_is_not_made_a_voter() -> None:
+    disk = Disk()
+    with pytest.raises(ConfigError, match="--standalone makes this node a voter, but process"):
+        disk.format(DYNAMIC + BROKER, roles="broker", is_standalone=True)
+    with pytest.raises(ConfigError, match="--initial-controllers makes this node a voter"):
+        disk.format(DYNAMIC + BROKER, roles="broker", initial_controllers=INITIAL)
+    assert not disk.files.exists(DATA)
+    disk.format(DYNAMIC + BROKER, roles="broker", is_without_controllers=True)
+
+
+def lose_the_metadata_log(disk: Disk) -> None:
+    """Leave a formatted node the log of a topic, and no metadata."""
+    disk.files.remove_tree(FIRST_SNAPSHOT.parent)
+    disk.files.make_directory(DATA / "orders-0")
+    disk.files.open(DATA / "orders-0" / "00000000000000000000.log").close()
+
+
+def test_a_node_that_has_the_metadata_for_itself_does_not_begin_it_anew_over_its_logs() -> None:
+    disk = Disk()
+    disk.start_alone("")
+    lose_the_metadata_log(disk)
+    with pytest.raises(StorageError, match=r"__cluster_metadata-0 is not there, but /data holds logs such as orders-0"):
+        disk.start_alone("")
+    with pytest.raises(StorageError, match=r"__cluster_metadata-0 is not there, but /data holds logs such as orders-0"):
+        disk.format(DYNAMIC, is_standalone=True, is_formatted_ignored=True, cluster_id=cluster_of(disk))
+
+
+def test_a_node_of_several_fetches_the_metadata_that_it_has_lost() -> None:
+    disk = Disk()
+    disk.format(DYNAMIC, is_standalone=True)
+    lose_the_metadata_log(disk)
+    disk.start_alone(f"{DYNAMIC}process.roles=broker,controller\ncontroller.listener.names=CONTROLLER\n")
+    disk.format(DYNAMIC, is_without_controllers=True, is_formatted_ignored=True)
+
+
+def cluster_of(disk: Disk) -> str:
+    own = read_meta_properties(disk.files, DATA)
+    assert own is not None
+    return own.cluster_id
+
+
+def test_the_largest_node_id_and_port_are_taken() -> None:
+    disk = Disk()
+    disk.format(DYNAMIC, initial_controllers=INITIAL.replace("2@b:9093", "2147483647@b:65535").replace("a:9093", "a:1"))
+    voters = read_snapshot(disk.files, FIRST_SNAPSHOT, BOOTSTRAP_SNAPSHOT).voters
+    assert [(voter.node_id, voter.endpoints[0].port) for voter in voters] == [(1, 1), (2147483647, 65535)]
 
 
 def test_features_are_among_the_first_records() -> None:

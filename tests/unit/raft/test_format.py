@@ -1,5 +1,6 @@
 """A fresh directory becomes a node's; a used one is never touched."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from log_service.raft.format import format_directories, random_id, read_bootstra
 from log_service.raft.log_view import SnapshotId
 from log_service.raft.snapshots import read_snapshot
 from log_service.raft.voters import VoterEndpoint
-from log_service.storage.meta_properties import read_meta_properties
+from log_service.storage.meta_properties import read_meta_properties, write_meta_properties
 from log_service.storage.partition_metadata import format_uuid
 from tests.unit.raft.node import DIRECTORY, METADATA, Machine
 
@@ -94,12 +95,17 @@ def lose_the_metadata_log(machine: Machine) -> None:
         machine.files.remove(METADATA / name)
 
 
-def test_logs_are_not_left_without_the_metadata_log_that_knows_their_topics() -> None:
-    machine = Machine()
-    lose_the_metadata_log(machine)
+def make_log(machine: Machine) -> None:
+    """Have a topic's log in the directory of the node."""
     log = DIRECTORY / "orders-0"
     machine.files.make_directory(log)
     machine.files.open(log / "00000000000000000000.log").close()
+
+
+def test_logs_are_not_left_without_the_metadata_log_that_knows_their_topics() -> None:
+    machine = Machine()
+    lose_the_metadata_log(machine)
+    make_log(machine)
     with pytest.raises(StorageError, match=r"__cluster_metadata-0 is not there, but .* holds logs such as orders-0"):
         machine.format()
 
@@ -110,6 +116,39 @@ def test_a_metadata_log_of_no_topics_may_begin_anew() -> None:
     lose_the_metadata_log(machine)
     machine.files.make_directory(DIRECTORY / "orders-0.0123-delete")
     assert not machine.format().is_new
+
+
+@pytest.mark.parametrize("name", ["00000000000000000007.log", "00000000000000000007-0000000002.checkpoint"])
+def test_logs_beside_a_metadata_log_or_a_snapshot_of_it_are_those_of_this_node(name: str) -> None:
+    machine = Machine()
+    lose_the_metadata_log(machine)
+    make_log(machine)
+    machine.files.open(METADATA / name).close()
+    assert not machine.format().is_new
+
+
+def test_a_node_whose_metadata_others_have_starts_without_its_own() -> None:
+    machine = Machine()
+    lose_the_metadata_log(machine)
+    make_log(machine)
+    machine.files.remove_tree(METADATA)
+    plan = replace(machine.plan(), only_voter_at=None, is_log_elsewhere=True)
+    assert not format_directories(machine.files, [DIRECTORY], DIRECTORY, plan).is_new
+
+
+def test_a_directory_of_older_software_gets_an_id_once_and_is_else_left_as_it_is() -> None:
+    """An id that changes with each start is a new disk to the controller, and a new voter to the quorum."""
+    machine = Machine()
+    machine.format()
+    older = read_meta_properties(machine.files, DIRECTORY)
+    assert older is not None
+    write_meta_properties(machine.files, DIRECTORY, replace(older, directory_id=None))
+    bootstrap = machine.files.read_bytes(DIRECTORY / "bootstrap.checkpoint")
+    changed = format_directories(machine.files, [DIRECTORY], DIRECTORY, machine.plan(records=()))
+    assert machine.format().directory_ids == changed.directory_ids
+    now = read_meta_properties(machine.files, DIRECTORY)
+    assert now == replace(older, directory_id=changed.directory_ids[DIRECTORY])
+    assert machine.files.read_bytes(DIRECTORY / "bootstrap.checkpoint") == bootstrap
 
 
 @pytest.mark.parametrize("operation", ["rename", "sync", "append", "sync_directory"])
