@@ -126,6 +126,21 @@ def test_a_damaged_replica_that_could_be_elected_is_not_emptied_until_it_cannot(
     tell_cluster(story, count=2)
 
 
+def test_a_replica_that_is_offline_holds_up_no_other_of_the_same_leader() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        cluster.create_topic("b", replicas=(1, 2))
+        node = cluster.node(2)
+        await node.kill()
+        rot(node)
+        await cluster.start(2)
+        assert node.partition().is_offline
+        assert (await cluster.node(1).produce("b", batch(b"one"))).error_code == 0
+        assert node.values("b") == [b"one"]
+
+    tell_cluster(story, count=2)
+
+
 def test_the_only_replica_in_sync_stays_offline_when_its_log_is_damaged() -> None:
     async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
