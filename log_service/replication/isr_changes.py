@@ -145,8 +145,9 @@ class IsrChanges:
             self.refused_count += 1
             change = state.refuse_isr(proposal, code, now_ms)
         else:
-            self.shrink_count += not set(told.isr) >= set(state.isr)
-            self.expand_count += not set(told.isr) <= set(state.isr)
+            # Counted by the proposal: the metadata is mostly faster than the response, and the state has its ISR by now.
+            self.shrink_count += not proposal.is_expansion
+            self.expand_count += proposal.is_expansion
             change = state.accept_isr(proposal, tuple(told.isr), told.leader_epoch, told.partition_epoch, now_ms)
         if Change.MUST_RESEND in change:
             self._waiting[partition] = None

@@ -93,12 +93,14 @@ class IsrProposal(NamedTuple):
     """An ISR that the leader proposes to the controller, against the partition epoch that it knows.
 
     ``members`` are (broker id, broker epoch) with the epoch of the member's last fetch. It is -1 for the leader, whose epoch the request
-    names, and for a member that has not fetched since this node leads (KIP-903).
+    names, and for a member that has not fetched since this node leads (KIP-903). ``is_expansion`` says that it is larger than the ISR
+    that it is to follow.
     """
 
     members: tuple[tuple[int, int], ...]
     leader_epoch: int
     partition_epoch: int
+    is_expansion: bool
 
     @property
     def isr(self) -> tuple[int, ...]:
@@ -480,7 +482,7 @@ class PartitionState:
 
     def _propose(self, isr: tuple[int, ...]) -> IsrProposal:
         members = tuple((id_, NO_BROKER_EPOCH if id_ == self.node_id else self.followers[id_].broker_epoch) for id_ in isr)
-        self.proposal = IsrProposal(members, self.leader_epoch, self.partition_epoch)
+        self.proposal = IsrProposal(members, self.leader_epoch, self.partition_epoch, is_expansion=len(isr) > len(self.isr))
         self._awaited = tuple(dict.fromkeys((*self._awaited, *(self.followers[id_] for id_ in isr if id_ != self.node_id))))
         self.is_safe_at_once = self.is_safe_at_once and not self._awaited
         return self.proposal

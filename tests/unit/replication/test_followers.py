@@ -522,6 +522,21 @@ def test_what_becomes_of_a_proposal_that_is_refused(refusal: ErrorCode | KafkaEr
     tell_cluster(story, count=2)
 
 
+def test_a_leader_counts_what_became_of_its_proposals() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        counts = cluster.node(1).replicas
+        cluster.refusal = lambda _request: ErrorCode.INELIGIBLE_REPLICA if not cluster.alterations[1:] else None
+        cluster.create_topic(replicas=(1, 2), isr=(1,))
+        await until(lambda: sorted(cluster.isr()) == [1, 2])
+        await until(lambda: counts.isr_change_counts == (0, 1, 1))
+        await cluster.node(2).kill()
+        await cluster.node(1).produce("a", batch(b"one"), acks=1)
+        await until(lambda: cluster.isr() == (1,), 60)
+        await until(lambda: counts.isr_change_counts == (1, 1, 1))
+
+    tell_cluster(story, count=2)
+
+
 def test_proposals_of_many_partitions_travel_together_one_request_at_a_time() -> None:
     async def story(cluster: ReplicaCluster) -> None:
         cluster.create_topic(replicas=(1, 2), isr=(1,), partitions=40)

@@ -307,7 +307,7 @@ def test_a_follower_that_has_all_that_is_safe_is_proposed() -> None:
     assert group.state.propose_expansion(THIRD) is None
     group.fetch(THIRD, 8)
     proposal = group.state.propose_expansion(THIRD)
-    assert proposal == IsrProposal(members=((1, -1), (2, 102), (3, 103)), leader_epoch=0, partition_epoch=0)
+    assert proposal == IsrProposal(members=((1, -1), (2, 102), (3, 103)), leader_epoch=0, partition_epoch=0, is_expansion=True)
 
 
 def test_a_follower_needs_what_the_epoch_began_with() -> None:
