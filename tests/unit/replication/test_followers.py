@@ -13,6 +13,7 @@ from log_service.protocol.messages.alter_partition import AlterPartitionRequest
 from log_service.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from log_service.protocol.messages.fetch import FetchResponse
 from log_service.replication.fetcher import Fetcher
+from log_service.replication.isr_changes import RESEND_MS
 from log_service.replication.partition_state import UNKNOWN_OFFSET
 from log_service.rpc.connection import RpcConnection
 from tests.helpers.replica_cluster import ReplicaCluster, tell_cluster, until
@@ -498,7 +499,7 @@ REFUSALS: list[tuple[ErrorCode | KafkaError, int]] = [
 
 @pytest.mark.parametrize(("refusal", "least"), REFUSALS, ids=str)
 def test_what_becomes_of_a_proposal_that_is_refused(refusal: ErrorCode | KafkaError, least: int) -> None:
-    """0: it waits for metadata; 1: it is void, and another fetch proposes again; 2: it is sent again."""
+    """0: it waits for metadata; 1: it is void, and another fetch proposes again; 2: it is sent again, after a pause."""
 
     def refuse(_request: AlterPartitionRequest) -> ErrorCode | KafkaError:
         return refusal
@@ -515,6 +516,7 @@ def test_what_becomes_of_a_proposal_that_is_refused(refusal: ErrorCode | KafkaEr
             cluster.change(isr=[1])
         else:
             assert len(cluster.alterations) > (1 if least == 1 else 10)
+            assert len(cluster.alterations) <= 2.2 * 1_000 / RESEND_MS + 1, "a controller in trouble is not asked without a pause"
             cluster.refusal = lambda _request: None
         await until(lambda: sorted(cluster.isr()) == [1, 2])
         assert state.proposal is None
