@@ -8,7 +8,9 @@ Each loop of the daemon pauses by waiting for the daemon's end, for so many seco
 - The loop of automation conditions asks at Dagster's pace for the newest event alone. What conditions say depends on events, on the project
   and on the time of day, so that they are evaluated while events come and for ``SETTLES_S`` after the last one, after each load of the
   project, and at every half minute, which is when a cron schedule may be due.
-- Loops that do something every few seconds look every ``STEP_S`` whether their time has come, not twice a second.
+- A sensor of runs makes no tick while nothing has happened since it saw all that there was, but for one each ``RESTS_S``.
+- Loops that do something every few seconds look every ``STEP_S`` whether their time has come, not twice a second. The one that starts
+  killed runs anew does so where an event came, and at every half minute.
 
 Knows of Dagster what it is handed. Invariants: no pause is longer than the loop's own where something may have happened; the daemon's end
 ends every pause at once.
@@ -19,15 +21,20 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-SENSOR, ASSET = "SENSOR", "ASSET"
-STEPPING = frozenset({"MONITORING", "EVENT_LOG_CONSUMER", "FRESHNESS_DAEMON"})
+SENSOR, ASSET, EVENTS = "SENSOR", "ASSET", "EVENT_LOG_CONSUMER"
+STEPPING = frozenset({"MONITORING", "FRESHNESS_DAEMON"})
 """Loops of Dagster's that pause in steps of half a second."""
 STEP_S = 5.0
 SETTLES_S = 60.0
 """How long after an event conditions are evaluated as often as ever: what one says may depend on what it said before."""
 LONGEST_S = 30.0
+RUN_STATUS = "RUN_STATUS"
+"""The type of sensors that are told of runs: what they see are events that came after their cursor."""
+RESTS_S = 60.0
+"""How far apart the ticks of such a sensor are while nothing happens."""
 EARLY_S = 0.05
 """A sensor's interval counts from a moment after the one that is seen here: a look before its end would be for nothing."""
 WITHOUT_THREADS_S = 0.5
@@ -100,15 +107,61 @@ class Quiet:
         return True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What a sensor of runs had before it, since when, and when its last tick was submitted, both in seconds."""
+
+    seen: Hashable
+    since_s: float
+    ticked_s: float
+
+
+class Resting:
+    """Which sensors of runs have nothing to see; ``newest_event`` returns another value after every event.
+
+    A tick that sees more than it can do moves the sensor's cursor, and is followed by the next one as ever. For ``SETTLES_S`` after an
+    event ticks go on, because a database may show an event later than one with a higher number. A question that fails is one that may have
+    another answer.
+    """
+
+    def __init__(self, newest_event: Callable[[], Hashable], now_s: Callable[[], float] = time.monotonic) -> None:
+        self._newest_event = newest_event
+        self._now_s = now_s
+        self._sights: dict[str, Sight] = {}
+
+    def rests(self, _context: object, _logger: object, sensor: Any, state: Any, *_: object) -> bool:
+        """Return whether a tick would be for nothing; the arguments are those of the function that makes it."""
+        if sensor.sensor_type.value != RUN_STATUS:
+            return False
+        now_s = self._now_s()
+        try:
+            seen = self._newest_event(), state.instigator_data.cursor
+        except Exception:  # noqa: BLE001 - the tick says what is wrong with the storage
+            return False
+        before = self._sights.get(sensor.selector_id)
+        since_s = now_s if before is None or before.seen != seen else before.since_s
+        if before is not None and now_s >= since_s + SETTLES_S and now_s < before.ticked_s + RESTS_S:
+            return True
+        self._sights[sensor.selector_id] = Sight(seen=seen, since_s=since_s, ticked_s=now_s)
+        return False
+
+
 class Turns:
     """A pause that ends when a sensor's turn has come: ``submit`` starts its ticks, and notices their end.
 
-    ``due`` is told a sensor's interval before each of its ticks.
+    ``due`` is told a sensor's interval before each of its ticks. Of one for which ``rests`` returns True ``submit`` makes nothing.
     """
 
-    def __init__(self, ended: Pause, executor: Any, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        ended: Pause,
+        executor: Any,
+        rests: Callable[..., bool] = lambda *_: False,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._ended = ended
         self._executor = executor
+        self._rests = rests
         self._now_s = now_s
         self._changed = threading.Condition()
         self._turns: list[float] = []
@@ -121,6 +174,10 @@ class Turns:
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> "Future[Any]":
         """Have a thread make a tick, and look again when it has ended and its sensor may tick again."""
+        if self._rests(*arguments):
+            nothing: Future[Any] = Future()
+            nothing.set_result(None)
+            return nothing
         began_s, interval_s = self._now_s(), self._interval_s
 
         def tick() -> Any:
@@ -169,18 +226,24 @@ def paced(daemon: Any, context: Any, ended: Pause) -> Pause:
     if kind == SENSOR:
         if daemon._threadpool_executor is None:  # noqa: SLF001 - which threads make ticks: Dagster tells it nowhere else
             return Bounded(ended, longest_s=WITHOUT_THREADS_S)
-        turns = Turns(ended, daemon._threadpool_executor)  # noqa: SLF001
+        turns = Turns(ended, daemon._threadpool_executor, Resting(lambda: newest_event(context)).rests)  # noqa: SLF001
         daemon._threadpool_executor = turns  # noqa: SLF001
         daemon.instrument_elapsed = turns.due
         return turns
     if kind == ASSET:
         return Quiet(ended, lambda: newest(context))
+    if kind == EVENTS:
+        return Quiet(Bounded(ended, shortest_s=STEP_S), lambda: newest_event(context))
     return Bounded(ended, shortest_s=STEP_S) if kind in STEPPING else ended
+
+
+def newest_event(context: Any) -> Hashable:
+    """Return the number of the instance's newest event."""
+    number: Hashable = context.instance.event_log_storage.get_maximum_record_id()
+    return number
 
 
 def newest(context: Any) -> Hashable:
     """Return the number of the instance's newest event, and which load of each code location is known."""
     locations = context.create_request_context().get_code_location_entries()
-    return context.instance.event_log_storage.get_maximum_record_id(), tuple(
-        (name, entry.version_key) for name, entry in sorted(locations.items())
-    )
+    return newest_event(context), tuple((name, entry.version_key) for name, entry in sorted(locations.items()))

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import pytest
 
-from orchestration.daemon_pace import ASSET, SENSOR, STEPPING
+from orchestration.daemon_pace import ASSET, EVENTS, RUN_STATUS, SENSOR, STEPPING
 
 ROOT = Path(__file__).resolve().parents[2]
 REASONS: Mapping[str, str] = MappingProxyType(
@@ -144,12 +144,14 @@ def test_loops_pause_and_make_ticks_as_we_know_it() -> None:
     kinds.add(import_module("dagster._daemon.asset_daemon").AssetDaemon.daemon_type())
     kinds.add(import_module("dagster._daemon.freshness").FreshnessDaemon.daemon_type())
     kinds.add(import_module("dagster._daemon.auto_run_reexecution.event_log_consumer").EventLogConsumerDaemon.daemon_type())
-    assert kinds == {SENSOR, ASSET, *STEPPING}
+    assert kinds == {SENSOR, ASSET, EVENTS, *STEPPING}
     loop = inspect.getsource(loops.SensorDaemon.core_loop)
     assert "threadpool_executor=self._threadpool_executor" in loop
     assert "instrument_elapsed=self.instrument_elapsed" in loop
     assert "instrument_elapsed(sensor, elapsed, sensor.min_interval_seconds)" in sensors
-    assert "threadpool_executor.submit(" in sensors
+    submitted = sensors[sensors.index("threadpool_executor.submit(") :].partition(")")[0].split()
+    assert submitted[1:6] == ["_process_tick,", "workspace_process_context,", "logger,", "sensor,", "sensor_state,"]
+    assert import_module("dagster._core.definitions.sensor_definition").SensorType.RUN_STATUS.value == RUN_STATUS
     assert "shutdown_event.wait(sleep_time)" in sensors
     assert "shutdown_event.wait(sleep_time)" in inspect.getsource(import_module("dagster._daemon.asset_daemon").AssetDaemon.core_loop)
     assert "shutdown_event.wait(0.5)" in inspect.getsource(loops.IntervalDaemon.core_loop)

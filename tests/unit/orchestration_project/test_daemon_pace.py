@@ -4,6 +4,7 @@ import itertools
 import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,13 +12,16 @@ import pytest
 from orchestration.daemon_pace import (
     EARLY_S,
     LONGEST_S,
+    RESTS_S,
     SETTLES_S,
     STEP_S,
     WITHOUT_THREADS_S,
     Bounded,
     Quiet,
+    Resting,
     Turns,
     newest,
+    newest_event,
     paced,
 )
 
@@ -176,7 +180,7 @@ def test_a_sensor_that_ticked_shortly_is_looked_at_when_its_interval_is_over() -
     """The interval counts from the beginning of the tick, which a busy pool of threads puts off."""
     now_s, pauses = 100.0, []
     ended, ticks = threading.Event(), Ticks()
-    turns = Turns(ended, ticks, lambda: now_s)
+    turns = Turns(ended, ticks, now_s=lambda: now_s)
 
     def pause(timeout: float | None = None) -> bool:
         nonlocal now_s
@@ -196,6 +200,67 @@ def test_a_sensor_that_ticked_shortly_is_looked_at_when_its_interval_is_over() -
     assert turns.wait(LOOP_S) is False
     assert pauses[1:] == [pytest.approx(LOOP_S)], "a turn that was had is none any more"
     ended.set()
+
+
+class RunSensor:
+    """A sensor of runs that a loop submits every ten seconds; ``cursor`` moves with what a tick has seen."""
+
+    def __init__(self, kind: str = "RUN_STATUS") -> None:
+        self.now_s, self.cursor, self.kind = 1_000.0, "", kind
+        self.events, self.ticks = Events(), 0
+        self.turns = Turns(threading.Event(), self, Resting(self.seen, lambda: self.now_s).rests, now_s=lambda: self.now_s)
+
+    def seen(self) -> Hashable:
+        return self.events.seen()
+
+    def submit(self, function: Callable[[], Any]) -> "Future[Any]":
+        self.ticks += 1
+        future: Future[Any] = Future()
+        future.set_result(function())
+        return future
+
+    def ticks_within(self, seconds: float) -> int:
+        """Let a loop look each ten seconds, and return how many ticks it made."""
+        before, until_s = self.ticks, self.now_s + seconds
+        sensor = SimpleNamespace(selector_id="run_failures", sensor_type=SimpleNamespace(value=self.kind))
+        while self.now_s < until_s:
+            state = SimpleNamespace(instigator_data=SimpleNamespace(cursor=self.cursor))
+            self.turns.due(sensor, None, 10)
+            assert self.turns.submit(lambda *_: None, object(), object(), sensor, state).done()
+            self.now_s += 10
+        return self.ticks - before
+
+
+def test_a_sensor_of_runs_makes_no_ticks_for_nothing() -> None:
+    sensor = RunSensor()
+    assert sensor.ticks_within(SETTLES_S) == SETTLES_S / 10
+    assert sensor.ticks_within(600) == 600 / RESTS_S
+    sensor.events.happen()
+    assert sensor.ticks_within(10) == 1, "an event is looked at with the next look of the loop"
+    assert sensor.ticks_within(SETTLES_S - 10) == SETTLES_S / 10 - 1, "a database may show another one later"
+    assert sensor.ticks_within(600) == 600 / RESTS_S
+
+
+def test_a_sensor_of_runs_that_has_more_to_see_goes_on() -> None:
+    """A tick is about five runs at most: its cursor tells that there were some."""
+    sensor = RunSensor()
+    sensor.ticks_within(600)
+    sensor.events.happen()
+    for position in range(30):
+        sensor.cursor = f"seen {position}"
+        assert sensor.ticks_within(10) == 1
+
+
+def test_other_sensors_tick_whenever_their_interval_is_over() -> None:
+    assert RunSensor("STANDARD").ticks_within(600) == 60
+
+
+def test_a_sensor_of_runs_ticks_where_events_cannot_be_asked_for() -> None:
+    class Refusing(RunSensor):
+        def seen(self) -> Hashable:
+            raise OSError("no storage")
+
+    assert Refusing().ticks_within(600) == 60
 
 
 class Daemon:
@@ -218,11 +283,32 @@ def test_each_loop_is_handed_its_pause() -> None:
     assert sensors.instrument_elapsed == turns.due  # type: ignore[attr-defined]
     assert isinstance(paced(Daemon("ASSET"), context, ended), Quiet)
     assert isinstance(paced(Daemon("MONITORING"), context, ended), Bounded)
+    assert isinstance(paced(Daemon("EVENT_LOG_CONSUMER"), context, ended), Quiet)
     assert paced(Daemon("SCHEDULER"), context, ended) is ended
     time = Time()
     assert paced(Daemon("SENSOR"), context, time).wait(LOOP_S) is False
     assert time.pauses == [WITHOUT_THREADS_S], "ticks in the loop itself are followed by a short pause"
     ended.set()
+
+
+def test_killed_runs_are_started_anew_where_an_event_came() -> None:
+    """The loop pauses in steps of half a second until its time has come."""
+    time, events = Time(7.0), Events()
+    context = SimpleNamespace(instance=SimpleNamespace(event_log_storage=SimpleNamespace(get_maximum_record_id=events.seen)))
+    pause = paced(Daemon("EVENT_LOG_CONSUMER"), context, time)
+    assert isinstance(pause, Quiet)
+    pause._now_s = lambda: time.now_s
+    pause._changed_s = time.now_s
+    while time.now_s < 300:
+        assert pause.wait(0.5) is False
+    began_s = time.now_s
+    assert pause.wait(0.5) is False
+    assert time.now_s - began_s > LOOP_S, "nothing has happened"
+    time.at[time.now_s + 1] = events.happen
+    began_s = time.now_s
+    assert pause.wait(0.5) is False
+    assert time.now_s - began_s <= STEP_S
+    assert newest_event(context) == 1
 
 
 def test_conditions_depend_on_events_and_on_the_load_of_the_project() -> None:
