@@ -1,7 +1,8 @@
 """Which assets fail now: those whose last run failed, and why; for the terminal and ``tidelog status``.
 
 Decides from runs alone, so that it holds for a project with sensors of its own, too. A run that was killed and is tried again is no failure
-of its assets. Looks at runs that ended since the last look; the first look goes back ``FIRST_LOOK_RUNS`` runs.
+of its assets. Looks at runs that ended since the last look; the first look goes back ``FIRST_LOOK_RUNS`` runs. While no event comes runs
+are asked for only now and then: each change of a run is an event.
 """
 
 from collections.abc import Collection
@@ -13,6 +14,10 @@ from orchestration.sensing.run_failures import failed_assets, is_tried_again, re
 
 FIRST_LOOK_RUNS = 200
 LOOK_RUNS = 1_000
+LOOKS_AFTER_EVENT = 3
+"""Looks at runs after the last event: a database may show a run, or an event, later than one with a higher number."""
+LOOKS_PER_CHECK = 6
+"""Of the looks after those, one in so many asks for runs all the same."""
 OVERLAP = timedelta(seconds=10)
 """How long after its time of an update a run may come to be seen."""
 ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE)
@@ -25,9 +30,22 @@ class FailingAssets:
         self._instance = instance
         self._reasons: dict[dg.AssetKey, str] = {}
         self._seen: dict[str, datetime] = {}
+        self._newest_event: int | None = None
+        self._looks_since = -1
 
     def look(self, known: Collection[dg.AssetKey]) -> list[str]:
         """Look at the runs that ended, and return a sentence for each asset among ``known`` whose last run failed."""
+        if self._may_have_changed():
+            self._look_at_runs()
+        return [f"{key.to_user_string()} failed in its last run: {why}" for key, why in sorted(self._reasons.items()) if key in known]
+
+    def _may_have_changed(self) -> bool:
+        newest = self._instance.event_log_storage.get_maximum_record_id()
+        self._looks_since = 0 if newest != self._newest_event else self._looks_since + 1
+        self._newest_event = newest
+        return self._looks_since < LOOKS_AFTER_EVENT or self._looks_since % LOOKS_PER_CHECK == 0
+
+    def _look_at_runs(self) -> None:
         since = max(self._seen.values()) - OVERLAP if self._seen else None
         filters = dg.RunsFilter(statuses=list(ENDED), updated_after=since)
         limit = LOOK_RUNS if self._seen else FIRST_LOOK_RUNS
@@ -37,7 +55,6 @@ class FailingAssets:
                 self._take(record.dagster_run)
         found = {record.dagster_run.run_id: record.update_timestamp for record in records}
         self._seen = found or self._seen
-        return [f"{key.to_user_string()} failed in its last run: {why}" for key, why in sorted(self._reasons.items()) if key in known]
 
     def _take(self, run: dg.DagsterRun) -> None:
         selected = run.asset_selection or frozenset()

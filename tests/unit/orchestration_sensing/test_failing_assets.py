@@ -1,11 +1,12 @@
 """Assets whose last run failed, as the terminal and ``tidelog status`` tell them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import dagster as dg
 import pytest
 
-from orchestration.sensing.failing_assets import FailingAssets
+from orchestration.sensing.failing_assets import LOOKS_AFTER_EVENT, LOOKS_PER_CHECK, FailingAssets
 from orchestration.transforms import TransformError
 
 BROKEN: set[str] = set()
@@ -84,3 +85,20 @@ def test_the_class_of_an_error_of_ours_is_no_part_of_its_sentence(instance: dg.D
     job = dg.Definitions(assets=[broken]).resolve_implicit_global_asset_job_def()
     job.execute_in_process(asset_selection=[broken.key], instance=instance, raise_on_error=False)
     assert FailingAssets(instance).look({broken.key}) == [f"broken failed in its last run: {why}"]
+
+
+def test_runs_are_asked_for_now_and_then_while_no_event_comes(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    ask = instance.get_run_records
+
+    def counted(*arguments: Any, **named: Any) -> Sequence[dg.RunRecord]:
+        asked.append(arguments)
+        return ask(*arguments, **named)
+
+    monkeypatch.setattr(instance, "get_run_records", counted)
+    failing = FailingAssets(instance)
+    for _ in range(LOOKS_AFTER_EVENT + 10 * LOOKS_PER_CHECK):
+        assert failing.look(KNOWN) == []
+    assert len(asked) == LOOKS_AFTER_EVENT + 10
+    run(instance, orders, broken=("orders",))
+    assert failing.look(KNOWN) == [TOLD]
