@@ -91,11 +91,21 @@ def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None
 
 
 def wait_without_looking(server: Any, ended: threading.Event) -> None:
-    """Have the wait for the server's end begin when ``ended`` is set, which stops it: gRPC looks ten times a second whether it is there."""
+    """Have the wait for the server's end begin when ``ended`` is set, which stops it: gRPC looks ten times a second whether it is there.
+
+    From then on the project is no longer loaded as it was: a tick that waits for records ends with its wait, because the server's end waits
+    for it.
+    """
     wait_for_termination = server.wait_for_termination
 
     def wait(timeout: float | None = None) -> bool:
-        return ended.wait(timeout) and bool(wait_for_termination(timeout))
+        is_ended = True
+        try:
+            is_ended = ended.wait(timeout)
+        finally:
+            if is_ended:
+                sys.modules.pop(DEFINITIONS, None)
+        return is_ended and bool(wait_for_termination(timeout))
 
     server.wait_for_termination = wait
 

@@ -1,14 +1,18 @@
 """The one sensor of all topics: a tick waits until a table has something to read, and starts a run for it.
 
 Decides nothing itself: it asks the log service, the lake and Dagster's runs, and hands what it found to ``decide_runs`` and
-``decide_events``. A tick waits up to ``wait_s``, far below the limit of a tick, because the daemon pauses between ticks. A log service
-that is away is a reason to skip, never an error; a topic or a table that cannot be looked at is passed over, and the tick says so.
+``decide_events``. A tick waits up to ``wait_s``, and twice as long where all was read and told, far below the limit of a tick, because the
+daemon pauses between ticks, and because a tick costs more than a wait. The second half begins only where the project was not loaded anew
+meanwhile. A log service that is away is a reason to skip, never an error; a topic or a table that cannot be looked at is passed over, and
+the tick says so.
 
 Dagster cuts off a tick after 60 seconds, and then nothing of it counts. So looking at all tables ends after ``LOOKS_WITHIN_S``: the others
 have their turn later, and tables that could not be looked at come behind those that could, so that leaders that are away make no other
 table wait for longer.
 """
 
+import math
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +30,7 @@ from orchestration.checkpoints import Checkpoint
 from orchestration.instance import UNFINISHED
 from orchestration.lag import TopicLag, lag_behind, seconds_behind
 from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
+from orchestration.projects import DEFINITIONS
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.new_records import RunDecision, TableState, decide_runs
@@ -39,6 +44,7 @@ from orchestration.transforms.to_topic.ledger import is_reminder_due
 TABLE_TAG = "tidelog/table"
 TOPIC_TAG = "tidelog/topic"
 WAIT_S = 15.0
+"""How long a tick waits for records at a time. Whatever ends the code server, or loads the project anew, waits for no more than that."""
 LOG_TIMEOUT_MS = 5_000
 LOOKS_WITHIN_S = 10.0
 """When a look at all tables begins with no further one: a leader that is away costs each of its tables ``LOG_TIMEOUT_MS``."""
@@ -68,6 +74,9 @@ class Watch:
     feeds: Sequence[TopicFeed]
     minimum_interval_s: float
     clock: Clock = Clock()
+    wait_s: float = WAIT_S
+    is_current: Callable[[], bool] = lambda: True
+    """Whether the project is loaded as it was when the tick began."""
     failures: dict[str, str] = field(default_factory=dict)
     """Why a table could not be looked at, by table: it is left alone until the next tick."""
     postponed: list[str] = field(default_factory=list)
@@ -179,19 +188,27 @@ class Watch:
         each = [of for lag in followed for of in lag.each]
         ends = {(of.topic, one.partition): one.last_stable_offset for of in each for one in of.partitions}
         started_s = self.clock.now_s()
+        while (left_s := started_s + limit_s - self.clock.now_s()) > 0:
+            if self._is_anything_new(ends, min(left_s, self.wait_s)) or not self.is_current():
+                break
+        is_early = self.clock.now_s() - started_s < min(POLL_S, limit_s)
+        if decision.is_anything_wanting and is_early:
+            self.clock.sleep(min(POLL_S, limit_s))
+
+    def _is_anything_new(self, ends: Mapping[tuple[str, int], int], limit_s: float) -> bool:
+        """Wait for records beyond ``ends``, and return whether there are some."""
+        started_s = self.clock.now_s()
         timeout_ms = max(int(limit_s * 1000), 1)
         if not ends:
             self.clock.sleep(timeout_ms / 1000)
-            return
+            return False
         try:
-            self.log.wait_for_records(ends, timeout_ms)
+            return bool(self.log.wait_for_records(ends, timeout_ms))
         except LogServiceAwayError:
             raise
         except LogServiceError:  # no topic of them may be read: the runs say so, and lags are told all the same
             self.clock.sleep(max(started_s + timeout_ms / 1000 - self.clock.now_s(), 0.0))
-        is_early = self.clock.now_s() - started_s < min(POLL_S, limit_s)
-        if decision.is_anything_wanting and is_early:
-            self.clock.sleep(min(POLL_S, limit_s))
+            return False
 
     def _wait_for_runs(self, tables: Sequence[str], limit_s: float) -> None:
         """Wait until one of these tables' runs has ended: asking for that alone is cheap, and its successor is waited for."""
@@ -214,15 +231,26 @@ class Findings:
     decision: RunDecision
 
 
-def watch_until(watch: Watch, deadline_s: float) -> Findings:
-    """Look and wait until a table is to be started, or the deadline."""
+def watch_until(watch: Watch, deadline_s: float, progress: Progress) -> Findings:
+    """Look and wait until a table is to be started, or the deadline, which is ``wait_s`` later where all was read and told.
+
+    ``progress`` is what was told.
+    """
     while True:
         lags = watch.lags()
         decision = decide_runs(watch.states(lags), watch.clock.now_s())
-        if decision.start or watch.clock.now_s() >= deadline_s:
+        is_idle = len(lags) == len(watch.feeds) and not decision.is_anything_wanting and is_all_told(lags, progress)
+        until_s = deadline_s + watch.wait_s if is_idle else deadline_s
+        if decision.start or watch.clock.now_s() >= until_s or not watch.is_current():
             return Findings(lags=lags, decision=decision)
         if not watch.postponed:
-            watch.wait(lags, decision, deadline_s)
+            watch.wait(lags, decision, until_s)
+
+
+def is_all_told(lags: Mapping[str, TopicLag], progress: Progress) -> bool:
+    """Return whether ``progress`` holds watermarks and lags as they are now."""
+    left = decide_events(lags, progress, math.inf)
+    return not left.topics and not left.tables
 
 
 def interval_of(feed: TopicFeed, default_s: float) -> float:
@@ -248,7 +276,7 @@ def is_misplaced(lag: TopicLag, committed: Mapping[int, Checkpoint]) -> bool:
 
 
 def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Clock | None = None) -> dg.SensorDefinition:
-    """Return the sensor that follows every topic that a table of the project follows."""
+    """Return the sensor that follows every topic that a table of the project follows; a tick waits ``wait_s`` seconds at a time."""
     job = dg.define_asset_job(
         f"{name}_job",
         selection=dg.AssetSelection.kind("pyspark") | dg.AssetSelection.kind("archive"),
@@ -272,6 +300,7 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
         if not feeds:
             return dg.SkipReason("no table of the project follows a topic")
         began_s, progress = used.now_s(), Progress.from_cursor(context.cursor)
+        loaded = sys.modules.get(DEFINITIONS)
         try:
             with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
                 new_events = [] if is_reconciled.is_set() else declaration_events(log, context)
@@ -284,8 +313,10 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
                     feeds=in_turn(feeds, progress.first, progress.unjudged),
                     minimum_interval_s=settings.minimum_interval_s,
                     clock=used,
+                    wait_s=wait_s,
+                    is_current=lambda: sys.modules.get(DEFINITIONS) is loaded,
                 )
-                findings = watch_until(watch, began_s + wait_s)
+                findings = watch_until(watch, began_s + wait_s, progress)
                 requests = [
                     run_request(feed, context.repository_def, watch.run_config_of(feed, settings.follow_s))
                     for feed in feeds

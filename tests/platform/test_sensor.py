@@ -1,14 +1,17 @@
 """The topic sensor against a log in memory and Dagster's real storage: what it starts, what it tells, and when it only waits."""
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import dagster as dg
 import pytest
 
 from orchestration.log_client import LogServiceAwayError, LogServiceError
+from orchestration.projects import DEFINITIONS
 from orchestration.sensing.topic_sensor import LOG_TIMEOUT_MS, LOOKS_WITHIN_S, TABLE_TAG, TELLS_WITHIN_S, WAIT_S
 from orchestration.topics import TopicSpec, topic_asset
 from orchestration.transforms import spark_table
@@ -62,6 +65,39 @@ def test_a_quiet_tick_ends_after_its_time_with_a_reason(world: World) -> None:
     result = world.tick()
     assert started(result) == []
     assert result.skip_reason == dg.SkipReason("no new records")
+    assert world.now_s - began_s == pytest.approx(15), "the lag was not told before"
+
+
+def test_a_tick_waits_longer_where_all_was_read_and_told(world: World) -> None:
+    append(world, 3)
+    world.commit(3)
+    world.tick()
+    began_s = world.now_s
+    assert started(world.tick()) == []
+    assert world.now_s - began_s == pytest.approx(30)
+
+    def one_comes(_timeout_ms: int) -> None:
+        world.sleep(7 if world.now_s > began_s else 15)
+        if world.now_s > began_s + 15:
+            append(world, 1)
+
+    began_s, world.log.on_wait = world.now_s, one_comes
+    assert started(world.tick()) == ["clean_orders"]
+    assert world.now_s - began_s == pytest.approx(22), "a record is seen at once"
+
+
+def test_a_tick_that_waits_longer_ends_when_the_project_was_loaded_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(world, 3)
+    world.commit(3)
+    world.tick()
+    began_s = world.now_s
+
+    def load_anew(timeout_ms: int) -> None:
+        world.sleep(timeout_ms / 1000)
+        monkeypatch.setitem(sys.modules, DEFINITIONS, ModuleType(DEFINITIONS))
+
+    world.log.on_wait = load_anew
+    assert started(world.tick()) == []
     assert world.now_s - began_s == pytest.approx(15)
 
 

@@ -1,8 +1,10 @@
 """Daemon and webserver ask the code server which load of the project it serves only where another one may be there."""
 
 import os
+import sys
 import threading
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from dagster._grpc.client import DagsterGrpcClient
 
 from orchestration.code_server import wait_without_looking
 from orchestration.code_watch import ASK_S, ask_seldom, tell_loaded
+from orchestration.projects import DEFINITIONS
 
 
 class Server:
@@ -98,7 +101,7 @@ def test_nobody_is_told_of_a_socket_that_is_not_there(tmp_path: Path) -> None:
     tell_loaded(tmp_path / "server.sock")
 
 
-def test_a_code_server_waits_for_its_end_without_looking_whether_it_is_there() -> None:
+def test_a_code_server_waits_for_its_end_without_looking_whether_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     class Waiting:
         """gRPC's server, whose wait is a loop that looks."""
 
@@ -112,11 +115,14 @@ def test_a_code_server_waits_for_its_end_without_looking_whether_it_is_there() -
     server, ended, found = Waiting(), threading.Event(), []
     begun = server.has_begun
     wait_without_looking(server, ended)
+    monkeypatch.setitem(sys.modules, DEFINITIONS, ModuleType(DEFINITIONS))
     assert server.wait_for_termination(0.01) is False, "it goes on"
     assert not begun.is_set()
+    assert DEFINITIONS in sys.modules
     waiting = threading.Thread(target=lambda: found.append(server.wait_for_termination()))
     waiting.start()
     ended.set()
     waiting.join(60)
     assert found == [True]
     assert begun.is_set()
+    assert DEFINITIONS not in sys.modules, "ticks that wait for records see that it ends"
