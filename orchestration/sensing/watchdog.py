@@ -9,6 +9,7 @@ A table that could not be judged, or a log service that did not respond, in ``UN
 
 Decides which failure of a sensor is worth telling: of failures in a row the 1st, 2nd, 4th, 8th... and a tick that has not ended after
 ``HUNG_AFTER_S``, once. Sensors tick more often than this one looks, so that it tells the first failure that it sees from each of these on.
+A tick that goes on says nothing of those before it, so that their failures are told all the same.
 Alerts go to the tick's log and, through ``notify``, to wherever a project wants them. The sensor of schema drift
 watches this one in the same way, because it needs no log service and has ticks of its own.
 """
@@ -62,23 +63,23 @@ class TickSeen:
 def decide_sensor_alert(sensor: str, ticks: Sequence[TickSeen], now_s: float, told: str = "") -> Alert | None:
     """Return what is to be told of a sensor, whose newest tick comes first; None where nothing is.
 
-    ``ticks`` are at most ``REMEMBERED_TICKS``; ``told`` is the ``run_id`` of the last alert of the sensor, empty where there was none.
+    At most ``REMEMBERED_TICKS`` of ``ticks`` have ended; ``told`` is the ``run_id`` of the last alert of the sensor, empty where there was
+    none.
     """
-    if not ticks:
-        return None
-    newest = ticks[0]
     subject = subject_of(sensor)
-    if newest.is_running:
-        seconds = now_s - newest.started_s
-        why = f"its tick has not ended after {seconds:.0f} s; a restart of the code server ends it"
-        return Alert(subject=subject, run_id=occurrence(newest), failures=1, why=why) if seconds > HUNG_AFTER_S else None
+    if ticks and ticks[0].is_running:
+        seconds = now_s - ticks[0].started_s
+        if seconds > HUNG_AFTER_S:
+            why = f"its tick has not ended after {seconds:.0f} s; a restart of the code server ends it"
+            return Alert(subject=subject, run_id=occurrence(ticks[0]), failures=1, why=why)
+        ticks = ticks[1:]
     failed = [occurrence(tick) for tick in takewhile(lambda tick: tick.is_failed, ticks)]
     is_counted = len(failed) < REMEMBERED_TICKS
     told_before = len(failed) - failed.index(told) if told in failed else 0
     if not (is_told(len(failed), told_before) if is_counted else told_before == 0):
         return None
     what = "failed" if is_counted else "failed at least"
-    return Alert(subject=subject, run_id=occurrence(newest), failures=len(failed), why=newest.why, what=what)
+    return Alert(subject=subject, run_id=failed[0], failures=len(failed), why=ticks[0].why, what=what)
 
 
 def occurrence(tick: TickSeen) -> str:
@@ -249,11 +250,12 @@ def sensor_alerts(instance: dg.DagsterInstance, states: Iterable[InstigatorState
 
 
 def ticks_of(instance: dg.DagsterInstance, state: InstigatorState) -> list[TickSeen]:
-    """Return the newest tick of a sensor and, where that failed, those before it, newest first."""
-    newest = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
-    is_failing = any(tick.status is TickStatus.FAILURE for tick in newest)
-    ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=REMEMBERED_TICKS) if is_failing else newest
-    return [seen(tick) for tick in ticks]
+    """Return the newest two ticks of a sensor and, where the last that has ended failed, those before it, newest first."""
+    newest = [seen(tick) for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=2)]
+    under_way = int(bool(newest) and newest[0].is_running)
+    if not any(tick.is_failed for tick in newest[under_way:][:1]):
+        return newest
+    return [seen(tick) for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=REMEMBERED_TICKS + under_way)]
 
 
 def seen(tick: InstigatorTick) -> TickSeen:

@@ -339,3 +339,15 @@ def test_a_sensor_that_the_project_has_no_more_is_not_told_and_those_of_other_lo
         add_tick(world, TickStatus.STARTED, world.now_s - 400, sensor, location)
     watchdog.tick()
     assert [alert.subject for alert in watchdog.alerts] == ["sensor new_records", "sensor sources"]
+
+
+def test_a_tick_that_goes_on_hides_no_failure_before_it(world: World) -> None:
+    """A sensor whose ticks wait for records is nearly always seen while one of them goes on."""
+    watchdog = Watchdog(world)
+    add_tick(world, TickStatus.SKIPPED, world.now_s - 30)
+    add_tick(world, TickStatus.FAILURE, world.now_s - 20)
+    add_tick(world, TickStatus.FAILURE, world.now_s - 10)
+    add_tick(world, TickStatus.STARTED, world.now_s - 5)
+    for _ in range(2):
+        watchdog.tick()
+    assert [alert.text for alert in watchdog.alerts] == ["sensor new_records failed 2 times in a row: no such table (run tick 3)"]

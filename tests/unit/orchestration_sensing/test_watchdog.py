@@ -60,3 +60,16 @@ def test_a_tick_that_does_not_end_is_told() -> None:
     alert = decide_sensor_alert("new_records", [running, FINE], 11.0 + HUNG_AFTER_S)
     assert alert is not None
     assert alert.text == "sensor new_records failed: its tick has not ended after 181 s; a restart of the code server ends it (run tick 7)"
+
+
+def test_a_tick_that_goes_on_hides_no_failure_before_it() -> None:
+    running = TickSeen(tick_id=7, started_s=10.0, is_running=True)
+    alert = decide_sensor_alert("new_records", [running, failed(6), failed(5), FINE], 11.0)
+    assert alert is not None
+    assert (alert.run_id, alert.text) == ("tick 6", "sensor new_records failed 2 times in a row: no such table (run tick 6)")
+    assert decide_sensor_alert("new_records", [running, failed(6), failed(5), FINE], 11.0, "tick 6") is None
+    assert decide_sensor_alert("new_records", [running, FINE, failed(5)], 11.0) is None
+    assert decide_sensor_alert("new_records", [running], 11.0) is None
+    hung = decide_sensor_alert("new_records", [running, failed(6)], 11.0 + HUNG_AFTER_S, "tick 6")
+    assert hung is not None
+    assert hung.run_id == "tick 7"
