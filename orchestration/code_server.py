@@ -29,6 +29,7 @@ from dagster._utils.log import configure_loggers
 
 from orchestration.code_watch import tell_loaded
 from orchestration.event_storage import shared_connections
+from orchestration.importing import kept_imports
 from orchestration.instance import HOME_VARIABLE, PROJECT_LOCATION
 from orchestration.plain_log import write_plainly
 from orchestration.project_server import ProjectServer
@@ -63,17 +64,18 @@ def serve(socket_path: Path, *, is_watching: bool, complaint: Path | None = None
         project.settle(fault)
 
     executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_WORKERS)
-    servicer = ProjectServer(
-        forking=forking,
-        server_termination_event=ended,
-        logger=logger,
-        loadable_target_origin=LoadableTargetOrigin(
-            executable_path=sys.executable, working_directory=str(Path.cwd()), module_name=DEFINITIONS
-        ),
-        location_name=PROJECT_LOCATION,
-        server_threadpool_executor=executor,
-        on_reloaded=tell,
-    )
+    with kept_imports():
+        servicer = ProjectServer(
+            forking=forking,
+            server_termination_event=ended,
+            logger=logger,
+            loadable_target_origin=LoadableTargetOrigin(
+                executable_path=sys.executable, working_directory=str(Path.cwd()), module_name=DEFINITIONS
+            ),
+            location_name=PROJECT_LOCATION,
+            server_threadpool_executor=executor,
+            on_reloaded=tell,
+        )
     if is_watching:
         servicer.watch_project(ended)
     server = DagsterGrpcServer(

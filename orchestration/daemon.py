@@ -14,7 +14,7 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
-from dagster._daemon.cli import main
+from dagster._daemon.cli import main as run_daemon
 from dagster._daemon.daemon import DagsterDaemon
 
 from orchestration.code_watch import ask_seldom
@@ -47,15 +47,15 @@ def watch_loops(loops: Loops) -> None:
     DagsterDaemon.run_daemon_loop = run_watched  # type: ignore[assignment, method-assign]
 
 
-def run() -> None:
+def main() -> None:
     """Run the daemon until it is told to stop."""
     write_plainly()
     loops = Loops()
     watch_loops(loops)
     start_heartbeat(Path(process_environment()["DAGSTER_HOME"]), loops, logging.getLogger("dagster.daemon").warning)
     ask_seldom()
-    main()
+    run_daemon()
 
 
 if __name__ == "__main__":
-    run()
+    main()

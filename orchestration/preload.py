@@ -9,6 +9,7 @@ none of these along.
 import contextlib
 from importlib import import_module
 
+from orchestration.importing import kept_imports
 from orchestration.settings import export_environment
 
 MODULES = (
@@ -34,4 +35,5 @@ def import_all() -> None:
         import_module("orchestration.definitions").defs.get_repository_def()
 
 
-import_all()
+with kept_imports():
+    import_all()

@@ -8,6 +8,7 @@ touched.
 Invariants: runs never see a mixture of old and new modules; a reload keeps no lock while the project is imported that a run needs.
 """
 
+import gc
 import importlib
 import sys
 import threading
@@ -71,6 +72,7 @@ class ProjectServer(DagsterApiServer):
         ``on_reloaded`` is told why it cannot, None where it can.
         """
         fault = None
+        gc.unfreeze()  # what was imported of the project before is garbage from now on
         with self._reload_lock:
             forget_project(Path.cwd())
             self._runs.reload_count += 1

@@ -28,6 +28,8 @@ from orchestration.spark.token import TOKEN_VARIABLE, token_path
 LOOPBACK = "127.0.0.1"
 REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
 SPARK, CODE, WEB, DAEMON = "spark", "code", "dagster", "daemon"
+PACKAGE = "orchestration"
+"""What runs each process by its name."""
 MEMORY_VARIABLES: Mapping[str, str] = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 CODE_SERVER_PING = "/api.DagsterApi/Ping"
 COMPLAINT_FILE = "project_error.txt"
@@ -57,7 +59,7 @@ def _components(context: ServiceContext) -> list[Component]:
     watch = ["--watch"] if context.is_watching else []
     complaint = context.data_directory / COMPLAINT_FILE
     complaint.unlink(missing_ok=True)
-    instance = (python, "-m", "orchestration.instance")
+    instance = (python, "-m", PACKAGE, "instance")
     return [
         external_spark(context.spark_remote) if context.spark_remote else own_spark(context, environment),
         Component(
@@ -65,7 +67,8 @@ def _components(context: ServiceContext) -> list[Component]:
             argv=(
                 python,
                 "-m",
-                "orchestration.code_server",
+                PACKAGE,
+                "code_server",
                 "--socket",
                 str(socket_path),
                 "--complaint",
@@ -87,7 +90,8 @@ def _components(context: ServiceContext) -> list[Component]:
             argv=(
                 python,
                 "-m",
-                "orchestration.webserver",
+                PACKAGE,
+                "webserver",
                 "--host",
                 context.host,
                 "--port",
@@ -103,7 +107,7 @@ def _components(context: ServiceContext) -> list[Component]:
         ),
         Component(
             name=DAEMON,
-            argv=(python, "-m", "orchestration.daemon", "run", "--log-level", "warning", "--workspace", str(workspace)),
+            argv=(python, "-m", PACKAGE, "daemon", "run", "--log-level", "warning", "--workspace", str(workspace)),
             readiness=HeartbeatReadiness(path=heartbeat),
             prepare=(("rm", "-f", str(heartbeat)),),
             after=(CODE,),

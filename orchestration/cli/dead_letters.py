@@ -12,6 +12,7 @@ import click
 
 from log_service.cli.output import json_option, print_json, print_rows
 from log_service.cli.times import as_time
+from orchestration.importing import kept_imports
 
 if TYPE_CHECKING:
     from orchestration.dead_letters import DeadLetters
@@ -187,8 +188,9 @@ def opened_letters() -> Iterator[tuple["DeadLetters", "Settings"]]:
 
     settings = found_settings()
     project_folder()
-    from orchestration.dead_letters import DeadLetters  # noqa: PLC0415
-    from orchestration.tables import Lake  # noqa: PLC0415
+    with kept_imports():
+        from orchestration.dead_letters import DeadLetters  # noqa: PLC0415
+        from orchestration.tables import Lake  # noqa: PLC0415
 
     with explained():
         yield DeadLetters(Lake(settings.lake_root)), settings

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from log_service.cli.output import json_option, print_json, print_rows
+from orchestration.importing import kept_imports
 
 TIMEOUT_MS = 10_000
 """Of each request to the log service: a person waits for the answer."""
@@ -47,8 +48,9 @@ def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) ->
 
     settings = found_settings()
     project_folder()
-    from orchestration.ask import IncompleteAnswerWarning, ask  # noqa: PLC0415
-    from orchestration.warehouse import UnknownRelationError, WarehouseError  # noqa: PLC0415
+    with kept_imports():
+        from orchestration.ask import IncompleteAnswerWarning, ask  # noqa: PLC0415
+        from orchestration.warehouse import UnknownRelationError, WarehouseError  # noqa: PLC0415
 
     try:
         with explained(), warnings.catch_warnings(record=True) as told:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestration.importing import kept_imports
 from orchestration.settings import Settings, SettingsError, export_environment, load_settings, process_environment
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def loaded_project() -> "dg.Definitions":
     from orchestration.projects import DEFINITIONS, root_cause  # noqa: PLC0415 - with the command, not with its help
 
     try:
-        definitions: dg.Definitions = import_module(DEFINITIONS).defs
+        with kept_imports():
+            definitions: dg.Definitions = import_module(DEFINITIONS).defs
     except Exception as error:  # a project's modules may raise anything
         raise click.ClickException(root_cause(error)) from error
     return definitions

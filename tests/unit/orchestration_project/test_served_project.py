@@ -1,6 +1,9 @@
 """What is told of a project while it is served."""
 
+import gc
 import logging
+import multiprocessing
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,8 +11,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from orchestration import served_project
+from orchestration import project_server, served_project
+from orchestration.importing import kept_imports
 from orchestration.log_client import LogServiceError
+from orchestration.project_server import ForkedRuns, ProjectServer
 from orchestration.resources import default_resources
 from orchestration.sensing.failing_assets import FailingAssets
 from orchestration.served_project import ServedProject
@@ -103,3 +108,20 @@ def test_everything_that_is_wrong_has_a_line(project: ServedProject, log: Refusi
 def test_the_file_of_complaints_is_for_the_owner_alone(tmp_path: Path) -> None:
     Troubles(tmp_path / "complaint.txt").tell("assets", ["lake/orders failed: '4711' is no number"])
     assert (tmp_path / "complaint.txt").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_reload_lets_go_of_what_was_loaded_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was imported at the start is kept from Python's search for garbage, and after a reload it is garbage."""
+    told: list[str | None] = []
+    monkeypatch.setattr(project_server, "forget_project", lambda _: None)
+    monkeypatch.setattr(project_server, "LoadedRepositories", lambda *_, **__: "loaded anew")
+    server = object.__new__(ProjectServer)
+    vars(server).update(_reload_lock=threading.Lock(), _runs=ForkedRuns(multiprocessing.get_context("spawn")), _on_reloaded=told.append)
+    vars(server).update(dict.fromkeys(("_loadable_target_origin", "_entry_point", "_container_image", "_container_context")))
+    vars(server).update(_location_name="tidelog")
+    with kept_imports():
+        pass
+    assert gc.get_freeze_count() > 0
+    server.reload_project()
+    assert gc.get_freeze_count() == 0
+    assert told == [None]
