@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from orchestration.database_urls import may_hold_secret
+from orchestration.resources.declared import accept, refused_config
 from orchestration.settings import SettingsError, load_settings
 from orchestration.sql_deadlines import CONNECT_WITHIN_S, connect_arguments
 
@@ -28,6 +29,12 @@ class DatabaseResource(dg.ConfigurableResource[Engine]):
 
     url: str | None = Field(default=None, repr=False)
 
+    _refusal: str = PrivateAttr(default="")
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Look whether the run's config names another place."""
+        self._refusal = refused_config(context, "database", "TIDELOG_SQL_URL, or DatabaseResource(url=...) among its resources,")
+
     def get_resource_definition(self) -> Any:
         """Return what Dagster keeps of this resource.
 
@@ -42,8 +49,9 @@ class DatabaseResource(dg.ConfigurableResource[Engine]):
     def open(self) -> Iterator[Engine]:
         """Yield an engine, disposed of afterwards.
 
-        :raises SettingsError: the URL makes no sense.
+        :raises SettingsError: the URL makes no sense, or the run's config names another one.
         """
+        accept(self._refusal)
         engine = open_engine(self.url or load_settings().sql_url.reveal())
         try:
             yield engine

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import dagster as dg
+from pydantic import PrivateAttr
 
+from orchestration.resources.declared import accept, refused_config
 from orchestration.settings import load_settings
 from orchestration.tables import Lake
 
@@ -13,6 +15,16 @@ class LakeResource(dg.ConfigurableResource[Lake]):
 
     root: str | None = None
 
+    _refusal: str = PrivateAttr(default="")
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Look whether the run's config names another place."""
+        self._refusal = refused_config(context, "lake", "TIDELOG_LAKE, or LakeResource(root=...) among its resources,")
+
     def open(self) -> Lake:
-        """Return the lake."""
+        """Return the lake.
+
+        :raises SettingsError: the run's config names another one.
+        """
+        accept(self._refusal)
         return Lake(Path(self.root).absolute() if self.root else load_settings().lake_root)

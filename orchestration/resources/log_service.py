@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from pydantic import PrivateAttr
 
 from orchestration.log_client import LogClient
+from orchestration.resources.declared import accept, refused_config
 from orchestration.settings import load_settings
 
 if TYPE_CHECKING:
@@ -27,9 +29,20 @@ class LogServiceResource(dg.ConfigurableResource[LogClient]):
     bootstrap_servers: str | None = None
     client_config: str | None = None
 
+    _refusal: str = PrivateAttr(default="")
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Look whether the run's config names another place."""
+        places = "TIDELOG_BOOTSTRAP_SERVERS, or LogServiceResource(bootstrap_servers=...) among its resources,"
+        self._refusal = refused_config(context, "log_service", places)
+
     @contextmanager
     def open(self, *, timeout_ms: int | None = None) -> Iterator[LogClient]:
-        """Yield a connected client, closed afterwards; ``timeout_ms`` bounds each of its calls."""
+        """Yield a connected client, closed afterwards; ``timeout_ms`` bounds each of its calls.
+
+        :raises SettingsError: the run's config names another log service.
+        """
+        accept(self._refusal)
         from orchestration.connection import connect  # noqa: PLC0415
 
         with connect(
@@ -39,7 +52,11 @@ class LogServiceResource(dg.ConfigurableResource[LogClient]):
 
     @contextmanager
     def open_admin(self, *, timeout_ms: int | None = None) -> "Iterator[BlockingAdmin]":
-        """Yield the client's own admin, for what operates the cluster itself; calls in the block raise ``LogServiceError``."""
+        """Yield the client's own admin, for what operates the cluster itself; calls in the block raise ``LogServiceError``.
+
+        :raises SettingsError: the run's config names another log service.
+        """
+        accept(self._refusal)
         from orchestration.connection import connect_admin  # noqa: PLC0415
 
         with connect_admin(

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import dagster as dg
+from pydantic import PrivateAttr
 
+from orchestration.resources.declared import accept, refused_config
 from orchestration.settings import load_settings
 from orchestration.tables import Lake
 from orchestration.warehouse import Warehouse
@@ -15,8 +17,18 @@ class WarehouseResource(dg.ConfigurableResource[Warehouse]):
     directory: str | None = None
     lake_root: str | None = None
 
+    _refusal: str = PrivateAttr(default="")
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Look whether the run's config names another place."""
+        self._refusal = refused_config(context, "warehouse", "TIDELOG_WAREHOUSE, or WarehouseResource(directory=...) among its resources,")
+
     def open(self) -> Warehouse:
-        """Return the warehouse."""
+        """Return the warehouse.
+
+        :raises SettingsError: the run's config names another one.
+        """
+        accept(self._refusal)
         settings = load_settings()
         directory = Path(self.directory).absolute() if self.directory else settings.warehouse_directory
         return Warehouse(directory, Lake(Path(self.lake_root).absolute() if self.lake_root else settings.lake_root))
