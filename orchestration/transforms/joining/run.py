@@ -38,6 +38,7 @@ from orchestration.transforms.checking import blocking_failures, evaluate_suite
 from orchestration.transforms.intake import Intake, take_in
 from orchestration.transforms.joining.declarations import JoinedTable
 from orchestration.transforms.joining.pairs import arrow_schema, computed
+from orchestration.transforms.overtaken import overtaken, readable_starts
 from orchestration.transforms.topic_run import (
     RunContext,
     TopicState,
@@ -148,13 +149,14 @@ def _attempt(table: JoinedTable, context: RunContext) -> JoinRunResult:
     if snapshot is not None:
         validate_joined(snapshot, table.declared)
     held = None if snapshot is None else read_state(snapshot)
-    sides = {side: _planned(table, context, side, snapshot, held) for side in SIDES}
+    planned = {side: _planned(table, context, side, snapshot, held) for side in SIDES}
+    sides = {side: result for side, (result, _) in planned.items()}
     read = [one.ranges for one in sides.values() if one.ranges.ranges]
     if not read:
         return JoinRunResult(sides=sides)
     for ranges in read:
         context.reporter.pin("batch", ranges)
-    readers = {side: context.log.range_reader() for side in SIDES}
+    readers = {side: reader for side, (_, reader) in planned.items()}
     start = JoinStart(letters=letters, table=snapshot, held=held, sides=sides, readers=readers)
     batch = compute(table, context, start)
     return batch.result if batch.result.failures else _commit(table, context, start, batch)
@@ -241,14 +243,19 @@ def commit_join(
     return after_commit(target), held_bytes
 
 
-def _planned(table: JoinedTable, context: RunContext, side: Side, snapshot: TableSnapshot | None, held: JoinState | None) -> SideResult:
-    """Return what comes next of one topic. A batch is joined in the memory of the run, so that is the bound of what it reads.
+def _planned(
+    table: JoinedTable, context: RunContext, side: Side, snapshot: TableSnapshot | None, held: JoinState | None
+) -> tuple[SideResult, RangeReader]:
+    """Return what comes next of one topic, and what reads it: the archive, too, where retention has removed it from the log.
+
+    A batch is joined in the memory of the run, so that is the bound of what it reads.
 
     :raises NotReadyError: there is no such topic. :raises ProgressError: the log was truncated or cleaned under what was committed.
     """
     topic = table.topic(side).name
     state = topic_state(topic, context, snapshot)
     epochs = {partition: one.leader_epoch for partition, one in state.committed.items() if one.leader_epoch is not None}
+    archived = overtaken(topic, state.topic_id, state.log, state.committed, log=context.log, lake=context.lake)
     plan = plan_batch(
         topic=topic,
         topic_id=state.topic_id,
@@ -258,10 +265,12 @@ def _planned(table: JoinedTable, context: RunContext, side: Side, snapshot: Tabl
         other_topic_ids=() if held is None or state.committed else (held.clock.side(side).topic_id,),
         limit=min(table.records_per_run or context.records_per_run, max(context.arrow_records, 1)),
         is_loss_accepted=context.is_loss_accepted,
+        archived_starts={} if archived is None else readable_starts(archived, state.log),
     )
     for note in plan.notes:
         context.reporter.note(note)
-    return SideResult(topic=topic, state=state, ranges=plan.ranges, backlog=plan.backlog)
+    reader = context.log.range_reader() if archived is None else archived.reader
+    return SideResult(topic=topic, state=state, ranges=plan.ranges, backlog=plan.backlog), reader
 
 
 def _joined(
