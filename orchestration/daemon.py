@@ -25,7 +25,7 @@ from orchestration.settings import process_environment
 
 
 class DaemonLoop:
-    """A loop of Dagster's; it notes the time of a step every half a minute."""
+    """A loop of Dagster's; it notes the time of a step, each half a minute at most."""
 
     def __init__(self, daemon: DagsterDaemon[Any]) -> None:
         self._daemon = daemon

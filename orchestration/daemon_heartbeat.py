@@ -13,7 +13,7 @@ from typing import Protocol
 
 HEARTBEAT_INTERVAL_S = 3.0
 STANDING_AFTER_S = 600.0
-"""How long a loop may be without a step. Dagster's loops make one every 30 seconds; one that evaluates very many assets takes minutes."""
+"""How long a loop may be without a step. Dagster's loops make one every minute; one that evaluates very many assets takes minutes."""
 
 
 class Loop(Protocol):

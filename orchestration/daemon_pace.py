@@ -7,10 +7,10 @@ Each loop of the daemon pauses by waiting for the daemon's end, for so many seco
   next one at once; to look twice a second for that takes a quarter of what an idle daemon costs.
 - The loop of automation conditions asks at Dagster's pace for the newest event alone. What conditions say depends on events, on the project
   and on the time of day, so that they are evaluated while events come and for ``SETTLES_S`` after the last one, after each load of the
-  project, and at every half minute, which is when a cron schedule may be due.
+  project, and at every full minute, which is when a cron schedule may be due.
 - A sensor of runs makes no tick while nothing has happened since it saw all that there was, but for one each ``RESTS_S``.
 - Loops that do something every few seconds look every ``STEP_S`` whether their time has come, not twice a second. The one that starts
-  killed runs anew does so where an event came, and at every half minute.
+  killed runs anew does so where an event came, and at every full minute.
 
 Knows of Dagster what it is handed. Invariants: no pause is longer than the loop's own where something may have happened; the daemon's end
 ends every pause at once.
@@ -30,7 +30,8 @@ STEPPING = frozenset({"MONITORING", "FRESHNESS_DAEMON"})
 STEP_S = 5.0
 SETTLES_S = 60.0
 """How long after an event conditions are evaluated as often as ever: what one says may depend on what it said before."""
-LONGEST_S = 30.0
+LONGEST_S = 60.0
+"""Of what waits for an event: cron schedules are due at full minutes."""
 RUN_STATUS = "RUN_STATUS"
 """The type of sensors that are told of runs: what they see are events that came after their cursor."""
 RESTS_S = 60.0

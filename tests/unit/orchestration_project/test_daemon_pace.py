@@ -78,12 +78,12 @@ def looks(quiet: Quiet, time: Time, until_s: float) -> list[float]:
     return found
 
 
-def test_conditions_are_looked_at_each_half_minute_where_nothing_happens() -> None:
+def test_conditions_are_looked_at_each_full_minute_where_nothing_happens() -> None:
     time, events = Time(7.0), Events()
     quiet = Quiet(time, events.seen, lambda: time.now_s)
     found = looks(quiet, time, 400)
     settled = [at_s for at_s in found if at_s > 7 + LOOP_S + SETTLES_S]
-    assert settled == [at_s for at_s in range(30, 401, 30) if at_s > 7 + LOOP_S + SETTLES_S]
+    assert settled == [at_s for at_s in range(60, 401, 60) if at_s > 7 + LOOP_S + SETTLES_S]
 
 
 def test_an_event_is_seen_as_soon_as_ever_and_followed_by_looks_as_often_as_ever() -> None:
