@@ -63,12 +63,12 @@ def session_key(node: Node, group_id: str | None, member_id: str | None) -> Sess
 def handle_share_acknowledge(node: Node, call: Call, request: ShareAcknowledgeRequest) -> Deferred:
     """Respond once what is acknowledged is stored."""
     key = session_key(node, request.group_id, request.member_id)
-    node.shares.sessions.accept_acknowledgement(key, request.share_session_epoch)
+    session = node.shares.sessions.accept_acknowledgement(key, request.share_session_epoch)
     deferred = call.defer()
 
     def respond(outcomes: Outcomes) -> None:
         if request.share_session_epoch == FINAL_EPOCH:
-            node.shares.end_session(key)
+            node.shares.end_session(session)
         deferred.complete_with(lambda: _response(node, call, key.group_id, outcomes))
 
     asked = batches_of(request.topics)

@@ -267,8 +267,8 @@ def _maybe_respond(fetch: _Fetch) -> None:
     """Respond once both parts are there."""
     if fetch.fetched is None or fetch.outcomes is None:
         return
-    if fetch.context.is_final:
-        fetch.node.shares.end_session(fetch.context.key)
+    if fetch.context.ending is not None:
+        fetch.node.shares.end_session(fetch.context.ending)
     if fetch.deferred.response.is_done or (fetch.context.session is not None and not _is_current(fetch)):
         for each in fetch.fetched:
             each.release()

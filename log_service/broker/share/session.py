@@ -86,17 +86,21 @@ class ShareSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareFetchContext:
-    """One ShareFetch request, resolved: what to read, in which order. ``session`` is None where the request ended it."""
+    """One ShareFetch request, resolved: what to read, in which order.
+
+    ``session`` is None where the request ends it; ``ending`` is that session then, and None otherwise.
+    """
 
     key: SessionKey
     partitions: tuple[SharedPartition, ...]
     session: ShareSession | None
     is_first: bool
+    ending: ShareSession | None = None
 
     @property
     def is_final(self) -> bool:
         """Whether the session ends with this request: it fetches nothing, and all that its member holds is released."""
-        return self.session is None
+        return self.ending is not None
 
 
 class ShareSessionCache:
@@ -120,9 +124,13 @@ class ShareSessionCache:
         """Whether a member of a group has a session here."""
         return group_id in self._of_group
 
+    def is_open(self, session: ShareSession) -> bool:
+        """Whether a session is the one of its member still."""
+        return self._sessions.get(session.key) is session
+
     def is_current(self, session: ShareSession, epoch: int) -> bool:
         """Whether a session is the one of its member still, and expects ``epoch`` next: no other request has come since."""
-        return self._sessions.get(session.key) is session and session.epoch == epoch
+        return self.is_open(session) and session.epoch == epoch
 
     def open_fetch(
         self,
@@ -149,14 +157,14 @@ class ShareSessionCache:
         session = self._accepted(key, epoch)
         added = tuple(added)
         if epoch == FINAL_EPOCH:
-            return ShareFetchContext(key=key, partitions=(), session=None, is_first=False)
+            return ShareFetchContext(key=key, partitions=(), session=None, is_first=False, ending=session)
         self._check_size(session, added)
         session.change(added, forgotten)
         session.advance()
         return ShareFetchContext(key=key, partitions=session.partitions, session=session, is_first=False)
 
-    def accept_acknowledgement(self, key: SessionKey, epoch: int) -> None:
-        """Advance the session of a ShareAcknowledge request. A final one ends with ``close``, when it was handled.
+    def accept_acknowledgement(self, key: SessionKey, epoch: int) -> ShareSession:
+        """Advance the session of a ShareAcknowledge request, and return it. A final one ends with ``close``, when it was handled.
 
         Raises:
             KafkaError: SHARE_SESSION_NOT_FOUND; INVALID_SHARE_SESSION_EPOCH, also where the request would be the first of a session.
@@ -166,6 +174,7 @@ class ShareSessionCache:
         session = self._accepted(key, epoch)
         if epoch != FINAL_EPOCH:
             session.advance()
+        return session
 
     def close(self, key: SessionKey) -> ShareSession | None:
         """End a session and return it, so that what its member holds is released; None if there is none."""

@@ -19,7 +19,7 @@ from log_service.broker.share.counts import FetchCounts, ShareCounts
 from log_service.broker.share.group_settings import GroupShareSettings
 from log_service.broker.share.led_share_partition import DeadLetters, FindStart, LedSharePartition, ShareWorld
 from log_service.broker.share.persister import SharePersister
-from log_service.broker.share.session import SessionKey, ShareSession, ShareSessionCache
+from log_service.broker.share.session import ShareSession, ShareSessionCache
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import SHARE_VERSION
@@ -102,10 +102,10 @@ class Shares(ReplicaListener):
 
     # Sessions
 
-    def end_session(self, key: SessionKey) -> None:
-        """End a session and take back what its member holds."""
-        session = self.sessions.close(key)
-        if session is not None:
+    def end_session(self, session: ShareSession) -> None:
+        """End a session and take back what its member holds, unless it has ended, and the member may have begun another one."""
+        if self.sessions.is_open(session):
+            self.sessions.close(session.key)
             self._release(session)
 
     def end_connection(self, connection_id: int) -> None:

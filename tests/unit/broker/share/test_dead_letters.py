@@ -1,5 +1,7 @@
 """Dead letters: records that no member could work on are written elsewhere before they are given up (beyond Apache Kafka 4.3)."""
 
+from functools import partial
+
 import trio
 
 from log_service.broker.share.led_share_partition import RETRY_MS
@@ -129,5 +131,25 @@ def test_records_of_the_dead_letter_topic_itself_are_given_up_without_another_le
         await member.fetch(("dead",))
         assert await member.acknowledge((0, 0, [REJECT]), topic="dead") == 0
         assert not node.dead_letters.written
+
+    tell_shares(story)
+
+
+def test_a_session_that_ends_late_does_not_end_the_next_one_of_its_member() -> None:
+    """What a member says with its last request waits for a letter; meanwhile it has begun anew."""
+
+    async def story(node: ShareNode) -> None:
+        await prepare(node, b"one", b"two")
+        first = node.member()
+        await first.fetch(max_records=1)
+        node.dead_letters.is_holding = True
+        again = node.member()
+        again.member_id = first.member_id
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(first.acknowledge, (0, 0, [REJECT]), epoch=-1))
+            await trio.sleep(1)
+            assert (await again.fetch()).acquired == [(1, 1, 1)]
+            node.dead_letters.let_go()
+        assert await again.acknowledge((1, 1, [ACCEPT])) == 0
 
     tell_shares(story)

@@ -83,6 +83,31 @@ def test_a_lock_expires_and_a_renewal_keeps_it() -> None:
     tell_shares(story)
 
 
+def test_a_fetch_that_waits_acquires_nothing_once_its_member_has_sent_another_request() -> None:
+    """The member has given the first one up, and looks at no response to it."""
+
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        member, other = node.member(), node.member()
+        await member.fetch()
+        got: list[Got] = []
+
+        async def wait() -> None:
+            got.append(await member.fetch(max_wait_ms=60_000))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.sleep(1)
+            anew = node.member()
+            anew.member_id, anew.epoch = member.member_id, 2
+            assert await anew.acknowledge() == 0
+            await node.produce("a", batch(b"one"))
+        assert got == [Got(error=ErrorCode.INVALID_SHARE_SESSION_EPOCH, is_told=False)]
+        assert (await other.fetch()).acquired == [(0, 0, 1)]
+
+    tell_shares(story)
+
+
 def test_a_fetch_waits_for_records_and_is_woken_by_a_release() -> None:
     async def story(node: ShareNode) -> None:
         await node.share()
