@@ -98,8 +98,6 @@ class LedSharePartition:
         """Whose letters are safe, while their records are not final: those are not written again with each try."""
         self._is_writing = False
         self._open_count = 0
-        self.lock_timeout_count = 0
-        """Records whose lock expired."""
         self.fetch_times = FetchTimes()
         self._batch_counts = Spread()
         self._began_ms = world.clock.monotonic_ms()
@@ -112,6 +110,11 @@ class LedSharePartition:
     def core(self) -> SharePartition | None:
         """The records in flight, for reading; None while they are loaded."""
         return self._core
+
+    @property
+    def lock_timeout_count(self) -> int:
+        """Records whose lock expired."""
+        return 0 if self._core is None else self._core.lock_timeout_count
 
     @property
     def batch_counts(self) -> Spread:
@@ -238,8 +241,9 @@ class LedSharePartition:
         elif self._core is None:
             on_done(KafkaError(ErrorCode.INVALID_RECORD_STATE, f"{self.partition.topic_partition} is being loaded: nothing is acquired"))
         else:
+            core, now_ms = self._fresh_core(), self._world.clock.monotonic_ms()
             try:
-                write = self._fresh_core().acknowledge(member_id, ranges, self._world.clock.monotonic_ms())
+                write = core.acknowledge(member_id, ranges, now_ms)
             except KafkaError as error:
                 on_done(error)
                 return
@@ -272,26 +276,21 @@ class LedSharePartition:
             return
         core = self._fresh_core()
         now_ms = self._world.clock.monotonic_ms()
+        counted = core.lock_timeout_count
         write = core.expire_locks(now_ms)
         if write is not None:
-            self._count_timeouts(write)
             self._next_fetch_offset = None
             self._store(write, _ignored)
         archived = core.archive_expired(now_ms)
         if archived is not None:
-            self._count_timeouts(archived)
             self._next_fetch_offset = None
             self._store(archived, _ignored)
+        self._world.counts.lock_timeouts += core.lock_timeout_count - counted
         deadline_ms = core.next_lock_deadline_ms
         if deadline_ms is not None:
             self._expect_expiry(deadline_ms if deadline_ms > now_ms else now_ms + RETRY_MS)
         if write is not None:
             self._world.on_change(self.key)
-
-    def _count_timeouts(self, write: StateWrite) -> None:
-        expired_count = sum(each.last_offset - each.first_offset + 1 for each in write.batches)
-        self._world.counts.lock_timeouts += expired_count
-        self.lock_timeout_count += expired_count
 
     # Storing
 

@@ -57,6 +57,8 @@ class SharePartition:
         self._window = DeliveryWindow(start_offset, stored)
         self._last_write_id = 0
         self._pending: dict[int, tuple[int, int]] = {}
+        self.lock_timeout_count = 0
+        """Records that a member has held for too long, each delivery once."""
 
     def __repr__(self) -> str:
         return f"<SharePartition {self._window.start_offset}-{self._window.end_offset} writes={len(self._pending)}>"
@@ -155,18 +157,26 @@ class SharePartition:
 
     def expire_locks(self, now_ms: int) -> StateWrite | None:
         """Take back what was held for too long; None if nothing has to be stored."""
-        return self._write(self._give_back([run for run in self._expired(now_ms) if not self._needs_dead_letter(run)], Run.changed))
+        expired = [run for run in self._expired(now_ms) if not self._needs_dead_letter(run)]
+        self._count_timeouts(expired)
+        return self._write(self._give_back(expired, Run.changed))
 
     def archive_expired(self, now_ms: int) -> StateWrite | None:
         """Give up what was held for too long by the last member that could have it, tentatively; only where there are dead letters."""
         write_id = self._last_write_id + 1
         last_held = [run for run in self._expired(now_ms) if self._needs_dead_letter(run)]
+        self._count_timeouts(last_held)
+        for run in last_held:
+            self._window.batches.change(run.first, run.last, _unlocked)  # counted already, should this be tried again
         archived = self._give_back(last_held, partial(Run.tentatively, write_id=write_id))
         start = self._window.start_offset
         return self._write(archived, [dead_letter_range(run, ArchiveReason.DELIVERED_TOO_OFTEN) for run in archived if run.first >= start])
 
     def _expired(self, now_ms: int) -> list[Run]:
         return [run for run in self.runs() if run.delivery.state is RecordState.ACQUIRED and run.delivery.lock_deadline_ms <= now_ms]
+
+    def _count_timeouts(self, expired: Iterable[Run]) -> None:
+        self.lock_timeout_count += sum(run.count for run in expired if run.delivery.lock_deadline_ms != _EXPIRED_MS)
 
     def _needs_dead_letter(self, run: Run) -> bool:
         """Whether the record becomes a dead letter when its member gives it back."""

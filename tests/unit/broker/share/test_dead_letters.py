@@ -135,6 +135,34 @@ def test_records_of_the_dead_letter_topic_itself_are_given_up_without_another_le
     tell_shares(story)
 
 
+def test_a_lock_that_expires_is_counted_once_however_often_its_letter_is_tried() -> None:
+    async def story(node: ShareNode) -> None:
+        await prepare(node, b"one")
+        member = node.member()
+        for _ in range(2):
+            await member.fetch()
+            await trio.sleep(LOCK_S + 0.1)
+            node.dead_letters.refusal = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "nobody leads")
+        await trio.sleep(10 * RETRY_MS / 1_000)
+        assert node.node.shares.counts.lock_timeouts == 2
+        assert node.node.shares.partitions[node.key()].lock_timeout_count == 2
+
+    tell_shares(story)
+
+
+def test_no_lock_expires_when_a_member_vanishes() -> None:
+    async def story(node: ShareNode) -> None:
+        await prepare(node, b"one")
+        for _ in range(2):
+            gone = node.member()
+            assert (await gone.fetch()).acquired
+            gone.vanish()
+        assert node.dead_letters.written == [("dead", 0, 2, "DELIVERED_TOO_OFTEN")]
+        assert node.node.shares.counts.lock_timeouts == 0
+
+    tell_shares(story)
+
+
 def test_a_session_that_ends_late_does_not_end_the_next_one_of_its_member() -> None:
     """What a member says with its last request waits for a letter; meanwhile it has begun anew."""
 
