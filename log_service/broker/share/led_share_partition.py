@@ -248,6 +248,7 @@ class LedSharePartition:
                 on_done(error)
                 return
             self._next_fetch_offset = None
+            self._expect_expiry(now_ms + core.settings.record_lock_duration_ms)  # of a lock that begins anew
             self._store(write, on_done)
 
     def release(self, member_id: str) -> None:

@@ -83,6 +83,26 @@ def test_a_lock_expires_and_a_renewal_keeps_it() -> None:
     tell_shares(story)
 
 
+def test_a_lock_that_is_renewed_for_a_shorter_time_expires_after_that_time() -> None:
+    """The group's setting was lowered after the record was acquired."""
+
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        node.configure_group("share.record.lock.duration.ms", "60000")
+        await node.produce("a", batch(b"one"))
+        first, second = node.member(), node.member()
+        await first.fetch()
+        node.configure_group("share.record.lock.duration.ms", "15000")
+        await trio.sleep(5)
+        assert await first.acknowledge((0, 0, [RENEW]), is_renewing=True) == 0
+        await trio.sleep(14.9)
+        assert not (await second.fetch()).acquired
+        await trio.sleep(0.2)
+        assert (await second.fetch()).acquired == [(0, 0, 2)]
+
+    tell_shares(story)
+
+
 def test_a_fetch_that_waits_acquires_nothing_once_its_member_has_sent_another_request() -> None:
     """The member has given the first one up, and looks at no response to it."""
 
