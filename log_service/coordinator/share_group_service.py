@@ -108,10 +108,10 @@ class ShareGroupService:
 
     def initialize_states(self, to_initialize: StatesToInitialize) -> None:
         """Have states initialized that a shard has announced, and tell it how that went."""
-        self._initialize(to_initialize, lambda _errors: None)
+        self._initialize(to_initialize, lambda _errors, _refusal: None)
 
-    def _initialize(self, to_initialize: StatesToInitialize, on_settled: Callable[[Errors], None]) -> None:
-        """Ask share coordinators, have the shard note what came of it, and hand on the errors."""
+    def _initialize(self, to_initialize: StatesToInitialize, on_settled: Callable[[Errors, KafkaError | None], None]) -> None:
+        """Ask share coordinators, have the shard note what came of it, and hand on the errors; or why the shard did not note it."""
         asked = [(topic_id, index) for topic_id, indexes in in_order(to_initialize.partitions) for index in indexes]
 
         def on_all(results: list[KafkaError | None]) -> None:
@@ -122,7 +122,7 @@ class ShareGroupService:
             if errors:
                 text = "States of share group %r could not be initialized for %d of %d partitions, the first one because of %s"
                 logger.info(text, to_initialize.group_id, sum(map(len, errors.values())), len(asked), next(filter(None, results)))
-            self._note_initialized(to_initialize, errors, lambda _reply: on_settled(errors))
+            self._note_initialized(to_initialize, errors, partial(on_settled, errors))
 
         gather = Gathering(len(asked), on_all)
         for place, (topic_id, index) in enumerate(asked):
@@ -133,7 +133,11 @@ class ShareGroupService:
                 on_done=gather.part(place),
             )
 
-    def _note_initialized(self, to_initialize: StatesToInitialize, errors: Errors, on_reply: OnReply) -> None:
+    def _note_initialized(self, to_initialize: StatesToInitialize, errors: Errors, on_noted: Callable[[KafkaError | None], None]) -> None:
+        def refuse(error: KafkaError) -> KafkaError:
+            logger.info("Share group %r did not hear of states that are initialized: %s", to_initialize.group_id, error)
+            return error
+
         failed = {topic_id: frozenset(each) for topic_id, each in errors.items()}
         initialized = {
             topic_id: rest for topic_id, each in to_initialize.partitions.items() if (rest := each - failed.get(topic_id, frozenset()))
@@ -143,8 +147,8 @@ class ShareGroupService:
             lambda shard, decision, token: shard.share_groups.handle_initialized(
                 to_initialize.group_id, initialized, failed, token, decision
             ),
-            on_reply,
-            lambda error: logger.info("Share group %r did not hear of states that are initialized: %s", to_initialize.group_id, error),
+            on_noted,
+            refuse,
         )
 
     # Administration
@@ -159,19 +163,26 @@ class ShareGroupService:
         )
 
     def alter_offsets(self, request: AlterShareGroupOffsetsRequest, context_of: ContextOf, on_reply: OnReply) -> None:
-        """Respond with AlterShareGroupOffsetsResponse."""
+        """Respond with AlterShareGroupOffsetsResponse.
+
+        Where the shard goes before it has noted the states, the next one initializes them again, at no offset: the client hears of that.
+        """
+
+        def refuse(error: KafkaError) -> AlterShareGroupOffsetsResponse:
+            return AlterShareGroupOffsetsResponse(error_code=api_error(error), error_message=str(error))
 
         def on_decided(decided: OffsetsToAlter | AlterShareGroupOffsetsResponse) -> None:
             if isinstance(decided, AlterShareGroupOffsetsResponse):
                 on_reply(decided)
             else:
-                self._initialize(decided.to_initialize, lambda errors: on_reply(_altered(decided, errors)))
+                to_initialize, altered = decided.to_initialize, partial(_altered, decided)
+                self._initialize(to_initialize, lambda errors, refusal: on_reply(altered(errors) if refusal is None else refuse(refusal)))
 
         self._ask(
             request.group_id,
             lambda shard, decision, token: shard.share_groups.handle_alter_offsets(request, context_of(token), decision),
             on_decided,
-            lambda error: AlterShareGroupOffsetsResponse(error_code=api_error(error), error_message=str(error)),
+            refuse,
         )
 
     def delete_offsets(self, request: DeleteShareGroupOffsetsRequest, context_of: ContextOf, on_reply: OnReply) -> None:
