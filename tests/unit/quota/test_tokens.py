@@ -8,7 +8,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.views import QuotaWindows
 from log_service.quota.entities import Client
 from log_service.quota.tokens import MutationCharge, MutationQuotas, TokenBucket
-from log_service.quota.windows import LONGEST_PAUSE_MS
+from log_service.quota.windows import LONGEST_PAUSE_MS, MIN_SWEEP_COUNT
 from tests.unit.quota.entities import quotas
 
 WINDOWS = QuotaWindows()
@@ -51,8 +51,9 @@ def test_more_partitions_than_the_burst_pass_at_once() -> None:
 def test_an_older_client_gets_its_partitions_and_pauses_after_them() -> None:
     mutations = MutationQuotas(WINDOWS)
     charge = charge_of(mutations, 1, 0, is_strict=False)
-    charge.take(11)
-    assert charge.throttle_time_ms == 0
+    for count in (6, 5):
+        charge.take(count)
+        assert charge.throttle_time_ms == 0
     charge.take(5)
     assert charge.throttle_time_ms == 5_000
 
@@ -79,6 +80,31 @@ def test_a_bucket_is_forgotten_when_it_is_full_again() -> None:
     bucket.take(100)
     assert not bucket.is_idle(WINDOWS, 99_000)
     assert bucket.is_idle(WINDOWS, 100_000)
+
+
+def test_a_bucket_that_no_request_took_from_is_forgotten() -> None:
+    """A request has its bucket before it is known whether it changes anything."""
+    assert TokenBucket(0).is_idle(WINDOWS, 0)
+
+
+def test_a_controller_remembers_clients_that_owe_and_few_others() -> None:
+    """Anybody may come with ever new client ids; who has used up the quota must not come back with a full bucket."""
+    mutations = MutationQuotas(WINDOWS)
+    limits = quotas(("client-id=", "controller_mutation_rate", 1))
+
+    def charge(client_id: str, now_ms: int) -> MutationCharge:
+        found = mutations.charge_of(limits, Client("u", client_id), now_ms, is_strict=True, remember=lambda _: None)
+        assert found is not None
+        return found
+
+    charge("owes", 0).take(1_000_000)
+    for number in range(2 * MIN_SWEEP_COUNT):
+        charge(f"at-once-{number}", 0).take(5)
+    for number in range(6 * MIN_SWEEP_COUNT):
+        charge(f"later-{number}", 10_000 + number).take(1)
+    assert len(mutations._buckets) <= 4 * MIN_SWEEP_COUNT
+    with pytest.raises(KafkaError, match="used up"):
+        charge("owes", 20_000).take(1)
 
 
 changes = st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 50)), min_size=1, max_size=60)
