@@ -58,7 +58,9 @@ def test_kinds_are_looked_up_apart() -> None:
 
 
 def test_a_client_without_an_id_has_no_default_of_client_ids() -> None:
-    assert limit_of(quotas(("client-id=", KEY, 1), ("user=u client-id=", KEY, 1)), KEY, Client("u", "")) is None
+    rows = quotas(("client-id=", KEY, 1), ("user=u client-id=", KEY, 1), ("user= client-id=", KEY, 1))
+    assert limit_of(rows, KEY, Client("u", "")) is None
+    assert limit_of(quotas(("user= client-id=", KEY, 1), ("user=", KEY, 1)), KEY, Client("", "c")) is None
     assert limit_of(quotas(("user=", KEY, 7)), KEY, Client("u", "")) == Limit(Share("u", ""), 7)
 
 
