@@ -42,6 +42,16 @@ def test_a_client_asks_pushes_at_once_and_then_once_an_interval() -> None:
     assert get_at(one, 2_001) is ErrorCode.NONE
 
 
+def test_a_client_that_asks_or_pushes_twice_at_a_time_is_refused() -> None:
+    one = instance()
+    assert get_at(one, 0) is ErrorCode.NONE
+    assert get_at(one, 999) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    one = instance()
+    assert get_at(one, 0) is ErrorCode.NONE
+    assert push_at(one, 0) is ErrorCode.NONE
+    assert push_at(one, 0) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
 @pytest.mark.parametrize(
     ("wrong", "code"),
     [
