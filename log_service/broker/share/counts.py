@@ -13,11 +13,8 @@ class ShareCounts:
     """What share partitions have done since the node started."""
 
     lock_timeouts: int = 0
-    acquired: int = 0
     loads: int = 0
     load_ms: int = 0
-    failed_loads: int = 0
-    failed_writes: int = 0
     dead_letters: int = 0
 
 

@@ -151,7 +151,6 @@ class LedSharePartition:
         if self.is_lost:
             return
         if isinstance(state, KafkaError):
-            self._world.counts.failed_loads += 1
             self._fail(KafkaError(told_error(state), str(state)))
         elif state.start_offset == UNKNOWN_START_OFFSET:
             self._world.find_start(self.partition, self.settings, partial(self._on_start_found, state))
@@ -171,7 +170,6 @@ class LedSharePartition:
         try:
             self._core = SharePartition(self.settings.records, start_offset, state.batches)
         except KafkaError as error:
-            counts.failed_loads += 1
             self._fail(error)
             return
         self._state_epoch = state.state_epoch
@@ -202,7 +200,6 @@ class LedSharePartition:
         self._count_batches(core)
         now_ms = self._world.clock.monotonic_ms()
         acquired = core.acquire(request, batches.fetched, now_ms)
-        self._world.counts.acquired += sum(each.count for each in acquired)
         self._next_fetch_offset = None
         if acquired:
             self._expect_expiry(now_ms + core.settings.record_lock_duration_ms)
@@ -344,8 +341,6 @@ class LedSharePartition:
             self._settle(writes, self.error)
             return
         told = None if error is None else KafkaError(told_error(error), str(error))
-        if told is not None:
-            self._world.counts.failed_writes += 1
         self._settle(writes, told)
         if told is not None and told.code in _FATAL:
             self._fail(told)
