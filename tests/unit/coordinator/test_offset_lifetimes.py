@@ -1,19 +1,25 @@
 """How long committed offsets live: deletion on request (KIP-496), expiry (KIP-211), topics that go, and what a restart finds."""
 
+from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
 from log_service.client.group_protocol import Subscription, encode_subscription
 from log_service.common.errors import ErrorCode
-from log_service.config.views import GroupConfig
-from log_service.coordinator.group.offset_removals import GROUPS_PER_EXPIRY_STEP, MAX_ORPHANS_PER_BATCH
+from log_service.config.views import ConsumerGroupConfig, GroupConfig
+from log_service.coordinator.group.offset_removals import GROUPS_PER_EXPIRY_STEP, MAX_ORPHANS_PER_BATCH, ORPHAN_TIMER
 from log_service.coordinator.group.records import CommittedOffset, OffsetRecord, decode, encode
 from log_service.protocol.messages.leave_group import MemberIdentity
 from log_service.state_machine.decision import ReplayContext
+from tests.unit.coordinator.consumer_story import ConsumerStory
 from tests.unit.coordinator.group_story import GROUP, SESSION_MS, GroupStory
 
 HOUR_MS = 3_600_000
 CONFIG = GroupConfig(initial_rebalance_delay_ms=0, offsets_retention_ms=24 * HOUR_MS, max_session_timeout_ms=2**31 - 1)
+SOON_MS = 20_000
+EXPIRES_SOON = replace(
+    CONFIG, offsets_retention_ms=SOON_MS, offsets_retention_check_interval_ms=1_000, consumer=ConsumerGroupConfig(assignment_interval_ms=0)
+)
 READS_ORDERS = encode_subscription(Subscription(topics=("orders",)))
 FIRST, SECOND = UUID(int=1), UUID(int=2)
 
@@ -117,6 +123,34 @@ def test_an_empty_groups_positions_count_from_the_moment_it_became_empty() -> No
     assert story.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_nothing_expires_while_a_group_rebalances() -> None:
+    """Who comes may read what no one has read so far."""
+    story = GroupStory(EXPIRES_SOON)
+    member_id = consumer(story)
+    for topic in ("orders", "bills"):
+        story.commit(1, member_id, 1, topic=topic)
+    join = partial(story.join, metadata=READS_ORDERS, session_ms=2**31 - 1)
+    join(story.joined(join()).member_id)
+    story.advance(SOON_MS + 1_000)
+    assert story.describe().group_state == "PreparingRebalance"
+    assert story.positions() == {"bills": 1, "orders": 1}
+
+
+def test_positions_of_a_consumer_group_expire_in_topics_that_no_member_reads_and_the_group_goes_with_the_last() -> None:
+    """KIP-848: these count from their commits, also after the last member has gone."""
+    story = ConsumerStory(config=EXPIRES_SOON, topics={"orders": 4, "bills": 1})
+    epoch = story.enter("a").member_epoch
+    for topic in ("orders", "bills"):
+        assert story.commit(1, "a", epoch, api_version=9, topic=topic) == ErrorCode.NONE
+    story.advance(SOON_MS + 1_000)
+    assert story.positions() == {"orders": 1}
+    story.told("a", -1)
+    story.advance(1_000)
+    assert story.positions() == {}
+    story.restart()
+    assert story.described().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
 def test_positions_of_standalone_consumers_expire_one_by_one() -> None:
     story = GroupStory(CONFIG)
     story.commit(1, topic="orders")
@@ -170,6 +204,24 @@ def test_a_topic_takes_its_positions_along_in_bounded_batches() -> None:
     assert story.commit(7) == ErrorCode.NONE  # the topic is there again
     story.advance(1_000)
     assert story.positions() == {"orders": 7}
+    assert len(story.log) == partition_count + 1
+
+
+def test_positions_whose_end_the_log_refuses_go_with_the_next_try() -> None:
+    gone: list[str] = []
+    story = GroupStory(CONFIG, is_there=lambda where, _topic_id: where.topic not in gone)
+    story.commit(1, topic="orders", topic_id=FIRST)
+    gone.append("orders")
+    resumed = story.decision()
+    story.shard.on_loaded(resumed)
+    story.settle(resumed)
+    refused = story.decision()
+    story.shard.on_timer(ORPHAN_TIMER, refused)
+    assert refused.records
+    refused.take_back()
+    assert story.positions() == {"orders": 1}
+    story.advance(0)
+    assert story.positions() == {}
 
 
 def test_positions_in_a_topic_that_went_while_no_shard_was_loaded_do_not_come_back() -> None:
