@@ -163,6 +163,30 @@ def test_no_more_waits_for_a_coordinator_than_there_is_room_for(monkeypatch: pyt
     tell_handlers(story)
 
 
+def test_what_waited_for_a_coordinator_leaves_its_room_to_what_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_verifier, "MAX_HELD_BYTES", 200)
+
+    async def story(node: HandlerNode) -> None:
+        coordinator = await coordinated(node)
+        for epoch in range(5):
+            coordinator.verdicts = [ErrorCode.NONE]
+            assert (await write(node, 0, epoch=epoch)).error_code == ErrorCode.NONE
+            await end(node, epoch=epoch + 1)
+
+    tell_handlers(story)
+
+
+def test_a_request_that_is_larger_than_all_the_room_is_let_in_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_verifier, "MAX_HELD_BYTES", 1)
+
+    async def story(node: HandlerNode) -> None:
+        coordinator = await coordinated(node)
+        coordinator.verdicts = [ErrorCode.NONE]
+        assert (await write(node, 0)).error_code == ErrorCode.NONE
+
+    tell_handlers(story)
+
+
 def test_a_marker_that_comes_first_makes_the_verdict_worthless() -> None:
     async def story(node: HandlerNode) -> None:
         coordinator, told = await coordinated(node), []
