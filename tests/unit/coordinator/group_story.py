@@ -218,7 +218,7 @@ class GroupStory:
         member_id: str = "",
         generation: int = -1,
         *,
-        metadata: str = "",
+        metadata: str | None = "",
         retention_ms: int = -1,
         api_version: int = 8,
         topic: str = "orders",

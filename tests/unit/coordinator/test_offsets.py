@@ -6,6 +6,7 @@ from log_service.common.errors import ErrorCode
 from log_service.config.views import GroupConfig
 from log_service.protocol.messages.leave_group import MemberIdentity
 from log_service.protocol.messages.list_groups import ListGroupsRequest
+from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from tests.unit.coordinator.group_story import GROUP, GroupStory
 
 HOUR_MS = 3_600_000
@@ -71,6 +72,23 @@ def test_member_may_commit_while_others_rejoin_but_not_while_assignments_are_mad
 
 def test_too_much_metadata_is_refused_for_its_partition() -> None:
     assert GroupStory().commit(1, metadata="x" * 4_097) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+def test_metadata_is_kept_up_to_its_bound_and_none_is_none() -> None:
+    """The bound counts characters of UTF-16, as Java does: one beyond the basic plane is two."""
+    for metadata, code in (
+        ("x" * 4_096, ErrorCode.NONE),
+        ("\N{GRINNING FACE}" * 2_048, ErrorCode.NONE),
+        ("\N{GRINNING FACE}" * 2_049, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+    ):
+        story = GroupStory()
+        assert story.commit(1, metadata=metadata) == code
+        response = story.replies[story.ask("offset_fetch", OffsetFetchRequestGroup(group_id=GROUP, topics=None))]
+        told = [partition.metadata for topic in response.topics for partition in topic.partitions]
+        assert told == ([metadata] if code is ErrorCode.NONE else [])
+    story = GroupStory()
+    assert story.commit(1, metadata=None) == ErrorCode.NONE
+    assert story.positions() == {"orders": 1}
 
 
 def test_offsets_of_a_group_in_use_never_expire() -> None:

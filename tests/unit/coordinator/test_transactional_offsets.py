@@ -8,6 +8,7 @@ import pytest
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.group_service import GroupService
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest
+from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from log_service.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -198,3 +199,36 @@ def test_a_deleted_topic_takes_what_is_pending_along() -> None:
     story.shard.replay_end_transaction(PRODUCER, 0, is_committed=True)
     story.advance(2 * story.config.offsets_retention_check_interval_ms)
     assert not story.shard.overviews()
+
+
+def test_a_position_that_is_deleted_takes_no_other_of_its_transaction_along() -> None:
+    def story(groups: GroupService, _log: MemoryLog) -> None:
+        replies: list[Any] = []
+        partitions = [
+            TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=10 + index, committed_metadata=metadata)
+            for index, metadata in enumerate(("read so far", None))
+        ]
+        request = TxnOffsetCommitRequest(
+            transactional_id="writer",
+            group_id="g",
+            producer_id=PRODUCER,
+            producer_epoch=3,
+            topics=[
+                TxnOffsetCommitRequestTopic(name="orders", partitions=partitions),
+                TxnOffsetCommitRequestTopic(name="bills", partitions=partitions),
+            ],
+        )
+        commit(groups, 1, replies)
+        groups.txn_offset_commit(request, CLIENT, replies.append, shown=UNCHECKED)
+        deleted = OffsetDeleteRequestTopic(name="bills", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+        groups.offset_delete(OffsetDeleteRequest(group_id="g", topics=[deleted]), CLIENT, replies.append)
+        assert end(groups) == [ErrorCode.NONE]
+        groups.offset_fetch([OffsetFetchRequestGroup(group_id="g", topics=None)], CLIENT, replies.append)
+        told = {
+            (topic.name, partition.partition_index): (partition.committed_offset, partition.metadata)
+            for topic in replies[-1][0].topics
+            for partition in topic.partitions
+        }
+        assert told == {("bills", 1): (11, ""), ("orders", 0): (10, "read so far"), ("orders", 1): (11, "")}
+
+    tell(story)
