@@ -10,7 +10,7 @@ from uuid import UUID
 import trio
 import trio.testing
 
-from log_service.broker.share.dead_letters import ATTEMPTS, MAX_CONCURRENT_WRITES, RETRY_MS, DeadLetterWriter
+from log_service.broker.share.dead_letters import ATTEMPTS, MAX_CONCURRENT_WRITES, MAX_WRITES_OF_A_GROUP, RETRY_MS, DeadLetterWriter
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.coordinator.share.in_flight import DeadLetterRange
@@ -71,6 +71,25 @@ def test_letters_of_one_group_that_cannot_be_written_keep_no_other_group_waiting
         assert not writer._of_groups
 
     trio.run(main)
+
+
+def test_a_group_never_has_more_than_its_places_also_while_others_of_it_end() -> None:
+    class Passing(SlowTopic):
+        async def _write_range(self, partition: Any, topic: str, dead: DeadLetterRange, origin: Any) -> None:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            await trio.sleep(1 + origin.partition % 3)
+            self.running -= 1
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            writer = Passing(nursery)
+            for index in range(12):
+                writer.give_up("g", index, "passing")
+                await trio.sleep(0.5)
+        assert (len(writer.done), writer.most) == (12, MAX_WRITES_OF_A_GROUP)
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 def test_many_groups_together_hold_no_more_than_all_places() -> None:
