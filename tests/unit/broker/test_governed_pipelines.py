@@ -4,13 +4,18 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import trio
+import trio.testing
 
+from log_service.broker.call import Side
 from log_service.broker.quotas import ClientQuotas
 from log_service.broker.registry import REGISTRY
 from log_service.config.views import QuotaWindows
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage
 from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages.fetch import FetchRequest, ReplicaState
+from log_service.protocol.messages.produce import ProduceResponse
 from tests.sim import VirtualClock
 from tests.unit.metadata.records import quota
 
@@ -40,9 +45,44 @@ def test_a_pipeline_is_governed_whether_it_or_the_quotas_come_first(*, is_first:
     assert pipeline.quotas is None
 
 
-@pytest.mark.parametrize(("api", "is_charged"), [(ApiKey.WRITE_TXN_MARKERS, False), (ApiKey.METADATA, True)])
-def test_what_brokers_ask_each_other_is_free(api: ApiKey, *, is_charged: bool) -> None:
-    found = quotas_of(image_with(quota(1.0, "request_percentage", user="u")))
-    route = SimpleNamespace(api=REGISTRY[api])
-    call = cast("Any", SimpleNamespace(route=route, client_id="c", connection=SimpleNamespace(principal=SimpleNamespace(name="u"))))
+def call_of(api: ApiKey, *, side: Side = Side.BROKER, request: Any = None) -> Any:
+    connection = SimpleNamespace(principal=SimpleNamespace(name="u"))
+    return SimpleNamespace(route=SimpleNamespace(api=REGISTRY[api], side=side), client_id="c", connection=connection, request=request)
+
+
+def fetch(replica_id: int = -1, state: ReplicaState | None = None) -> FetchRequest:
+    return FetchRequest(replica_id=replica_id, replica_state=ReplicaState() if state is None else state)
+
+
+@pytest.mark.parametrize(
+    ("call", "is_charged"),
+    [
+        pytest.param(call_of(ApiKey.WRITE_TXN_MARKERS), False, id="markers"),
+        pytest.param(call_of(ApiKey.METADATA), True, id="a client's question"),
+        pytest.param(call_of(ApiKey.FETCH, request=fetch()), True, id="a consumer"),
+        pytest.param(call_of(ApiKey.FETCH, request=fetch(replica_id=0)), False, id="an older follower"),
+        pytest.param(call_of(ApiKey.FETCH, request=fetch(state=ReplicaState(replica_id=0))), False, id="a follower"),
+        pytest.param(call_of(ApiKey.FETCH, side=Side.CONTROLLER, request=fetch()), False, id="the metadata log"),
+        pytest.param(call_of(ApiKey.SHARE_FETCH), True, id="a member of a share group"),
+    ],
+)
+def test_what_brokers_ask_each_other_is_free(call: Any, *, is_charged: bool) -> None:
+    """Followers that are held back by the quota of all users fall out of sync."""
+    found = quotas_of(image_with(quota(1.0, "request_percentage", user=None)))
     assert (found.account_of(call, 10, 0) is not None) is is_charged
+
+
+@pytest.mark.parametrize(
+    ("api", "response", "is_charged"),
+    [(ApiKey.PRODUCE, ProduceResponse(), True), (ApiKey.PRODUCE, None, False), (ApiKey.METADATA, None, True)],
+)
+def test_the_time_of_a_produce_without_a_response_is_free(api: ApiKey, response: Any, *, is_charged: bool) -> None:
+    found = quotas_of(image_with(quota(1.0, "request_percentage", user="u")))
+
+    async def charge() -> None:
+        account = found.account_of(call_of(api), 10, 0)
+        assert account is not None
+        account.charge(response)
+
+    trio.run(charge, clock=trio.testing.MockClock())
+    assert bool(len(found.spent)) is is_charged
