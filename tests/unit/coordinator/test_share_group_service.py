@@ -41,7 +41,7 @@ class Steps:
         self.waiting.append(on_done)
 
     def delete(self, key: ShareKey, *, on_done: Callable[[KafkaError | None], None]) -> None:
-        raise NotImplementedError(key, on_done)
+        raise AssertionError(f"{key} is deleted, which no story asks for: {on_done}")
 
     def alter(self, start_offset: int) -> None:
         part = AlterShareGroupOffsetsRequestPartition(partition_index=1, start_offset=start_offset)
