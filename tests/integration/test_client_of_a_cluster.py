@@ -16,6 +16,7 @@ from log_service.client import Admin, BlockingAdmin, ConfigResource, Consumer, E
 from tests.helpers.whole import of_a_run
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS, SESSION_SECONDS, ClusterNodes
+from tests.integration.confluent import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -295,12 +296,20 @@ def test_a_reader_stays_in_its_rack_and_leaves_a_near_replica_that_dies(cluster:
 # Administration
 
 
+def partition_count(admin: BlockingAdmin, topic: str) -> int:
+    """Return how many partitions the next node knows of a topic; one that has not heard of it yet knows none."""
+    with suppress(KafkaError):
+        return admin.describe_topics([topic])[topic].partition_count
+    return 0
+
+
 def test_topics_are_created_while_any_node_is_gone(cluster: ClusterNodes, topic: str) -> None:
     for gone in NODE_IDS:
         cluster.kill(gone)
+        name = f"{topic}-without-{gone}"
         with BlockingAdmin(cluster.bootstrap) as admin:
-            admin.create_topics([NewTopic(name=f"{topic}-without-{gone}", partition_count=2, replication_factor=2)])
-            assert admin.describe_topics([f"{topic}-without-{gone}"])[f"{topic}-without-{gone}"].partition_count == 2
+            admin.create_topics([NewTopic(name=name, partition_count=2, replication_factor=2)])
+            wait_until(lambda: partition_count(admin, name) == 2, f"{name} is known to every node that is asked")  # noqa: B023 - called here
         cluster.start(gone)
         cluster.wait_until_whole(topic)
 

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from log_service.client import BlockingAdmin, ConfigResource
-from log_service.cluster_operations import waiting
+from log_service.cluster_operations import removal, waiting
 from log_service.cluster_plans.health import CHECKS
 from log_service.supervisor import installation
 from log_service.supervisor.control import ControlRequest
@@ -106,7 +106,7 @@ def test_a_broker_that_no_supervisor_runs_is_refused_before_it_loses_its_vote(
     monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
     monkeypatch.setattr(jobs, "read_layout", lambda _admin: layout([layout_broker(1), layout_broker(2)], []))
     monkeypatch.setattr(jobs, "refuse_removal", lambda _admin, _layout, _broker: [1, 2])
-    monkeypatch.setattr(jobs, "remove_voter", lambda _admin, broker_id: removed.append(broker_id))
+    monkeypatch.setattr(removal, "remove_voter", lambda _admin, broker_id: removed.append(broker_id))
     job = next(job for job in cluster_jobs() if job.name == "cluster_remove")
     config = {"ops": {"remove": {"config": {"broker": 2, "dry_run": False}}}}
     said = r"broker 2 serves, and no tidelog up on .* runs it, so this job cannot stop it: .* tidelog cluster drain 2 --execute, stop it"
@@ -166,11 +166,11 @@ def test_a_broker_with_the_only_replica_of_an_offline_partition_is_not_forgotten
 ) -> None:
     removed: list[int] = []
     down = layout([layout_broker(1), layout_broker(2, is_fenced=True)], [partition("solo", 0, [2], leader=-1, isr=[])])
-    for module in (jobs, waiting):
+    for module in (jobs, removal, waiting):
         monkeypatch.setattr(module, "read_layout", lambda _admin: down)
     monkeypatch.setattr(waiting, "EMPTY_SECONDS", 0.0)
     monkeypatch.setattr(jobs, "refuse_removal", lambda _admin, _layout, _broker: [])
-    monkeypatch.setattr(jobs, "remove_voter", lambda _admin, broker_id: removed.append(broker_id))
+    monkeypatch.setattr(removal, "remove_voter", lambda _admin, broker_id: removed.append(broker_id))
     job = next(job for job in cluster_jobs() if job.name == "cluster_remove")
     config = {"ops": {"remove": {"config": {"broker": 2, "dry_run": False}}}}
     with pytest.raises(dg.Failure, match="broker 2 is not forgotten: it holds a replica of solo-0, which is offline"):
