@@ -138,8 +138,10 @@ class LogManager:
             raise
 
     async def _load(self) -> None:
-        for path in self.config.log_dirs:
-            self._take(path)
+        failures = [self._take(path) for path in self.config.log_dirs]
+        for directory, error in zip(self.directories, failures, strict=True):
+            if error is not None:
+                directory.fail(error)  # only now: who hears of it asks whether there are others
         loaded: list[LoadedDirectory] = []
         for directory, lock in self._locks.items():
             if not directory.is_offline and (found := await self._load_directory(directory, lock)) is not None:
@@ -163,8 +165,8 @@ class LogManager:
         elif not self.had_clean_shutdown:
             logger.info("the last run of this broker, with epoch %d, was killed and lost nothing", self.previous_broker_epoch)
 
-    def _take(self, path: Path) -> None:
-        """Lock one directory, and check that it is of this node; where its device fails, it is offline from the beginning."""
+    def _take(self, path: Path) -> OSError | None:
+        """Lock one directory, and check that it is of this node; return why its device fails, None where it does not."""
         directory = LogDirectory(path, free_bytes=self.env.files.free_bytes, reserve_bytes=self.reserve_bytes)
         directory.on_full, directory.on_doubt = self._upkeep.wake, self._upkeep.rebuild_soon
         directory.on_failed = self._directory_failed
@@ -177,7 +179,8 @@ class LogManager:
         except StorageError as error:
             if not isinstance(error.__cause__, OSError) or not is_failing_device(error.__cause__):
                 raise
-            directory.fail(error.__cause__)
+            return error.__cause__
+        return None
 
     def _claim(self, directory: LogDirectory) -> None:
         files, path = self.env.files, directory.path

@@ -216,6 +216,31 @@ def test_a_node_starts_without_a_disk_that_fails_and_goes_by_the_others(error: i
     sim_run(1, main)
 
 
+@pytest.mark.parametrize("metadata", ["/data/metadata", "/data/two"])
+def test_a_node_starts_without_the_first_of_its_disks_where_another_has_its_metadata(metadata: str) -> None:
+    """It was refused: where the first one failed, the node knew of no other yet, and took it for the last one."""
+    files_of = {"log.dirs": "/data/one,/data/two", "metadata.log.dir": metadata}
+
+    async def main(world: World) -> None:
+        async with running(world, **files_of):
+            pass
+        config, texts = configuration(files_of)
+        env = world.node_env(HOST)
+        files: Any = env.files
+        files.disk.failed = Path("/data/one")
+        broker = Broker(env, config, static_texts=texts)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(broker.run)
+            assert [str(each.path) for each in broker.foundation.logs.directories if each.is_offline] == ["/data/one"]
+            node = Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT)))
+            await node.create_topic("a", 1)
+            assert (await node.produce("a", batch(b"one"))).error_code == 0
+            await broker.stop()
+        files.disk.failed = None
+
+    sim_run(1, main)
+
+
 def test_a_node_does_not_start_without_the_disk_that_has_its_metadata() -> None:
     async def main(world: World) -> None:
         async with running(world, **OTHER):
