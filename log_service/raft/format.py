@@ -63,10 +63,11 @@ class FormatPlan:
 async def identify(env: NodeEnv, config: NodeConfig, bootstrap_records: Sequence[MetadataRecord]) -> NodeIdentity:
     """Format what is fresh, and return who the node is. A new cluster begins with ``bootstrap_records``.
 
-    A log directory whose device fails tells nothing; the node goes by the others, of which that of the metadata log has to be one.
+    A log directory whose device fails tells nothing; the node goes by the others, of which that of the metadata log has to be one. Where a
+    node alone has no metadata log, it does not begin one while a directory fails: that may hold logs of an older one.
 
     Raises:
-        StorageError: a directory is of another node or cluster, or holds logs that no node owns.
+        StorageError: a directory is of another node or cluster, or holds logs that no node owns; or one fails that is needed.
     """
     files = env.files
     log_dirs = await files.run_in_pool(lambda: _directories_that_tell(files, config))
@@ -91,16 +92,27 @@ def own_endpoint(config: NodeConfig) -> VoterEndpoint:
 
 
 def _directories_that_tell(files: Files, config: NodeConfig) -> list[Path]:
-    """Return the log directories but those whose device fails and which do not have the metadata log."""
-    telling = []
+    """Return the log directories but those whose device fails and which do not have the metadata log.
+
+    Raises:
+        StorageError: one fails that has the metadata log, or while a node alone has none; or what one says cannot be read.
+    """
+    telling, failure = [], None
     for directory in config.log_manager.log_dirs:
         try:
             _read_owner(files, directory)
         except StorageError as error:
             if directory != config.metadata_log_dir and is_failing_device(error.__cause__):
+                failure = failure or error
                 continue
             raise
         telling.append(directory)
+    if failure is not None and config.is_alone:
+        with directory_named(config.metadata_log_dir):
+            is_there = _has_metadata_log(files, config.metadata_log_dir)
+        if not is_there:
+            missing = config.metadata_log_dir / METADATA_DIRECTORY
+            raise StorageError(f"{missing} is not there, and nothing tells whether it has to be: {failure}") from failure
     return telling
 
 

@@ -12,6 +12,7 @@ import trio
 from log_service.broker.broker import Broker
 from log_service.broker.main import ExitCode, serve
 from log_service.common.errors import StorageError
+from log_service.storage.meta_properties import read_meta_properties
 from tests.sim import World, sim_run
 from tests.unit.broker.context import DATA, HOST, PORT, RawClient, Story, batch, configuration, running, values_of
 
@@ -237,6 +238,37 @@ def test_a_node_starts_without_the_first_of_its_disks_where_another_has_its_meta
             assert (await node.produce("a", batch(b"one"))).error_code == 0
             await broker.stop()
         files.disk.failed = None
+
+    sim_run(1, main)
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_no_cluster_begins_beside_a_disk_that_fails_and_may_be_of_one(is_kept: bool) -> None:
+    """One disk fails, that of the metadata is new: a cluster began, or topics on the first were strays later."""
+    files_of = {"log.dirs": "/data/one,/data/two", "metadata.log.dir": "/data/metadata"}
+
+    async def main(world: World) -> None:
+        async with running(world, **files_of) as node:
+            await node.create_topic("a", 1)
+            await node.produce("a", batch(b"one"))
+            served = node.broker.replicas.partitions["a", 0].served_log()
+            holding = served.home.path
+            cluster_id = node.broker.foundation.identity.cluster_id
+        config, texts = configuration(files_of)
+        env = world.node_env(HOST)
+        files: Any = env.files
+        files.remove_tree(Path("/data/metadata"))
+        if not is_kept:
+            for path in {Path("/data/one"), Path("/data/two")} - {holding}:
+                files.remove_tree(path)
+        files.disk.failed = holding
+        with pytest.raises(StorageError, match=f"{holding} cannot be used.*start again"), trio.fail_after(60):
+            await Broker(env, config, static_texts=texts).run()
+        files.disk.failed = None
+        owner = read_meta_properties(files, holding)
+        assert owner is not None
+        assert owner.cluster_id == cluster_id
+        assert not files.exists(Path("/data/metadata/meta.properties"))
 
     sim_run(1, main)
 
