@@ -14,6 +14,7 @@ from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch, TopicId
+from log_service.config.broker import ALL_DIRECTORIES
 from log_service.config.definition import split_list
 from log_service.config.resolve import Layers, holding
 from log_service.controller.rules.partition_change import Election, PartitionPolicy, Target, change_of, unchanged
@@ -59,13 +60,17 @@ def placeable_brokers(image: MetadataImage) -> list[BrokerRegistration]:
 
 
 def is_cordoned(image: MetadataImage, node_id: NodeId) -> bool:
-    """Whether all log directories of a broker take no new partitions: it has said so, or its ``cordoned.log.dirs`` do (KIP-1066)."""
+    """Whether all log directories of a broker take no new partitions (KIP-1066).
+
+    It tells so by its heartbeats. Where its ``cordoned.log.dirs`` is all of them, that counts at once; as many directories by name as it
+    has count until it tells: the controller knows neither which are there, nor which have failed.
+    """
     broker = image.cluster.brokers[node_id]
     if broker.log_dirs and set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ()):
         return True
     directories = split_list(image.configs.of(ResourceType.BROKER, str(node_id)).get(CORDONED_LOG_DIRS, ""))
-    log_dir_count = len(broker.log_dirs)
-    return "*" in directories or (bool(directories) and len(set(directories)) >= log_dir_count > 0)
+    are_all_named = broker.cordoned_log_dirs is None and len(set(directories)) >= len(broker.log_dirs) > 0
+    return ALL_DIRECTORIES in directories or are_all_named
 
 
 def new_partition(image: MetadataImage, replicas: Sequence[NodeId]) -> PartitionRegistration | None:

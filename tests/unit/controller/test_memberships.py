@@ -186,6 +186,32 @@ def test_directories_that_take_no_new_partitions_are_told_by_heartbeats() -> Non
     assert {partition.leader for partition in context.created("c", 4).partitions.values()} == {1, 2}
 
 
+def test_a_cordoned_directory_that_has_failed_leaves_the_others_open() -> None:
+    """The controller counted names against directories: an operator had cordoned a bad disk, it failed, and the broker got no partition."""
+    context = ControllerContext()
+    context.register(1, log_dirs=(FIRST, SECOND))
+    context.beat(1)
+    context.alter("1", ("cordoned.log.dirs", 0, "/first"), resource_type=4)
+    context.beat(1, cordoned_log_dirs=[FIRST])
+    assert {partition.leader for partition in context.created("b", 2).partitions.values()} == {1}
+    context.beat(1, offline_log_dirs=[FIRST], cordoned_log_dirs=[FIRST])
+    assert {partition.leader for partition in context.created("c", 2).partitions.values()} == {1}
+    context.beat(1, cordoned_log_dirs=[FIRST, SECOND])
+    with pytest.raises(AssertionError, match="0 broker"):
+        context.created("d")
+
+
+def test_directories_that_are_cordoned_by_name_count_until_a_broker_that_returns_tells_of_them() -> None:
+    context = ControllerContext()
+    context.register(1, log_dirs=(FIRST, SECOND))
+    context.alter("1", ("cordoned.log.dirs", 0, "/first,/second"), resource_type=4)
+    context.beat(1)
+    with pytest.raises(AssertionError, match="0 broker"):
+        context.created("b")
+    context.beat(1, cordoned_log_dirs=[FIRST])
+    context.created("b")
+
+
 # Eligible leader replicas, as brokers stop (KIP-966)
 
 
