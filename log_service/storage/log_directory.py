@@ -30,6 +30,7 @@ _DEVICE_ERRORS = frozenset(
         errno.EUCLEAN,
         errno.EBADMSG,
         errno.ETIMEDOUT,
+        errno.ENOTCONN,
     }
 )
 _PASSING_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EBADF, errno.ENOENT})
@@ -147,7 +148,7 @@ class LogDirectory:
 def is_failing_device(error: BaseException | None) -> bool:
     """Whether an operation failed because of the disk itself, and not by what an operator has set up.
 
-    A file system that has met errors and is mounted to be read only counts, too.
+    A file system that has met errors and is mounted to be read only counts, too, as does one whose process or server is gone.
     """
     return isinstance(error, OSError) and error.errno in _DEVICE_ERRORS
 

@@ -177,7 +177,7 @@ def test_what_lies_on_a_disk_that_failed_at_the_start_is_not_begun_anew(checkpoi
     sim_run(1, main)
 
 
-@pytest.mark.parametrize("error", [errno.EIO, errno.EROFS])
+@pytest.mark.parametrize("error", [errno.EIO, errno.EROFS, errno.ENOTCONN])
 def test_a_node_starts_without_a_disk_that_fails_and_goes_by_the_others(error: int) -> None:
     """The start was refused, over and over, though all else that the node holds could be served: its meta.properties could not be read."""
 
