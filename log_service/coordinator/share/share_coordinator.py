@@ -13,6 +13,7 @@ Invariants: a state changes in ``replay`` alone; its snapshot epoch grows with e
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from itertools import islice
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode
@@ -34,6 +35,9 @@ from log_service.state_machine.decision import Decision, ReplayContext
 
 COLD_TIMER = "cold snapshots"
 CLEAN_UP_TIMER = "deleted topics"
+MAX_CLEAN_UP_RECORDS = 1_000
+CLEAN_UP_PAUSE_MS = 5
+"""States of deleted topics go in batches of so many with so long a pause: requests have their turn in between."""
 PRUNE_TIMER = "needless records"
 IsThere = Callable[[UUID, int], bool]
 """Whether a partition of a topic exists, as far as this node knows."""
@@ -199,9 +203,11 @@ class ShareCoordinatorShard:
             decision.set_timer(PRUNE_TIMER, decision.now_ms + self._config.prune_interval_ms)
             decision.announce(NeedlessRecords(self.needed_offset))
         else:
-            for share_key in self._entries:
-                if share_key in self._orphans:
-                    decision.append(SnapshotRecord(key=share_key, state=None))
+            gone = list(islice((each for each in self._entries if each in self._orphans), MAX_CLEAN_UP_RECORDS + 1))
+            for share_key in gone[:MAX_CLEAN_UP_RECORDS]:
+                decision.append(SnapshotRecord(key=share_key, state=None))
+            if len(gone) > MAX_CLEAN_UP_RECORDS:
+                decision.set_timer(CLEAN_UP_TIMER, decision.now_ms + CLEAN_UP_PAUSE_MS)
 
     def _store_cold_states(self, decision: Decision[ShareRecord]) -> None:
         """Store anew, unless every state was stored so already."""

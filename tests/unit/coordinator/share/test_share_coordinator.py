@@ -15,8 +15,10 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicId
 from log_service.config.views import ShareStateConfig
 from log_service.coordinator.share.share_coordinator import (
+    CLEAN_UP_PAUSE_MS,
     CLEAN_UP_TIMER,
     COLD_TIMER,
+    MAX_CLEAN_UP_RECORDS,
     ShareCoordinatorShard,
     ShareStateWrite,
     StateRefusal,
@@ -281,6 +283,23 @@ def test_the_states_of_a_topic_that_went_while_no_shard_was_loaded_go_once_one_i
     assert loaded.shard.needed_offset == 1
     again = Story(log=loaded.log)
     assert CLEAN_UP_TIMER not in {timer.key for timer in again.decide(again.shard.on_loaded).timers}
+
+
+def test_many_states_of_topics_that_went_go_in_bounded_steps() -> None:
+    """They went in one batch, however many years of topics had left them, and requests waited meanwhile."""
+    story = Story()
+    story.topics[TOPIC] = MAX_CLEAN_UP_RECORDS + 1
+    for partition in range(MAX_CLEAN_UP_RECORDS + 1):
+        story.initialize(key=replace(KEY, partition=partition))
+    loaded = Story(log=story.log)
+    del loaded.topics[TOPIC]
+    loaded.decide(loaded.shard.on_loaded)
+    first = loaded.decide(partial(loaded.shard.on_timer, CLEAN_UP_TIMER))
+    assert len(first.records) == MAX_CLEAN_UP_RECORDS
+    assert first.timers == [SetTimer(CLEAN_UP_TIMER, loaded.wall_ms + CLEAN_UP_PAUSE_MS)]
+    second = loaded.decide(partial(loaded.shard.on_timer, CLEAN_UP_TIMER))
+    assert (len(second.records), second.timers) == (1, [])
+    assert loaded.shard.needed_offset == len(loaded.log)
 
 
 def test_an_update_without_a_value_or_a_snapshot_says_nothing() -> None:
