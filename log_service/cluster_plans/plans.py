@@ -80,10 +80,10 @@ def drain(layout: ClusterLayout, leaving: Collection[int], *, throttle_bytes: in
     _refuse_while_moving(layout)
     staying = [broker for broker in layout.receiving if broker not in leaving]
     cordoned = [broker for broker in layout.cordoned if broker not in leaving]
-    if not staying:
+    affected = [partition for partition in _movable(layout) if set(partition.replicas) & set(leaving)]
+    if not staying and (affected or not cordoned):
         why = "; ".join(_notes_on(cordoned)) or "the last one cannot be emptied"
         raise PlanRefused(f"no broker would be left beside {', '.join(map(str, sorted(leaving)))}: {why}")
-    affected = [partition for partition in _movable(layout) if set(partition.replicas) & set(leaving)]
     _require_enough(affected, {}, staying, layout.observers.difference(leaving), cordoned)
     keepers = [broker.broker_id for broker in layout.brokers if broker.broker_id not in leaving]
     arranging = _Arranging(layout=layout, partitions=affected, keepers=keepers, receivers=staying, is_counts_first=False)

@@ -100,6 +100,12 @@ def test_a_drain_fills_no_cordoned_broker_and_says_where_that_leaves_too_few() -
     assert refusal(drain, three, [2]) == f"t is to have 2 replicas, and only 1 broker is there for them; {note_on(3)}"
     two = cluster(2, {2}, [partition("t", 0, [1])])
     assert refusal(drain, two, [1]) == f"no broker would be left beside 1: {note_on(2)}"
+
+
+def test_an_empty_broker_may_leave_where_all_others_are_cordoned() -> None:
+    """Nothing has to go anywhere; the drain was refused, and so was the removal."""
+    assert drain(cluster(2, {1}, [partition("t", 0, [1])]), [2]).moves == ()
+    assert refusal(drain, cluster(1, set(), []), [1]) == "no broker would be left beside 1: the last one cannot be emptied"
     kept = cluster(3, {3}, [partition("t", 0, [2, 3])])
     assert [sorted(move.after) for move in drain(kept, [2]).moves] == [[1, 3]], "what is there stays and counts"
 
