@@ -82,20 +82,29 @@ class Quiet:
         self._look = seen
         self._now_s = now_s
         self._seen: Hashable = None
-        self._changed_s = now_s()
+        self._changed_s = self._looked_s = now_s()
 
     def is_set(self) -> bool:
         """Return whether the daemon ends."""
         return self._ended.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Pause, and return whether the daemon ends."""
-        timeout_s = LONGEST_S if timeout is None else timeout
-        until_s = (math.floor(self._now_s() / LONGEST_S) + 1) * LONGEST_S
-        while not self._ended.wait(min(timeout_s, max(until_s - self._now_s(), 0.0))):
-            if self._has_changed() or self._now_s() < self._changed_s + SETTLES_S or self._now_s() >= until_s:
+        """Pause, and return whether the daemon ends.
+
+        A full minute that has passed since the last pause ended, or a clock that was put back, makes it one of the loop's own.
+        """
+        pause_s = LONGEST_S if timeout is None else timeout
+        began_s = self._now_s()
+        until_s = (math.floor(self._looked_s / LONGEST_S) + 1) * LONGEST_S
+        while not self._ended.wait(min(pause_s, until_s - self._now_s()) if self._is_awaited(until_s, began_s) else pause_s):
+            if self._has_changed() or self._now_s() < self._changed_s + SETTLES_S or not self._is_awaited(until_s, began_s):
+                self._looked_s = self._now_s()
                 return False
+            pause_s = max(pause_s, STEP_S)  # a loop that took its time asks for none
         return True
+
+    def _is_awaited(self, until_s: float, began_s: float) -> bool:
+        return max(self._looked_s, began_s) <= self._now_s() < until_s
 
     def _has_changed(self) -> bool:
         try:

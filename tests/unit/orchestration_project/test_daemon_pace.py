@@ -109,6 +109,50 @@ def test_a_question_that_fails_may_have_another_answer() -> None:
     assert time.pauses == [LOOP_S]
 
 
+def test_a_full_minute_that_passes_while_a_loop_looks_makes_its_pause_no_longer_than_its_own() -> None:
+    """What was evaluated before it knows nothing of a cron schedule that is due at it."""
+    time, events = Time(7.0), Events()
+    quiet = Quiet(time, events.seen, lambda: time.now_s)
+    looks(quiet, time, 300)
+    time.at[time.now_s + 1] = events.happen
+    looks(quiet, time, time.now_s + SETTLES_S - 1)
+    while not quiet.wait(LOOP_S) and time.now_s % LONGEST_S:
+        continue
+    time.now_s += LONGEST_S + 2
+    before_s = time.now_s
+    assert quiet.wait(LOOP_S) is False
+    assert time.now_s == before_s + LOOP_S
+
+
+def test_a_loop_that_took_longer_than_its_pause_asks_for_no_event_without_a_pause() -> None:
+    """It asks Dagster for no pause at all."""
+    time, events = Time(7.0), Events()
+    quiet = Quiet(time, events.seen, lambda: time.now_s)
+    looks(quiet, time, 300)
+    time.pauses.clear()
+    at_s = time.now_s
+    time.at[at_s + 58] = time.end
+    assert quiet.wait(0.0) is True
+    assert time.pauses == [0.0, *[STEP_S] * 12]
+
+
+def test_a_clock_that_is_put_back_ends_a_pause() -> None:
+    """Else the loop would stand until the clock has caught up."""
+    time, events, behind_s = Time(100_007.0), Events(), 0
+
+    def put_back() -> None:
+        nonlocal behind_s
+        behind_s = 1_000
+
+    quiet = Quiet(time, events.seen, lambda: time.now_s - behind_s)
+    looks(quiet, time, 103_000)
+    put_back_s = time.now_s + 2 * STEP_S
+    time.at[put_back_s] = put_back
+    for looked_by_s in (put_back_s + STEP_S, put_back_s + STEP_S + LONGEST_S, put_back_s + STEP_S + 2 * LONGEST_S):
+        assert quiet.wait(LOOP_S) is False
+        assert time.now_s <= looked_by_s
+
+
 @pytest.mark.parametrize("end_s", [2.0, LONGEST_S * 5 + 1])
 def test_the_end_of_the_daemon_ends_the_pause_of_conditions(end_s: float) -> None:
     time, events = Time(), Events()
