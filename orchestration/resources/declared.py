@@ -14,19 +14,28 @@ from orchestration.settings import SettingsError
 
 
 def refused_config(context: dg.InitResourceContext, name: str, places: str) -> str:
-    """Return why the config of the run that ``context`` is of is refused; empty where it names nothing of the resource ``name``.
+    """Return why the config of the run that ``context`` is of is refused; empty where the resource ``name`` is as the project has it.
 
-    ``places`` says where a project sets it.
+    ``places`` says where a project sets it. A run's config stands for all that the project gave the resource, so that a field that it
+    leaves out is one that it replaces. Dagster's launchpad writes down what the project gave: that is the same place.
     """
     run_config: Mapping[str, Any] = {} if context.run is None else context.run.run_config
     configured = (run_config.get("resources") or {}).get(name) or {}
-    named = sorted(field for field, value in (configured.get("config") or {}).items() if value is not None)
-    if not named:
+    if "config" not in configured:
         return ""
-    return (
-        f"the run's config names {' and '.join(f'resources.{name}.config.{field}' for field in named)}: a run uses the {name} of its "
-        f"project, which {places} says. Leave resources.{name} out of the run's config"
-    )
+    given, declared = configured["config"] or {}, declared_config(context.resource_def)
+    other = {field: given.get(field) for field in sorted({*given, *declared}) if given.get(field) != declared.get(field)}
+    if not other:
+        return ""
+    fields = [f"{'leaves out' if value is None else 'names'} resources.{name}.config.{field}" for field, value in other.items()]
+    allowed = f"a run uses the {name} of its project, which {places} says. Leave resources.{name} out of the run's config"
+    return f"the run's config {' and '.join(fields)}: {allowed}"
+
+
+def declared_config(resource: dg.ResourceDefinition | None) -> Mapping[str, Any]:
+    """Return the fields of a resource as its project gave them, a variable of the environment by its name."""
+    field = None if resource is None else resource.config_schema.as_field()
+    return field.default_value or {} if field is not None and field.default_provided else {}
 
 
 def accept(refusal: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from orchestration.resources import LakeResource, default_resources
+from orchestration.resources import LakeResource, LogServiceResource, default_resources
 
 NAMED = [
     ("lake", {"root": "/elsewhere"}, "lake of its project, which TIDELOG_LAKE, or LakeResource"),
@@ -50,11 +50,31 @@ def test_a_run_whose_config_names_another_place_is_refused(name: str, config: di
     assert f"Leave resources.{name} out of the run's config" in failure_of(result)
 
 
-def test_config_that_names_nothing_is_as_none(tmp_path: Path) -> None:
-    """The launchpad of Dagster's UI writes all fields down, those too that are left out."""
-    job = job_using("lake", {"lake": LakeResource(root=str(tmp_path))})
+def test_config_that_names_nothing_is_as_none() -> None:
+    job = job_using("lake", {"lake": LakeResource()})
     for config in ({}, {"root": None}):
         assert job.execute_in_process({"resources": {"lake": {"config": config}}}).success
+
+
+@pytest.mark.parametrize("config", [{}, {"root": None}])
+def test_a_run_whose_config_leaves_out_what_the_project_names_is_refused(tmp_path: Path, config: dict[str, None]) -> None:
+    """Dagster takes the config of a run for all of a resource's, so that the place would be that of the settings."""
+    job = job_using("lake", {"lake": LakeResource(root=str(tmp_path))})
+    result = job.execute_in_process({"resources": {"lake": {"config": config}}}, raise_on_error=False)
+    assert not result.success
+    assert "the run's config leaves out resources.lake.config.root: a run uses the lake of its project" in failure_of(result)
+
+
+def test_config_that_names_the_project_s_own_place_is_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launchpad of Dagster's UI writes down all that a project gave its resources."""
+    monkeypatch.setenv("SHOP_LAKE", str(tmp_path))
+    for root, written in ((str(tmp_path), str(tmp_path)), (dg.EnvVar("SHOP_LAKE"), {"env": "SHOP_LAKE"})):
+        job = job_using("lake", {"lake": LakeResource(root=root)})
+        assert job.execute_in_process({"resources": {"lake": {"config": {"root": written}}}}).success
+        assert job.execute_in_process({"resources": {"lake": {}}}).success
+    job = job_using("log_service", {"log_service": LogServiceResource(bootstrap_servers="127.0.0.1:1")})
+    config = {"bootstrap_servers": "127.0.0.1:1", "client_config": None}
+    assert job.execute_in_process({"resources": {"log_service": {"config": config}}}).success
 
 
 def test_a_resource_under_another_name_is_the_project_s_own(tmp_path: Path) -> None:
