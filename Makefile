@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# uv installs the same in a third of the time, where it is on the PATH.
-INSTALLER := $(if $(shell command -v uv),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check)
-INSTALL := $(INSTALLER) --constraint constraints.txt
+# uv installs the same in a third of the time, where it is on the PATH. pip knows settings that uv does not, such as those of pip.conf.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+UV_INSTALL := $(if $(shell command -v uv 2>/dev/null),uv pip install --quiet --python $(BIN)/python --constraint constraints.txt)
+INSTALL = $(if $(UV_INSTALL),$(UV_INSTALL) --editable '.[$(EXTRAS)]' || )$(PIP_INSTALL) --editable '.[$(EXTRAS)]'
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 SEEDS ?= 0-99
@@ -21,19 +22,22 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tidelog needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
+$(VENV)/installed: EXTRAS := platform,demo
 $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing tidelog with its platform into $(VENV) (once; about 500 MB)"
-	$(INSTALL) --editable '.[platform,demo]'
+	$(INSTALL)
 	@touch $@
 
+$(VENV)/installed-dev: EXTRAS := platform,demo,dev
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing tidelog with its platform and the tools for tests and checks into $(VENV) (once; about 500 MB)"
-	$(INSTALL) --editable '.[platform,demo,dev]'
+	$(INSTALL)
 	@touch $(VENV)/installed $@
 
+$(VENV)/installed-docs: EXTRAS := docs
 $(VENV)/installed-docs: $(VENV)/installed
 	@echo "installing the generator of the site"
-	$(INSTALL) --editable '.[docs]'
+	$(INSTALL)
 	@touch $@
 
 demo: $(VENV)/installed  ## the whole path on real data, from an empty directory to an answered question
