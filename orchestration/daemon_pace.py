@@ -32,6 +32,9 @@ SETTLES_S = 60.0
 """How long after an event conditions are evaluated as often as ever: what one says may depend on what it said before."""
 LONGEST_S = 60.0
 """Of what waits for an event: cron schedules are due at full minutes."""
+INTERVALS_S = 35.0
+"""How long after a look others follow at the loop's own pace where a full minute came meanwhile: a sensor that had ticked at that look may
+have been passed over at that minute. Dagster's own sensor of conditions ticks every 30 s."""
 RUN_STATUS = "RUN_STATUS"
 """The type of sensors that are told of runs: what they see are events that came after their cursor."""
 RESTS_S = 60.0
@@ -98,7 +101,8 @@ class Quiet:
         until_s = (math.floor(self._looked_s / LONGEST_S) + 1) * LONGEST_S
         while not self._ended.wait(min(pause_s, until_s - self._now_s()) if self._is_awaited(until_s, began_s) else pause_s):
             if self._has_changed() or self._now_s() < self._changed_s + SETTLES_S or not self._is_awaited(until_s, began_s):
-                self._looked_s = self._now_s()
+                if not until_s <= self._now_s() < self._looked_s + INTERVALS_S:
+                    self._looked_s = self._now_s()
                 return False
             pause_s = max(pause_s, STEP_S)  # a loop that took its time asks for none
         return True
