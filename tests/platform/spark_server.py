@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -44,23 +44,28 @@ class SharedServer:
     """One server for all processes of a run: the first that asks starts it, and ends it when no other uses it any more.
 
     Its folder is one that these processes have in common: a file there has the address, and each user holds a lock on another. The lock
-    goes with its process, however that ends.
+    goes with its process, however that ends. The starter holds one more: where it has died, the last user ends the server.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._address = directory / "address.txt"
+        self._process = directory / "process.txt"
         self._own = ExitStack()
         self._is_own = False
         self._use: IO[bytes] | None = None
+        self._life: IO[bytes] | None = None
 
     def use(self) -> str:
         """Return the address of the server. It is there until ``leave``."""
         self._directory.mkdir(exist_ok=True)
         with self._alone():
             if not self._address.exists():
-                url, _ = self._own.enter_context(warm_server(self._directory))
+                url, process = self._own.enter_context(warm_server(self._directory))
                 self._own.callback(self._address.unlink)
+                self._life = self._own.enter_context(self._starter())
+                fcntl.flock(self._life, fcntl.LOCK_EX)
+                self._process.write_text(str(process.pid))
                 self._address.write_text(url)
                 self._is_own = True
             self._use = self._users()
@@ -68,12 +73,13 @@ class SharedServer:
             return self._address.read_text()
 
     def leave(self) -> None:
-        """Use it no more; the process that started it waits here for all others."""
+        """Use it no more; the process that started it waits here for all others, and of one that has died the last ends it."""
         if self._use is not None:
             self._use.close()
             self._use = None
         while self._is_own and not self._end():
             time.sleep(LEAVE_POLL_S)
+        self._end_of_dead()
 
     def _end(self) -> bool:
         with self._alone(), self._users() as users:
@@ -84,6 +90,18 @@ class SharedServer:
             self._own.close()
             self._is_own = False
             return True
+
+    def _end_of_dead(self) -> None:
+        with self._alone(), self._users() as users, self._starter() as starter, suppress(BlockingIOError):
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(starter, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self._address.exists():
+                self._address.unlink()
+                with suppress(ProcessLookupError):
+                    os.kill(int(self._process.read_text()), signal.SIGTERM)
+
+    def _starter(self) -> IO[bytes]:
+        return (self._directory / "starter.lock").open("wb")
 
     def _users(self) -> IO[bytes]:
         return (self._directory / "users.lock").open("wb")

@@ -1,5 +1,7 @@
 """The Spark server that all processes of a run of tests share: it starts once, and ends after its last user. None is started here."""
 
+import signal
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,14 +14,24 @@ from tests.platform.spark_server import SharedServer
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def processes() -> Iterator[list["subprocess.Popen[bytes]"]]:
+    """Stand for those of the servers."""
+    started = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
+    yield [*started]
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch, processes: list["subprocess.Popen[bytes]"]) -> list[str]:
     told: list[str] = []
 
     @contextmanager
-    def server(directory: Path) -> Iterator[tuple[str, None]]:
+    def server(directory: Path) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
         name = f"server {len(told)}"
         told.append(f"{name} starts")
-        yield name, None
+        yield name, processes.pop(0)
         told.append(f"{name} ends")
 
     monkeypatch.setattr(spark_server, "warm_server", server)
@@ -48,3 +60,27 @@ def test_who_comes_after_its_end_starts_another(told: list[str], tmp_path: Path)
     assert second.use() == "server 2"
     second.leave()
     assert told == ["server 0 starts", "server 0 ends", "server 2 starts", "server 2 ends"]
+
+
+def test_of_a_starter_that_has_died_the_last_user_ends_the_server(
+    told: list[str], processes: list["subprocess.Popen[bytes]"], tmp_path: Path
+) -> None:
+    process = processes[0]
+    starter, other, last, late = (SharedServer(tmp_path / "server") for _ in range(4))
+    for user in (starter, other, last):
+        assert user.use() == "server 0"
+    die(starter)
+    other.leave()
+    assert process.poll() is None
+    last.leave()
+    assert process.wait(60) == -signal.SIGTERM
+    assert late.use() == "server 1"
+    late.leave()
+    assert told[-1] == "server 1 ends"
+
+
+def die(starter: SharedServer) -> None:
+    """Let go of what a process that dies lets go of."""
+    for opened in (starter._use, starter._life):
+        assert opened is not None
+        opened.close()
