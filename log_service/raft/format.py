@@ -70,7 +70,7 @@ async def identify(env: NodeEnv, config: NodeConfig, bootstrap_records: Sequence
         StorageError: a directory is of another node or cluster, or holds logs that no node owns; or one fails that is needed.
     """
     files = env.files
-    log_dirs = await files.run_in_pool(lambda: _directories_that_tell(files, config))
+    owners = await files.run_in_pool(lambda: _read_owners(files, config))
     plan = FormatPlan(
         node_id=NodeId(config.node_id),
         cluster_id=config.cluster_id,
@@ -81,8 +81,8 @@ async def identify(env: NodeEnv, config: NodeConfig, bootstrap_records: Sequence
         now_ms=env.clock.wall_ms(),
     )
     if not config.is_alone:
-        await files.run_in_pool(lambda: _check_formatted(files, log_dirs, config))
-    return await files.run_in_pool(lambda: format_directories(files, log_dirs, config.metadata_log_dir, plan))
+        _check_formatted(owners, config)
+    return await files.run_in_pool(lambda: format_directories(files, owners, config.metadata_log_dir, plan))
 
 
 def own_endpoint(config: NodeConfig) -> VoterEndpoint:
@@ -91,32 +91,31 @@ def own_endpoint(config: NodeConfig) -> VoterEndpoint:
     return VoterEndpoint(listener.name, listener.advertised_host or listener.host, listener.advertised_port or listener.port)
 
 
-def _directories_that_tell(files: Files, config: NodeConfig) -> list[Path]:
-    """Return the log directories but those whose device fails and which do not have the metadata log.
+def _read_owners(files: Files, config: NodeConfig) -> Mapping[Path, MetaProperties | None]:
+    """Return what each directory of the node says, but those whose device fails and which do not have the metadata log.
 
     Raises:
         StorageError: one fails that has the metadata log, or while a node alone has none; or what one says cannot be read.
     """
-    telling, failure = [], None
-    for directory in config.log_manager.log_dirs:
+    owners: dict[Path, MetaProperties | None] = {}
+    failure = None
+    for directory in dict.fromkeys((*config.log_manager.log_dirs, config.metadata_log_dir)):
         try:
-            _read_owner(files, directory)
+            owners[directory] = _read_owner(files, directory)
         except StorageError as error:
-            if directory != config.metadata_log_dir and is_failing_device(error.__cause__):
-                failure = failure or error
-                continue
-            raise
-        telling.append(directory)
+            if directory == config.metadata_log_dir or not is_failing_device(error.__cause__):
+                raise
+            failure = failure or error
     if failure is not None and config.is_alone:
         with directory_named(config.metadata_log_dir):
             is_there = _has_metadata_log(files, config.metadata_log_dir)
         if not is_there:
             missing = config.metadata_log_dir / METADATA_DIRECTORY
             raise StorageError(f"{missing} is not there, and nothing tells whether it has to be: {failure}") from failure
-    return telling
+    return owners
 
 
-def _check_formatted(files: Files, log_dirs: Iterable[Path], config: NodeConfig) -> None:
+def _check_formatted(owners: Mapping[Path, MetaProperties | None], config: NodeConfig) -> None:
     """Refuse to make a fresh node of a cluster of several by itself, where that could be the wrong cluster, or cost records.
 
     A voter of the configuration that comes back with an empty disk would vote again in an election that it has voted in.
@@ -124,8 +123,6 @@ def _check_formatted(files: Files, log_dirs: Iterable[Path], config: NodeConfig)
     Raises:
         StorageError: the node has to be formatted first.
     """
-    directories = dict.fromkeys((*log_dirs, config.metadata_log_dir))
-    owners = {directory: _read_owner(files, directory) for directory in directories}
     known = [properties for properties in owners.values() if properties is not None]
     is_static_voter = config.is_controller and bool(config.quorum.voters)
     if owners[config.metadata_log_dir] is None and (is_static_voter or (config.cluster_id is None and not known)):
