@@ -11,6 +11,7 @@ import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeGuard
 
 from log_service.common.env import Files
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
@@ -145,7 +146,7 @@ class LogDirectory:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.append_refusal or f"log directory {self.path} does not take this now")
 
 
-def is_failing_device(error: BaseException | None) -> bool:
+def is_failing_device(error: BaseException | None) -> TypeGuard[OSError]:
     """Whether an operation failed because of the disk itself, and not by what an operator has set up.
 
     A file system that has met errors and is mounted to be read only counts, too, as does one whose process or server is gone.

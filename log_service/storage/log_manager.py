@@ -177,7 +177,7 @@ class LogManager:
             with directory_named(path):
                 self._claim(directory)
         except StorageError as error:
-            if not isinstance(error.__cause__, OSError) or not is_failing_device(error.__cause__):
+            if not is_failing_device(error.__cause__):
                 raise
             return error.__cause__
         return None
