@@ -373,16 +373,18 @@ FULL_DISKS = Aim(
 )
 """Disks of nodes are full for a while, with a little room or with none."""
 
+TWO_DIRECTORIES = {
+    "log.dirs": ",".join(map(str, DATA_DIRECTORIES)),
+    "leader.imbalance.check.interval.seconds": "2",
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "2000",
+}
+
 FAILING_DIRECTORIES = Aim(
     name="failing directories",
     faults=(Fault.FAILED_DIRECTORY, Fault.FAILED_DIRECTORY, Fault.DIE, Fault.NEW_LEADER_DIES, Fault.STOP),
-    properties={
-        "log.dirs": ",".join(map(str, DATA_DIRECTORIES)),
-        "leader.imbalance.check.interval.seconds": "2",
-        "broker.session.timeout.ms": "2000",
-        "broker.heartbeat.interval.ms": "500",
-        "replica.lag.time.max.ms": "2000",
-    },
+    properties=TWO_DIRECTORIES,
     fields={
         "seconds": 20.0,
         "pause_seconds": 5.0,
@@ -405,13 +407,7 @@ MOVING_LOGS = Aim(
         Fault.STOP,
         Fault.FAILED_DIRECTORY,
     ),
-    properties={
-        "log.dirs": ",".join(map(str, DATA_DIRECTORIES)),
-        "leader.imbalance.check.interval.seconds": "2",
-        "broker.session.timeout.ms": "2000",
-        "broker.heartbeat.interval.ms": "500",
-        "replica.lag.time.max.ms": "2000",
-    },
+    properties=TWO_DIRECTORIES,
     fields={
         "seconds": 15.0,
         "pause_seconds": 3.0,
