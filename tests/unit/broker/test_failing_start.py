@@ -44,17 +44,26 @@ class FailingIn:
 
 
 @asynccontextmanager
-async def failing_once(world: World, path: str) -> AsyncIterator[Story]:
-    """A node with two disks, one of which fails while a file is read."""
-    config, texts = configuration(OTHER)
+async def on_failing_disks(world: World, properties: dict[str, str], fail: Callable[[Any], None]) -> AsyncIterator[Story]:
+    """A node that starts and runs on disks to which ``fail`` did something; they are whole again once it has stopped."""
+    config, texts = configuration(properties)
     env = world.node_env(HOST)
     files: Any = env.files
-    files.fail_next("read", containing=path)
+    fail(files)
     broker = Broker(env, config, static_texts=texts)
     async with trio.open_nursery() as nursery:
         await nursery.start(broker.run)
         yield Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT)))
         await broker.stop()
+    files.disk.failed = None
+
+
+async def write_on_both(node: Story) -> int:
+    """Write a record to each partition of a topic on two disks, and return the partition that is not beside the metadata."""
+    await node.create_topic("a", 2)
+    for index in range(2):
+        await node.produce("a", batch(b"one"), partition=index)
+    return next(each.topic_partition.partition for each in node.broker.replicas.partitions.values() if each.served_log().home.path != DATA)
 
 
 def fail_data(broker: Any) -> None:
@@ -161,18 +170,15 @@ def test_what_lies_on_a_disk_that_failed_at_the_start_is_not_begun_anew(checkpoi
 
     async def main(world: World) -> None:
         async with running(world, **OTHER) as node:
-            await node.create_topic("a", 2)
-            for index in range(2):
-                await node.produce("a", batch(b"one"), partition=index)
-            lost = next(each for each in node.broker.replicas.partitions.values() if each.served_log().home.path != DATA)
-        async with failing_once(world, f"/data/other/{checkpoint}") as node:
-            refused = node.broker.replicas.partitions["a", lost.topic_partition.partition]
-            assert refused.is_offline
-            assert (await node.produce("a", batch(b"two"), partition=1 - lost.topic_partition.partition)).error_code == 0
+            lost = await write_on_both(node)
+        fails_once: Callable[[Any], None] = lambda files: files.fail_next("read", containing=f"/data/other/{checkpoint}")  # noqa: E731
+        async with on_failing_disks(world, OTHER, fails_once) as node:
+            assert node.broker.replicas.partitions["a", lost].is_offline
+            assert (await node.produce("a", batch(b"two"), partition=1 - lost)).error_code == 0
             await node.create_topic("b")
             assert (await node.produce("b", batch(b"new"))).error_code == 0
         async with running(world, **OTHER) as node:
-            assert values_of((await node.fetch("a", 0, partition=lost.topic_partition.partition)).records) == [b"one"]
+            assert values_of((await node.fetch("a", 0, partition=lost)).records) == [b"one"]
 
     sim_run(1, main)
 
@@ -183,35 +189,26 @@ def test_a_node_starts_without_a_disk_that_fails_and_goes_by_the_others(error: i
 
     async def main(world: World) -> None:
         async with running(world, **OTHER) as node:
-            await node.create_topic("a", 2)
-            for index in range(2):
-                await node.produce("a", batch(b"one"), partition=index)
-            lost = next(each for each in node.broker.replicas.partitions.values() if each.served_log().home.path != DATA)
+            lost = await write_on_both(node)
             all_ids = {*node.broker.foundation.logs.directory_ids.values()}
             lost_id = node.broker.foundation.logs.directory_ids[Path("/data/other")]
-        config, texts = configuration(OTHER)
-        env = world.node_env(HOST)
-        files: Any = env.files
-        if error == errno.EIO:
-            files.disk.failed = Path("/data/other")
-        else:
-            files.fail_next("open", error=error, containing="/data/other/.lock")
-        broker = Broker(env, config, static_texts=texts)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(broker.run)
-            node = Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT)))
-            index = lost.topic_partition.partition
-            assert broker.replicas.partitions["a", index].is_offline
-            assert {*broker.image.cluster.brokers[1].log_dirs} == all_ids - {lost_id}  # type: ignore[index]
-            assert (await node.produce("a", batch(b"two"), partition=1 - index)).error_code == 0
-            assert (await node.produce("a", batch(b"two"), partition=index)).error_code != 0
+
+        def fail(files: Any) -> None:
+            if error == errno.EIO:
+                files.disk.failed = Path("/data/other")
+            else:
+                files.fail_next("open", error=error, containing="/data/other/.lock")
+
+        async with on_failing_disks(world, OTHER, fail) as node:
+            assert node.broker.replicas.partitions["a", lost].is_offline
+            assert {*node.broker.image.cluster.brokers[1].log_dirs} == all_ids - {lost_id}  # type: ignore[index]
+            assert (await node.produce("a", batch(b"two"), partition=1 - lost)).error_code == 0
+            assert (await node.produce("a", batch(b"two"), partition=lost)).error_code != 0
             await node.create_topic("b", 2)
             for other in range(2):
                 assert (await node.produce("b", batch(b"new"), partition=other)).error_code == 0
-            await broker.stop()
-        files.disk.failed = None
         async with running(world, **OTHER) as node:
-            assert values_of((await node.fetch("a", 0, partition=index)).records) == [b"one"]
+            assert values_of((await node.fetch("a", 0, partition=lost)).records) == [b"one"]
             assert values_of((await node.fetch("b", 0, partition=1)).records) == [b"new"]
 
     sim_run(1, main)
@@ -225,19 +222,10 @@ def test_a_node_starts_without_the_first_of_its_disks_where_another_has_its_meta
     async def main(world: World) -> None:
         async with running(world, **files_of):
             pass
-        config, texts = configuration(files_of)
-        env = world.node_env(HOST)
-        files: Any = env.files
-        files.disk.failed = Path("/data/one")
-        broker = Broker(env, config, static_texts=texts)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(broker.run)
-            assert [str(each.path) for each in broker.foundation.logs.directories if each.is_offline] == ["/data/one"]
-            node = Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT)))
+        async with on_failing_disks(world, files_of, lambda files: setattr(files.disk, "failed", Path("/data/one"))) as node:
+            assert [str(each.path) for each in node.broker.foundation.logs.directories if each.is_offline] == ["/data/one"]
             await node.create_topic("a", 1)
             assert (await node.produce("a", batch(b"one"))).error_code == 0
-            await broker.stop()
-        files.disk.failed = None
 
     sim_run(1, main)
 
