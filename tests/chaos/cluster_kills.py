@@ -164,6 +164,7 @@ def _play(
     wait_for_readers(log, readers, DRAIN_SECONDS)
     for reader in readers:
         reader.stop()
+        outcome.notes += reader.notes
     nodes.wait_until_whole(*TOPICS)
     outcome.record_count, outcome.operations = len(log), operator.counts
     outcome.acknowledged = {writer.name: len(writer.acknowledged) for writer in writers}

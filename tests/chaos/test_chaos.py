@@ -1,15 +1,19 @@
 """A few kills of a loaded node, and every case of a disk, in every run of the tests; ``make chaos`` plays two hundred kills."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from log_service.records.builder import build_batch
 from tests.chaos.disks import CASES, UnfitError
 from tests.chaos.kills import run
-from tests.chaos.load import TOPIC, ConfluentWriter, Place, Reader
+from tests.chaos.load import GROUP, PARTITION_COUNT, TOPIC, ConfluentWriter, Place, Reader
 from tests.chaos.verdicts import Segments, first_gap, judge
+from tests.integration.client_clusters import tidelog
+from tests.integration.confluent import consumer, create_topic
 
 pytestmark = pytest.mark.integration
 
@@ -70,6 +74,46 @@ def test_a_reader_commits_nothing_of_an_assignment_that_is_over() -> None:
     reader.next_offsets = {("t", 0): 363, ("t", 2): 7}
     reader.forget_positions(None, [])
     assert not reader.next_offsets
+
+
+@pytest.mark.parametrize("has_left", [True, False])
+def test_a_close_that_hangs_is_held_against_the_cluster_unless_the_member_has_left(has_left: bool, servers: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr("tests.chaos.load.STOP_SECONDS", 1.0)
+    reader = HangingReader("hanging", servers, has_left=has_left)
+    reader.start()
+    assert reader.hangs.wait(60)
+    reader.stop()
+    reader.goes_on.set()
+    assert (reader.failures, len(reader.notes)) == (([], 1) if has_left else (["hanging does not end"], 0))
+
+
+class HangingReader(Reader):
+    """A member that joins, maybe leaves, and does not end before it may: librdkafka's close hangs too seldom to wait for it."""
+
+    def __init__(self, name: str, bootstrap: str, *, has_left: bool) -> None:
+        super().__init__(name, bootstrap, group=f"{GROUP}-{has_left}")
+        self.has_left = has_left
+        self.hangs, self.goes_on = threading.Event(), threading.Event()
+
+    def work(self) -> None:
+        source = consumer(self.bootstrap, self.group, client_id=self.name)
+        source.subscribe([TOPIC])
+        while not source.assignment():
+            source.consume(1, 0.1)
+        self._is_closing = True
+        if self.has_left:
+            source.close()
+        self.hangs.set()
+        self.goes_on.wait(60)
+        if not self.has_left:
+            source.close()
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with tidelog(tmp_path_factory.mktemp("cluster")) as bootstrap:
+        create_topic(bootstrap, TOPIC, PARTITION_COUNT)
+        yield bootstrap
 
 
 def batch(offset: int, epoch: int, sequence: int) -> bytes:
