@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from log_service.broker.main import ExitCode
-from tests.helpers.broker_process import BrokerProcess, NotStartedError, run_to_its_end
+from log_service.broker.main import ExitCode, serve
+from tests.helpers.broker_process import BrokerProcess, NotStartedError, overrides_of, run_to_its_end
 from tests.integration.command_line import run
 from tests.integration.confluent import produce, read_all
 
@@ -57,9 +57,15 @@ def refused(directory: Path, code: ExitCode, properties: Mapping[str, str] | Non
         ({"default.replication.factor": "0"}, "default.replication.factor"),
     ],
 )
-def test_a_configuration_that_cannot_be_honoured_names_the_key(tmp_path: Path, properties: dict[str, str], said: str) -> None:
-    sentence = refused(tmp_path, ExitCode.BAD_CONFIGURATION, properties)
-    assert said in sentence
+def test_a_configuration_that_cannot_be_honoured_names_the_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, properties: dict[str, str], said: str
+) -> None:
+    """The node runs in this process: how a process ends with what it says, other tests here see."""
+    assert serve(None, overrides_of(tmp_path, 0, properties)) == ExitCode.BAD_CONFIGURATION
+    told = caplog.records[-1]
+    assert told.levelname == "ERROR"
+    assert told.exc_info is None, "a traceback is shown"
+    assert said in told.getMessage()
     assert not (tmp_path / "data").exists(), "nothing is written before the configuration is understood"
 
 
