@@ -21,6 +21,8 @@ if "CI" not in os.environ:  # Hypothesis has a profile of its own for that
     settings.load_profile("any machine")
 
 PRODUCT = "log_service"
+SPARK = "spark"
+"""The fixture that starts a JVM in the process of the tests."""
 WORKER, WORKER_COUNT = "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"
 
 
@@ -49,7 +51,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what only a long run repeats, and let several workers begin with the modules that take long."""
+    """Leave out what only a long run repeats, let several workers begin with the modules that take long, and one have all of Spark's."""
     kept = {item.nodeid for item in items if IS_WHOLE or item.get_closest_marker("repeats") is None}
     if config.getoption("one_case"):
         kept = one_case(item.nodeid for item in items if item.nodeid in kept)
@@ -62,13 +64,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     default_s = float(config.getini("timeout"))
     modules: dict[str, list[pytest.Item]] = {}
     deadlines_s: dict[str, float] = {}
+    of_spark: set[str] = set()
     for item in items:
         module = item.nodeid.partition("::")[0]
         modules.setdefault(module, []).append(item)
         mark = item.get_closest_marker("timeout")
         if mark is not None and mark.args and mark.args[0] > default_s:
             deadlines_s[module] = max(float(mark.args[0]), deadlines_s.get(module, 0))
-    items[:] = long_first(modules, deadlines_s, workers)
+        if SPARK in getattr(item, "fixturenames", ()):
+            of_spark.add(module)
+    items[:] = long_first(modules, deadlines_s, workers, of_spark)
 
 
 @pytest.fixture(autouse=True)

@@ -1,25 +1,33 @@
 """The order of a run of all tests: each worker begins with long modules, so that none of them is left for the end, alone.
 
 xdist cuts the list of tests into pieces of one size, one for each worker, and lets a worker that is through take from the end of another's
-piece. A module counts as long where it asks for a longer deadline than tests have by default.
+piece. A module counts as long where it asks for a longer deadline than tests have by default. Modules that share what is dear to start, a
+JVM in the process of the tests, belong to one worker, which begins with them: from the front of a piece others take last.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from itertools import chain
 from typing import TypeVar
 
 Item = TypeVar("Item", bound=Hashable)
 
 
-def long_first(modules: Mapping[str, Sequence[Item]], deadlines_s: Mapping[str, float], worker_count: int) -> list[Item]:
+def long_first(
+    modules: Mapping[str, Sequence[Item]], deadlines_s: Mapping[str, float], worker_count: int, together: Collection[str] = ()
+) -> list[Item]:
     """Return all tests of ``modules`` in the order for so many workers; ``deadlines_s`` has the long modules only.
 
-    The longest are dealt out to the workers in turn; all others stay in their order behind them, and modules stay whole where they fit.
+    The modules ``together`` go to the first worker. The longest of the rest are dealt out in turn to the workers that have fewest modules
+    so far; all others stay in their order behind them, and modules stay whole where they fit.
     """
     dealt: list[list[Item]] = [[] for _ in range(worker_count)]
-    for rank, name in enumerate(sorted(deadlines_s, key=lambda one: (-deadlines_s[one], one))):
-        dealt[rank % worker_count] += modules[name]
-    others = [item for name, items in modules.items() if name not in deadlines_s for item in items]
+    counts = [0] * worker_count
+    by_length = sorted({*deadlines_s, *together}, key=lambda one: (-deadlines_s.get(one, 0), one))
+    for name in sorted(by_length, key=lambda one: one not in together):
+        worker = 0 if name in together else counts.index(min(counts))
+        counts[worker] += 1
+        dealt[worker] += modules[name]
+    others = [item for name, items in modules.items() if name not in deadlines_s and name not in together for item in items]
     sizes = piece_sizes(sum(map(len, modules.values())), worker_count)
     spare = list(chain.from_iterable(long[size:] for long, size in zip(dealt, sizes, strict=True))) + others
     ordered: list[Item] = []
