@@ -5,7 +5,9 @@ BIN := $(VENV)/bin
 # uv installs the same in a third of the time, where it is on the PATH. pip knows settings that uv does not, such as those of pip.conf.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 UV_INSTALL := $(if $(shell command -v uv 2>/dev/null),uv pip install --quiet --python $(BIN)/python --constraint constraints.txt)
-INSTALL = $(if $(UV_INSTALL),$(UV_INSTALL) --editable '.[$(EXTRAS)]' || )$(PIP_INSTALL) --editable '.[$(EXTRAS)]'
+INSTALL = $(if $(UV_INSTALL),$(UV_INSTALL) --editable '.[$(EXTRAS)]' $(BESIDE) || )$(PIP_INSTALL) --editable '.[$(EXTRAS)]' $(BESIDE)
+# What unit tests of the log service use of the platform's packages.
+LIGHT := numpy pyarrow zstandard
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 SEEDS ?= 0-99
@@ -33,6 +35,13 @@ $(VENV)/installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing tidelog with its platform and the tools for tests and checks into $(VENV) (once; about 500 MB)"
 	$(INSTALL)
 	@touch $(VENV)/installed $@
+
+$(VENV)/installed-light: EXTRAS := dev
+$(VENV)/installed-light: BESIDE := $(LIGHT)
+$(VENV)/installed-light: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing tidelog without its platform, and the tools for tests, into $(VENV) (once)"
+	$(INSTALL)
+	@touch $@
 
 $(VENV)/installed-docs: EXTRAS := docs
 $(VENV)/installed-docs: $(VENV)/installed
