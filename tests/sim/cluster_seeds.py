@@ -33,16 +33,16 @@ MORE_SEEDS = tuple(
 )
 """Of the general plan as well; one planted bug is known by one of them, 3575. In the last one two voters that refuse their peers die at one
 moment."""
-OTHER_SEEDS: Mapping[int, tuple[int, ...]] = {1: (0,), 5: (3, 6, 7, 11), 7: (1, 3, 4)}
+OTHER_SEEDS: Mapping[int, tuple[int, ...]] = {1: (0,), 5: (3, 6, 7, 11), 7: (1, 4)}
 """The same with other numbers of nodes; some of those with more than three have controllers of their own."""
 AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "copy loop": (2, 4),
-    "ending coordinators": (1, 2),
+    "ending coordinators": (2,),
     "zombies": (2, 17),
     "late transactions": (1,),
     "queues": (0, 1),
     "streams groups": (1, 4, 5),
-    "secure clusters": (0, 1),
+    "secure clusters": (0,),
     "task handovers": (0,),
     "moving coordinators": (0, 2),
     "refused controllers": (0,),
