@@ -281,7 +281,7 @@ BUGS: Sequence[ClusterBug] = (
         name="high watermark goes back",
         replacements=((PartitionState, "_advance_high_watermark", _go_anywhere),),
         aim=aims.SLOW_FOLLOWERS,
-        shown_by=(0, 1, 4),
+        shown_by=(1, 4),
     ),
     ClusterBug(
         name="high watermark moves under min.insync.replicas",
@@ -362,7 +362,7 @@ BUGS: Sequence[ClusterBug] = (
         name="second voter change before the first is committed",
         replacements=((voter_changes, "_check_no_other_change", _allow_any_voter_change),),
         aim=aims.CHANGING_VOTERS,
-        shown_by=(1, 0),
+        shown_by=(2,),
     ),
     ClusterBug(
         name="loss of power taken for a kill",

@@ -46,7 +46,7 @@ AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "task handovers": (0,),
     "moving coordinators": (0, 2),
     "refused controllers": (0,),
-    "changing voters": (1,),
+    "changing voters": (2,),
     "slow followers": (0, 1, 7),
     "slow syncs": (1,),
     "late changes": (2, 7),
