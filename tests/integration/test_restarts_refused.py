@@ -1,4 +1,7 @@
-"""A node that cannot start, or cannot go on, says why in one sentence and ends with its exit code; it never shows a traceback."""
+"""A node that cannot start, or cannot go on, says why in one sentence and ends with its exit code; it never shows a traceback.
+
+Most of these nodes run in the process of the tests. How a process ends, with which exit code and last line, is seen where it takes one.
+"""
 
 import os
 import shutil
@@ -6,11 +9,12 @@ import signal
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from log_service.broker.main import ExitCode, serve
-from tests.helpers.broker_process import BrokerProcess, NotStartedError, overrides_of, run_to_its_end
+from tests.helpers.broker_process import BrokerProcess, BrokerThread, NotStartedError, overrides_of, run_to_its_end
 from tests.integration.command_line import run
 from tests.integration.confluent import produce, read_all
 
@@ -25,11 +29,38 @@ def sentence_of(log: str) -> str:
     return line.split(": ", 1)[1]
 
 
-def refused(directory: Path, code: ExitCode, properties: Mapping[str, str] | None = None, *, port: int = 0) -> str:
-    """Start a node that cannot start and return its sentence."""
-    exit_code, log = run_to_its_end(directory, port=port, properties=properties)
+def refused_process(directory: Path, code: ExitCode, *, port: int = 0) -> str:
+    """Start a node that cannot start, as a process, and return its sentence."""
+    exit_code, log = run_to_its_end(directory, port=port)
     assert exit_code == code, log
     return sentence_of(log)
+
+
+class Refused(Protocol):
+    """Starts a node that cannot start, in this process, and returns its sentence."""
+
+    def __call__(self, directory: Path, code: ExitCode, properties: Mapping[str, str] | None = None) -> str: ...
+
+
+@pytest.fixture
+def refused(caplog: pytest.LogCaptureFixture) -> Refused:
+    def start(directory: Path, code: ExitCode, properties: Mapping[str, str] | None = None) -> str:
+        caplog.clear()
+        assert serve(None, overrides_of(directory, 0, properties or {})) == code, caplog.text
+        told = caplog.records[-1]
+        assert told.levelname == "ERROR"
+        assert "Traceback" not in caplog.text
+        return told.getMessage()
+
+    return start
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Path:
+    """The directory of a node that has a topic and has stopped."""
+    with BrokerThread(tmp_path) as node:
+        produce(node.bootstrap, "precious", [b"one"])
+    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -58,14 +89,9 @@ def refused(directory: Path, code: ExitCode, properties: Mapping[str, str] | Non
     ],
 )
 def test_a_configuration_that_cannot_be_honoured_names_the_key(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, properties: dict[str, str], said: str
+    tmp_path: Path, refused: Refused, properties: dict[str, str], said: str
 ) -> None:
-    """The node runs in this process: how a process ends with what it says, other tests here see."""
-    assert serve(None, overrides_of(tmp_path, 0, properties)) == ExitCode.BAD_CONFIGURATION
-    told = caplog.records[-1]
-    assert told.levelname == "ERROR"
-    assert told.exc_info is None, "a traceback is shown"
-    assert said in told.getMessage()
+    assert said in refused(tmp_path, ExitCode.BAD_CONFIGURATION, properties)
     assert not (tmp_path / "data").exists(), "nothing is written before the configuration is understood"
 
 
@@ -80,92 +106,86 @@ def test_unknown_keys_are_named_in_one_warning_and_the_node_runs(tmp_path: Path)
 def test_an_occupied_port_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        sentence = refused(tmp_path, ExitCode.CANNOT_BIND, port=port)
+        sentence = refused_process(tmp_path, ExitCode.CANNOT_BIND, port=port)
     assert str(port) in sentence
     assert "stop what listens there" in sentence
 
 
-def test_an_address_of_another_machine_cannot_be_bound(tmp_path: Path) -> None:
+def test_an_address_of_another_machine_cannot_be_bound(tmp_path: Path, refused: Refused) -> None:
     sentence = refused(tmp_path, ExitCode.CANNOT_BIND, {"listeners": "PLAINTEXT://203.0.113.1:9092"})
     assert "203.0.113.1" in sentence
 
 
 def test_a_second_broker_on_the_same_directory_is_refused_and_harms_nothing(broker: BrokerProcess) -> None:
     produce(broker.bootstrap, "mine", [b"one"])
-    sentence = refused(broker.directory, ExitCode.BAD_LOG_DIRECTORY)
+    sentence = refused_process(broker.directory, ExitCode.BAD_LOG_DIRECTORY)
     assert str(broker.directory / "data") in sentence
     assert "use" in sentence
     produce(broker.bootstrap, "mine", [b"two"])
     assert read_all(broker.bootstrap, "mine", 2) == [b"one", b"two"]
 
 
-def test_the_directory_of_another_node_is_refused(broker: BrokerProcess) -> None:
-    assert broker.stop() == 0
-    sentence = refused(broker.directory, ExitCode.BAD_LOG_DIRECTORY, {"node.id": "2"})
+def test_the_directory_of_another_node_is_refused(stopped: Path, refused: Refused) -> None:
+    sentence = refused(stopped, ExitCode.BAD_LOG_DIRECTORY, {"node.id": "2"})
     assert "node" in sentence
     assert "1" in sentence
     assert "2" in sentence
-    broker.start()
+    with BrokerThread(stopped) as node:
+        assert read_all(node.bootstrap, "precious", 1) == [b"one"]
 
 
-def test_the_directory_of_another_cluster_is_refused(broker: BrokerProcess) -> None:
-    assert broker.stop() == 0
-    sentence = refused(broker.directory, ExitCode.BAD_LOG_DIRECTORY, {"cluster.id": "AAAAAAAAAAAAAAAAAAAAAA"})
+def test_the_directory_of_another_cluster_is_refused(stopped: Path, refused: Refused) -> None:
+    sentence = refused(stopped, ExitCode.BAD_LOG_DIRECTORY, {"cluster.id": "AAAAAAAAAAAAAAAAAAAAAA"})
     assert "cluster" in sentence
     assert "AAAAAAAAAAAAAAAAAAAAAA" in sentence
 
 
-def test_a_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_is_a_file_is_refused(tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "data").write_text("a file")
     assert str(tmp_path / "data") in refused(tmp_path, ExitCode.BAD_LOG_DIRECTORY)
 
 
 @needs_permissions
-def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "data").mkdir(mode=0o555)
     assert str(tmp_path / "data") in refused(tmp_path, ExitCode.BAD_LOG_DIRECTORY)
 
 
 @pytest.mark.skipif(not Path("/proc/sys").exists(), reason="there is no /proc: nothing was tested on a file system without room for files")
-def test_a_place_where_no_directory_can_be_made_is_refused(tmp_path: Path) -> None:
+def test_a_place_where_no_directory_can_be_made_is_refused(tmp_path: Path, refused: Refused) -> None:
     assert "/proc/sys/tidelog" in refused(tmp_path, ExitCode.BAD_LOG_DIRECTORY, {"log.dirs": "/proc/sys/tidelog"})
 
 
-def test_a_damaged_meta_properties_is_told(broker: BrokerProcess) -> None:
-    assert broker.stop() == 0
-    path = broker.directory / "data" / "meta.properties"
+def test_a_damaged_meta_properties_is_told(stopped: Path, refused: Refused) -> None:
+    path = stopped / "data" / "meta.properties"
     path.write_text("version=1\nnode.id=one\n")
-    assert str(path) in refused(broker.directory, ExitCode.BAD_LOG_DIRECTORY)
+    assert str(path) in refused(stopped, ExitCode.BAD_LOG_DIRECTORY)
 
 
-def test_logs_without_a_meta_properties_are_not_taken_over(broker: BrokerProcess) -> None:
-    produce(broker.bootstrap, "precious", [b"one"])
-    assert broker.stop() == 0
-    (broker.directory / "data" / "meta.properties").unlink()
-    assert str(broker.directory / "data") in refused(broker.directory, ExitCode.BAD_LOG_DIRECTORY)
-    assert (broker.directory / "data" / "precious-0").exists()
+def test_logs_without_a_meta_properties_are_not_taken_over(stopped: Path, refused: Refused) -> None:
+    (stopped / "data" / "meta.properties").unlink()
+    assert str(stopped / "data") in refused(stopped, ExitCode.BAD_LOG_DIRECTORY)
+    assert (stopped / "data" / "precious-0").exists()
 
 
-def test_a_metadata_log_that_is_damaged_below_its_end_is_told_and_not_cut(broker: BrokerProcess) -> None:
-    for number in range(5):
-        produce(broker.bootstrap, f"topic-{number}", [b"x"])
-    assert broker.stop() == 0
-    segment = broker.directory / "data" / "__cluster_metadata-0" / f"{0:020}.log"
+def test_a_metadata_log_that_is_damaged_below_its_end_is_told_and_not_cut(stopped: Path, refused: Refused) -> None:
+    with BrokerThread(stopped) as node:
+        for number in range(5):
+            produce(node.bootstrap, f"topic-{number}", [b"x"])
+    segment = stopped / "data" / "__cluster_metadata-0" / f"{0:020}.log"
     content = bytearray(segment.read_bytes())
     content[len(content) // 2] ^= 0xFF
     segment.write_bytes(content)
-    sentence = refused(broker.directory, ExitCode.BAD_LOG_DIRECTORY)
+    sentence = refused(stopped, ExitCode.BAD_LOG_DIRECTORY)
     assert "__cluster_metadata" in sentence
     assert segment.read_bytes() == content
 
 
-def test_a_missing_metadata_log_is_told(broker: BrokerProcess) -> None:
-    produce(broker.bootstrap, "precious", [b"one"])
-    assert broker.stop() == 0
-    shutil.rmtree(broker.directory / "data" / "__cluster_metadata-0")
-    sentence = refused(broker.directory, ExitCode.BAD_LOG_DIRECTORY)
+def test_a_missing_metadata_log_is_told(stopped: Path, refused: Refused) -> None:
+    shutil.rmtree(stopped / "data" / "__cluster_metadata-0")
+    sentence = refused(stopped, ExitCode.BAD_LOG_DIRECTORY)
     assert "__cluster_metadata" in sentence
-    assert (broker.directory / "data" / "precious-0").exists()
+    assert (stopped / "data" / "precious-0").exists()
 
 
 def test_a_signal_while_starting_ends_the_node(tmp_path: Path) -> None:
