@@ -46,6 +46,7 @@ from log_service.coordinator.share_state_service import ShareStateService
 from log_service.coordinator.transaction_service import TransactionService
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.metadata.loader import MetadataLoader
+from log_service.metadata.partition import PartitionRegistration
 from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.raft.driver import RaftDriver
 from log_service.raft.format import NodeIdentity
@@ -128,13 +129,21 @@ class NodeFoundation:
         node alone, whose topics stay while it is down. In a cluster the topic may have been deleted meanwhile and created anew, and the
         records would come up in the wrong one: such a log is a stray, as with Apache Kafka.
         """
-        name, index = log.topic_partition
-        topics = self.image().topics
         if log.topic_id is None and log.log_end_offset and not self.config.is_alone:
             return False
-        topic = topics.by_name.get(name) if log.topic_id is None else topics.by_id.get(log.topic_id)
-        registration = None if topic is None else topic.partitions.get(index)
+        registration = self._registration_of(log)
         return registration is not None and self.config.node_id in registration.replicas
+
+    def is_named(self, log: Log) -> bool:
+        """Whether the metadata has this node's replica in the directory that a log is in."""
+        registration, directory_id = self._registration_of(log), self.logs.directory_ids.get(log.home.path)
+        return registration is not None and directory_id is not None and registration.directory_of(self.node_id) == directory_id
+
+    def _registration_of(self, log: Log) -> PartitionRegistration | None:
+        name, index = log.topic_partition
+        topics = self.image().topics
+        topic = topics.by_name.get(name) if log.topic_id is None else topics.by_id.get(log.topic_id)
+        return None if topic is None else topic.partitions.get(index)
 
     def log_defaults(self, image: MetadataImage) -> LogConfig:
         """Return the configuration of a topic that has none of its own."""

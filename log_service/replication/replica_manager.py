@@ -106,7 +106,7 @@ class ReplicaManager:
         self._default_log_config_of = default_log_config_of
         self._default_log_config = default_log_config_of(EMPTY_IMAGE)
         self._checkpoint_interval_ms = checkpoint_interval_ms
-        self._checkpointed: dict[TopicPartition, int] = dict(logs.high_watermarks)
+        self._checkpointed: dict[TopicPartition, int] = logs.high_watermarks  # no copy: a start settles it later
         self._unopened: dict[tuple[str, int], bool] = {}
         """Partitions that have to be opened, and whether each is new here."""
         self._refused: dict[tuple[str, int], bool] = {}

@@ -74,7 +74,7 @@ class FutureLogs:
         self._checkpoint_writer = checkpoint_writer
         self._on_removals = on_removals
         self._rivals: list[Log] = []
-        """The other log of a partition that has two, of different topics; the one in ``held`` came first."""
+        """The other log of a partition that has two, which no move explains; the one in ``held`` came first."""
         self._filling = trio.CapacityLimiter(COPIED_AT_ONCE)
 
     def __repr__(self) -> str:
@@ -242,38 +242,39 @@ class FutureLogs:
     def settle(self, one: Log, other: Log) -> Log:
         """Return which of two logs of one name stays after a crash in the last step of a move; the other is set aside.
 
-        The copy stays, unless the old log has more: then the last step failed, and the old log was written on. Logs of different topics do
-        not come from a move. For instance, a topic was deleted while its directory was offline, and power failed before the id of the new
-        topic of that name was durable. They wait for ``settle_rivals``.
+        The copy stays, unless the old log has more: then the last step failed, and the old log was written on. Other pairs do not come from
+        a move, and wait for ``settle_rivals``. For instance, a replica left this node while its directory was offline, and came back to
+        another one; or its topic was deleted meanwhile, and power failed before the id of the new topic of that name was durable.
 
         Raises:
-            StorageError: neither says that it was moved here.
             KafkaError: the disk failed.
         """
-        if one.topic_id != other.topic_id and all(log.topic_id is not None or _is_blank(log) for log in (one, other)):
+        moved = [log for log in (one, other) if self._files.exists(log.directory / MOVED_HERE)]
+        if len(moved) != 1 or _are_of_two_topics(one, other):
             self._rivals.append(one)
             return other
-        moved = [log for log in (one, other) if self._files.exists(log.directory / MOVED_HERE)]
-        if len(moved) != 1:
-            raise StorageError(f"{one.topic_partition} is in {one.directory} and in {other.directory}: move one of them away")
         stays, goes = (one, other) if moved[0] is one else (other, one)
         if goes.log_end_offset > stays.log_end_offset:
             stays, goes = goes, stays
         self._take_place(goes, stays)
         return stays
 
-    def settle_rivals(self, is_known: Callable[[Log], bool]) -> None:
-        """Serve, of two logs of one name, the one of an existing topic, rather than a blank one, and set the other aside as stray.
+    def settle_rivals(self, is_known: Callable[[Log], bool], is_named: Callable[[Log], bool]) -> list[Log]:
+        """Serve, of two logs of one name, the one that counts, set the other aside as stray, and return those that stay.
+
+        The one of an existing topic counts, rather than a blank one. Of two of one topic, that counts in whose directory the metadata has
+        the replica, as ``is_named`` tells.
 
         Raises:
+            StorageError: the metadata names neither directory; both logs are left where they are.
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        rivals, self._rivals = self._rivals, []
-        for rival in rivals:
-            present = self._held.logs[rival.topic_partition]
-            goes, stays = sorted((rival, present), key=lambda log: (is_known(log), log.topic_id is not None))
-            self._held.set_aside(goes, STRAY_DIRECTORY_SUFFIX)
+        settled = [_settled(rival, self._held.logs[rival.topic_partition], is_known, is_named) for rival in self._rivals]
+        self._rivals = []
+        for stays, goes in settled:
+            self._held.set_aside(goes, STRAY_DIRECTORY_SUFFIX, why=f"another one, in {stays.directory}, counts by the metadata")
             self._held.put(stays)
+        return [stays for stays, _ in settled]
 
     def release(self) -> None:
         """Close the files of all copies, and of logs that wait, and leave them where they are."""
@@ -289,6 +290,27 @@ def _is_open(log: Log) -> bool:
 def _is_blank(log: Log) -> bool:
     """Whether a log never held a record, and no topic id was written down for it."""
     return log.topic_id is None and log.log_end_offset == 0
+
+
+def _are_of_two_topics(one: Log, other: Log) -> bool:
+    return one.topic_id != other.topic_id and all(log.topic_id is not None or _is_blank(log) for log in (one, other))
+
+
+def _settled(one: Log, other: Log, is_known: Callable[[Log], bool], is_named: Callable[[Log], bool]) -> tuple[Log, Log]:
+    """Return which of two logs of one partition stays, and which goes.
+
+    Raises:
+        StorageError: nothing tells.
+    """
+    for counts in (is_known, lambda log: not _is_blank(log), is_named):
+        if counts(one) != counts(other):
+            return (one, other) if counts(one) else (other, one)
+    if not is_known(one):
+        return one, other  # this one goes with all other strays
+    raise StorageError(
+        f"{one.topic_partition} is in {one.directory} and in {other.directory}, and the metadata does not say which of them counts: "
+        "move one of them away, then start again"
+    )
 
 
 def _removed_at_start(path: Path) -> Path:

@@ -132,8 +132,10 @@ class HeldLogs:
         target = self.rename(old.topic_partition, old.directory, old.home, DELETE_DIRECTORY_SUFFIX)
         self._removals.schedule([target], self._env.clock.monotonic_ms() + old.config.file_delete_delay_ms)
 
-    def set_aside(self, log: Log, suffix: str) -> Path:
+    def set_aside(self, log: Log, suffix: str, *, why: str = "it is of no topic of this cluster") -> Path:
         """Close a log, serve it no longer, and return where its directory is under its new name, which ends in ``suffix``.
+
+        The node's log says of a stray ``why`` it is one.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the log stays.
@@ -144,7 +146,7 @@ class HeldLogs:
             del self._logs[log.topic_partition]
             self._claimed.discard(log.topic_partition)
         if suffix == STRAY_DIRECTORY_SUFFIX:
-            logger.warning("%s: the log there is of no topic of this cluster; it was moved to %s", log.topic_partition, target)
+            logger.warning("%s: the log in %s was moved to %s: %s", log.topic_partition, log.directory, target, why)
         return target
 
     def rename(self, topic_partition: TopicPartition, path: Path, home: LogDirectory, suffix: str) -> Path:

@@ -73,7 +73,8 @@ class LogManager:
         self.damaged: dict[TopicPartition, DamagedLog] = {}
         self.directory_ids: dict[Path, UUID] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
-        """What ``replication-offset-checkpoint`` said at the start."""
+        """What ``replication-offset-checkpoint`` said at the start of the logs that are served."""
+        self._high_watermarks_in: dict[LogDirectory, dict[TopicPartition, int]] = {}
         self.had_clean_shutdown = False
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
         """That of the last run, if everything that it wrote is there: its stop was clean, or it was killed and the machine runs on."""
@@ -128,8 +129,8 @@ class LogManager:
         """Lock the log directories and open every log in them, recovering those that were not closed in order.
 
         Raises:
-            StorageError: a directory is in use, of another node or cluster, or none can be used; a partition is in two directories.
-                What was locked and opened is given back.
+            StorageError: a directory is in use, of another node or cluster, or none can be used. What was locked and opened is given
+                back.
         """
         try:
             await self._load()
@@ -213,6 +214,7 @@ class LogManager:
             self._held.put(log if known is None else self.futures.settle(log, known))
         self.damaged.update({damaged.topic_partition: damaged for damaged in found.damaged})
         self.high_watermarks.update(found.high_watermarks)
+        self._high_watermarks_in[directory] = found.high_watermarks
         return found
 
     def note_registered(self, broker_epoch: int) -> None:
@@ -356,6 +358,14 @@ class LogManager:
         target = self._held.rename(topic_partition, damaged.directory, home, suffix)
         del self.damaged[topic_partition]
         return target
+
+    def settle_rivals(self, is_known: Callable[[Log], bool], is_named: Callable[[Log], bool]) -> None:
+        """Serve, of two logs of one partition, the one that counts by the metadata, with its own high watermark; the other is a stray.
+
+        Raises as ``FutureLogs.settle_rivals``.
+        """
+        for log in self.futures.settle_rivals(is_known, is_named):
+            self.high_watermarks[log.topic_partition] = self._high_watermarks_in[log.home].get(log.topic_partition, 0)
 
     def set_aside_strays(self, is_known: Callable[[Log], bool]) -> list[Path]:
         """Rename the directories of logs that ``is_known`` does not know to ``-stray``, and return where they are; nothing is removed.

@@ -8,6 +8,11 @@ import trio
 from log_service.common.errors import ErrorCode
 from log_service.common.types import NodeId
 from log_service.metadata.partition import UNPLACED_DIRECTORIES, PartitionRegistration
+from log_service.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from log_service.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -179,6 +184,53 @@ def test_records_of_a_deleted_topic_do_not_come_up_in_a_new_one_of_its_name_thou
         assert [name for name in files.list_directory(home) if name.startswith("a-0") and name.endswith("-stray")]
 
     tell_cluster(story, FILES)
+
+
+def test_a_directory_that_returns_with_a_replica_that_began_anew_beside_it_does_not_stop_a_start() -> None:
+    """Both directories held a log of one topic, and each start was refused."""
+
+    async def story(cluster: Cluster) -> None:
+        controller = await create(cluster)
+        await cluster.until(lambda: all(is_told(cluster, each) for each in cluster.brokers), 10)
+        victim = next(each for each in (1, 2, 3) if each != controller)
+        others = [each for each in (1, 2, 3) if each != victim]
+        old = served_in(cluster, victim)
+        await cluster.stop(victim)
+        files = cluster.world.node_env(host_of(victim)).files
+        files.disk.failed = old
+        await cluster.start(victim)
+        await cluster.until(lambda: len(cluster.unfenced(controller)) == 3)
+        await reassign(cluster, controller, others)
+        await reassign(cluster, controller, [*others, victim])
+        new = served_in(cluster, victim)
+        assert new != old
+        new_id = cluster.brokers[victim].foundation.logs.directory_ids[new]
+        await cluster.until(lambda: registrations(cluster, controller)[0].directory_of(NodeId(victim)) == new_id)
+        await cluster.stop(victim)
+        files.disk.failed = None
+        assert all("a-0" in files.list_directory(each) for each in (old, new))
+
+        await cluster.start(victim)
+        await cluster.until(lambda: len(registrations(cluster, controller)[0].isr) == 3)
+        assert served_in(cluster, victim) == new
+        assert [name for name in files.list_directory(old) if name.startswith("a-0.") and name.endswith("-stray")]
+
+    tell_cluster(story, FILES)
+
+
+def served_in(cluster: Cluster, node_id: int) -> Path:
+    log = hosted(cluster, node_id)[0].log
+    assert log is not None
+    return log.home.path
+
+
+async def reassign(cluster: Cluster, controller: int, replicas: list[int]) -> None:
+    """Put the first partition on other brokers, and wait until it is there."""
+    topics = [ReassignableTopic(name="a", partitions=[ReassignablePartition(partition_index=0, replicas=replicas)])]
+    ask = (await client_of(cluster, controller)).ask
+    answer = await ask(AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=10_000), 1)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+    await cluster.until(lambda: sorted(registrations(cluster, controller)[0].isr) == sorted(replicas))
 
 
 def end_of(cluster: Cluster, node_id: int) -> int:

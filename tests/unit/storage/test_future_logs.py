@@ -176,8 +176,37 @@ def test_two_directories_that_no_move_explains_are_refused() -> None:
     written = next(name for name in node.files.list_directory(FIRST / "a-0") if name.endswith(".log"))
     node.files.make_directory(SECOND / "a-0")
     node.files.write_atomically(SECOND / "a-0" / written, node.files.read_bytes(FIRST / "a-0" / written) or b"")
-    with pytest.raises(StorageError, match="move one of them away"):
-        run(Node(node.files, dirs=BOTH).manager.load)
+    again = Node(node.files, dirs=BOTH)
+    run(again.manager.load)
+    with pytest.raises(StorageError, match="the metadata does not say which of them counts: move one of them away"):
+        again.manager.settle_rivals(lambda _log: True, lambda _log: False)
+    again.manager.release()
+    assert node.files.open_count == 0
+    assert all("a-0" in node.files.list_directory(path) for path in BOTH)
+
+
+@pytest.mark.parametrize("named", BOTH)
+def test_of_two_directories_of_one_topic_that_counts_which_the_metadata_names(named: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each start was refused, once the directory was back that had failed before the replica left this node and came to another one."""
+    other = FIRST if named == SECOND else SECOND
+    files = MemoryFiles()
+    for path, count in ((other, 5), (named, 2)):
+        node = Node(files, dirs=(path,))
+        run(node.manager.load)
+        node.manager.create_log(A, ID_A, node.config)
+        node.append(A, count)
+        node.manager.checkpoint_writer.write_high_watermarks(node.manager.directories[0], {A: count - 1})
+        run(node.manager.close)
+    again = Node(files, dirs=BOTH)
+    run(again.manager.load)
+    again.manager.settle_rivals(lambda _log: True, lambda log: log.home.path == named)
+    log = again.manager.create_log(A, ID_A, again.config)
+    assert (log.home.path, log.log_end_offset, again.manager.high_watermarks[A]) == (named, 2, 1)
+    (stray,) = [name for name in files.list_directory(other) if name.startswith("a-0")]
+    assert stray.endswith("-stray")
+    assert f"the log in {other}/a-0 was moved to {other}/{stray}: another one, in {named}/a-0, counts by the metadata" in caplog.text
+    run(again.manager.close)
+    assert files.open_count == 0
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -192,7 +221,7 @@ def test_a_blank_directory_beside_a_log_gives_way_to_it_unless_its_topic_is_gone
     node.files.make_directory(blank / "a-0")
     again = Node(node.files, dirs=BOTH)
     run(again.manager.load)
-    again.manager.futures.settle_rivals(lambda log: is_known or log.topic_id is None)
+    again.manager.settle_rivals(lambda log: is_known or log.topic_id is None, lambda log: log.home.path == blank)
     log = again.manager.create_log(A, ID_A if is_known else ID_B, again.config)
     assert (log.home.path, log.log_end_offset) == ((filled_in, 3) if is_known else (blank, 0))
     run(again.manager.close)
@@ -377,7 +406,7 @@ def test_a_topic_that_was_made_again_while_its_directory_was_offline_does_not_st
         run(node.manager.close)
     again = Node(files, dirs=BOTH)
     run(again.manager.load)
-    again.manager.futures.settle_rivals(lambda log: log.topic_id == ID_B)
+    again.manager.settle_rivals(lambda log: log.topic_id == ID_B, lambda log: log.home.path == of_old_topic)
     log = again.manager.create_log(A, ID_B, again.config)
     assert (log.home.path, log.log_end_offset) == (of_new_topic, 2)
     assert next(name for name in files.list_directory(of_old_topic) if name.startswith("a-0")).endswith("-stray")

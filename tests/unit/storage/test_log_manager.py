@@ -201,16 +201,6 @@ def test_the_metadata_log_and_unknown_directories_are_left_alone(caplog: pytest.
     assert "__cluster_metadata" not in caplog.text
 
 
-def test_a_partition_in_two_directories_is_refused() -> None:
-    files = stopped(A)
-    copy = Node(files, dirs=(SECOND,))
-    run(copy.manager.load)
-    copy.manager.create_log(A, ID_A, copy.config)
-    run(copy.manager.close)
-    with pytest.raises(StorageError, match="move one of them away"):
-        run(Node(files, dirs=(FIRST, SECOND)).manager.load)
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_a_partition_made_again_in_another_directory_is_in_one_after_a_loss_of_power(seed: int) -> None:
     node = started(A, dirs=(FIRST, SECOND))
