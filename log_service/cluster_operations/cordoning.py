@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 from log_service.client.admin.values import ConfigResource, ItemsFailed
 from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_operations.reading import CORDONED
 from log_service.common.errors import KafkaError
 
-CORDONED = "cordoned.log.dirs"
 ALL_DIRECTORIES = "*"
 
 

@@ -27,6 +27,9 @@ MIN_ISR = "min.insync.replicas"
 QUORUM_TIMEOUT_MS = 5_000
 """How long the quorum may take to tell of itself; without a leader brokers wait for one much longer."""
 NO_QUORUM = QuorumState(leader_id=NO_LEADER, leader_epoch=-1, members=())
+CORDONED = "cordoned.log.dirs"
+CORDON_PLACES = {"DYNAMIC_DEFAULT_BROKER_CONFIG": "the cluster's default", "STATIC_BROKER_CONFIG": "its properties file"}
+"""Where a broker is cordoned apart from its own setting, by the source that the cluster tells."""
 BROKER_TIMEOUT_MS = 5_000
 """How long a broker may take to tell of itself. One that hangs, or has just died, must not hold up what the others tell."""
 
@@ -98,7 +101,7 @@ def _read(admin: BlockingAdmin) -> tuple[ClusterLayout, dict[int, str]]:
         admin, [broker.node_id for broker in brokers if not broker.is_fenced and broker.node_id not in silent]
     )
     layout = ClusterLayout(
-        brokers=tuple(_broker(broker, directories.get(broker.node_id, {})) for broker in brokers),
+        brokers=tuple(_with_cordon(admin, _broker(broker, directories.get(broker.node_id, {}))) for broker in brokers),
         partitions=tuple(
             _partition(
                 where,
@@ -183,6 +186,19 @@ def _broker(broker: BrokerDescription, directories: Mapping[str, LogDirDescripti
             for each in directories.values()
         ),
     )
+
+
+def _with_cordon(admin: BlockingAdmin, broker: BrokerLayout) -> BrokerLayout:
+    """Find out where else than in its own setting a cordoned broker is cordoned; one that does not tell has its own alone."""
+    if not broker.is_cordoned:
+        return broker
+    resource = ConfigResource.broker(broker.broker_id)
+    try:
+        entry = admin.describe_configs([resource], timeout_ms=BROKER_TIMEOUT_MS)[resource].get(CORDONED)
+    except KafkaError:
+        return broker
+    set_in = [source for _, value, source in (entry.synonyms if entry else ()) if value]
+    return replace(broker, cordon_below=" and in ".join(place for source, place in CORDON_PLACES.items() if source in set_in))
 
 
 def _partition(

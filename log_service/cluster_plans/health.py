@@ -225,7 +225,7 @@ def _cordon_findings(layout: ClusterLayout) -> Iterator[Finding]:
     for broker in layout.brokers:
         own = broker.broker_id
         if broker.is_cordoned:
-            text = f"broker {own} takes no new partitions: {why_cordoned(own)}"
+            text = f"broker {own} takes no new partitions: {why_cordoned(broker)}"
             yield Finding(check="cordoned", severity=Severity.NOTICE, text=text, items=(str(own),))
             continue
         for directory in broker.log_dirs:

@@ -34,13 +34,17 @@ class LogDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLayout:
-    """A registered broker; without ``rack`` it belongs to the rack of all that have none. A fenced one does not tell its directories."""
+    """A registered broker; without ``rack`` it belongs to the rack of all that have none. A fenced one does not tell its directories.
+
+    ``cordon_below`` says where directories are cordoned apart from the broker's own setting, in words; empty where nowhere.
+    """
 
     broker_id: int
     rack: str | None = None
     is_fenced: bool = False
     address: str = ""
     log_dirs: tuple[LogDirectory, ...] = ()
+    cordon_below: str = ""
 
     @property
     def is_cordoned(self) -> bool:
@@ -131,6 +135,12 @@ class ClusterLayout:
         return found
 
 
-def why_cordoned(broker_id: int) -> str:
-    """Say why a broker takes no new replicas, and how that is ended."""
-    return f"it is cordoned (cordoned.log.dirs), until: tidelog configs unset cordoned.log.dirs --broker {broker_id}"
+def why_cordoned(broker: BrokerLayout) -> str:
+    """Say why a broker takes no new replicas, and how that is ended.
+
+    To unset the broker's own setting helps only where nothing below it cordons. An empty setting of its own always does.
+    """
+    own = broker.broker_id
+    if broker.cordon_below:
+        return f"it is cordoned (cordoned.log.dirs in {broker.cordon_below}), until: tidelog configs set cordoned.log.dirs= --broker {own}"
+    return f"it is cordoned (cordoned.log.dirs), until: tidelog configs unset cordoned.log.dirs --broker {own}"

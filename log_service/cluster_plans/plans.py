@@ -50,7 +50,7 @@ def rebalance(layout: ClusterLayout, *, throttle_bytes: int | None = None, byte_
         leading=layout.cordoned,
     )
     after = arranging.replicas({}, is_repairing=True, byte_tolerance=byte_tolerance)
-    return _noting(_plan(layout, arranging.with_leaders(after), throttle_bytes, is_electing_all=True), _notes_on(layout.cordoned))
+    return _noting(_plan(layout, arranging.with_leaders(after), throttle_bytes, is_electing_all=True), _notes_on(layout, layout.cordoned))
 
 
 def add(layout: ClusterLayout, new: Collection[int], *, throttle_bytes: int | None = None) -> Plan:
@@ -64,7 +64,7 @@ def add(layout: ClusterLayout, new: Collection[int], *, throttle_bytes: int | No
     _refuse_observers(layout, new)
     for broker in new:
         if broker in layout.cordoned:
-            raise PlanRefused(f"nothing can be put on broker {broker}: {why_cordoned(broker)}")
+            raise PlanRefused(f"nothing can be put on broker {broker}: {why_cordoned(layout.broker(broker))}")
     arranging = _Arranging(layout=layout, partitions=_movable(layout), keepers=layout.active, receivers=sorted(new), is_counts_first=True)
     return _plan(layout, arranging.with_leaders(arranging.replicas({}, is_repairing=False)), throttle_bytes)
 
@@ -82,9 +82,9 @@ def drain(layout: ClusterLayout, leaving: Collection[int], *, throttle_bytes: in
     cordoned = [broker for broker in layout.cordoned if broker not in leaving]
     affected = [partition for partition in _movable(layout) if set(partition.replicas) & set(leaving)]
     if not staying and (affected or not cordoned):
-        why = "; ".join(_notes_on(cordoned)) or "the last one cannot be emptied"
+        why = "; ".join(_notes_on(layout, cordoned)) or "the last one cannot be emptied"
         raise PlanRefused(f"no broker would be left beside {', '.join(map(str, sorted(leaving)))}: {why}")
-    _require_enough(affected, {}, staying, layout.observers.difference(leaving), cordoned)
+    _require_enough(layout, affected, {}, staying, observers=layout.observers.difference(leaving), cordoned=cordoned)
     keepers = [broker.broker_id for broker in layout.brokers if broker.broker_id not in leaving]
     arranging = _Arranging(layout=layout, partitions=affected, keepers=keepers, receivers=staying, is_counts_first=False)
     return _plan(layout, arranging.with_leaders(arranging.replicas({}, is_repairing=False)), throttle_bytes)
@@ -113,7 +113,7 @@ def change_topics(
     receivers = [broker for broker in dict.fromkeys(brokers) if broker not in cordoned] if brokers else list(layout.receiving)
     affected = [partition for partition in _movable(layout) if partition.where.topic in set(topics)]
     factors = {partition.where: replication_factor or len(partition.replicas) for partition in affected}
-    _require_enough(affected, factors, receivers, frozenset() if brokers else layout.observers, cordoned)
+    _require_enough(layout, affected, factors, receivers, observers=frozenset() if brokers else layout.observers, cordoned=cordoned)
     keepers = list(dict.fromkeys(brokers)) if brokers else [broker.broker_id for broker in layout.brokers]
     arranging = _Arranging(layout=layout, partitions=affected, keepers=keepers, receivers=receivers, is_counts_first=False)
     return _plan(layout, arranging.with_leaders(arranging.replicas(factors, is_repairing=bool(brokers))), throttle_bytes)
@@ -130,7 +130,7 @@ def raise_internal_factors(layout: ClusterLayout, factor: int, *, throttle_bytes
     low = sorted({each.where.topic for each in internal if len(each.replicas) < wanted})
     left_out = [broker for broker in layout.cordoned if broker not in layout.observers]
     is_lowered = wanted < min(factor, len(layout.receiving) + len(left_out))
-    notes = _notes_on(left_out) if is_lowered and any(len(each.replicas) < factor for each in internal) else []
+    notes = _notes_on(layout, left_out) if is_lowered and any(len(each.replicas) < factor for each in internal) else []
     if not low:
         return Plan(moves=(), notes=tuple(notes))
     plan = change_topics(layout, low, replication_factor=wanted, throttle_bytes=throttle_bytes)
@@ -150,7 +150,9 @@ def join(layout: ClusterLayout, new: Collection[int], internal_factor: int, *, t
     joining = list(new) or [broker for broker in layout.receiving if broker not in holding]
     raised = raise_internal_factors(layout, internal_factor, throttle_bytes=throttle_bytes)
     if not new:
-        raised = _noting(raised, _notes_on([each for each in layout.cordoned if each not in holding and each not in layout.observers]))
+        raised = _noting(
+            raised, _notes_on(layout, [each for each in layout.cordoned if each not in holding and each not in layout.observers])
+        )
     if not joining:
         return raised
     return followed_by(layout, raised, lambda between: add(between, joining, throttle_bytes=throttle_bytes))
@@ -221,9 +223,11 @@ def _refuse_observers(layout: ClusterLayout, brokers: Iterable[int]) -> None:
 
 
 def _require_enough(
+    layout: ClusterLayout,
     partitions: Iterable[PartitionLayout],
     factors: Mapping[TopicPartition, int],
     receivers: Collection[int],
+    *,
     observers: Collection[int],
     cordoned: Collection[int],
 ) -> None:
@@ -238,12 +242,12 @@ def _require_enough(
             is_are = "broker is" if broker_count == 1 else "brokers are"
             text = f"{partition.where.topic} is to have {factor} replicas, and only {broker_count} {is_are} there for them"
             others = [broker for broker in cordoned if broker not in partition.replicas and broker not in observers]
-            raise PlanRefused("; ".join([text, *_notes_on(others)]))
+            raise PlanRefused("; ".join([text, *_notes_on(layout, others)]))
 
 
-def _notes_on(cordoned: Iterable[int]) -> list[str]:
+def _notes_on(layout: ClusterLayout, cordoned: Iterable[int]) -> list[str]:
     """Say of cordoned brokers that a plan puts nothing new on them, and why, a sentence each."""
-    return [f"nothing new is put on broker {broker}: {why_cordoned(broker)}" for broker in cordoned]
+    return [f"nothing new is put on broker {broker}: {why_cordoned(layout.broker(broker))}" for broker in cordoned]
 
 
 def _noting(plan: Plan, notes: Iterable[str]) -> Plan:

@@ -242,7 +242,7 @@ def _misfits(entry: Entry, by_name: Mapping[TopicPartition, PartitionLayout], la
         elif brokers[broker].is_fenced and (partition is None or broker not in partition.replicas):
             yield f"{entry.place}.replicas[{at}]: broker {broker} is fenced, which is to say down or not ready"
         elif brokers[broker].is_cordoned and (partition is None or broker not in partition.replicas):
-            yield f"{entry.place}.replicas[{at}]: broker {broker} takes no new replicas: {why_cordoned(broker)}"
+            yield f"{entry.place}.replicas[{at}]: broker {broker} takes no new replicas: {why_cordoned(brokers[broker])}"
 
 
 def _missing(entry: Entry, layout: ClusterLayout) -> Iterator[str]:

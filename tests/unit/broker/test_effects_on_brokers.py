@@ -116,6 +116,9 @@ def test_cordoned_log_dirs_take_no_new_partitions_from_the_file_and_live() -> No
             wanted = CreatableTopic(name="c", num_partitions=1, replication_factor=1)
             refused = (await node.ask(CreateTopicsRequest(topics=[wanted]), 7)).topics[0]
             assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+            await set_dynamically(node, BROKER, "1", "cordoned.log.dirs", "")
+            await node.create_topic("d", 4)
+            assert {log_of(node, index, "d").home.path for index in range(4)} == {Path("/one"), Path("/two")}, "in spite of the file"
 
     sim_run(1, main)
 

@@ -3,11 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+import pytest
+
 from log_service.client.admin.values import BrokerDescription, ConfigEntry, ConfigResource, FeatureDescription, LogDirDescription
-from log_service.cluster_operations.reading import observers_among, read_layout
+from log_service.cluster_operations.reading import CORDONED, observers_among, read_layout
+from log_service.cluster_plans.layout import why_cordoned
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import OBSERVERS
 from log_service.config.dynamic_keys import OBSERVER
+
+OWN, CLUSTER, FILE = "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG", "STATIC_BROKER_CONFIG"
 
 
 def test_a_broker_that_dies_before_it_is_asked_is_told_and_hides_no_other() -> None:
@@ -48,7 +53,36 @@ def entry(*, is_observer: bool) -> ConfigEntry:
 
 
 class CordonedAdmin:
-    """An admin of an empty cluster of brokers 1 and 2; one directory of 1 and all of 2 take no new partitions."""
+    """An admin of an empty cluster of brokers 1 and 2; one directory of 1 and all of 2 take no new partitions.
+
+    The brokers tell that ``synonyms`` set it, or not whether anything does.
+    """
+
+    def __init__(self, *synonyms: tuple[str, str], is_told: bool = True) -> None:
+        self.synonyms = tuple((CORDONED, value, source) for source, value in synonyms)
+        self.is_told = is_told
+
+    def describe_configs(
+        self, resources: Sequence[ConfigResource], *, timeout_ms: int | None = None
+    ) -> Mapping[ConfigResource, Mapping[str, ConfigEntry]]:
+        assert timeout_ms is not None, "a broker that hangs holds up all others"
+        assert resources == [ConfigResource.broker(2)]
+        if not self.is_told:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        _, value, source = self.synonyms[0]
+        return {
+            resources[0]: {
+                CORDONED: ConfigEntry(
+                    name=CORDONED,
+                    value=value,
+                    source=source,
+                    is_read_only=False,
+                    is_sensitive=False,
+                    documentation=None,
+                    synonyms=self.synonyms,
+                )
+            }
+        }
 
     def describe_brokers(self) -> list[BrokerDescription]:
         return [BrokerDescription(node_id=each, host="h", port=1, rack=None, is_fenced=False) for each in (1, 2)]
@@ -73,6 +107,31 @@ def directory(path: str, *, is_cordoned: bool) -> LogDirDescription:
 
 
 def test_a_broker_all_of_whose_directories_are_cordoned_receives_nothing() -> None:
-    found = read_layout(cast("Any", CordonedAdmin()))
+    found = read_layout(cast("Any", CordonedAdmin((OWN, "*"))))
     assert [[each.is_cordoned for each in broker.log_dirs] for broker in found.brokers] == [[True, False], [True, True]]
     assert (found.active, found.cordoned, found.receiving) == ((1, 2), (2,), (1,))
+
+
+@pytest.mark.parametrize(
+    ("synonyms", "advice"),
+    [
+        ([(OWN, "*")], "(cordoned.log.dirs), until: tidelog configs unset cordoned.log.dirs --broker 2"),
+        ([(OWN, "*"), (FILE, "")], "(cordoned.log.dirs), until: tidelog configs unset cordoned.log.dirs --broker 2"),
+        ([(FILE, "/a,/b")], "(cordoned.log.dirs in its properties file), until: tidelog configs set cordoned.log.dirs= --broker 2"),
+        ([(CLUSTER, "*")], "(cordoned.log.dirs in the cluster's default), until: tidelog configs set cordoned.log.dirs= --broker 2"),
+        (
+            [(OWN, "*"), (CLUSTER, "/a"), (FILE, "/a")],
+            "(cordoned.log.dirs in the cluster's default and in its properties file), until: "
+            "tidelog configs set cordoned.log.dirs= --broker 2",
+        ),
+    ],
+)
+def test_what_ends_a_cordon_fits_where_it_is_set(synonyms: list[tuple[str, str]], advice: str) -> None:
+    """To unset the broker's own setting was advised also where the broker has none, or where the file would hold again then."""
+    found = read_layout(cast("Any", CordonedAdmin(*synonyms)))
+    assert why_cordoned(found.broker(2)) == f"it is cordoned {advice}"
+
+
+def test_a_cordoned_broker_that_does_not_tell_where_that_is_set_is_told_all_the_same() -> None:
+    found = read_layout(cast("Any", CordonedAdmin(is_told=False)))
+    assert (found.cordoned, found.broker(2).cordon_below) == ((2,), "")
