@@ -24,9 +24,16 @@ from log_service.raft.snapshots import BOOTSTRAP_FILE, encode_snapshot, read_sna
 from log_service.raft.snapshots import NAME as SNAPSHOT_NAME
 from log_service.raft.voters import Voter, VoterEndpoint
 from log_service.storage.durable_directory import make_durable_directory
-from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, LOG_SUFFIX, STRAY_DIRECTORY_SUFFIX
+from log_service.storage.file_names import LOG_SUFFIX
 from log_service.storage.log_directory import directory_named, is_failing_device
-from log_service.storage.meta_properties import MetaProperties, check_owner, read_meta_properties, write_meta_properties
+from log_service.storage.meta_properties import (
+    MetaProperties,
+    check_fresh,
+    check_owner,
+    first_log,
+    read_meta_properties,
+    write_meta_properties,
+)
 from log_service.storage.partition_metadata import format_uuid
 
 METADATA_DIRECTORY = f"{CLUSTER_METADATA_TOPIC}-0"
@@ -158,7 +165,7 @@ def format_directories(files: Files, log_dirs: Iterable[Path], metadata_log_dir:
         if properties is not None:
             check_owner(properties, directory, node_id=plan.node_id, cluster_id=plan.cluster_id or cluster_id)
         else:
-            _check_fresh(files, directory)
+            check_fresh(files, directory)
     if known and not plan.is_log_elsewhere and not _has_metadata_log(files, metadata_log_dir):
         _check_no_logs(files, found, metadata_log_dir)
     directory_ids: dict[Path, UUID] = {}
@@ -206,19 +213,10 @@ def _read_owner(files: Files, directory: Path) -> MetaProperties | None:
         return read_meta_properties(files, directory)
 
 
-def _check_fresh(files: Files, directory: Path) -> None:
-    name = _first_log(files, directory)
-    if name is not None:
-        raise StorageError(
-            f"{directory} holds logs such as {name} but no meta.properties to say which node they belong to; "
-            "restore meta.properties, or name an empty directory"
-        )
-
-
 def _check_no_logs(files: Files, directories: Iterable[Path], metadata_log_dir: Path) -> None:
     """Refuse to begin a new metadata log over the logs of an older one: all of them would be strays."""
     for directory in directories:
-        name = _first_log(files, directory)
+        name = first_log(files, directory)
         if name is not None:
             missing = metadata_log_dir / METADATA_DIRECTORY
             raise StorageError(
@@ -231,17 +229,6 @@ def _has_metadata_log(files: Files, metadata_log_dir: Path) -> bool:
     path = metadata_log_dir / METADATA_DIRECTORY
     names = files.list_directory(path) if files.is_directory(path) else ()
     return any(name.endswith(LOG_SUFFIX) or SNAPSHOT_NAME.fullmatch(name) for name in names)
-
-
-def _first_log(files: Files, directory: Path) -> str | None:
-    """Return the name of a partition's directory that holds records, or None."""
-    with directory_named(directory):
-        for name in files.list_directory(directory):
-            inner = directory / name
-            is_kept = not name.endswith((DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX))
-            if is_kept and files.is_directory(inner) and any(entry.endswith(LOG_SUFFIX) for entry in files.list_directory(inner)):
-                return name
-        return None
 
 
 def _directory_id(plan: FormatPlan, *, is_of_metadata: bool) -> UUID:

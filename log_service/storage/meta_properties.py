@@ -1,7 +1,7 @@
 """``meta.properties``: which node of which cluster a log directory belongs to.
 
 Decides the text format (Java properties, version 1) and when a directory belongs to another node or cluster. Version 0, of brokers before
-KRaft, is not read: Kafka migrates such a directory first.
+KRaft, is not read: Kafka migrates such a directory first. A directory that holds logs and names no node is nobody's to take.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,8 @@ from uuid import UUID
 
 from log_service.common.env import Files
 from log_service.common.errors import StorageError
+from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, LOG_SUFFIX, STRAY_DIRECTORY_SUFFIX
+from log_service.storage.log_directory import directory_named
 from log_service.storage.partition_metadata import format_uuid, parse_uuid
 
 META_PROPERTIES_FILE = "meta.properties"
@@ -72,10 +74,11 @@ def claim_directory(
     """Return the node and cluster that the directory names; where it names none and both are given, it names those from now on.
 
     Raises:
-        StorageError: it belongs to another node or cluster, or the file is damaged.
+        StorageError: it belongs to another node or cluster, or holds logs that no node owns, or the file is damaged.
     """
     properties = read_meta_properties(files, directory)
     if properties is None and node_id is not None and cluster_id is not None:
+        check_fresh(files, directory)
         properties = MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=new_id())
         write_meta_properties(files, directory, properties)
     if properties is not None and node_id is not None:
@@ -95,3 +98,32 @@ def check_owner(properties: MetaProperties, directory: Path, *, node_id: int, cl
     if cluster_id is not None and properties.cluster_id != cluster_id:
         text = f"{directory} belongs to cluster {properties.cluster_id}, this node is of {cluster_id}: use another directory"
         raise StorageError(text)
+
+
+def check_fresh(files: Files, directory: Path) -> None:
+    """Refuse to make a directory a node's own that holds logs already: of another node, as far as anyone can tell.
+
+    Raises:
+        StorageError: it holds logs, or cannot be read.
+    """
+    name = first_log(files, directory)
+    if name is not None:
+        raise StorageError(
+            f"{directory} holds logs such as {name} but no meta.properties to say which node they belong to; "
+            "restore meta.properties, or name an empty directory"
+        )
+
+
+def first_log(files: Files, directory: Path) -> str | None:
+    """Return the name of a partition's directory that holds records, or None.
+
+    Raises:
+        StorageError: the directory cannot be read.
+    """
+    with directory_named(directory):
+        for name in files.list_directory(directory):
+            inner = directory / name
+            is_kept = not name.endswith((DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX))
+            if is_kept and files.is_directory(inner) and any(entry.endswith(LOG_SUFFIX) for entry in files.list_directory(inner)):
+                return name
+        return None

@@ -276,6 +276,26 @@ def test_a_node_does_not_start_without_the_disk_that_has_its_metadata() -> None:
     sim_run(1, main)
 
 
+def test_foreign_logs_on_a_disk_that_fails_for_a_moment_are_not_taken() -> None:
+    """The disk failed while the node asked who it is, and worked when the node locked it: the logs became the node's, and strays."""
+
+    async def main(world: World) -> None:
+        async with running(world, **OTHER):
+            pass
+        config, texts = configuration(OTHER)
+        env = world.node_env(HOST)
+        files: Any = env.files
+        files.remove(Path("/data/other/meta.properties"))
+        files.make_directory(Path("/data/other/theirs-0"))
+        files.write_atomically(Path("/data/other/theirs-0/00000000000000000000.log"), b"")
+        files.fail_next("read", containing="/data/other/meta.properties")
+        with pytest.raises(StorageError, match="/data/other holds logs such as theirs-0"), trio.fail_after(60):
+            await Broker(env, config, static_texts=texts).run()
+        assert not files.exists(Path("/data/other/meta.properties"))
+
+    sim_run(1, main)
+
+
 def test_a_directory_that_may_not_be_read_is_no_listener_that_cannot_be_bound(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "meta.properties").symlink_to("meta.properties")  # whoever runs this may be root, whom rights do not stop

@@ -91,6 +91,15 @@ def test_a_directory_of_another_node_or_cluster_is_refused(other: dict[str, Any]
         run(Node(files, **other).manager.load)
 
 
+def test_a_directory_with_logs_that_names_no_node_is_not_taken() -> None:
+    """The node that looks at its directories first does not see one whose disk fails then, and the node made it its own a moment later."""
+    files = stopped(A)
+    files.remove(FIRST / "meta.properties")
+    with pytest.raises(StorageError, match=r"/first holds logs such as a-0 but no meta\.properties"):
+        run(Node(files).manager.load)
+    assert not files.exists(FIRST / "meta.properties")
+
+
 def test_a_directory_that_cannot_be_made_is_refused_by_name() -> None:
     node = Node()
     node.files.fail_next("make_directory", error=errno.EACCES, containing="first")
