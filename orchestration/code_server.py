@@ -30,12 +30,12 @@ from dagster._utils.log import configure_loggers
 from orchestration.code_watch import tell_loaded
 from orchestration.event_storage import shared_connections
 from orchestration.importing import kept_imports
-from orchestration.instance import HOME_VARIABLE, PROJECT_LOCATION
+from orchestration.instance import PROJECT_LOCATION
 from orchestration.plain_log import write_plainly
 from orchestration.project_server import ProjectServer
 from orchestration.projects import DEFINITIONS, root_cause
 from orchestration.served_project import ServedProject
-from orchestration.settings import process_environment
+from orchestration.settings import HOME_VARIABLE, process_environment
 from orchestration.troubles import Troubles
 
 PRELOADED = "orchestration.preload"

@@ -10,6 +10,7 @@ starts the daemon again.
 """
 
 import logging
+import sys
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from orchestration.code_watch import ask_seldom
 from orchestration.daemon_heartbeat import Loops, start_heartbeat
 from orchestration.daemon_pace import Pause, paced
 from orchestration.plain_log import write_plainly
-from orchestration.settings import process_environment
+from orchestration.settings import SettingsError, instance_home
 
 
 class DaemonLoop:
@@ -48,13 +49,24 @@ def watch_loops(loops: Loops) -> None:
 
 
 def main() -> None:
-    """Run the daemon until it is told to stop."""
+    """Run the daemon until it is told to stop. Dagster's other commands, and its help, are as they are: no loop runs in them."""
+    given = sys.argv[1:]
+    if "run" in given and "--help" not in given:
+        try:
+            home = instance_home()
+        except SettingsError as error:
+            sys.exit(f"python -m orchestration.daemon: {error}")
+        prepare(home)
+    run_daemon()
+
+
+def prepare(home: Path) -> None:
+    """Have the loops of this process look when it is of use, and give the sign of life in the instance's folder ``home``."""
     write_plainly()
     loops = Loops()
     watch_loops(loops)
-    start_heartbeat(Path(process_environment()["DAGSTER_HOME"]), loops, logging.getLogger("dagster.daemon").warning)
+    start_heartbeat(home, loops, logging.getLogger("dagster.daemon").warning)
     ask_seldom()
-    run_daemon()
 
 
 if __name__ == "__main__":

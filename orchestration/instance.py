@@ -21,12 +21,11 @@ from log_service.client import ConfigError
 from log_service.common.private_files import private_directory
 from orchestration.postgres_url import check_postgres
 from orchestration.projects import ProjectError, find_project
-from orchestration.settings import SettingsError, load_settings, named_in_environment, process_environment
+from orchestration.settings import HOME_VARIABLE, SettingsError, instance_home, load_settings, named_in_environment
 from orchestration.workspace import other_locations
 
 PROJECT_LOCATION = "tidelog"
 CANCEL_DEADLINE_S = 45.0
-HOME_VARIABLE = "DAGSTER_HOME"
 EARLIER_CONFIGURATIONS = frozenset(
     {
         "3f5ce9c6708d80be3e49c2b1505236e36516f200f31c29c9bdf3d286ddd65745",
@@ -220,12 +219,16 @@ def require_storage(home: Path) -> None:
 
 
 def main() -> None:
-    """Run one of the two commands."""
+    """Run one of the two commands; end with a sentence where no instance is named."""
     parser = argparse.ArgumentParser(prog="python -m orchestration.instance", description=__doc__)
     parser.add_argument("command", choices=["prepare", "cancel-runs"])
     command = parser.parse_args().command
+    try:
+        home = instance_home()
+    except SettingsError as error:
+        sys.exit(f"{parser.prog}: {error}")
     if command == "prepare":
-        require_storage(Path(process_environment()[HOME_VARIABLE]))
+        require_storage(home)
     with DagsterInstance.get() as instance:
         runs = fail_dead_runs(instance) if command == "prepare" else cancel_runs(instance)
     what = "failed, its process was gone" if command == "prepare" else "did not end in time"

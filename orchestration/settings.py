@@ -32,6 +32,9 @@ ADDRESS = re.compile(r"[^@\s,<>]+@[^@\s,<>]+")
 DEPLOYMENT = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
+HOME_VARIABLE = "DAGSTER_HOME"
+
+
 class SettingsError(ValueError):
     """A setting cannot be used; the text names its variable, the value and what would do."""
 
@@ -121,6 +124,19 @@ def client_settings(environ: Mapping[str, str] | None = None, *, file: str | Non
 def process_environment() -> dict[str, str]:
     """Return a copy of the process's environment, for the launching of children and the search for Java."""
     return dict(os.environ)
+
+
+def instance_home() -> Path:
+    """Return the folder of the Dagster instance that this process is told.
+
+    :raises SettingsError: it is told none.
+    """
+    home = os.environ.get(HOME_VARIABLE)
+    if not home:
+        raise SettingsError(
+            f"{HOME_VARIABLE} is not set: it names the folder of a Dagster instance, such as .tidelog/dagster, where `tidelog up` has it"
+        )
+    return Path(home)
 
 
 def export_environment(variables: Mapping[str, str]) -> None:

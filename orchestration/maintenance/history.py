@@ -19,9 +19,9 @@ from dagster._core.instance.utils import RUNLESS_RUN_ID
 from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
 from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
 
-from orchestration.instance import HOME_VARIABLE, dagster_home
+from orchestration.instance import dagster_home
 from orchestration.maintenance.retention import GROUP
-from orchestration.settings import load_settings, process_environment
+from orchestration.settings import HOME_VARIABLE, load_settings, process_environment
 
 EVENTS = SqlEventLogStorageTable
 MAX_RUNS_AT_ONCE = 5_000

@@ -1,5 +1,6 @@
-"""The daemon's sign of life ends where one of its loops stands still."""
+"""The daemon's sign of life ends where one of its loops stands still. What a process says that is not told of an instance."""
 
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import dagster as dg
 import pytest
 from dagster._daemon.daemon import DagsterDaemon
 
-from orchestration import daemon_heartbeat
+from orchestration import daemon, daemon_heartbeat, instance
 from orchestration.daemon import watch_loops
 from orchestration.daemon_heartbeat import STANDING_AFTER_S, Loops, heartbeat_file, start_heartbeat
 
@@ -102,3 +103,24 @@ def test_every_loop_of_dagster_s_daemon_is_watched_from_its_beginning(monkeypatc
         finally:
             is_over.set()
             thread.join()
+
+
+@pytest.mark.parametrize("given", [["--help"], ["run", "--help"]])
+def test_the_daemon_helps_without_an_instance(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: list[str]
+) -> None:
+    """It ended with a KeyError."""
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setattr(sys, "argv", ["daemon", *given])
+    with pytest.raises(SystemExit) as ended:
+        daemon.main()
+    assert not ended.value.code
+    assert capsys.readouterr().out.startswith("Usage: ")
+
+
+@pytest.mark.parametrize(("process", "given"), [(daemon, "run"), (instance, "prepare"), (instance, "cancel-runs")])
+def test_a_process_without_an_instance_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, process: Any, given: str) -> None:
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setattr(sys, "argv", ["process", given])
+    with pytest.raises(SystemExit, match=r"orchestration\.\w+: DAGSTER_HOME is not set: it names the folder of a Dagster instance"):
+        process.main()
