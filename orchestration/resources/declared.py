@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
+from dagster._config.pythonic_config.resource import PartialResource
 
 from orchestration.settings import SettingsError
 
@@ -27,9 +28,20 @@ def refused_config(context: dg.InitResourceContext, name: str, places: str) -> s
     other = {field: given.get(field) for field in sorted({*given, *declared}) if given.get(field) != declared.get(field)}
     if not other:
         return ""
-    fields = [f"{'leaves out' if value is None else 'names'} resources.{name}.config.{field}" for field, value in other.items()]
-    allowed = f"a run uses the {name} of its project, which {places} says. Leave resources.{name} out of the run's config"
-    return f"the run's config {' and '.join(fields)}: {allowed}"
+    refused = "the run's config " + " and ".join(
+        f"{'leaves out' if value is None else 'names'} resources.{name}.config.{field}" for field, value in other.items()
+    )
+    if is_left_to_runs(context.resource_def):
+        return (
+            f"{refused}: a run uses the {name} of its project, and this project declares configure_at_launch(), which leaves the place to "
+            f"each run. Let {places} say it instead, or give a resource that runs configure another name than {name}"
+        )
+    return f"{refused}: a run uses the {name} of its project, which {places} says. Leave resources.{name} out of the run's config"
+
+
+def is_left_to_runs(resource: dg.ResourceDefinition | None) -> bool:
+    """Whether a project declares a resource with ``configure_at_launch()``. Of Dagster's definitions, the function alone tells."""
+    return resource is not None and resource.resource_fn.__qualname__.startswith(f"{PartialResource.__name__}.")
 
 
 def declared_config(resource: dg.ResourceDefinition | None) -> Mapping[str, Any]:

@@ -50,6 +50,17 @@ def test_a_run_whose_config_names_another_place_is_refused(name: str, config: di
     assert f"Leave resources.{name} out of the run's config" in failure_of(result)
 
 
+@pytest.mark.parametrize(("name", "config", "_told"), NAMED)
+def test_a_resource_that_is_left_to_runs_is_refused_with_what_helps_there(name: str, config: dict[str, str], _told: str) -> None:
+    """The advice was to leave the place out of the run's config, of a resource that has it from there alone."""
+    declared: Any = default_resources()[name]
+    job = job_using(name, {name: type(declared).configure_at_launch()})
+    result = job.execute_in_process({"resources": {name: {"config": config}}}, raise_on_error=False)
+    assert not result.success
+    assert "this project declares configure_at_launch(), which leaves the place to each run. Let TIDELOG_" in failure_of(result)
+    assert f"say it instead, or give a resource that runs configure another name than {name}" in failure_of(result)
+
+
 def test_config_that_names_nothing_is_as_none() -> None:
     job = job_using("lake", {"lake": LakeResource()})
     for config in ({}, {"root": None}):
