@@ -9,6 +9,7 @@ from inspect import cleandoc
 import dagster as dg
 import duckdb
 
+from orchestration.inputs import MART_PREFIX, input_name
 from orchestration.resources.warehouse import WarehouseResource
 from orchestration.sql import SQL_PREFIX
 from orchestration.table_address import DUCKDB, table_address
@@ -17,7 +18,6 @@ from orchestration.transforms import on_fresh_inputs, table_key
 from orchestration.transforms.declarations import one_or_more
 from orchestration.warehouse import Warehouse, WarehouseError
 
-MART_PREFIX = "marts"
 QUESTIONS = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.MULTI})
 """What a mart may be made of; a PIVOT over values that are not listed is several statements to DuckDB."""
 PREVIEW_ROWS = 20
@@ -52,8 +52,8 @@ def mart(
     if not TABLE_NAME.fullmatch(name):
         raise ValueError(f"{name!r} cannot be a mart's name: letters, digits and underscores, not starting with a digit")
     validate_question(name, sql)
-    inputs = [_input_name(name, one, LAKE_PREFIX) for one in one_or_more(tables)]
-    others = [_input_name(name, one, MART_PREFIX) for one in one_or_more(marts)]
+    inputs = [input_name(f"the mart {name}", one) for one in one_or_more(tables)]
+    others = [input_name(f"the mart {name}", one, MART_PREFIX) for one in one_or_more(marts)]
 
     @dg.asset(
         key=mart_key(name),
@@ -79,21 +79,6 @@ def mart(
         yield _built(opened, name, sql)
 
     return build_mart
-
-
-def _input_name(name: str, given: str | dg.AssetsDefinition, prefix: str) -> str:
-    """Return the name of what the mart ``name`` reads, which is a table or a mart by its ``prefix``.
-
-    :raises ValueError: the asset is of the other kind.
-    """
-    if isinstance(given, str):
-        return given
-    if given.key.path[0] != prefix:
-        kinds = {LAKE_PREFIX: "tables", MART_PREFIX: "marts"}
-        right = kinds.get(given.key.path[0])
-        advice = f": name it among the {right}" if right else ""
-        raise ValueError(f"the mart {name} names {given.key.to_user_string()} among its {kinds[prefix]}, where it does not belong{advice}")
-    return given.key.path[-1]
 
 
 def validate_question(name: str, sql: str) -> None:

@@ -14,12 +14,13 @@ import dagster as dg
 import pyarrow as pa
 import sqlalchemy as sa
 
+from orchestration.inputs import input_name
 from orchestration.names import names_of
 from orchestration.resources.database import DatabaseResource
 from orchestration.resources.lake import LakeResource
 from orchestration.sql_types import KEY_LENGTH, chunks, sql_column
 from orchestration.table_address import table_address
-from orchestration.tables import LAKE_PREFIX, TABLE_NAME, TableSnapshot
+from orchestration.tables import TABLE_NAME, TableSnapshot
 from orchestration.transforms import on_fresh_inputs, table_key
 
 SQL_PREFIX = "sql"
@@ -77,9 +78,7 @@ def sql_table(
             f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with a digit, and neither {VERSIONS_TABLE} "
             f"nor {SHAPES_TABLE}, which hold notes"
         )
-    if not isinstance(table, str) and table.key.path[0] != LAKE_PREFIX:
-        raise ValueError(f"the SQL table {name} would be a copy of {table.key.to_user_string()}, and that is no table of the lake")
-    source = table if isinstance(table, str) else table.key.path[-1]
+    source = input_name(f"the SQL table {name}", table)
 
     @dg.asset(
         key=dg.AssetKey([SQL_PREFIX, name]),

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import dagster as dg
 
 from orchestration.dead_letter_asset import DEAD_LETTERS_KEY
+from orchestration.inputs import MART_PREFIX
 from orchestration.lag import TopicLag, measure_lag
 from orchestration.log_client import LogClient
-from orchestration.marts import MART_PREFIX
 from orchestration.sql import SQL_PREFIX
 from orchestration.tables import LAKE_PREFIX, Lake
 from orchestration.topics import TopicSpec, topic_specs

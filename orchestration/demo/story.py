@@ -24,10 +24,10 @@ from orchestration.demo.production import create_topics, produce
 from orchestration.demo.report import Outcome
 from orchestration.demo.source import data_sets
 from orchestration.demo.verification import TopicProof, prove_topic
+from orchestration.inputs import MART_PREFIX
 from orchestration.instance import UNFINISHED, dagster_home, open_instance
 from orchestration.lag import TopicLag
 from orchestration.log_client import LogClient, LogServiceError
-from orchestration.marts import MART_PREFIX
 from orchestration.settings import Settings
 from orchestration.tables import Lake
 from orchestration.warehouse import Warehouse

@@ -9,10 +9,10 @@ from datetime import date
 import dagster as dg
 
 from orchestration.aggregates import Aggregate
+from orchestration.inputs import input_name
 from orchestration.names import names_of
 from orchestration.quality import Rule, Suite
-from orchestration.tables import LAKE_PREFIX
-from orchestration.topics import TOPIC_PREFIX, TopicSpec
+from orchestration.topics import TopicSpec
 from orchestration.transforms.assets import Presentation, derived_table_asset, topic_table_asset
 from orchestration.transforms.declarations import (
     DEFAULT_HISTORY_FROM,
@@ -101,7 +101,7 @@ def spark_table(
         limits = (deleted_when, minimum_interval_s, records_per_run, history_from)
         if unique_by or latest_by or is_evolving or has_headers or any(one is not None for one in limits):
             raise ValueError(f"{', '.join(OF_TOPICS)} need a topic; {table_name} comes from tables")
-        names = tuple(_table_name(table_name, one) for one in one_or_more(tables))
+        names = tuple(input_name(f"the table {table_name}", one) for one in one_or_more(tables))
         derived = DerivedTable(name=table_name, inputs=names, function=function, rules=rules_of(rules), suite=suite)
         return derived_table_asset(derived, shown, automation_condition=on_fresh_inputs() if is_automated else None)
 
@@ -168,16 +168,3 @@ def on_fresh_inputs() -> dg.AutomationCondition[dg.AssetKey]:
     failed = dg.AutomationCondition.execution_failed() & ~dg.AutomationCondition.in_progress()
     again = failed & dg.AutomationCondition.cron_tick_passed(FAILED_AGAIN_CRON)
     return (eager_until_answered & dg.AutomationCondition.all_deps_blocking_checks_passed()) | again.with_label("failed and due again")
-
-
-def _table_name(name: str, source: str | dg.AssetsDefinition) -> str:
-    """Return the name of a table that the table ``name`` is made of.
-
-    :raises ValueError: the asset is no table of the lake.
-    """
-    if isinstance(source, str):
-        return source
-    if source.key.path[0] != LAKE_PREFIX:
-        advice = ": a table from a topic is @spark_table(topic=...)" if source.key.path[0] == TOPIC_PREFIX else ""
-        raise ValueError(f"the table {name} names {source.key.to_user_string()} among its tables, and that is no table of the lake{advice}")
-    return source.key.path[-1]

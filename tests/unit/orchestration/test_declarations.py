@@ -118,14 +118,19 @@ def test_a_suite_of_a_table_from_tables_and_a_day_are_looked_at() -> None:
 
 
 def test_a_table_of_what_is_no_table_is_refused() -> None:
-    told = r"copied names topics/orders-of-declarations among its tables, and that is no table of the lake: .*spark_table\(topic="
+    """Each place said it in its own words, and not all said what to do."""
+    told = r"table copied reads topics/orders-of-declarations as a table of the lake, and that is none: .*spark_table\(topic="
     with pytest.raises(ValueError, match=told):
         spark_table(tables=[orders_topic], name="copied")(rows)
     summed = mart("summed", sql="FROM declared_orders", tables=[table])
-    with pytest.raises(ValueError, match=r"copied names marts/summed among its tables, and that is no table of the lake$"):
+    with pytest.raises(ValueError, match="the table copied reads marts/summed as a table of the lake, and that is none: only a mart"):
         spark_table(tables=[summed], name="copied")(rows)
-    with pytest.raises(ValueError, match="the SQL table served would be a copy of marts/summed, and that is no table of the lake"):
+    with pytest.raises(ValueError, match="the SQL table served reads marts/summed as a table of the lake, and that is none: only a mart"):
         sql_table("served", table=summed)
+    with pytest.raises(ValueError, match=r"the SQL table served reads topics/.* as a table of the lake, .*spark_table\(topic="):
+        sql_table("served", table=orders_topic)
+    with pytest.raises(ValueError, match=r"the mart summed reads topics/.* as a table of the lake, .*spark_table\(topic="):
+        mart("summed", sql="FROM declared_orders", tables=[orders_topic])
 
 
 def test_a_copy_of_what_nobody_makes_is_refused() -> None:

@@ -49,9 +49,12 @@ def test_tables_and_marts_are_named_by_their_assets_or_by_their_names() -> None:
 
 def test_an_asset_of_the_other_kind_is_refused() -> None:
     first = mart("first", sql="FROM t", tables=["t"])
-    with pytest.raises(ValueError, match=r"the mart m names marts/first among its tables, .*: name it among the marts"):
+    with pytest.raises(
+        ValueError,
+        match=r"the mart m reads marts/first as a table of the lake, .*: only a mart reads marts, which it names among its marts",
+    ):
         mart("m", sql="FROM first", tables=[first])
-    with pytest.raises(ValueError, match=r"the mart m names lake/t among its marts, .*: name it among the tables"):
+    with pytest.raises(ValueError, match="the mart m reads lake/t as a mart, and that is none: name it among the tables"):
         mart("m", sql="FROM t", tables=[], marts=[table("t")])
 
 
