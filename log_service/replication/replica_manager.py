@@ -345,10 +345,9 @@ class ReplicaManager:
             self.announce((partition,))
 
     def _tell(self, event: Callable[[ReplicaListener], None]) -> None:
-        for registration in self._listeners.registrations:
+        for listener in self._listeners:
             try:
-                if registration.is_active:
-                    event(registration.listener)
+                event(listener)
             except Exception as error:  # noqa: BLE001 - as above
                 self._fail(error)
 
