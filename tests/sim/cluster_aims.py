@@ -14,6 +14,14 @@ from tests.sim.node_plan import Fault
 
 FAR_APART = Weather(min_latency=0.01, max_latency=0.1, window_bytes=1 << 20)
 
+
+def _safe(partition_count: int) -> TopicPlan:
+    """Return a topic that the loss of any one node leaves whole: three replicas, of which two have to be in sync."""
+    return TopicPlan(
+        name="safe", partition_count=partition_count, is_synced=True, replication_factor=3, configs={"min.insync.replicas": "2"}
+    )
+
+
 MOVING_COORDINATORS = Aim(
     name="moving coordinators",
     faults=(Fault.STOP, Fault.NEW_LEADER_DIES),
@@ -54,7 +62,7 @@ SLOW_SYNCS = Aim(
         "producer_count": 2,
         "sync_seconds": 0.3,
         "topics": (
-            TopicPlan(name="safe", partition_count=2, is_synced=True, replication_factor=3, configs={"min.insync.replicas": "2"}),
+            _safe(2),
             TopicPlan(name="single", partition_count=1, is_synced=True, replication_factor=1),
         ),
     },
@@ -326,7 +334,7 @@ UNCLEAN_ELECTIONS = Aim(
         "unclean_elector_count": 1,
         "session_seconds": 2.0,
         "topics": (
-            TopicPlan(name="safe", partition_count=1, is_synced=True, replication_factor=3, configs={"min.insync.replicas": "2"}),
+            _safe(1),
             TopicPlan(
                 name="unclean",
                 partition_count=2,
@@ -391,7 +399,7 @@ FAILING_DIRECTORIES = Aim(
         "session_seconds": 2.0,
         "member_count": 2,
         "records_per_second": 15.0,
-        "topics": (TopicPlan(name="safe", partition_count=4, is_synced=True, replication_factor=3, configs={"min.insync.replicas": "2"}),),
+        "topics": (_safe(4),),
     },
 )
 """One of two log directories fails while its node runs, and comes back, or another one does."""
@@ -418,7 +426,7 @@ MOVING_LOGS = Aim(
         "are_logs_moved": True,
         "chunk_bytes": 1_000,
         "quiet_bytes": 2_000,
-        "topics": (TopicPlan(name="safe", partition_count=3, is_synced=True, replication_factor=3, configs={"min.insync.replicas": "2"}),),
+        "topics": (_safe(3),),
     },
 )
 """Replicas move between the log directories of their nodes, which die and meet failing disks meanwhile."""
@@ -444,7 +452,7 @@ COMPACTED_TOPICS = Aim(
         "reader_count": 1,
         "records_per_second": 15.0,
         "topics": (
-            TopicPlan(name="safe", partition_count=2, is_synced=True, replication_factor=3, configs={"min.insync.replicas": "2"}),
+            _safe(2),
             TopicPlan(
                 name="keyed",
                 partition_count=2,

@@ -112,6 +112,10 @@ class Member:
             self.epoch += 1
         return response
 
+    async def fetch_into(self, got: list[Got]) -> None:
+        """Fetch, waiting for a minute at most, and add what came to ``got``: for a task beside the test's."""
+        got.append(await self.fetch(max_wait_ms=60_000))
+
     async def fetch(self, topics: Sequence[str] = ("a",), **wanted: Any) -> Got:
         """Fetch from one partition; a partition that the response does not name is not ``is_told``."""
         response = await self.send(topics, **wanted)
@@ -173,6 +177,11 @@ class ShareNode(HandlerNode):
             self.share_states.states[self.key(topic, group=group, index=index)] = ShareState(
                 snapshot_epoch=0, state_epoch=1, leader_epoch=0, start_offset=start
             )
+
+    async def share_record(self) -> None:
+        """Share a topic that has one record."""
+        await self.share()
+        await self.produce("a", batch(b"one"))
 
     def key(self, topic: str = "a", *, group: str = GROUP, index: int = 0) -> ShareKey:
         return ShareKey(group_id=group, topic_id=self.topic_ids[topic], partition=index)

@@ -12,7 +12,7 @@ from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.frames import RequestHeader, encode_request
 from log_service.records.control import EndOfTransaction
 from log_service.storage.transaction_checks import begin_verification
-from tests.unit.broker.share.context import ACCEPT, REJECT, RELEASE, RENEW, Ack, Got, Member, ShareNode, batch, tell_shares
+from tests.unit.broker.share.context import ACCEPT, REJECT, RELEASE, RENEW, Ack, Got, ShareNode, batch, tell_shares
 from tests.unit.metadata.records import quota
 
 LOCK_S = 30
@@ -51,8 +51,7 @@ def test_acknowledgements_come_along_with_a_fetch() -> None:
 
 def test_what_is_released_or_whose_member_has_gone_is_delivered_again() -> None:
     async def story(node: ShareNode) -> None:
-        await node.share()
-        await node.produce("a", batch(b"one"))
+        await node.share_record()
         first, second, third = node.member(), node.member(), node.member()
         await first.fetch()
         assert await first.acknowledge((0, 0, [RELEASE])) == 0
@@ -67,8 +66,7 @@ def test_what_is_released_or_whose_member_has_gone_is_delivered_again() -> None:
 
 def test_a_lock_expires_and_a_renewal_keeps_it() -> None:
     async def story(node: ShareNode) -> None:
-        await node.share()
-        await node.produce("a", batch(b"one"))
+        await node.share_record()
         first, second = node.member(), node.member()
         await first.fetch()
         await trio.sleep(LOCK_S - 1)
@@ -88,12 +86,8 @@ def test_a_fetch_waits_for_records_and_is_woken_by_a_release() -> None:
         await node.share()
         holder, waiter = node.member(), node.member()
         got: list[Got] = []
-
-        async def wait() -> None:
-            got.append(await waiter.fetch(max_wait_ms=60_000))
-
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait)
+            nursery.start_soon(waiter.fetch_into, got)
             await trio.sleep(5)
             assert not got
             await node.produce("a", batch(b"one"))
@@ -101,17 +95,13 @@ def test_a_fetch_waits_for_records_and_is_woken_by_a_release() -> None:
         await holder.fetch()
         async with trio.open_nursery() as nursery:
             holder.epoch = 1
-            nursery.start_soon(_fetch_into, holder, got)
+            nursery.start_soon(holder.fetch_into, got)
             await trio.sleep(5)
             assert not got
             assert await waiter.acknowledge((0, 0, [RELEASE])) == 0
         assert got.pop().acquired == [(0, 0, 2)]
 
     tell_shares(story)
-
-
-async def _fetch_into(member: Member, got: list[Got]) -> None:
-    got.append(await member.fetch(max_wait_ms=60_000))
 
 
 def test_a_fetch_of_many_bytes_waits_for_them_and_takes_what_there_is_at_its_deadline() -> None:
@@ -132,7 +122,7 @@ def test_a_waiting_fetch_whose_connection_has_gone_acquires_nothing() -> None:
         await node.share()
         gone, other = node.member(), node.member()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_fetch_into, gone, [])
+            nursery.start_soon(gone.fetch_into, [])
             await trio.sleep(1)
             gone.vanish()
             await trio.sleep(1)
@@ -147,16 +137,15 @@ def test_a_process_that_dies_with_several_members_uses_up_one_delivery() -> None
     """Its connections end one after another, while its other members wait for records."""
 
     async def story(node: ShareNode) -> None:
-        await node.share()
-        await node.produce("a", batch(b"one"))
+        await node.share_record()
         dying, survivor = [node.member() for _ in range(6)], node.member()
         assert (await dying[0].fetch()).acquired == [(0, 0, 1)]
         got: list[Got] = []
         async with trio.open_nursery() as nursery:
             for member in dying[1:]:
-                nursery.start_soon(_fetch_into, member, [])
+                nursery.start_soon(member.fetch_into, [])
             await trio.sleep(1)
-            nursery.start_soon(_fetch_into, survivor, got)
+            nursery.start_soon(survivor.fetch_into, got)
             await trio.sleep(1)
             for member in dying:
                 member.vanish()
@@ -173,7 +162,7 @@ def test_connections_that_go_on_ending_do_not_keep_records_from_a_fetch_that_wai
         await node.share()
         waiter, got = node.member(), list[Got]()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_fetch_into, waiter, got)
+            nursery.start_soon(waiter.fetch_into, got)
             await trio.sleep(1)
             for number in range(10):
                 passing = node.member()
@@ -190,8 +179,7 @@ def test_connections_that_go_on_ending_do_not_keep_records_from_a_fetch_that_wai
 
 def test_sessions_are_checked() -> None:
     async def story(node: ShareNode) -> None:
-        await node.share()
-        await node.produce("a", batch(b"one"))
+        await node.share_record()
         member = node.member()
         member.epoch = 3
         assert (await member.fetch()).error == ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -273,8 +261,7 @@ def test_partitions_that_are_not_there_or_have_no_state() -> None:
 
 def test_another_leader_is_told_and_loads_what_was_stored() -> None:
     async def story(node: ShareNode) -> None:
-        await node.share()
-        await node.produce("a", batch(b"one"))
+        await node.share_record()
         await node.produce("a", batch(b"two"))
         member = node.member()
         assert (await member.fetch()).acquired == [(0, 1, 1)]
@@ -297,7 +284,7 @@ def test_a_waiting_fetch_hears_at_once_that_the_leader_has_changed() -> None:
         await member.fetch()
         got: list[Got] = []
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_fetch_into, member, got)
+            nursery.start_soon(member.fetch_into, got)
             await trio.sleep(1)
             node.context.elect(2)
             await trio.sleep(0.1)
@@ -308,8 +295,7 @@ def test_a_waiting_fetch_hears_at_once_that_the_leader_has_changed() -> None:
 
 def test_a_write_that_is_refused_is_taken_back_and_a_fenced_one_ends_the_share_partition() -> None:
     async def story(node: ShareNode) -> None:
-        await node.share()
-        await node.produce("a", batch(b"one"))
+        await node.share_record()
         member = node.member()
         await member.fetch()
         node.share_states.refusals = [ErrorCode.NOT_COORDINATOR]
@@ -354,13 +340,12 @@ def test_writes_that_come_while_one_is_under_way_go_together() -> None:
 
 def test_a_fetch_waits_while_the_state_is_loaded() -> None:
     async def story(node: ShareNode) -> None:
-        await node.share()
-        await node.produce("a", batch(b"one"))
+        await node.share_record()
         member = node.member()
         node.share_states.is_holding = True
         got: list[Got] = []
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_fetch_into, member, got)
+            nursery.start_soon(member.fetch_into, got)
             await trio.sleep(1)
             assert not got
             node.share_states.let_go()
@@ -473,8 +458,7 @@ def test_switched_off_share_groups_are_not_served() -> None:
 
 def test_a_group_without_members_is_forgotten_once_all_is_stored() -> None:
     async def story(node: ShareNode) -> None:
-        await node.share()
-        await node.produce("a", batch(b"one"))
+        await node.share_record()
         member = node.member()
         await member.fetch()
         node.share_states.is_holding = True

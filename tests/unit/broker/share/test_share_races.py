@@ -10,9 +10,8 @@ def test_a_lock_that_is_renewed_for_a_shorter_time_expires_after_that_time() -> 
     """The group's setting was lowered after the record was acquired."""
 
     async def story(node: ShareNode) -> None:
-        await node.share()
+        await node.share_record()
         node.configure_group("share.record.lock.duration.ms", "60000")
-        await node.produce("a", batch(b"one"))
         first, second = node.member(), node.member()
         await first.fetch()
         node.configure_group("share.record.lock.duration.ms", "15000")
@@ -30,20 +29,15 @@ def test_what_is_acknowledged_while_the_state_is_loaded_is_refused_at_once() -> 
     """The leader has changed and back: what the member holds was forgotten with its lock."""
 
     async def story(node: ShareNode) -> None:
-        await node.share()
-        await node.produce("a", batch(b"one"))
+        await node.share_record()
         member, other = node.member(), node.member()
         assert (await member.fetch()).acquired == [(0, 0, 1)]
         node.context.elect(2)
         node.context.elect(1)
         node.share_states.is_holding = True
         got: list[Got] = []
-
-        async def wait() -> None:
-            got.append(await other.fetch(max_wait_ms=60_000))
-
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait)
+            nursery.start_soon(other.fetch_into, got)
             await trio.sleep(1)
             with trio.fail_after(1):
                 assert await member.acknowledge((0, 0, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
@@ -61,12 +55,8 @@ def test_a_fetch_that_waits_acquires_nothing_once_its_member_has_sent_another_re
         member, other = node.member(), node.member()
         await member.fetch()
         got: list[Got] = []
-
-        async def wait() -> None:
-            got.append(await member.fetch(max_wait_ms=60_000))
-
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait)
+            nursery.start_soon(member.fetch_into, got)
             await trio.sleep(1)
             anew = node.member()
             anew.member_id, anew.epoch = member.member_id, 2
