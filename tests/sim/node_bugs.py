@@ -5,6 +5,7 @@ Each replaces one decision of the product by a wrong one that a programmer could
 it is about.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -64,6 +65,15 @@ class Bug:
         """The known seeds, and then the first ones that have what the bug is about; ``seed_limit`` in all."""
         others = (seed for seed in count() if seed not in self.shown_by and self.fits(self.plan_of(seed)))
         return islice(chain(self.shown_by, others), self.seed_limit)
+
+
+def warn_where_late(bug: Bug, seed: int) -> None:
+    """Warn where another seed than the first known one has shown a bug: it takes longer from now on, and no test fails for that."""
+    if bug.shown_by and seed != bug.shown_by[0]:
+        text = (
+            f"the planted bug {str(bug)!r} is shown by seed {seed}, and no more by {bug.shown_by[0]}: let shown_by begin with one that does"
+        )
+        warnings.warn(text, UserWarning, stacklevel=2)
 
 
 def is_compacting(plan: Plan) -> bool:
