@@ -23,7 +23,7 @@ import trio
 from log_service.client import arguments
 from log_service.client.admin.groups import as_offsets
 from log_service.client.admin.values import ConsumerGroupMetadata, FoundOffset, OffsetAndMetadata, OffsetSpec
-from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.client.connections.cluster_metadata import REFUSED_TOPICS, ClusterMetadata
 from log_service.client.connections.env import real_env
 from log_service.client.consumer.assignors import ASSIGNORS
 from log_service.client.consumer.commits import CommitCallback, Committer
@@ -85,6 +85,8 @@ class Consumer:
         self._stack = AsyncExitStack()
         self._changed = trio.Event()
         self._view_version = 0
+        self._refusals_version = 0
+        self._missing: frozenset[str] = frozenset()
         self._is_open = False
 
     def __repr__(self) -> str:
@@ -158,6 +160,7 @@ class Consumer:
             self._subscriptions.topics = self._matching(topics)
         else:
             self._subscriptions.topics = frozenset(named)
+            self._refusals_version = 0
             self._cluster.watch_only(named)
         callbacks = RebalanceCallbacks(on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
         regex = topics.pattern if isinstance(topics, SubscriptionPattern) else ""
@@ -238,6 +241,9 @@ class Consumer:
         Rebalance callbacks are called in here. A cancelled poll loses nothing, nor does one that raises. What a partition failed with is
         raised where no records are ready, and by the poll behind one that returned some: an error keeps no other partition waiting, and
         records keep no error waiting.
+
+        A topic that is subscribed by name and that the cluster refuses (no right to it, no such name) is raised each time that it says so;
+        one that is not there yet is logged.
 
         Raises:
             RecordDeserializationError: a deserializer failed; polling again meets the same record, seeking behind it skips it.
@@ -487,9 +493,26 @@ class Consumer:
         self._fetcher.wake()
 
     def _raise_errors(self) -> None:
-        """Raise what partitions failed with for good, one error at a time."""
+        """Raise what topics and partitions failed with for good, one error at a time."""
+        self._raise_refusal()
         self._positions.raise_error()
         self._fetcher.raise_error()
+
+    def _raise_refusal(self) -> None:
+        """Raise where the cluster refuses a topic that is subscribed by name, each time that it says so; what is not there may come."""
+        view = self._cluster.view
+        if view.version == self._refusals_version or self._pattern is not None:
+            return
+        self._refusals_version = view.version
+        refused = {topic: view.errors[topic] for topic in sorted(self._subscriptions.topics & view.errors.keys())}
+        missing = frozenset(topic for topic, code in refused.items() if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for topic in sorted(missing - self._missing):
+            text = "group %s: the topic %s is subscribed and not there: nothing comes of it until it is created"
+            logger.warning(text, self.config.group_id, topic)
+        self._missing = missing
+        for topic, code in refused.items():
+            if code in REFUSED_TOPICS:
+                raise KafkaError(code, f"the topic {topic!r}, which is subscribed, cannot be read: {code.name}")
 
     async def _wait_for_change(self, deadline: float) -> None:
         if self._committer.is_automatic and self._committer.consumed():

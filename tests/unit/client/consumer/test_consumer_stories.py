@@ -11,7 +11,7 @@ import trio
 from log_service.broker.broker import Broker
 from log_service.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from log_service.client.consumer.commits import GROUP_WENT_ON
-from log_service.common.errors import KafkaError
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.server import parse_server_properties
 from tests.sim import World, sim_run
 from tests.unit.client.consumer.scripted_settings import PROPERTIES, SERVERS
@@ -259,6 +259,34 @@ def test_a_pattern_takes_topics_in_as_they_come_and_lets_them_go() -> None:
                 await consumer.poll()
             await trio.sleep(10)
             assert [topic.name for topic in await admin.list_topics()] == ["no-more-b", "t"], "no client brought it back"
+
+    tell(story)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_topic_that_the_cluster_refuses_is_raised_and_one_that_is_not_there_is_logged(
+    caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
+    """Else a consumer whose topic is misspelt, or which has no right to it, would wait for ever, and no one would know for what."""
+
+    async def story(world: World) -> None:
+        sent = await produce(world, 8)
+        settings = {"group_id": "g", "auto_offset_reset": "earliest", "group_protocol": protocol, "allow_auto_create_topics": False}
+        async with Consumer(SERVERS, env=world.client_env("consumer"), **settings) as consumer:
+            await consumer.subscribe(["t", "no topic!", "ordres"])
+            seen: list[bytes] = []
+            refusals: list[KafkaError] = []
+            while len(seen) < len(sent) or not refusals:
+                try:
+                    seen += [record.value for record in await consumer.poll()]
+                except KafkaError as error:
+                    refusals.append(error)
+            assert {error.code for error in refusals} == {ErrorCode.INVALID_TOPIC_EXCEPTION}
+            assert "the topic 'no topic!', which is subscribed, cannot be read" in str(refusals[0])
+            assert set(seen) == sent, "the other topic is read"
+            assert "the topic ordres is subscribed and not there" in caplog.text
+            await consumer.subscribe(["t"])
+            assert await consumer.poll() == [], "what is not subscribed any more is not told of"
 
     tell(story)
 
