@@ -1,5 +1,7 @@
 """A web service on asyncio: requests become records, and a task in the background reads them and keeps a sum that other requests ask for.
 
+The sum is of what was read since the service started: it lies in memory, and the group's offset goes on.
+
 python examples/asyncio_service.py --bootstrap-servers 127.0.0.1:9092 --port 8000
 curl -X POST localhost:8000/orders -H 'content-type: application/json' -d '{"country": "NL", "amount": 12.5}'
 curl localhost:8000/revenue/NL
@@ -7,7 +9,9 @@ curl localhost:8000/revenue/NL
 
 import argparse
 import asyncio
-import json
+import logging
+import signal
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,9 +19,11 @@ from contextlib import asynccontextmanager
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from log_service.client import AsyncioConsumer, AsyncioProducer, KafkaError
+
+logger = logging.getLogger("uvicorn.error")  # uvicorn's own, which it shows
 
 
 class Order(BaseModel):
@@ -35,8 +41,18 @@ class Taken(BaseModel):
 async def add_up(consumer: AsyncioConsumer, revenue: Counter[str]) -> None:
     """Read orders until the task is cancelled; leaving the consumer's block commits those that were added."""
     async for record in consumer:
-        order = json.loads(record.value)
-        revenue[order["country"]] += order["amount"]
+        try:
+            order = Order.model_validate_json(record.value or b"")
+        except ValidationError as error:  # anyone may write to the topic; raised here, it would come again after each start
+            logger.warning("skipped %s-%d offset %d: %s", record.topic, record.partition, record.offset, error)
+        else:
+            revenue[order.country] += order.amount
+
+
+def end_service(failed: asyncio.Task[None]) -> None:
+    """Stop the server as Ctrl-C does. It would go on without the task, and respond with what it knew last."""
+    if not failed.cancelled() and failed.exception() is not None:
+        signal.raise_signal(signal.SIGINT)
 
 
 def service(bootstrap_servers: str, topic: str) -> FastAPI:
@@ -48,12 +64,13 @@ def service(bootstrap_servers: str, topic: str) -> FastAPI:
         async with (
             AsyncioProducer(bootstrap_servers, linger_ms=5) as app.state.producer,
             AsyncioConsumer(bootstrap_servers, group_id="revenue", auto_offset_reset="earliest") as consumer,
-            asyncio.TaskGroup() as tasks,  # a background task that fails ends the service, instead of being forgotten
+            asyncio.TaskGroup() as tasks,  # raises what a task of it raised, instead of forgetting it
         ):
             await consumer.subscribe([topic])
-            adding = tasks.create_task(add_up(consumer, revenue))
+            app.state.adding = tasks.create_task(add_up(consumer, revenue))
+            app.state.adding.add_done_callback(end_service)
             yield
-            adding.cancel()
+            app.state.adding.cancel()
 
     app = FastAPI(lifespan=lifespan)
 
@@ -82,7 +99,10 @@ def main() -> None:
     parser.add_argument("--topic", default="paid-orders")
     parser.add_argument("--port", type=int, default=8000)
     arguments = parser.parse_args()
-    uvicorn.run(service(arguments.bootstrap_servers, arguments.topic), host="127.0.0.1", port=arguments.port)
+    app = service(arguments.bootstrap_servers, arguments.topic)
+    uvicorn.run(app, host="127.0.0.1", port=arguments.port)
+    if not app.state.adding.cancelled():
+        sys.exit("the orders could not be read any more: see above")
 
 
 if __name__ == "__main__":

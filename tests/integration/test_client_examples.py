@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from log_service.client import BlockingProducer
 from tests.integration.client_clusters import tidelog
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -76,10 +77,23 @@ def test_the_asyncio_service_turns_requests_into_records_and_reads_them(servers:
         taken = [httpx.post(f"{address}/orders", json={"country": "NL", "amount": 2.5}).raise_for_status().json() for _ in range(4)]
         assert [each["offset"] for each in taken] == [0, 1, 2, 3], "one key goes to one partition"
         assert httpx.post(f"{address}/orders", json={"country": "NL"}).status_code == 422
+        with BlockingProducer(servers) as other:
+            other.send("paid-orders", b"no JSON", key=b"NL")
+        assert httpx.post(f"{address}/orders", json={"country": "DE", "amount": 1.0}).status_code == 201
+        assert revenue(address, "DE", 1.0) == 1.0, "a record that is no order keeps none behind it from being added"
         assert revenue(address, "NL", 10.0) == 10.0
     with serving(servers, tmp_path / "second.log") as address:
         httpx.post(f"{address}/orders", json={"country": "NL", "amount": 1.0}).raise_for_status()
         assert revenue(address, "NL", 1.0) == 1.0, "the first one committed what it had added"
+
+
+def test_the_asyncio_service_ends_where_its_background_task_fails(servers: str) -> None:
+    """It would respond with the sum of then for ever, and refuse all orders. Here the topic has a name that no topic can have."""
+    command = [sys.executable, str(EXAMPLES / "asyncio_service.py"), "--bootstrap-servers", servers, "--port", "0", "--topic", "no topic!"]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False, cwd=EXAMPLES.parent)
+    assert finished.returncode == 1
+    assert "INVALID_TOPIC_EXCEPTION" in finished.stderr
+    assert finished.stderr.splitlines()[-1] == "the orders could not be read any more: see above"
 
 
 @contextmanager
