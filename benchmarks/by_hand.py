@@ -7,11 +7,10 @@ table of newest rows. ``dated`` is ``arrow`` with the records' times, and ``back
 overwrites each day of the table. None of them checks anything: a record that is no JSON ends the loop, offsets are committed nowhere, a
 restart duplicates. Rows have the columns of ours.
 
-``python -m benchmarks.by_hand WAY TOPIC DDL ADDRESS DIRECTORY TOPIC_ID`` runs it in a process of its own, which imports nothing of ours.
+``python -m benchmarks.by_hand WAY TOPIC DDL ADDRESS DIRECTORY TOPIC_ID`` runs it in a process of its own, which imports no platform.
 """
 
 import json
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +23,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from confluent_kafka import Consumer, Message, TopicPartition
 from deltalake import DeltaTable, write_deltalake
+
+from benchmarks.measured import peak_memory_bytes
 
 RECORDS_PER_APPEND = 200_000
 """The fastest of 50,000, 100,000, 200,000 and 500,000."""
@@ -60,7 +61,7 @@ def measured(copy: Callable[[], int]) -> Outcome:
     started, started_cpu_s = time.monotonic(), time.process_time()
     rows = copy()
     seconds, cpu_s = time.monotonic() - started, time.process_time() - started_cpu_s
-    return Outcome(rows=rows, seconds=seconds, cpu_s=cpu_s, peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    return Outcome(rows=rows, seconds=seconds, cpu_s=cpu_s, peak_bytes=peak_memory_bytes())
 
 
 def arrow_schema(ddl: str) -> pa.Schema:

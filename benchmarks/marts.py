@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from benchmarks.measured import peak_memory_bytes
 from benchmarks.rounds import Bench, Sides, say
 from benchmarks.table import OURS, Row, at_most
 from orchestration.tables import Lake
@@ -83,7 +84,7 @@ def taken(started: float) -> dict[str, float]:
     """Return seconds since ``started``, and what this process took since its own start."""
     seconds = time.monotonic() - started
     used = resource.getrusage(resource.RUSAGE_SELF)
-    return {"seconds": seconds, "cpu_s": used.ru_utime + used.ru_stime, "peak_mb": used.ru_maxrss / 1e3}
+    return {"seconds": seconds, "cpu_s": used.ru_utime + used.ru_stime, "peak_mb": peak_memory_bytes() / 1e6}
 
 
 def measure(lake: Path, warehouse: Path, count: int, way: str) -> list[Row]:

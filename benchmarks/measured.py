@@ -1,6 +1,8 @@
 """What a figure sees of whom it measures, and of how much is asked for: the same for one node and for a cluster."""
 
+import re
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 
@@ -30,3 +32,10 @@ class Asked(Protocol):
 
     def count(self, full: float, *, at_least: int = 1) -> int:
         """Return a load's share of what it is at full scale."""
+
+
+def peak_memory_bytes() -> int:
+    """Return the most memory that this program had. ``ru_maxrss`` also counts that of the process from which it was started."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
+    assert found is not None, "Linux tells it"
+    return int(found.group(1)) * 1024
