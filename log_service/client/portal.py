@@ -189,8 +189,11 @@ class Portal(Generic[C]):
             raise closed()
 
     def post(self, function: Callable[[], object]) -> bool:
-        """Run a plain function in the trio thread, soon, also while the client closes; false where the run is over."""
-        if self._token is None:
+        """Run a plain function in the trio thread, soon, also while the client closes; false where the run is over, or another process's.
+
+        In a forked process a lock of the run may be held by a thread that is not there.
+        """
+        if self._token is None or not self.is_here:
             return False
         try:
             self._token.run_sync_soon(function)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
@@ -367,6 +368,41 @@ def test_an_async_generator_is_iterated_and_closed_early() -> None:
                 if number == 3:
                     break
             await wait_for(closed)
+
+    asyncio.run(main())
+
+
+def test_a_call_that_a_child_process_throws_away_is_the_parents_alone(tmp_path: Path) -> None:
+    """A child has the parent's coroutines, too, and drops them: it must not wait for locks whose threads it does not have."""
+
+    async def main() -> None:
+        async with OnAsyncio(Client()) as face:
+            call = face._bridge.call(trio.sleep_forever)
+            call.send(None)
+            token = face._portal._token
+            assert token is not None
+            lock, is_held, is_done = token._reentry_queue.lock, threading.Event(), threading.Event()
+
+            def hold() -> None:
+                with lock:
+                    is_held.set()
+                    is_done.wait()
+
+            holder = threading.Thread(target=hold)
+            holder.start()
+            is_held.wait()
+            child = os.fork()
+            if child == 0:  # nothing of pytest may run in here
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(20)
+                call.close()
+                (tmp_path / "heard").write_text("it went on")
+                os._exit(0)
+            is_done.set()
+            holder.join()
+            os.waitpid(child, 0)  # noqa: ASYNC222 - the child must not wait for anything
+            call.close()
+            assert (tmp_path / "heard").exists()
 
     asyncio.run(main())
 
