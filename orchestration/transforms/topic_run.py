@@ -33,7 +33,7 @@ from orchestration.transforms.batch import Batch, ComputedBatch, compute_batch
 from orchestration.transforms.checking import blocking_failures, evaluate_suite
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
-from orchestration.transforms.overtaken import overtaken, readable_starts
+from orchestration.transforms.overtaken import overtaken, readable_log_starts, readable_starts
 from orchestration.transforms.reading import ReadAhead, read_batch
 from orchestration.uniqueness import TableKeys
 from orchestration.upserts import remembered_deletions, upsert
@@ -199,7 +199,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
         rejected = dead_letter_rows(origin, source, result.batch.rejections, context.now())
     finally:
         source.release()
-    changes = decide_changes(table, state, result.batch)
+    changes = decide_changes(table, state, held, result.batch)
     stored = changes.rows if changes is not None and table.aggregates else result.batch.rows
     target = _target(table, context, state, stored)
     conform(stored, table.name, target.arrow_schema, is_evolving=table.is_evolving)
@@ -280,8 +280,12 @@ def read_planned(
     )
 
 
-def decide_changes(table: TopicTable, state: TopicState, batch: ComputedBatch, replaced: Replaced | None = None) -> Changes | None:
+def decide_changes(
+    table: TopicTable, state: TopicState, held: HeldTopic | None, batch: ComputedBatch, replaced: Replaced | None = None
+) -> Changes | None:
     """Return what a batch, or a replay, changes in a table of newest rows, or of groups; None for a table that keeps all rows.
+
+    ``held`` is there where the archive may be read.
 
     :raises ProgressError: a replay cannot know what a row was before. :raises AggregateError: a group cannot be computed.
     """
@@ -295,7 +299,7 @@ def decide_changes(table: TopicTable, state: TopicState, batch: ComputedBatch, r
         table.latest_by,
         Held(snapshot=state.snapshot, deletions=None if state.snapshot is None else remembered_deletions(state.snapshot)),
         state.topic_id,
-        log_starts={one.partition: one.log_start_offset for one in state.log},
+        log_starts=readable_log_starts(held, state.log, state.committed),
         replaced=replaced,
     )
 
