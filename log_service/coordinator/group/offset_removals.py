@@ -6,7 +6,7 @@ pass over many groups. It does not know members' requests. Source: KIP-211 (expi
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from log_service.common.types import TopicPartition
 from log_service.config.views import GroupConfig
@@ -23,9 +23,20 @@ GROUPS_PER_EXPIRY_STEP = 500
 MAX_ORPHANS_PER_BATCH = 1_000
 PAUSE_MS = 5
 """The pause between two steps of work that no request waits for."""
+OPEN_PAUSE_MS = 1_000
+"""The pause before looking again at orphans that wait for open transactions, all of them."""
 
 Group = ClassicGroup | ConsumerGroup | StreamsGroup
 IsGone = Callable[[TopicPartition, CommittedOffset | None], bool]
+
+
+class _Orphan(NamedTuple):
+    """A position in a partition that is gone; ``committed`` is None, and ``last_pending`` -1, where there was none of that kind."""
+
+    group_id: str
+    where: TopicPartition
+    committed: CommittedOffset | None
+    last_pending: int
 
 
 class OffsetRemovals:
@@ -35,7 +46,7 @@ class OffsetRemovals:
         self._config = config
         self._offsets = offsets
         self._groups = groups
-        self._orphans: deque[tuple[str, TopicPartition, CommittedOffset | None]] = deque()
+        self._orphans: deque[_Orphan] = deque()
         self._unchecked_groups: deque[str] = deque()
 
     def resume(self, is_gone: IsGone, decision: GroupDecision) -> None:
@@ -47,20 +58,28 @@ class OffsetRemovals:
         """Have a timer remove positions that are gone, None for a pending one; it is tried again where the log refuses."""
         for group_id in sorted(self._offsets.group_ids()):
             committed = self._offsets.of(group_id)
-            positions = [(where, committed.get(where)) for where in self._offsets.partitions_of(group_id)]
-            self._orphans.extend((group_id, where, position) for where, position in positions if is_gone(where, position))
+            for where in self._offsets.partitions_of(group_id):
+                if is_gone(where, committed.get(where)):
+                    last_pending = self._offsets.last_pending_of(group_id, where)
+                    self._orphans.append(_Orphan(group_id, where, committed.get(where), last_pending))
         if self._orphans:
             decision.set_timer(ORPHAN_TIMER, decision.now_ms)
 
     def on_orphan_timer(self, decision: GroupDecision) -> None:
-        """Take back what is gone in bounded batches, unless a position was committed anew in the meantime."""
+        """Take back what is gone in bounded batches, unless a position was committed anew in the meantime.
+
+        Where an open transaction has committed one since, the topic is there again. Taking back would take that one along, so it waits.
+        """
         taken = [self._orphans.popleft() for _ in range(min(len(self._orphans), MAX_ORPHANS_PER_BATCH))]
-        decision.on_refused(lambda: self._orphans.extendleft(reversed(taken)))
-        for group_id, where, committed in taken:
-            if self._offsets.of(group_id).get(where) is committed:
-                self._offsets.forget(group_id, (where,), decision)
+        waiting = [each for each in taken if self._offsets.last_pending_of(each.group_id, each.where) > each.last_pending]
+        due = [each for each in taken if each not in waiting] if waiting else taken
+        self._orphans.extend(waiting)
+        decision.on_refused(lambda: self._orphans.extendleft(reversed(due)))
+        for each in due:
+            if self._offsets.of(each.group_id).get(each.where) is each.committed:
+                self._offsets.forget(each.group_id, (each.where,), decision)
         if self._orphans:
-            decision.set_timer(ORPHAN_TIMER, decision.now_ms + PAUSE_MS)
+            decision.set_timer(ORPHAN_TIMER, decision.now_ms + (PAUSE_MS if due else OPEN_PAUSE_MS))
 
     def on_expiry_timer(self, decision: GroupDecision) -> None:
         """Check some groups, then give requests the turn: a pass over many groups holds no client up."""

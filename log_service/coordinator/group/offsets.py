@@ -74,6 +74,10 @@ class OffsetStore:
         """Return the partitions for which open transactions have committed positions of a group."""
         return self._pending.of(group_id)
 
+    def last_pending_of(self, group_id: str, where: TopicPartition) -> int:
+        """Return the offset of the last record with which an open transaction has committed a position; -1 where there is none."""
+        return self._pending.last_of(group_id, where)
+
     def partitions_of(self, group_id: str) -> list[TopicPartition]:
         """Return the partitions in which a group has a position, committed or pending."""
         return list(dict.fromkeys((*self.of(group_id), *self._pending.of(group_id))))

@@ -34,6 +34,11 @@ class PendingOffsets:
         """Return the partitions for which open transactions have committed positions of a group."""
         return self._waiting.get(group_id, {}).keys()
 
+    def last_of(self, group_id: str, where: TopicPartition) -> int:
+        """Return the offset of the last record of a position that is pending; -1 where none is."""
+        waiting = self._waiting.get(group_id, {}).get(where, ())
+        return max((self._by_producer[producer_id][group_id, where][0] for producer_id in waiting), default=-1)
+
     def add(self, producer_id: int, offset: int, record: OffsetRecord) -> None:
         """Take a position that a transaction commits; ``offset`` is that of its record."""
         where = TopicPartition(record.topic, record.partition)

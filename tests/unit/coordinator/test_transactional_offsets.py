@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.coordinator.group.offset_removals import ORPHAN_TIMER
 from log_service.coordinator.group_service import GroupService
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest
 from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
@@ -154,8 +155,8 @@ def test_markers_for_a_partition_that_is_not_here() -> None:
 # Expiry and deletion
 
 
-def pending(story: GroupStory, producer_id: int = PRODUCER) -> None:
-    """Have a transaction commit a position that stays pending."""
+def pending(story: GroupStory, producer_id: int = PRODUCER, *, at_offset: int = 1_000) -> None:
+    """Have a transaction commit a position that stays pending; ``at_offset`` is that of its record."""
     request = TxnOffsetCommitRequest(
         group_id=GROUP,
         producer_id=producer_id,
@@ -164,7 +165,7 @@ def pending(story: GroupStory, producer_id: int = PRODUCER) -> None:
     decision = story.decision()
     story.shard.handle_txn_offset_commit(request, CLIENT.context(producer_id), decision, shown=UNCHECKED)
     assert decision.transaction == InTransaction(producer_id, 0, UNCHECKED)
-    for offset, record in enumerate(decision.records, 1_000):
+    for offset, record in enumerate(decision.records, at_offset):
         story.shard.replay(record, ReplayContext(offset, producer_id, 0))
 
 
@@ -199,6 +200,31 @@ def test_a_deleted_topic_takes_what_is_pending_along() -> None:
     story.shard.replay_end_transaction(PRODUCER, 0, is_committed=True)
     story.advance(2 * story.config.offsets_retention_check_interval_ms)
     assert not story.shard.overviews()
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+@pytest.mark.parametrize("first_committed", [None, 3])
+def test_a_deleted_topic_takes_nothing_along_that_is_pending_in_its_successor(first_committed: int | None, *, is_committed: bool) -> None:
+    """The log refuses to take back the old positions at first; meanwhile the topic is made again, and a transaction goes on in it."""
+    gone: list[str] = []
+    story = GroupStory(is_there=lambda where, _topic_id: where.topic not in gone)
+    if first_committed is not None:
+        story.commit(first_committed)
+    pending(story)
+    gone.append("orders")
+    resumed = story.decision()
+    story.shard.on_loaded(resumed)
+    story.settle(resumed)
+    refused = story.decision()
+    story.shard.on_timer(ORPHAN_TIMER, refused)
+    assert refused.records
+    refused.take_back()
+    gone.clear()
+    pending(story, 8, at_offset=2_000)
+    story.advance(10_000)
+    story.shard.replay_end_transaction(8, 0, is_committed=is_committed)
+    story.advance(10_000)
+    assert story.positions() == ({"orders": 9} if is_committed else {})
 
 
 def test_a_position_that_is_deleted_takes_no_other_of_its_transaction_along() -> None:
