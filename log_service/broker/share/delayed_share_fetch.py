@@ -50,14 +50,12 @@ class Fetched:
         """Send no records: they stay acquired until their member is gone, or too late."""
         if self.records is not None:
             self.records.release()
-            self.records = None
 
     def give_back(self) -> None:
-        """Have acquired nothing; nothing else may have happened since."""
+        """Send no records, and have acquired none; nothing else may have happened since."""
         self.release()
         if self.undo is not None:
             self.led.undo_acquisition(self.undo)
-        self.acquired = ()
 
 
 def acquirable(all_led: Iterable[LedSharePartition]) -> list[tuple[LedSharePartition, int]]:

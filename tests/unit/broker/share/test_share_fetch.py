@@ -498,6 +498,28 @@ def test_a_group_that_reads_committed_records_gets_none_of_an_aborted_transactio
     tell_shares(story)
 
 
+def test_a_fetch_that_finds_only_what_was_aborted_gets_nothing_and_leases_no_file() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        node.configure_group("share.isolation.level", "read_committed")
+        partition = node.context.partition()
+        log, now_ms = partition.served_log(), 1_700_000_000_000
+        shown = begin_verification(log.producer_state, 7, 0, 0, is_version_2=True, now_ms=now_ms)
+        assert shown is not None
+        gone = bytearray(batch(b"gone", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True))
+        node.context.replicas.append_in_transaction(partition, gone, shown, acks=1, now_ms=now_ms)
+        marker = EndOfTransaction(producer_id=7, producer_epoch=0, is_abort=True, coordinator_epoch=0)
+        node.context.replicas.append_marker(partition, marker)
+        member = node.member()
+        got = await member.fetch(max_records=1)
+        assert (got.acquired, got.values) == ([], [])
+        assert node.context.files.lease_count == 0
+        await node.produce("a", batch(b"after"))
+        assert (await member.fetch()).values[-1] == b"after"
+
+    tell_shares(story)
+
+
 def test_a_member_that_has_to_pause_acquires_nothing() -> None:
     """No delivery is counted that a member never sees."""
 
@@ -515,6 +537,7 @@ def test_a_member_that_has_to_pause_acquires_nothing() -> None:
         paused = await member.send(max_records=1)
         assert paused.throttle_time_ms > 0
         assert not paused.responses
+        assert node.context.files.lease_count == 0
         node.pipeline.quotas = None
         assert (await member.fetch(max_records=1)).acquired == [(1, 1, 1)]
 
