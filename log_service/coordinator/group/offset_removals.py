@@ -71,9 +71,10 @@ class OffsetRemovals:
         Where an open transaction has committed one since, the topic is there again. Taking back would take that one along, so it waits.
         """
         taken = [self._orphans.popleft() for _ in range(min(len(self._orphans), MAX_ORPHANS_PER_BATCH))]
-        waiting = [each for each in taken if self._offsets.last_pending_of(each.group_id, each.where) > each.last_pending]
-        due = [each for each in taken if each not in waiting] if waiting else taken
-        self._orphans.extend(waiting)
+        due: list[_Orphan] = []
+        for each in taken:
+            waits = self._offsets.last_pending_of(each.group_id, each.where) > each.last_pending
+            (self._orphans if waits else due).append(each)
         decision.on_refused(lambda: self._orphans.extendleft(reversed(due)))
         for each in due:
             if self._offsets.of(each.group_id).get(each.where) is each.committed:
