@@ -24,7 +24,7 @@ from tests.sim.node_history import Entry, History, Operation
 QUEUE = "queue"
 DELIVERY_LIMIT = 10
 LOCK_SECONDS = 1.0
-DRAIN_SECONDS = 60.0
+DRAIN_SECONDS = 30.0
 """Within which a calm queue gets on: locks and sessions run out, coordinators load, leaders ask for what they have forgotten."""
 LOOK_SECONDS = 0.5
 
