@@ -6,13 +6,14 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
 from orchestration.services import CODE, DAEMON, SPARK, WEB
 from tests.documentation.running import environment, run_python, words
-from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.broker_process import BrokerThread
 from tests.helpers.documents import ROOT, Block, blocks
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -57,12 +58,19 @@ main()
 """The command line as a terminal starts it: a shell that runs the tests in the background has them, and their children, ignore Ctrl-C."""
 
 
-@pytest.fixture
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+class Node(NamedTuple):
     """A broker whose files lie where the documents' commands look for them."""
+
+    bootstrap: str
+    directory: Path
+
+
+@pytest.fixture
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A broker in this process: what the documents show is started as processes of their own."""
     directory = tmp_path_factory.mktemp("reader")
-    with BrokerProcess(directory, properties={"log.dirs": str(directory / ".tidelog" / "broker" / "logs")}) as running:
-        yield running
+    with BrokerThread(directory, properties={"log.dirs": str(directory / ".tidelog" / "broker" / "logs")}) as running:
+        yield Node(running.bootstrap, directory)
 
 
 def blocks_here(language: str) -> list[Block]:
@@ -71,16 +79,19 @@ def blocks_here(language: str) -> list[Block]:
 
 
 @pytest.mark.parametrize("block", blocks_here("python"), ids=str)
-def test_python_runs_as_it_is_printed(block: Block, broker: BrokerProcess, tmp_path: Path) -> None:
+def test_python_runs_as_it_is_printed(block: Block, broker: Node, tmp_path: Path) -> None:
     run_python(block, broker.bootstrap, tmp_path)
 
 
-@pytest.mark.parametrize("block", blocks_here("console"), ids=str)
-def test_commands_run_as_they_are_printed(block: Block, broker: BrokerProcess) -> None:
-    typed = [command for command in block.commands if not command.startswith("make ") and command not in RUNS_ELSEWHERE]
-    if typed:
-        prepare(broker)
-    for command in typed:
+def typed_here(block: Block) -> list[str]:
+    """The commands of a block that are run here."""
+    return [command for command in block.commands if not command.startswith("make ") and command not in RUNS_ELSEWHERE]
+
+
+@pytest.mark.parametrize("block", [block for block in blocks_here("console") if typed_here(block)], ids=str)
+def test_commands_run_as_they_are_printed(block: Block, broker: Node) -> None:
+    prepare(broker)
+    for command in typed_here(block):
         shown = RUNS_UNTIL_STOPPED.get(command)
         if shown is None:
             before, _, last = command.rpartition(" | ")
@@ -108,7 +119,7 @@ def test_what_runs_elsewhere_is_still_shown() -> None:
         assert page in (ROOT / test).read_text(), f"{test} does not read {page}"
 
 
-def prepare(broker: BrokerProcess) -> None:
+def prepare(broker: Node) -> None:
     """Have what the commands are about: groups with commits, and a file of server properties."""
     with BlockingAdmin(broker.bootstrap) as admin:
         admin.create_topics([NewTopic(name="sold", partition_count=1)], timeout_ms=30_000)
@@ -124,7 +135,7 @@ def prepare(broker: BrokerProcess) -> None:
     (broker.directory / "server.properties").write_text(text)
 
 
-def run_until(command: str, shown: str, broker: BrokerProcess) -> None:
+def run_until(command: str, shown: str, broker: Node) -> None:
     """Start a command, wait until it shows a text, and stop it as Ctrl-C does."""
     output = broker.directory / "shown.txt"
     with output.open("wb") as written:
