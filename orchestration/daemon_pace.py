@@ -5,9 +5,10 @@ Each loop of the daemon pauses by waiting for the daemon's end, for so many seco
 
 - The loop of sensors looks as soon as a tick has ended and its sensor may tick again. So a tick that waits for records is followed by the
   next one at once; to look twice a second for that takes a quarter of what an idle daemon costs.
-- The loop of automation conditions asks at Dagster's pace for the newest event alone. What conditions say depends on events, on the project
-  and on the time of day, so that they are evaluated while events come and for ``SETTLES_S`` after the last one, after each load of the
-  project, and at every full minute, which is when a cron schedule may be due.
+- The loop of automation conditions asks at Dagster's pace for the newest event, for which sensors are turned on, and for how many dynamic
+  partitions there are. What conditions say depends on these, on the project and on the time of day, so that they are evaluated while one of
+  them changes and for ``SETTLES_S`` after that, after each load of the project, and at every full minute, which is when a cron schedule may
+  be due.
 - A sensor of runs makes no tick while nothing has happened since it saw all that there was, but for one each ``RESTS_S``.
 - Loops that do something every few seconds look every ``STEP_S`` whether their time has come, not twice a second. The one that starts
   killed runs anew does so where an event came, and at every full minute.
@@ -23,6 +24,10 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from dagster._core.storage.event_log.schema import DynamicPartitionsTable
+from dagster._core.storage.schedules.schema import InstigatorsTable
+from sqlalchemy import func, select
 
 SENSOR, ASSET, EVENTS = "SENSOR", "ASSET", "EVENT_LOG_CONSUMER"
 STEPPING = frozenset({"MONITORING", "FRESHNESS_DAEMON"})
@@ -258,6 +263,22 @@ def newest_event(context: Any) -> Hashable:
 
 
 def newest(context: Any) -> Hashable:
-    """Return the number of the instance's newest event, and which load of each code location is known."""
+    """Return another value after everything that conditions depend on, but the time: an event, a load of the project, a person's hand."""
     locations = context.create_request_context().get_code_location_entries()
-    return newest_event(context), tuple((name, entry.version_key) for name, entry in sorted(locations.items()))
+    loads = tuple((name, entry.version_key) for name, entry in sorted(locations.items()))
+    return newest_event(context), loads, turned_on(context), dynamic_partitions(context)
+
+
+def turned_on(context: Any) -> Hashable:
+    """Return which sensors and schedules of the instance are turned on, and which off: no event tells that a person did so."""
+    columns = InstigatorsTable.c
+    with context.instance.schedule_storage.connect() as connection:
+        states = select(columns.selector_id, columns.status).order_by(columns.selector_id)
+        return tuple(tuple(row) for row in connection.execute(states))
+
+
+def dynamic_partitions(context: Any) -> Hashable:
+    """Return the number of the newest dynamic partition, and how many there are: no event tells of those that come from outside."""
+    number = DynamicPartitionsTable.c.id
+    with context.instance.event_log_storage.index_connection() as connection:
+        return tuple(connection.execute(select(func.max(number), func.count(number))).one())

@@ -17,6 +17,7 @@ from orchestration.daemon_pace import ASSET, EVENTS, RUN_STATUS, SENSOR, STEPPIN
 ROOT = Path(__file__).resolve().parents[2]
 REASONS: Mapping[str, str] = MappingProxyType(
     {
+        "dagster._config.pythonic_config.resource.PartialResource": "a resource that is left to runs is refused with what helps there",
         "dagster._core.definitions.unresolved_asset_job_definition.UnresolvedAssetJobDefinition": "what define_asset_job returns",
         "dagster._core.errors.DagsterUserCodeLoadError": "a project that cannot be loaded ends the code server with one sentence",
         "dagster._core.execution.compute_logs.redirect_to_file": "what a run prints goes into its files, also what C code prints",
@@ -28,12 +29,14 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "dagster._core.storage.compute_log_manager.CapturedLogContext": "what a log manager yields while a run prints",
         "dagster._core.storage.event_log.SqlEventLogStorage": "maintenance deletes events that belong to no run",
         "dagster._core.storage.event_log.SqliteEventLogStorage": "maintenance deletes the file of a run",
+        "dagster._core.storage.event_log.schema.DynamicPartitionsTable": "the daemon sees partitions that come from outside",
         "dagster._core.storage.event_log.schema.SqlEventLogStorageTable": "the table that maintenance deletes from",
         "dagster._core.storage.event_log.sqlite.sqlite_event_log.INDEX_SHARD_NAME": "the file that is no run's",
         "dagster._core.storage.event_log.sqlite.sqlite_event_log.SqliteEventLogStorage": "kept connections",
         "dagster._core.storage.local_compute_log_manager.LocalComputeLogManager": "run logs without the processes that mirror them",
         "dagster._core.storage.runs.sqlite.sqlite_run_storage.SqliteRunStorage": "kept connections",
         "dagster._core.storage.schedules.sqlite.sqlite_schedule_storage.SqliteScheduleStorage": "kept connections",
+        "dagster._core.storage.schedules.schema.InstigatorsTable": "the daemon sees which sensors a person turned on",
         "dagster._core.storage.sqlite.SQLITE_BUSY_TIMEOUT_SECONDS": "our connections wait for the lock as Dagster's do",
         "dagster._core.storage.sqlite.create_db_conn_string": "the address of a file",
         "dagster._core.storage.sqlite_storage.DagsterSqliteStorage": "kept connections",

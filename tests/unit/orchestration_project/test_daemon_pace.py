@@ -7,7 +7,10 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
+import dagster as dg
 import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteInstigatorOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus, InstigatorType, SensorInstigatorData
 
 from orchestration.daemon_pace import (
     EARLY_S,
@@ -368,27 +371,48 @@ def test_killed_runs_are_started_anew_where_an_event_came() -> None:
     assert newest_event(context) == 1
 
 
-def test_conditions_depend_on_events_and_on_the_load_of_the_project() -> None:
+def test_conditions_depend_on_events_and_loads_and_on_what_a_person_does() -> None:
+    """A sensor that a person turned on, and partitions from outside, waited for the next full minute: no event tells of them."""
+
     class Context:
-        """Dagster's process context; ``refreshed`` counts how often it has fetched the same load."""
+        """Dagster's process context of a project that is loaded."""
 
-        def __init__(self) -> None:
-            self.instance = self.event_log_storage = self
-            self.newest, self.load = 7, "load 1"
-
-        def get_maximum_record_id(self) -> int:
-            return self.newest
+        def __init__(self, instance: dg.DagsterInstance) -> None:
+            self.instance = instance
+            self.load = "load 1"
 
         def create_request_context(self) -> "Context":
             return self
 
         def get_code_location_entries(self) -> dict[str, Any]:
-            return {"tidelog": type("Entry", (), {"version_key": self.load})()}
+            return {"tidelog": SimpleNamespace(version_key=self.load)}
 
-    context = Context()
-    first = newest(context)
-    assert newest(context) == first
-    context.newest += 1
-    second = newest(context)
-    context.load = "load 2"
-    assert len({first, second, newest(context)}) == 3
+    with dg.instance_for_test() as instance:
+        context = Context(instance)
+        seen = [newest(context)]
+        assert newest(context) == seen[0]
+
+        def changes() -> bool:
+            seen.append(newest(context))
+            return seen[-1] not in seen[:-1]
+
+        instance.report_runless_asset_event(dg.AssetMaterialization("a"))
+        assert changes()
+        context.load = "load 2"
+        assert changes()
+        instance.add_dynamic_partitions("shops", ["one", "two"])
+        assert changes()
+        instance.delete_dynamic_partition("shops", "one")
+        assert changes()
+        instance.add_instigator_state(state_of_sensor(InstigatorStatus.STOPPED))
+        assert changes()
+        instance.update_instigator_state(state_of_sensor(InstigatorStatus.RUNNING))
+        assert changes()
+        instance.update_instigator_state(state_of_sensor(InstigatorStatus.RUNNING, cursor="further"))
+        assert not changes()
+
+
+def state_of_sensor(status: InstigatorStatus, cursor: str = "") -> InstigatorState:
+    repository = RemoteRepositoryOrigin(code_location_origin=RegisteredCodeLocationOrigin("tidelog"), repository_name="__repository__")
+    origin = RemoteInstigatorOrigin(repository, "conditions")
+    return InstigatorState(origin, InstigatorType.SENSOR, status, SensorInstigatorData(cursor=cursor))
