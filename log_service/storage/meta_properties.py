@@ -1,7 +1,7 @@
 """``meta.properties``: which node of which cluster a log directory belongs to.
 
 Decides the text format (Java properties, version 1) and when a directory belongs to another node or cluster. Version 0, of brokers before
-KRaft, is not read: Kafka migrates such a directory first. A directory that holds logs and names no node is nobody's to take.
+KRaft, is not read: Kafka migrates such a directory first. A node takes no directory that holds logs and names no node.
 """
 
 from collections.abc import Callable
@@ -101,7 +101,7 @@ def check_owner(properties: MetaProperties, directory: Path, *, node_id: int, cl
 
 
 def check_fresh(files: Files, directory: Path) -> None:
-    """Refuse to make a directory a node's own that holds logs already: of another node, as far as anyone can tell.
+    """Refuse to make a directory a node's own that holds logs already: they may be another node's.
 
     Raises:
         StorageError: it holds logs, or cannot be read.

@@ -197,6 +197,7 @@ def test_a_directory_that_returns_with_a_replica_that_began_anew_beside_it_does_
         old = served_in(cluster, victim)
         await cluster.stop(victim)
         files = cluster.world.node_env(host_of(victim)).files
+        assert isinstance(files, MemoryFiles)
         files.disk.failed = old
         await cluster.start(victim)
         await cluster.until(lambda: len(cluster.unfenced(controller)) == 3)
