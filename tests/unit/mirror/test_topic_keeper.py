@@ -55,3 +55,32 @@ def test_a_topic_that_cannot_be_created_is_tried_ever_more_rarely_and_the_others
     began_s = source.looks_s[0]
     assert [round(at_s - began_s) for at_s in source.looks_s] == [0, 2, 6, 14, 30, 60, 90]
     assert list(keeper.topics) == ["good"]
+
+
+class GrownSource(Source):
+    """A cluster whose topic has three partitions by now."""
+
+    async def list_topics(self) -> list[TopicListing]:
+        return [TopicListing(name="good", topic_id=NO_TOPIC_ID, is_internal=False, partition_count=3)]
+
+
+class FullTarget(Target):
+    """A cluster that has that topic with one partition, and gives it no more."""
+
+    async def list_topics(self, *, is_internal_included: bool) -> list[TopicListing]:
+        return [TopicListing(name="A.good", topic_id=NO_TOPIC_ID, is_internal=False, partition_count=1)]
+
+    async def describe_configs(self, resources: Sequence[ConfigResource]) -> Mapping[ConfigResource, Mapping[str, Any]]:
+        return {each: {} for each in resources}
+
+    async def create_partitions(self, counts: Mapping[str, int]) -> None:
+        raise ItemsFailed({"A.good": KafkaError(ErrorCode.POLICY_VIOLATION, "one partition is enough")}, {})
+
+
+def test_a_topic_that_the_target_gives_no_more_partitions_is_mirrored_as_far_as_it_goes() -> None:
+    (flow,) = flows_of("A->B.enabled = true")
+    complaints = Complaints("A->B", lambda: 0)
+    keeper = TopicKeeper([flow], flow, cast("Any", GrownSource()), cast("Any", FullTarget()), complaints)
+    trio.run(keeper.refresh, clock=MockClock(autojump_threshold=0))
+    assert keeper.topics["good"].partition_count == 1
+    assert "the topic A.good of B cannot be given more partitions" in "".join(complaints.current())

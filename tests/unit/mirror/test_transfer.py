@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -78,7 +79,7 @@ class SafeProducer:
     async def send(self, topic: str, value: bytes, key: bytes | None = None, **more: Any) -> Any:
         if topic == "A.orders":
             self.came_s[int(value)] = trio.current_time()
-            return SimpleNamespace(result=lambda: SimpleNamespace(offset=int(value)))
+            return SimpleNamespace(is_done=True, result=lambda: SimpleNamespace(offset=int(value)))
         return None
 
 
@@ -96,6 +97,49 @@ def _record(offset: int) -> ConsumerRecord:
             topic="orders", partition=0, offset=offset, key=None, value=b"%d" % offset, headers=(), timestamp_ms=0, leader_epoch=0
         ),
     )
+
+
+class OneRecord(FaultyConsumer):
+    """A consumer of a topic with one record; the client knows the topic under ``topic_id``."""
+
+    def __init__(self, topic_id: str) -> None:
+        super().__init__()
+        self.cluster = SimpleNamespace(view=SimpleNamespace(topic_id_of=lambda _: topic_id))
+
+    async def poll(self, max_records: int, timeout_ms: int) -> list[ConsumerRecord]:
+        await trio.lowlevel.checkpoint()
+        self.taken = 1
+        return [_record(0)]
+
+
+@pytest.mark.parametrize(("source_id", "target_id"), [("source-id", "another"), ("another", "target-id")], ids=["target", "source"])
+def test_a_topic_that_is_not_the_one_that_was_meant_moves_no_progress(source_id: str, target_id: str) -> None:
+    """It was created anew between two looks. Of the source, its records are not written; of the target, their transaction is aborted."""
+    consumer, producer, doubts = OneRecord(source_id), SafeProducer(), []
+    producer.cluster.view = SimpleNamespace(topics={"A.orders": None}, topic_id_of=lambda _: target_id)
+
+    async def main() -> None:
+        (flow,) = flows_of("A->B.enabled = true")
+        clients = FlowClients(
+            source=cast("Any", EmptyAdmin()),
+            target=cast("Any", EmptyAdmin()),
+            consumer=cast("Any", consumer),
+            producer=cast("Any", producer),
+        )
+        complaints, held = Complaints("A->B", lambda: 0), HeldTopics(1, lambda: 0)
+        transfer = Transfer(flow, clients, {}, complaints=complaints, held=held, doubt=lambda: doubts.append("doubt"))
+        lineage = Lineage(source_topic_id="source-id", target_topic_id="target-id")
+        await transfer.follow({"orders": MirroredTopic(name="orders", remote_name="A.orders", lineage=lineage, partition_count=1)})
+        if source_id == "source-id":
+            with pytest.raises(KafkaError, match=r"A\.orders was created anew while records were written to it"):
+                await transfer.step()
+            assert [each.position for each in transfer.progress.values()] == [0]
+        else:
+            assert await transfer.step() == 0
+            assert (producer.came_s, doubts) == ({}, ["doubt"])
+            assert transfer.partition_count == 0, "it is read no more until it is known what it is"
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
 
 
 def test_a_partition_whose_error_comes_again_and_again_keeps_no_other_waiting() -> None:
