@@ -12,7 +12,6 @@ import asyncio
 import logging
 import signal
 import sys
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -38,7 +37,7 @@ class Taken(BaseModel):
     offset: int
 
 
-async def add_up(consumer: AsyncioConsumer, revenue: Counter[str]) -> None:
+async def add_up(consumer: AsyncioConsumer, revenue: dict[str, float]) -> None:
     """Read orders until the task is cancelled; leaving the consumer's block commits those that were added."""
     async for record in consumer:
         try:
@@ -46,7 +45,7 @@ async def add_up(consumer: AsyncioConsumer, revenue: Counter[str]) -> None:
         except ValidationError as error:  # anyone may write to the topic; raised here, it would come again after each start
             logger.warning("skipped %s-%d offset %d: %s", record.topic, record.partition, record.offset, error)
         else:
-            revenue[order.country] += order.amount
+            revenue[order.country] = revenue.get(order.country, 0.0) + order.amount
 
 
 def end_service(failed: asyncio.Task[None]) -> None:
@@ -56,7 +55,7 @@ def end_service(failed: asyncio.Task[None]) -> None:
 
 
 def service(bootstrap_servers: str, topic: str) -> FastAPI:
-    revenue: Counter[str] = Counter()
+    revenue: dict[str, float] = {}
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -84,7 +83,7 @@ def service(bootstrap_servers: str, topic: str) -> FastAPI:
 
     @app.get("/revenue/{country}")
     async def tell(country: str) -> float:
-        return revenue[country]
+        return revenue.get(country, 0.0)
 
     @app.exception_handler(KafkaError)
     async def refuse(_request: Request, error: KafkaError) -> JSONResponse:

@@ -271,7 +271,8 @@ def test_a_topic_that_the_cluster_refuses_is_raised_and_one_that_is_not_there_is
 
     async def story(world: World) -> None:
         sent = await produce(world, 8)
-        settings = {"group_id": "g", "auto_offset_reset": "earliest", "group_protocol": protocol, "allow_auto_create_topics": False}
+        settings: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "earliest", "group_protocol": protocol}
+        settings["allow_auto_create_topics"] = False
         async with Consumer(SERVERS, env=world.client_env("consumer"), **settings) as consumer:
             await consumer.subscribe(["t", "no topic!", "ordres"])
             seen: list[bytes] = []
