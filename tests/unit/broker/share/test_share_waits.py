@@ -138,3 +138,70 @@ def test_partitions_give_no_more_records_together_than_a_fetch_wants() -> None:
         assert sum(each.last_offset - each.first_offset + 1 for each in acquired) == 4
 
     tell_shares(story)
+
+
+def test_a_fetch_of_which_every_partition_has_failed_does_not_wait() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        node.share_states.states.clear()
+        with trio.fail_after(1):
+            assert (await node.member().fetch(max_wait_ms=60_000)).error == ErrorCode.UNKNOWN_SERVER_ERROR
+
+    tell_shares(story)
+
+
+def test_a_fetch_of_which_one_partition_has_failed_waits_for_the_others() -> None:
+    """Else its member would ask again at once, and again, for as long as that lasts."""
+
+    async def story(node: ShareNode) -> None:
+        for topic in ("a", "b"):
+            await node.share(topic)
+        del node.share_states.states[node.key("b")]
+        began = trio.current_time()
+        response = await node.member().send(("a", "b"), max_wait_ms=7_000)
+        assert trio.current_time() - began == 7
+        codes = {topic.topic_id: partition.error_code for topic in response.responses for partition in topic.partitions}
+        assert codes.get(node.topic_ids["a"], ErrorCode.NONE) == ErrorCode.NONE
+        assert codes[node.topic_ids["b"]] == ErrorCode.UNKNOWN_SERVER_ERROR
+
+    tell_shares(story)
+
+
+def test_a_fetch_waits_for_no_more_bytes_than_it_can_get() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        for value in (b"one", b"two"):
+            await node.produce("a", batch(value))
+        with trio.fail_after(1):
+            got = await node.member().fetch(min_bytes=10_000, max_bytes=100, max_wait_ms=60_000)
+        assert got.acquired == [(0, 0, 1)]
+
+    tell_shares(story)
+
+
+def test_the_last_fetch_of_a_session_gives_back_what_its_member_holds() -> None:
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        for value in (b"one", b"two"):
+            await node.produce("a", batch(value))
+        member, other = node.member(), node.member()
+        assert (await member.fetch()).acquired == [(0, 1, 1)]
+        member.epoch = -1
+        await member.fetch(acks={("a", 0): [(0, 0, [ACCEPT])]})
+        assert (await other.fetch()).acquired == [(1, 1, 2)]
+        member.epoch = 2
+        assert (await member.fetch()).error == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+    tell_shares(story)
+
+
+def test_the_first_response_of_a_session_names_every_partition_and_later_ones_those_with_news() -> None:
+    async def story(node: ShareNode) -> None:
+        for topic in ("a", "b"):
+            await node.share(topic)
+        member = node.member()
+        assert len((await member.send(("a", "b"))).responses) == 2
+        await node.produce("b", batch(b"one"))
+        assert [topic.topic_id for topic in (await member.send()).responses] == [node.topic_ids["b"]]
+
+    tell_shares(story)
