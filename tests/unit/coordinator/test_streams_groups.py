@@ -218,7 +218,7 @@ def subtopology(**said: Any) -> Topology:
     "topology",
     [
         Topology(epoch=-1, subtopologies=counting().subtopologies),
-        Topology(subtopologies=[Subtopology(subtopology_id="0"), Subtopology(subtopology_id="0")]),
+        Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=["orders"]) for _ in range(2)]),
         subtopology(source_topics=[]),
         subtopology(state_changelog_topics=[TopicInfo(name="c", partitions=3)]),
         subtopology(state_changelog_topics=[changelog("c"), changelog("c")]),
