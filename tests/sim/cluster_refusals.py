@@ -13,6 +13,9 @@ _FEW_REPLICAS = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_R
 _NO_CONTROLLER = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
 _NO_LEADER = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REPLICA_NOT_AVAILABLE})
 _NO_COORDINATOR = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+_BEHIND = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE})
+"""A leader that has just been elected may know less to be safe than the one before it showed, until enough replicas are in sync again. It
+refuses to delete records beyond that, as Apache Kafka does."""
 _QUEUE = frozenset(
     {
         ErrorCode.SHARE_SESSION_NOT_FOUND,
@@ -39,7 +42,7 @@ _MORE: Mapping[ApiKey, frozenset[ErrorCode]] = {
     ApiKey.PRODUCE: _FEW_REPLICAS | {ErrorCode.UNKNOWN_PRODUCER_ID},
     ApiKey.FETCH: _NO_LEADER | {ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR},
     ApiKey.LIST_OFFSETS: _NO_LEADER,
-    ApiKey.DELETE_RECORDS: _NO_LEADER | _NO_CONTROLLER | _FEW_REPLICAS,
+    ApiKey.DELETE_RECORDS: _NO_LEADER | _NO_CONTROLLER | _FEW_REPLICAS | _BEHIND,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _NO_LEADER,
     ApiKey.FIND_COORDINATOR: _NO_COORDINATOR,
     ApiKey.INIT_PRODUCER_ID: _NO_COORDINATOR | _NO_CONTROLLER,
