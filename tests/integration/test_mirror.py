@@ -104,7 +104,7 @@ def test_records_configs_and_groups_come_over_as_they_are(route: Route, name: st
     remote = f"S.{name}"
     with BlockingConsumer(source, group_id=name, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
         consumer.assign([TopicPartition(name, 2)])
-        assert consumer.poll(max_records=1)[0].value == b"one"
+        assert consumer.poll(max_records=1, timeout_ms=60_000)[0].value == b"one"
         consumer.commit()
     with mirroring(file):
         until(lambda: is_there(target, [remote]) and len(values(target, remote, 2)) == 3, "the records are there")
