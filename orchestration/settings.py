@@ -30,8 +30,6 @@ POSTGRES_SCHEME = "postgresql://"
 WEBHOOK = re.compile(r"https?://[^/\s@?#]+\S*")
 ADDRESS = re.compile(r"[^@\s,<>]+@[^@\s,<>]+")
 DEPLOYMENT = re.compile(r"[A-Za-z0-9_-]{1,100}")
-
-
 HOME_VARIABLE = "DAGSTER_HOME"
 
 
@@ -129,13 +127,14 @@ def process_environment() -> dict[str, str]:
 def instance_home() -> Path:
     """Return the folder of the Dagster instance that this process is told.
 
-    :raises SettingsError: it is told none.
+    :raises SettingsError: it is told none, or by a path that Dagster refuses.
     """
     home = os.environ.get(HOME_VARIABLE)
+    meant = "it names the folder of a Dagster instance by its whole path, such as /srv/shop/.tidelog/dagster for `tidelog up` in /srv/shop"
     if not home:
-        raise SettingsError(
-            f"{HOME_VARIABLE} is not set: it names the folder of a Dagster instance, such as .tidelog/dagster, where `tidelog up` has it"
-        )
+        raise SettingsError(f"{HOME_VARIABLE} is not set: {meant}")
+    if not Path(home).is_absolute():
+        raise SettingsError(f"{HOME_VARIABLE} is {home!r}, which is no whole path: {meant}")
     return Path(home)
 
 

@@ -118,9 +118,21 @@ def test_the_daemon_helps_without_an_instance(
     assert capsys.readouterr().out.startswith("Usage: ")
 
 
-@pytest.mark.parametrize(("process", "given"), [(daemon, "run"), (instance, "prepare"), (instance, "cancel-runs")])
+PROCESSES = pytest.mark.parametrize(("process", "given"), [(daemon, "run"), (instance, "prepare"), (instance, "cancel-runs")])
+
+
+@PROCESSES
 def test_a_process_without_an_instance_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, process: Any, given: str) -> None:
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setattr(sys, "argv", ["process", given])
     with pytest.raises(SystemExit, match=r"orchestration\.\w+: DAGSTER_HOME is not set: it names the folder of a Dagster instance"):
+        process.main()
+
+
+@PROCESSES
+def test_an_instance_is_named_by_its_whole_path(monkeypatch: pytest.MonkeyPatch, process: Any, given: str) -> None:
+    """The sentence about the variable gave a path as an example that Dagster refuses, with a traceback."""
+    monkeypatch.setenv("DAGSTER_HOME", ".tidelog/dagster")
+    monkeypatch.setattr(sys, "argv", ["process", given])
+    with pytest.raises(SystemExit, match=r"DAGSTER_HOME is '.tidelog/dagster', which is no whole path: .* /srv/shop/.tidelog/dagster"):
         process.main()
