@@ -6,7 +6,7 @@ counts as at least as late as the records of its key before it in its partition,
 depend on how the log was cut into batches. A record of a topic that was created anew is newer than all of the former one.
 
 A deleted key is remembered with the place of its deletion, as a row is: so an older record that comes late, or is replayed, does not bring
-the row back. It is forgotten below ``log_starts``: what deleted it can no longer be read then. Knows no Spark and commits nothing.
+the row back. It is forgotten below ``log_starts``: what deleted it is gone, and what it outdates is read. Knows no Spark, commits nothing.
 Invariant: a key of the table has a row or a remembered deletion, never both, and that is the newest of what came for it.
 """
 

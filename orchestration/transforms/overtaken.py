@@ -20,7 +20,7 @@ def overtaken(
 
     ``offsets`` are what the log says of the topic, and ``committed`` says by partition what comes next.
     """
-    if not _is_overtaken(offsets, committed):
+    if not any(one.partition in committed and committed[one.partition].next_offset < one.log_start_offset for one in offsets):
         return None
     held = held_topic(topic, topic_id, log, offsets, lake)
     return None if held.archive is None else held
@@ -34,17 +34,3 @@ def readable_starts(held: HeldTopic, offsets: Sequence[PartitionOffsets]) -> dic
         if tail and tail[0].start < one.log_start_offset <= tail[0].end:
             starts[one.partition] = tail[0].start
     return starts
-
-
-def readable_log_starts(held: HeldTopic | None, offsets: Sequence[PartitionOffsets], committed: Mapping[int, Checkpoint]) -> dict[int, int]:
-    """Return where the log of each partition starts for a table: where the archive does, as long as the table reads from it.
-
-    A table of newest rows forgets a deletion below its log start. While one partition is read from the archive, an older record of a key
-    may come from there that another partition has deleted.
-    """
-    starts = {one.partition: one.log_start_offset for one in offsets}
-    return starts if held is None or not _is_overtaken(offsets, committed) else {**starts, **readable_starts(held, offsets)}
-
-
-def _is_overtaken(offsets: Sequence[PartitionOffsets], committed: Mapping[int, Checkpoint]) -> bool:
-    return any(one.partition in committed and committed[one.partition].next_offset < one.log_start_offset for one in offsets)

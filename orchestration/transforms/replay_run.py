@@ -155,7 +155,7 @@ def _attempt(table: TopicTable, context: RunContext, wanted: OffsetRanges, is_ev
     finally:
         source.release()
     conform(result.batch.rows, table.name, state.snapshot.arrow_schema, is_evolving=table.is_evolving)
-    changes = decide_changes(table, state, held, result.batch, replaced_by(table, held, state, ranges))
+    changes = decide_changes(table, state, result.batch, log_starts={}, replaced=replaced_by(table, held, state, ranges))
     cleaned = letters.cleaned(letters_snapshot, origin, state.snapshot)
     attempt = letters.begin_replay(cleaned, origin, ranges, pa.concat_tables([rejected, staying]))
     named = naming(state.topic_id, attempt)

@@ -33,7 +33,7 @@ from orchestration.transforms.batch import Batch, ComputedBatch, compute_batch
 from orchestration.transforms.checking import blocking_failures, evaluate_suite
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
-from orchestration.transforms.overtaken import overtaken, readable_log_starts, readable_starts
+from orchestration.transforms.overtaken import overtaken, readable_starts
 from orchestration.transforms.reading import ReadAhead, read_batch
 from orchestration.uniqueness import TableKeys
 from orchestration.upserts import remembered_deletions, upsert
@@ -87,6 +87,13 @@ class TopicState:
     def high_watermarks(self) -> dict[int, int]:
         """High watermark by partition."""
         return {one.partition: one.high_watermark for one in self.log}
+
+    def forgotten_below(self, backlog: int) -> dict[int, int]:
+        """Return, by partition, below which offset a table of newest rows forgets deletions after a run that leaves ``backlog`` offsets.
+
+        What is left may have an older record of a key that another partition has deleted: nothing is forgotten before it is read.
+        """
+        return {} if backlog else {one.partition: one.log_start_offset for one in self.log}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +206,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
         rejected = dead_letter_rows(origin, source, result.batch.rejections, context.now())
     finally:
         source.release()
-    changes = decide_changes(table, state, held, result.batch)
+    changes = decide_changes(table, state, result.batch, log_starts=state.forgotten_below(plan.backlog))
     stored = changes.rows if changes is not None and table.aggregates else result.batch.rows
     target = _target(table, context, state, stored)
     conform(stored, table.name, target.arrow_schema, is_evolving=table.is_evolving)
@@ -281,11 +288,11 @@ def read_planned(
 
 
 def decide_changes(
-    table: TopicTable, state: TopicState, held: HeldTopic | None, batch: ComputedBatch, replaced: Replaced | None = None
+    table: TopicTable, state: TopicState, batch: ComputedBatch, *, log_starts: Mapping[int, int], replaced: Replaced | None = None
 ) -> Changes | None:
     """Return what a batch, or a replay, changes in a table of newest rows, or of groups; None for a table that keeps all rows.
 
-    ``held`` is there where the archive may be read.
+    Deletions below ``log_starts`` are forgotten.
 
     :raises ProgressError: a replay cannot know what a row was before. :raises AggregateError: a group cannot be computed.
     """
@@ -299,7 +306,7 @@ def decide_changes(
         table.latest_by,
         Held(snapshot=state.snapshot, deletions=None if state.snapshot is None else remembered_deletions(state.snapshot)),
         state.topic_id,
-        log_starts=readable_log_starts(held, state.log, state.committed),
+        log_starts=log_starts,
         replaced=replaced,
     )
 

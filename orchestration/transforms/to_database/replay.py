@@ -17,7 +17,6 @@ from orchestration.offsets import OffsetRanges
 from orchestration.tables import Lake
 from orchestration.transforms.batch import compute_batch
 from orchestration.transforms.declarations import TopicTable
-from orchestration.transforms.overtaken import readable_log_starts
 from orchestration.transforms.replay_pieces import read_held
 from orchestration.transforms.replay_plan import ReplayPlan, ReplayRequest, held_of, plan
 from orchestration.transforms.replay_run import replaced_by, replanned, run_plan
@@ -80,7 +79,7 @@ class DatabaseReplayer:
                 staying = letters_that_stay(origin, context, source, ranges)
             finally:
                 source.release()
-            changes, keys = attempt.changes(computed, state, held, replaced_by(table, held, state, ranges))
+            changes, keys = attempt.changes(computed, state, log_starts={}, replaced=replaced_by(table, held, state, ranges))
             cleaned = letters.cleaned(letters_snapshot, origin, account)
             number = letters.begin_replay(cleaned, origin, ranges, pa.concat_tables([rejected, staying]))
             batch = Batch(
@@ -92,7 +91,6 @@ class DatabaseReplayer:
                 rows=computed.rows if changes is None else changes.rows,
                 changes=changes,
                 keys=keys,
-                log_starts=readable_log_starts(held, state.log, state.committed),
                 is_replay=True,
             )
             account = attempt.commit(batch, progress)

@@ -7,7 +7,7 @@ it. Knows no Dagster. Invariant: each record up to the offsets in the database i
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,14 +15,12 @@ from functools import partial
 import pyarrow as pa
 
 from orchestration.dead_letters import DeadLetters, Origin
-from orchestration.held_records import HeldTopic
 from orchestration.latest import PLACE, Changes, Held, Replaced, newest
 from orchestration.log_client import TopicDescription
 from orchestration.tables import CommitConflictError, TableSnapshot
 from orchestration.transforms.batch import ComputedBatch, compute_batch, without_rejected
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
-from orchestration.transforms.overtaken import readable_log_starts
 from orchestration.transforms.to_database.declarations import DatabaseTable, not_storable
 from orchestration.transforms.to_database.stores import Batch, Store, Writer
 from orchestration.transforms.to_topic import ledger
@@ -109,7 +107,8 @@ class StoringAttempt:
             rejected = dead_letter_rows(origin, source, computed.rejections, context.now())
         finally:
             source.release()
-        changes, keys = self.changes(computed, state, held)
+        log_starts = state.forgotten_below(plan.backlog)
+        changes, keys = self.changes(computed, state, log_starts=log_starts)
         letters_snapshot = letters.cleaned(letters_snapshot, origin, account)
         attempt = letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
         batch = Batch(
@@ -121,7 +120,7 @@ class StoringAttempt:
             rows=computed.rows if changes is None else changes.rows,
             changes=changes,
             keys=keys,
-            log_starts=readable_log_starts(held, state.log, state.committed),
+            log_starts=log_starts,
         )
         account = self.commit(batch, progress)
         return replace(
@@ -146,9 +145,11 @@ class StoringAttempt:
         return replace(computed, rows=without_rejected(computed.rows, found), rejections=(*computed.rejections, *found))
 
     def changes(
-        self, computed: ComputedBatch, state: TopicState, held: HeldTopic | None, replaced: Replaced | None = None
+        self, computed: ComputedBatch, state: TopicState, *, log_starts: Mapping[int, int], replaced: Replaced | None = None
     ) -> tuple[Changes | None, pa.Table | None]:
         """Return what changes in a table with a key, and the keys that the batch, or the replay, is about.
+
+        Deletions below ``log_starts`` are forgotten.
 
         :raises ProgressError: a replay cannot know what a row was before.
         """
@@ -168,7 +169,7 @@ class StoringAttempt:
             self.table.latest_by,
             Held(snapshot=rows, deletions=remembered),
             state.topic_id,
-            log_starts=readable_log_starts(held, state.log, state.committed),
+            log_starts=log_starts,
             replaced=replaced,
         )
         return changes, keys

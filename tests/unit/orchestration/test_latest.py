@@ -16,10 +16,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from orchestration import upserts
-from orchestration.checkpoints import ProgressError
+from orchestration.checkpoints import Checkpoint, PartitionOffsets, ProgressError, plan_batch
 from orchestration.latest import PLACE, Changes, Held, Replaced, newest
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.tables import CommitConflictError, Lake, TableSnapshot, advance, fence
+from orchestration.transforms.topic_run import TopicState
 from orchestration.upserts import remembered_deletions, upsert
 from tests.helpers.whole import of_a_run
 
@@ -385,6 +386,27 @@ def test_deletions_are_forgotten_once_retention_has_removed_their_records_or_the
     assert table.deletions["id"].to_pylist() == [2]
     table.apply(table.decide([Record(0, 0, 0, 9, "y", "another")], topic_id="another"))
     assert table.deletions.num_rows == 0
+
+
+def test_a_deletion_is_remembered_until_what_it_may_outdate_is_read_though_retention_has_removed_it() -> None:
+    """It was forgotten with the next batch, and the older record of the other partition brought the row back."""
+    log = [record(0, 1, None, partition=1), *(record(offset, key, "row") for offset, key in enumerate([2, 3, 4, 1]))]
+    table, read, starts = MemoryTable(), {0: 0, 1: 0}, {0: 0, 1: 0}
+    backlog = len(log)
+    while backlog:
+        parts = tuple(
+            PartitionOffsets(partition=one, log_start_offset=starts[one], last_stable_offset=end, high_watermark=end)
+            for one, end in ((0, 4), (1, 1))
+        )
+        committed = {partition: Checkpoint(next_offset=offset) for partition, offset in read.items()}
+        state = TopicState(topic_id="T", log=parts, snapshot=None, committed=committed)
+        plan = plan_batch(topic="t", topic_id="T", log=parts, committed=committed, epoch_ends={}, limit=2)
+        batch = [one for one in log if any(one.partition == part.partition and one.offset in part for part in plan.ranges)]
+        table.apply(table.decide(batch, log_starts=state.forgotten_below(plan.backlog)))
+        read, starts, backlog = {**read, **plan.ranges.ends()}, {0: 0, 1: 1}, plan.backlog
+    assert set(table.state) == {2, 3, 4}
+    assert table.deletions is not None
+    assert table.deletions.num_rows == 0, "all that it could outdate is read"
 
 
 def test_a_record_of_a_topic_made_anew_is_newer_than_any_of_the_former_one() -> None:
