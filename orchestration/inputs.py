@@ -20,10 +20,12 @@ ADVICE = {
 def input_name(reader: str, given: str | dg.AssetsDefinition, kind: str = LAKE_PREFIX) -> str:
     """Return the name of what ``reader`` reads, of the kind that has this prefix.
 
-    :raises ValueError: the asset is of another kind.
+    :raises ValueError: the asset is of another kind, or this is none.
     """
     if isinstance(given, str):
         return given
+    if not isinstance(given, dg.AssetsDefinition):
+        raise ValueError(f"{reader} reads what is of the type {type(given).__name__}: name {KINDS[kind]} by its asset or by its name")  # noqa: TRY004 - as what else is wrong in a declaration
     found = given.key.path[0]
     if found != kind:
         advice = ADVICE.get(found, "")

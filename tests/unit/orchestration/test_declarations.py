@@ -133,6 +133,13 @@ def test_a_table_of_what_is_no_table_is_refused() -> None:
         mart("summed", sql="FROM declared_orders", tables=[orders_topic])
 
 
+def test_what_is_neither_an_asset_nor_a_name_is_refused() -> None:
+    """A key, or a topic's declaration, ended in an AttributeError."""
+    given: Any = orders_topic.key
+    with pytest.raises(ValueError, match="the table copied reads what is of the type AssetKey: name a table of the lake by its asset or"):
+        spark_table(tables=[given], name="copied")(rows)
+
+
 def test_a_copy_of_what_nobody_makes_is_refused() -> None:
     module = ModuleType("assets.served")
     vars(module).update(served=sql_table("served", table="declared_orderz"), table=table)
