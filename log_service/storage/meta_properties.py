@@ -11,7 +11,7 @@ from uuid import UUID
 
 from log_service.common.env import Files
 from log_service.common.errors import StorageError
-from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, LOG_SUFFIX, STRAY_DIRECTORY_SUFFIX
+from log_service.storage.file_names import FUTURE_DIRECTORY_SUFFIX, LOG_SUFFIX, is_set_aside, parse_directory_name
 from log_service.storage.log_directory import directory_named
 from log_service.storage.partition_metadata import format_uuid, parse_uuid
 
@@ -115,7 +115,7 @@ def check_fresh(files: Files, directory: Path) -> None:
 
 
 def first_log(files: Files, directory: Path) -> str | None:
-    """Return the name of a partition's directory that holds records, or None.
+    """Return the name of a partition's directory that holds records, or None; no other directory is looked into, such as ``lost+found``.
 
     Raises:
         StorageError: the directory cannot be read.
@@ -123,7 +123,7 @@ def first_log(files: Files, directory: Path) -> str | None:
     with directory_named(directory):
         for name in files.list_directory(directory):
             inner = directory / name
-            is_kept = not name.endswith((DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX))
-            if is_kept and files.is_directory(inner) and any(entry.endswith(LOG_SUFFIX) for entry in files.list_directory(inner)):
+            is_partition = parse_directory_name(name) is not None or is_set_aside(name, FUTURE_DIRECTORY_SUFFIX)
+            if is_partition and files.is_directory(inner) and any(entry.endswith(LOG_SUFFIX) for entry in files.list_directory(inner)):
                 return name
         return None

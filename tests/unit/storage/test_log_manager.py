@@ -100,6 +100,23 @@ def test_a_directory_with_logs_that_names_no_node_is_not_taken() -> None:
     assert not files.exists(FIRST / "meta.properties")
 
 
+@pytest.mark.parametrize("name", ["lost+found", "old logs"])
+def test_a_fresh_disk_is_taken_whatever_else_lies_there(name: str) -> None:
+    """Only root may look into ``lost+found``, which each new file system has, and what no partition is called holds no partition's log."""
+
+    class Guarded(MemoryFiles):
+        def list_directory(self, path: Path) -> list[str]:
+            if path.name == "lost+found":
+                raise PermissionError(errno.EACCES, "permission denied", str(path))
+            return super().list_directory(path)
+
+    files = Guarded()
+    files.make_directory(FIRST / name)
+    files.write_atomically(FIRST / name / "dmesg.log", b"")
+    run(Node(files).manager.load)
+    assert files.exists(FIRST / "meta.properties")
+
+
 def test_a_directory_that_cannot_be_made_is_refused_by_name() -> None:
     node = Node()
     node.files.fail_next("make_directory", error=errno.EACCES, containing="first")
