@@ -25,13 +25,17 @@ PAUSE_MS = 5
 """The pause between two steps of work that no request waits for."""
 OPEN_PAUSE_MS = 1_000
 """The pause before looking again at orphans that wait for open transactions, all of them."""
+NONE_PENDING = -1
 
 Group = ClassicGroup | ConsumerGroup | StreamsGroup
 IsGone = Callable[[TopicPartition, CommittedOffset | None], bool]
 
 
 class _Orphan(NamedTuple):
-    """A position in a partition that is gone; ``committed`` is None, and ``last_pending`` -1, where there was none of that kind."""
+    """A position in a partition that is gone; ``committed`` is None where only a pending one is.
+
+    What is pending up to the record at ``last_pending`` goes, too, and what is pending behind it stays.
+    """
 
     group_id: str
     where: TopicPartition
@@ -55,12 +59,15 @@ class OffsetRemovals:
         decision.set_timer(EXPIRY_TIMER, decision.now_ms + self._config.offsets_retention_check_interval_ms)
 
     def remove_those(self, is_gone: IsGone, decision: GroupDecision) -> None:
-        """Have a timer remove positions that are gone, None for a pending one; it is tried again where the log refuses."""
+        """Have a timer remove positions that are gone, None for a pending one; it is tried again where the log refuses.
+
+        A pending one does not say of which topic it is. Where only the committed one is of an earlier topic of that name, it is left alone.
+        """
         for group_id in sorted(self._offsets.group_ids()):
             committed = self._offsets.of(group_id)
             for where in self._offsets.partitions_of(group_id):
                 if is_gone(where, committed.get(where)):
-                    last_pending = self._offsets.last_pending_of(group_id, where)
+                    last_pending = self._offsets.last_pending_of(group_id, where) if is_gone(where, None) else NONE_PENDING
                     self._orphans.append(_Orphan(group_id, where, committed.get(where), last_pending))
         if self._orphans:
             decision.set_timer(ORPHAN_TIMER, decision.now_ms)
@@ -68,7 +75,8 @@ class OffsetRemovals:
     def on_orphan_timer(self, decision: GroupDecision) -> None:
         """Take back what is gone in bounded batches, unless a position was committed anew in the meantime.
 
-        Where an open transaction has committed one since, the topic is there again. Taking back would take that one along, so it waits.
+        Where an open transaction has committed one since, the topic is there again. Taking back would take that one along, so the position
+        that is gone waits until the transaction has ended.
         """
         taken = [self._orphans.popleft() for _ in range(min(len(self._orphans), MAX_ORPHANS_PER_BATCH))]
         due: list[_Orphan] = []

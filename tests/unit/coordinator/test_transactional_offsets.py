@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -223,6 +224,24 @@ def test_a_deleted_topic_takes_nothing_along_that_is_pending_in_its_successor(fi
     pending(story, 8, at_offset=2_000)
     story.advance(10_000)
     story.shard.replay_end_transaction(8, 0, is_committed=is_committed)
+    story.advance(10_000)
+    assert story.positions() == ({"orders": 9} if is_committed else {})
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_new_coordinator_takes_nothing_along_that_is_pending_in_a_topic_that_is_there(*, is_committed: bool) -> None:
+    """The old position waits for the transaction; then another node coordinates, which knows only that the position is of another topic."""
+    gone: list[UUID] = []
+    story = GroupStory(is_there=lambda _where, topic_id: topic_id not in gone)
+    story.commit(3, api_version=10, topic_id=UUID(int=7))
+    pending(story, at_offset=2_000)
+    gone.append(UUID(int=7))
+    loaded = story.decision()
+    story.shard.on_loaded(loaded)
+    story.settle(loaded)
+    story.advance(10_000)
+    assert story.positions() == {"orders": 3}
+    story.shard.replay_end_transaction(PRODUCER, 0, is_committed=is_committed)
     story.advance(10_000)
     assert story.positions() == ({"orders": 9} if is_committed else {})
 
