@@ -67,7 +67,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """The cluster as last heard of. ``errors`` holds the topics that the last response refused, with why."""
+    """The cluster as last heard of. ``errors`` holds the topics that the last response refused, with why; each response makes it anew."""
 
     version: int = 0
     cluster_id: str | None = None

@@ -85,7 +85,7 @@ class Consumer:
         self._stack = AsyncExitStack()
         self._changed = trio.Event()
         self._view_version = 0
-        self._refusals_version = 0
+        self._refusals: Mapping[str, ErrorCode] | None = None
         self._missing: frozenset[str] = frozenset()
         self._is_open = False
 
@@ -160,7 +160,6 @@ class Consumer:
             self._subscriptions.topics = self._matching(topics)
         else:
             self._subscriptions.topics = frozenset(named)
-            self._refusals_version = 0
             self._cluster.watch_only(named)
         callbacks = RebalanceCallbacks(on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
         regex = topics.pattern if isinstance(topics, SubscriptionPattern) else ""
@@ -501,15 +500,15 @@ class Consumer:
     def _raise_refusal(self) -> None:
         """Raise where the cluster refuses a topic that is subscribed by name, each time that it says so; what is not there may come."""
         view = self._cluster.view
-        if view.version == self._refusals_version or self._pattern is not None:
+        if view.errors is self._refusals or self._pattern is not None:  # a view that changes without a response keeps them
             return
-        self._refusals_version = view.version
+        self._refusals = view.errors
         refused = {topic: view.errors[topic] for topic in sorted(self._subscriptions.topics & view.errors.keys())}
         missing = frozenset(topic for topic, code in refused.items() if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for topic in sorted(missing - self._missing):
             text = "group %s: the topic %s is subscribed and not there: nothing comes of it until it is created"
             logger.warning(text, self.config.group_id, topic)
-        self._missing = missing
+        self._missing = missing | (self._missing & self._subscriptions.topics).difference(view.topics)  # it may tell of others alone
         for topic, code in refused.items():
             if code in REFUSED_TOPICS:
                 raise KafkaError(code, f"the topic {topic!r}, which is subscribed, cannot be read: {code.name}")

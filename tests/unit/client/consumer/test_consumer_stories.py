@@ -13,6 +13,7 @@ from log_service.client import Admin, Consumer, NewTopic, Producer, TopicPartiti
 from log_service.client.consumer.commits import GROUP_WENT_ON
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.server import parse_server_properties
+from log_service.protocol.messages.metadata import MetadataResponseBroker
 from tests.sim import World, sim_run
 from tests.unit.client.consumer.scripted_settings import PROPERTIES, SERVERS
 
@@ -288,6 +289,36 @@ def test_a_topic_that_the_cluster_refuses_is_raised_and_one_that_is_not_there_is
             assert "the topic ordres is subscribed and not there" in caplog.text
             await consumer.subscribe(["t"])
             assert await consumer.poll() == [], "what is not subscribed any more is not told of"
+
+    tell(story)
+
+
+def test_a_refusal_is_raised_as_often_as_the_cluster_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """It came up again whenever the client learned of a broker or a leader, and where the topic was subscribed again."""
+
+    async def story(world: World) -> None:
+        async with Consumer(SERVERS, env=world.client_env("consumer"), allow_auto_create_topics=False, **SETTINGS) as consumer:
+
+            async def poll_for_ever() -> None:
+                while True:
+                    await consumer.poll()
+
+            async def refused() -> None:
+                with pytest.raises(KafkaError, match="'no topic!'"):
+                    await poll_for_ever()
+
+            await consumer.subscribe(["no topic!", "ordres"])
+            await refused()
+            consumer.cluster.learn_nodes([MetadataResponseBroker(node_id=9, host="broker", port=9)])
+            assert await consumer.poll(timeout_ms=0) == []
+            await consumer.subscribe(["no topic!", "ordres"])
+            assert await consumer.poll(timeout_ms=0) == []
+            await refused()
+            await consumer.partitions_for("t")
+            assert await consumer.poll(timeout_ms=0) == []
+            await consumer.cluster.refresh()
+            await refused()
+            assert caplog.text.count("the topic ordres is subscribed and not there") == 1
 
     tell(story)
 
