@@ -58,6 +58,7 @@ from log_service.replication.links import ClusterLinks
 from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.log import Log
 from log_service.storage.log_manager import LogManager
+from log_service.storage.rivals import FoundLog
 
 if TYPE_CHECKING:
     from log_service.broker.certificates import Certificates
@@ -122,24 +123,25 @@ class NodeFoundation:
         """Return the level of transaction.version in the cluster."""
         return self.image().features.get(TRANSACTION_VERSION, 0)
 
-    def is_known(self, log: Log) -> bool:
+    def is_known(self, log: FoundLog) -> bool:
         """Whether a log is of a partition that has a replica here.
 
         A failed sync, or a loss of power, may take the file with the topic's id. The name counts then where the log is blank, and on a
         node alone, whose topics stay while it is down. In a cluster the topic may have been deleted meanwhile and created anew, and the
-        records would come up in the wrong one: such a log is a stray, as with Apache Kafka.
+        records would come up in the wrong one: such a log is a stray, as with Apache Kafka. The name counts, too, where the log is damaged:
+        its records come up nowhere.
         """
-        if log.topic_id is None and log.log_end_offset and not self.config.is_alone:
+        if isinstance(log, Log) and log.topic_id is None and log.log_end_offset and not self.config.is_alone:
             return False
         registration = self._registration_of(log)
         return registration is not None and self.config.node_id in registration.replicas
 
-    def is_named(self, log: Log) -> bool:
+    def is_named(self, log: FoundLog) -> bool:
         """Whether the metadata has this node's replica in the directory that a log is in."""
-        registration, directory_id = self._registration_of(log), self.logs.directory_ids.get(log.home.path)
+        registration, directory_id = self._registration_of(log), self.logs.directory_ids.get(log.directory.parent)
         return registration is not None and directory_id is not None and registration.directory_of(self.node_id) == directory_id
 
-    def _registration_of(self, log: Log) -> PartitionRegistration | None:
+    def _registration_of(self, log: FoundLog) -> PartitionRegistration | None:
         name, index = log.topic_partition
         topics = self.image().topics
         topic = topics.by_name.get(name) if log.topic_id is None else topics.by_id.get(log.topic_id)

@@ -15,7 +15,7 @@ import trio
 
 from log_service.common.env import Files
 from log_service.common.errors import StorageError
-from log_service.common.types import CLUSTER_METADATA_TOPIC, TopicPartition
+from log_service.common.types import CLUSTER_METADATA_TOPIC, TopicId, TopicPartition
 from log_service.storage.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -32,6 +32,7 @@ from log_service.storage.file_names import (
     parse_directory_name,
 )
 from log_service.storage.log import Log
+from log_service.storage.partition_metadata import read_topic_id
 from log_service.storage.recovery import OpenedFrom
 from log_service.storage.running_files import read_running_epoch, write_running_epoch
 
@@ -45,11 +46,15 @@ Work = tuple[Path, TopicPartition, OpenedFrom]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedLog:
-    """A log that was not opened, because recovery refuses it; its files are as they were found."""
+    """A log that was not opened, because recovery refuses it; its files are as they were found.
+
+    ``topic_id`` is None where the directory does not tell.
+    """
 
     topic_partition: TopicPartition
     directory: Path
     error: StorageError
+    topic_id: TopicId | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -129,9 +134,16 @@ class DirectoryLoader:
                 self._loaded.logs.append(self._open_one(path, topic_partition, known))
             except StorageError as error:
                 logger.error("%s stays offline: %s", topic_partition, error)
-                self._loaded.damaged.append(DamagedLog(topic_partition=topic_partition, directory=path, error=error))
+                topic_id = self._topic_id_of(path)
+                self._loaded.damaged.append(DamagedLog(topic_partition=topic_partition, directory=path, error=error, topic_id=topic_id))
             except OSError as error:
                 self._error = error
+
+    def _topic_id_of(self, path: Path) -> TopicId | None:
+        try:
+            return read_topic_id(self._files, path)
+        except (StorageError, OSError):
+            return None
 
     def _survey(self) -> list[tuple[str, TopicPartition]]:
         """Take the clean-shutdown marker, remove what was deleted, and return the partitions' directories."""

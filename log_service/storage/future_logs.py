@@ -22,14 +22,13 @@ from pathlib import Path
 import trio
 
 from log_service.common.env import NodeEnv
-from log_service.common.errors import KafkaError, StorageError
+from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
 from log_service.records.batch import iterate_headers
 from log_service.storage.checkpoint_writer import CheckpointWriter
 from log_service.storage.file_names import (
     DELETE_DIRECTORY_SUFFIX,
     FUTURE_DIRECTORY_SUFFIX,
-    STRAY_DIRECTORY_SUFFIX,
     is_set_aside,
     parse_directory_name,
     set_aside_name,
@@ -39,6 +38,7 @@ from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
 from log_service.storage.recovery import OpenedFrom
 from log_service.storage.removals import PendingRemovals
+from log_service.storage.rivals import is_blank
 
 logger = logging.getLogger(__name__)
 MOVED_HERE = "moved-here"
@@ -73,8 +73,8 @@ class FutureLogs:
         self._removals = removals
         self._checkpoint_writer = checkpoint_writer
         self._on_removals = on_removals
-        self._rivals: list[Log] = []
-        """The other log of a partition that has two, which no move explains; the one in ``held`` came first."""
+        self.rivals: list[Log] = []
+        """Other logs of partitions that have one in ``held``, where no move explains that; who settles them takes them out."""
         self._filling = trio.CapacityLimiter(COPIED_AT_ONCE)
 
     def __repr__(self) -> str:
@@ -243,7 +243,7 @@ class FutureLogs:
         """Return which of two logs of one name stays after a crash in the last step of a move; the other is set aside.
 
         The copy stays, unless the old log has more: then the last step failed, and the old log was written on. Other pairs do not come from
-        a move, and wait for ``settle_rivals``. For instance, a replica left this node while its directory was offline, and came back to
+        a move, and wait in ``rivals``. For instance, a replica left this node while its directory was offline, and came back to
         another one; or its topic was deleted meanwhile, and power failed before the id of the new topic of that name was durable.
 
         Raises:
@@ -251,7 +251,7 @@ class FutureLogs:
         """
         moved = [log for log in (one, other) if self._files.exists(log.directory / MOVED_HERE)]
         if len(moved) != 1 or _are_of_two_topics(one, other):
-            self._rivals.append(one)
+            self.rivals.append(one)
             return other
         stays, goes = (one, other) if moved[0] is one else (other, one)
         if goes.log_end_offset > stays.log_end_offset:
@@ -259,26 +259,9 @@ class FutureLogs:
         self._take_place(goes, stays)
         return stays
 
-    def settle_rivals(self, is_known: Callable[[Log], bool], is_named: Callable[[Log], bool]) -> list[Log]:
-        """Serve, of two logs of one name, the one that counts, set the other aside as stray, and return those that stay.
-
-        The one of an existing topic counts, rather than a blank one. Of two of one topic, that counts in whose directory the metadata has
-        the replica, as ``is_named`` tells.
-
-        Raises:
-            StorageError: the metadata names neither directory; both logs are left where they are.
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        settled = [_settled(rival, self._held.logs[rival.topic_partition], is_known, is_named) for rival in self._rivals]
-        self._rivals = []
-        for stays, goes in settled:
-            self._held.set_aside(goes, STRAY_DIRECTORY_SUFFIX, why=f"another one, in {stays.directory}, counts by the metadata")
-            self._held.put(stays)
-        return [stays for stays, _ in settled]
-
     def release(self) -> None:
         """Close the files of all copies, and of logs that wait, and leave them where they are."""
-        for log in (*self.logs.values(), *self._rivals):
+        for log in (*self.logs.values(), *self.rivals):
             log.close_files()
 
 
@@ -287,30 +270,8 @@ def _is_open(log: Log) -> bool:
     return not log.is_closed
 
 
-def _is_blank(log: Log) -> bool:
-    """Whether a log never held a record, and no topic id was written down for it."""
-    return log.topic_id is None and log.log_end_offset == 0
-
-
 def _are_of_two_topics(one: Log, other: Log) -> bool:
-    return one.topic_id != other.topic_id and all(log.topic_id is not None or _is_blank(log) for log in (one, other))
-
-
-def _settled(one: Log, other: Log, is_known: Callable[[Log], bool], is_named: Callable[[Log], bool]) -> tuple[Log, Log]:
-    """Return which of two logs of one partition stays, and which goes.
-
-    Raises:
-        StorageError: nothing tells.
-    """
-    for counts in (is_known, lambda log: not _is_blank(log), is_named):
-        if counts(one) != counts(other):
-            return (one, other) if counts(one) else (other, one)
-    if not is_known(one):
-        return one, other  # this one goes with all other strays
-    raise StorageError(
-        f"{one.topic_partition} is in {one.directory} and in {other.directory}, and the metadata does not say which of them counts: "
-        "move one of them away, then start again"
-    )
+    return one.topic_id != other.topic_id and all(log.topic_id is not None or is_blank(log) for log in (one, other))
 
 
 def _removed_at_start(path: Path) -> Path:

@@ -35,6 +35,7 @@ from log_service.storage.meta_properties import claim_directory
 from log_service.storage.recovery import OpenedFrom
 from log_service.storage.removals import PendingRemovals
 from log_service.storage.retention import RetentionOutcome
+from log_service.storage.rivals import FoundLog, one_that_counts
 from log_service.storage.running_files import RunningFiles, remove_running_epoch
 from log_service.storage.segment_indexes import RebuiltIndexes
 from log_service.storage.upkeep import Upkeep
@@ -71,10 +72,13 @@ class LogManager:
         self.cluster_id = cluster_id
         self.reserve_bytes = reserve_bytes
         self.damaged: dict[TopicPartition, DamagedLog] = {}
+        """Of partitions that have no log in ``logs``."""
+        self._damaged_rivals: list[DamagedLog] = []
+        """Damaged logs of partitions that have another one, until they are settled."""
         self.directory_ids: dict[Path, UUID] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         """What ``replication-offset-checkpoint`` said at the start of the logs that are served."""
-        self._high_watermarks_in: dict[LogDirectory, dict[TopicPartition, int]] = {}
+        self._high_watermarks_in: dict[Path, dict[TopicPartition, int]] = {}
         self.had_clean_shutdown = False
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
         """That of the last run, if everything that it wrote is there: its stop was clean, or it was killed and the machine runs on."""
@@ -158,7 +162,8 @@ class LogManager:
 
     async def _look_back(self, loaded: Sequence[LoadedDirectory]) -> None:
         """Find out whether everything that the last run wrote is there, in all directories."""
-        is_doubtful = self._unread or self.damaged or any(directory.may_lack_records for directory in self.directories)
+        has_damaged = any(found.damaged for found in loaded)
+        is_doubtful = self._unread or has_damaged or any(directory.may_lack_records for directory in self.directories)
         if not is_doubtful:
             self.previous_broker_epoch = _epoch_of_all([found.kept_epoch for found in loaded])
         if self.previous_broker_epoch == UNKNOWN_BROKER_EPOCH:
@@ -212,9 +217,15 @@ class LogManager:
         for log in found.logs:
             known = self.logs.get(log.topic_partition)
             self._held.put(log if known is None else self.futures.settle(log, known))
-        self.damaged.update({damaged.topic_partition: damaged for damaged in found.damaged})
+            if log.topic_partition in self.damaged:
+                self._damaged_rivals.append(self.damaged.pop(log.topic_partition))
+        for damaged in found.damaged:
+            if damaged.topic_partition in self.logs or damaged.topic_partition in self.damaged:
+                self._damaged_rivals.append(damaged)
+            else:
+                self.damaged[damaged.topic_partition] = damaged
         self.high_watermarks.update(found.high_watermarks)
-        self._high_watermarks_in[directory] = found.high_watermarks
+        self._high_watermarks_in[directory.path] = found.high_watermarks
         return found
 
     def note_registered(self, broker_epoch: int) -> None:
@@ -334,7 +345,7 @@ class LogManager:
             target = self._held.set_aside(log, DELETE_DIRECTORY_SUFFIX)
             delay_ms = log.config.file_delete_delay_ms
         elif topic_partition in self.damaged:
-            target = self._rename_damaged(topic_partition, DELETE_DIRECTORY_SUFFIX)
+            target = self._rename_damaged(self.damaged[topic_partition], DELETE_DIRECTORY_SUFFIX)
             delay_ms = self.default_log_config.file_delete_delay_ms
         else:
             return False
@@ -348,32 +359,59 @@ class LogManager:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        error = self.damaged[topic_partition].error
-        target = self._rename_damaged(topic_partition, STRAY_DIRECTORY_SUFFIX)
-        logger.warning("%s: its log was damaged and is kept in %s; it is fetched anew: %s", topic_partition, target, error)
-
-    def _rename_damaged(self, topic_partition: TopicPartition, suffix: str) -> Path:
         damaged = self.damaged[topic_partition]
+        target = self._rename_damaged(damaged, STRAY_DIRECTORY_SUFFIX)
+        logger.warning("%s: its log was damaged and is kept in %s; it is fetched anew: %s", topic_partition, target, damaged.error)
+
+    def _rename_damaged(self, damaged: DamagedLog, suffix: str) -> Path:
         home = next(directory for directory in self.directories if directory.path == damaged.directory.parent)
-        target = self._held.rename(topic_partition, damaged.directory, home, suffix)
-        del self.damaged[topic_partition]
+        target = self._held.rename(damaged.topic_partition, damaged.directory, home, suffix)
+        if self.damaged.get(damaged.topic_partition) is damaged:
+            del self.damaged[damaged.topic_partition]
         return target
 
-    def settle_rivals(self, is_known: Callable[[Log], bool], is_named: Callable[[Log], bool]) -> None:
-        """Serve, of two logs of one partition, the one that counts by the metadata, with its own high watermark; the other is a stray.
+    def settle_rivals(self, is_known: Callable[[FoundLog], bool], is_named: Callable[[FoundLog], bool]) -> None:
+        """Keep, of several logs of one partition, the one that counts by the metadata, with its own high watermark; others are strays.
 
-        Raises as ``FutureLogs.settle_rivals``.
+        Raises:
+            StorageError: nothing tells which counts; all logs are left where they are.
+            KafkaError: KAFKA_STORAGE_ERROR.
         """
-        for log in self.futures.settle_rivals(is_known, is_named):
-            self.high_watermarks[log.topic_partition] = self._high_watermarks_in[log.home].get(log.topic_partition, 0)
+        found: dict[TopicPartition, list[FoundLog]] = {}
+        for rival in (*self.futures.rivals, *self._damaged_rivals):
+            if rival.topic_partition not in found:
+                log = self.logs.get(rival.topic_partition)
+                found[rival.topic_partition] = [self.damaged[rival.topic_partition] if log is None else log]
+            found[rival.topic_partition].append(rival)
+        settled = [(logs, one_that_counts(logs, is_known, is_named)) for logs in found.values()]
+        for logs, stays in settled:
+            for goes in logs:
+                if goes is not stays:
+                    self._set_aside(goes, f"another one, in {stays.directory}, counts by the metadata")
+            if isinstance(stays, Log):
+                self._held.put(stays)
+            else:
+                self.damaged[stays.topic_partition] = stays
+            offsets = self._high_watermarks_in[stays.directory.parent]
+            self.high_watermarks[stays.topic_partition] = offsets.get(stays.topic_partition, 0)
+        self.futures.rivals.clear()
+        self._damaged_rivals.clear()
 
-    def set_aside_strays(self, is_known: Callable[[Log], bool]) -> list[Path]:
+    def set_aside_strays(self, is_known: Callable[[FoundLog], bool]) -> list[Path]:
         """Rename the directories of logs that ``is_known`` does not know to ``-stray``, and return where they are; nothing is removed.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        return [self._held.set_aside(log, STRAY_DIRECTORY_SUFFIX) for log in list(self.logs.values()) if not is_known(log)]
+        held: list[FoundLog] = [*self.logs.values(), *self.damaged.values()]
+        return [self._set_aside(log, "it is of no topic of this cluster") for log in held if not is_known(log)]
+
+    def _set_aside(self, log: FoundLog, why: str) -> Path:
+        if isinstance(log, Log):
+            return self._held.set_aside(log, STRAY_DIRECTORY_SUFFIX, why=why)
+        target = self._rename_damaged(log, STRAY_DIRECTORY_SUFFIX)
+        logger.warning("%s: the damaged log in %s was moved to %s: %s", log.topic_partition, log.directory, target, why)
+        return target
 
     # Upkeep
 

@@ -3,6 +3,7 @@
 import errno
 from pathlib import Path
 
+import pytest
 import trio
 
 from log_service.common.errors import ErrorCode
@@ -186,8 +187,9 @@ def test_records_of_a_deleted_topic_do_not_come_up_in_a_new_one_of_its_name_thou
     tell_cluster(story, FILES)
 
 
-def test_a_directory_that_returns_with_a_replica_that_began_anew_beside_it_does_not_stop_a_start() -> None:
-    """Both directories held a log of one topic, and each start was refused."""
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_directory_that_returns_with_a_replica_that_began_anew_beside_it_does_not_stop_a_start(*, is_damaged: bool) -> None:
+    """Both directories held a log of one topic, and each start was refused; where the newer one was damaged, the older one was served."""
 
     async def story(cluster: Cluster) -> None:
         controller = await create(cluster)
@@ -210,11 +212,14 @@ def test_a_directory_that_returns_with_a_replica_that_began_anew_beside_it_does_
         await cluster.stop(victim)
         files.disk.failed = None
         assert all("a-0" in files.list_directory(each) for each in (old, new))
+        if is_damaged:
+            files.write_atomically(new / "a-0" / "leader-epoch-checkpoint", b"junk")
 
         await cluster.start(victim)
         await cluster.until(lambda: len(registrations(cluster, controller)[0].isr) == 3)
         assert served_in(cluster, victim) == new
         assert [name for name in files.list_directory(old) if name.startswith("a-0.") and name.endswith("-stray")]
+        assert not cluster.brokers[victim].foundation.logs.damaged
 
     tell_cluster(story, FILES)
 

@@ -178,7 +178,7 @@ def test_two_directories_that_no_move_explains_are_refused() -> None:
     node.files.write_atomically(SECOND / "a-0" / written, node.files.read_bytes(FIRST / "a-0" / written) or b"")
     again = Node(node.files, dirs=BOTH)
     run(again.manager.load)
-    with pytest.raises(StorageError, match="the metadata does not say which of them counts: move one of them away"):
+    with pytest.raises(StorageError, match="the metadata does not say which of them counts: move all but one of them away"):
         again.manager.settle_rivals(lambda _log: True, lambda _log: False)
     again.manager.release()
     assert node.files.open_count == 0

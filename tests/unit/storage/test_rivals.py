@@ -1,0 +1,127 @@
+"""Logs that a start finds and does not serve: several of one partition in different directories, and damaged ones."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from log_service.common.errors import KafkaError
+from log_service.storage.rivals import FoundLog
+from tests.sim.files import MemoryFiles
+from tests.unit.storage.managed_logs import FIRST, ID_A, ID_B, SECOND, A, Node, run
+from tests.unit.storage.moving_logs import BOTH
+
+THIRD = Path("/third")
+EPOCH = 7
+
+
+def written(files: MemoryFiles, path: Path, count: int, *, start: int = 0) -> None:
+    """Leave a log of the partition in a directory, closed in order."""
+    node = Node(files, dirs=(path,))
+    run(node.manager.load)
+    node.manager.create_log(A, ID_A, node.config)
+    node.append(A, count)
+    node.manager.logs[A].advance_log_start_offset(start)
+    run(lambda: node.manager.close(broker_epoch=EPOCH))
+
+
+def cut(files: MemoryFiles, path: Path) -> None:
+    """Take the end of a log away, which was durable."""
+    last = max(name for name in files.list_directory(path / "a-0") if name.endswith(".log"))
+    file = files.open(path / "a-0" / last)
+    file.truncate(3)
+    file.close()
+
+
+def loaded(files: MemoryFiles, dirs: tuple[Path, ...]) -> Node:
+    node = Node(files, dirs=dirs)
+    run(node.manager.load)
+    return node
+
+
+def settle(node: Node, named: Path, *, is_known: Callable[[FoundLog], bool] = lambda _log: True) -> None:
+    node.manager.settle_rivals(is_known, lambda log: log.directory.parent == named)
+    node.manager.set_aside_strays(is_known)
+
+
+def names_in(files: MemoryFiles, path: Path) -> list[str]:
+    """Return what becomes of the partition's directories there: the end of each name."""
+    return [name.rpartition("-")[2] for name in files.list_directory(path) if name.startswith("a-0")]
+
+
+@pytest.mark.parametrize("named", BOTH)
+def test_a_damaged_log_that_the_metadata_names_is_not_replaced_by_a_stale_one(named: Path) -> None:
+    """The stale one was served without a word, as if it held what had been acknowledged."""
+    other = FIRST if named == SECOND else SECOND
+    files = MemoryFiles()
+    written(files, named, 5)
+    written(files, other, 2)
+    cut(files, named)
+    node = loaded(files, BOTH)
+    settle(node, named)
+    with pytest.raises(KafkaError, match="is damaged below"):
+        node.manager.create_log(A, ID_A, node.config)
+    assert (names_in(files, named), names_in(files, other)) == (["0"], ["stray"])
+    run(node.manager.close)
+    assert files.open_count == 0
+
+
+@pytest.mark.parametrize("named", BOTH)
+def test_a_damaged_log_beside_the_one_that_counts_is_set_aside_and_the_next_start_is_clean(named: Path) -> None:
+    """It stayed, and each start counted as one that had lost records."""
+    other = FIRST if named == SECOND else SECOND
+    files = MemoryFiles()
+    written(files, named, 5)
+    written(files, other, 7)
+    cut(files, other)
+    node = loaded(files, BOTH)
+    assert node.manager.previous_broker_epoch == -1
+    settle(node, named)
+    assert node.manager.create_log(A, ID_A, node.config).log_end_offset == 5
+    assert (names_in(files, named), names_in(files, other)) == (["0"], ["stray"])
+    run(lambda: node.manager.close(broker_epoch=EPOCH))
+    assert loaded(files, BOTH).manager.previous_broker_epoch == EPOCH
+
+
+@pytest.mark.parametrize("named", BOTH)
+def test_of_two_damaged_logs_the_one_that_the_metadata_names_stays(named: Path) -> None:
+    """The other one was forgotten, or the named one was."""
+    files = MemoryFiles()
+    for path in BOTH:
+        written(files, path, 5)
+        cut(files, path)
+    node = loaded(files, BOTH)
+    settle(node, named)
+    assert node.manager.damaged[A].directory == named / "a-0"
+    assert sorted(names_in(files, FIRST) + names_in(files, SECOND)) == ["0", "stray"]
+    run(node.manager.close)
+
+
+@pytest.mark.parametrize("named", [FIRST, SECOND, THIRD])
+@pytest.mark.parametrize("damaged", [None, FIRST, SECOND, THIRD])
+def test_of_three_logs_that_counts_which_the_metadata_names(named: Path, damaged: Path | None) -> None:
+    """A start was refused where the named one was not the last that was found."""
+    files = MemoryFiles()
+    dirs = (FIRST, SECOND, THIRD)
+    for count, path in enumerate(dirs, 3):
+        written(files, path, count)
+    if damaged is not None:
+        cut(files, damaged)
+    node = loaded(files, dirs)
+    settle(node, named)
+    assert [path for path in dirs if names_in(files, path) == ["0"]] == [named]
+    assert list(node.manager.logs) == ([] if damaged == named else [A])
+    assert list(node.manager.damaged) == ([A] if damaged == named else [])
+    run(node.manager.close)
+    assert files.open_count == 0
+
+
+def test_a_damaged_log_of_another_topic_is_a_stray() -> None:
+    files = MemoryFiles()
+    written(files, FIRST, 5)
+    cut(files, FIRST)
+    node = loaded(files, (FIRST,))
+    settle(node, FIRST, is_known=lambda log: log.topic_id == ID_B)
+    assert node.manager.create_log(A, ID_B, node.config).log_end_offset == 0
+    assert sorted(names_in(files, FIRST)) == ["0", "stray"]
+    run(node.manager.close)
