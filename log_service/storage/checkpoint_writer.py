@@ -4,10 +4,11 @@ Decides which logs belong into which file, and that a file is written only when 
 
 Invariants: writes of one node's checkpoints follow each other, and each takes the offsets when its turn comes: a write that began before a
 truncation cannot bring back the recovery point that the truncation lowered. No file says of a log what was true of an earlier log of its
-name.
+name. Of a log that is damaged, or waits to be told from another one, each file says what it said before: without its recovery point the
+next start would cut the damage off, and serve what is left.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -31,11 +32,15 @@ _ALL = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFS
 
 
 class CheckpointWriter:
-    """Writes the checkpoints of the logs in ``logs``, which the log manager changes."""
+    """Writes the checkpoints of the logs in ``logs``, which the log manager changes.
 
-    def __init__(self, files: Files, logs: Mapping[TopicPartition, Log]) -> None:
+    ``unserved_in`` names the partitions of a directory whose logs are there and not in ``logs``: what the files say of them stays.
+    """
+
+    def __init__(self, files: Files, logs: Mapping[TopicPartition, Log], unserved_in: Callable[[Path], Collection[TopicPartition]]) -> None:
         self._files = files
         self._logs = logs
+        self._unserved_in = unserved_in
         self._written: dict[Path, dict[TopicPartition, int]] = {}
         self._guard = Lock()
 
@@ -100,10 +105,14 @@ class CheckpointWriter:
 
     def write_at_end(self, directory: LogDirectory, broker_epoch: int) -> None:
         """Write what the next start needs to believe a directory whose logs were closed in order; blocks, durable on return."""
+        self.write_all(directory)
+        write_marker(self._files, directory.path, broker_epoch)
+
+    def write_all(self, directory: LogDirectory) -> None:
+        """Write what the next start takes its logs from; blocks, durable on return."""
         self.write_recovery_points(directory)
         self.write_start_offsets(directory)
         self.write_cleaned_offsets(directory)
-        write_marker(self._files, directory.path, broker_epoch)
 
     async def save_high_watermarks(self, directories: Iterable[LogDirectory], high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write those of every directory, in the pool; raises as ``save``."""
@@ -140,6 +149,9 @@ class CheckpointWriter:
     def _maybe_write(self, path: Path, current: Callable[[], dict[TopicPartition, int]]) -> bool:
         with self._guard:
             offsets, written = current(), self._written.get(path)
+            if unserved := self._unserved_in(path.parent):
+                before = self._read(path) if written is None else written
+                offsets = {**{key: before[key] for key in unserved if key in before}, **offsets}
             if written == offsets or (written is None and not offsets and not self._files.exists(path)):
                 return False
             write_offsets(self._files, path, offsets)

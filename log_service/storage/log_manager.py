@@ -88,7 +88,7 @@ class LogManager:
         self._held = HeldLogs(env, self.removals, producer_id_expiration_ms=config.producer_id_expiration_ms)
         self.logs: Mapping[TopicPartition, Log] = self._held.logs
         self.directories: Sequence[LogDirectory] = self._held.directories
-        self.checkpoint_writer = CheckpointWriter(env.files, self.logs)
+        self.checkpoint_writer = CheckpointWriter(env.files, self.logs, self._unserved_in)
         self._running_files = RunningFiles(env.files, self.directories)
         self._upkeep = Upkeep(env, config, self._held, self.removals, self.checkpoint_writer, apply_retention=self.apply_retention)
         self.futures = FutureLogs(env, self._held, self.removals, self.checkpoint_writer, on_removals=self._upkeep.wake)
@@ -413,6 +413,11 @@ class LogManager:
         logger.warning("%s: the damaged log in %s was moved to %s: %s", log.topic_partition, log.directory, target, why)
         return target
 
+    def _unserved_in(self, path: Path) -> list[TopicPartition]:
+        """Return the partitions of a log directory whose logs are damaged, or wait until they are settled; may be called in the pool."""
+        unserved: list[FoundLog] = [*list(self.damaged.values()), *self._damaged_rivals, *self.futures.rivals]
+        return [log.topic_partition for log in unserved if log.directory.parent == path]
+
     # Upkeep
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -455,21 +460,25 @@ class LogManager:
     async def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Close every log in order and leave the clean-shutdown marker in each directory where all went well. Idempotent.
 
-        ``broker_epoch`` goes into the marker (KIP-966).
+        ``broker_epoch`` goes into the marker (KIP-966). A directory that holds a damaged log gets none: a start that believes in a clean
+        stop verifies little, and might take the log for whole.
         """
         if self._is_closed:
             return
         self._is_closed = True
         await self._upkeep.restore_vanished()
         for directory, lock in self._locks.items():
-            changed = [log for log in self.logs.values() if log.home is directory and log.has_changes]
+            changed = [log for log in (*self.logs.values(), *self.futures.rivals) if log.home is directory and log.has_changes]
             if not directory.is_offline and not await close_logs(self.env.files, lock, changed):
                 await self._close_directory(directory, broker_epoch)
         self.release()
 
     async def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
         try:
-            await self.env.files.run_in_pool(partial(self.checkpoint_writer.write_at_end, directory, broker_epoch))
+            if any(log.directory.parent == directory.path for log in (*self.damaged.values(), *self._damaged_rivals)):
+                await self.env.files.run_in_pool(partial(self.checkpoint_writer.write_all, directory))
+            else:
+                await self.env.files.run_in_pool(partial(self.checkpoint_writer.write_at_end, directory, broker_epoch))
             remove_running_epoch(self.env.files, directory.path)
         except OSError as error:
             logger.error("log directory %s could not be closed in order: %s", directory.path, error)

@@ -8,7 +8,7 @@ import pytest
 from log_service.common.errors import KafkaError
 from log_service.storage.rivals import FoundLog
 from tests.sim.files import MemoryFiles
-from tests.unit.storage.managed_logs import FIRST, ID_A, ID_B, SECOND, A, Node, run
+from tests.unit.storage.managed_logs import FIRST, ID_A, ID_B, SECOND, A, B, Node, run
 from tests.unit.storage.moving_logs import BOTH
 
 THIRD = Path("/third")
@@ -125,3 +125,71 @@ def test_a_damaged_log_of_another_topic_is_a_stray() -> None:
     assert node.manager.create_log(A, ID_B, node.config).log_end_offset == 0
     assert sorted(names_in(files, FIRST)) == ["0", "stray"]
     run(node.manager.close)
+
+
+# What the checkpoints say of a log that is not served
+
+
+@pytest.mark.parametrize("named", BOTH)
+def test_a_start_that_is_given_up_while_two_logs_wait_takes_neither_start_back(named: Path) -> None:
+    """The log that waited was left out of the checkpoints, and its deleted records came back."""
+    files = MemoryFiles()
+    written(files, FIRST, 5, start=3)
+    written(files, SECOND, 6, start=3)
+    run(loaded(files, BOTH).manager.close)
+    node = loaded(files, BOTH)
+    settle(node, named)
+    assert node.manager.logs[A].log_start_offset == 3
+    run(node.manager.close)
+
+
+def test_a_log_that_waited_while_a_start_was_given_up_was_closed_in_order() -> None:
+    """Recovery had cut it and synced nothing, and the marker said that nothing was left to do."""
+    files = MemoryFiles()
+    written(files, FIRST, 6)
+    written(files, SECOND, 6)
+    for path in BOTH:
+        files.remove(path / ".kafka_cleanshutdown")
+        files.remove(path / "a-0" / "00000000000000000006.snapshot")
+    node = loaded(files, BOTH)
+    (waiting,) = node.manager.futures.rivals
+    run(node.manager.close)
+    assert files.exists(waiting.directory / "00000000000000000006.snapshot")
+    assert files.open_count == 0
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_damaged_log_is_not_taken_for_a_whole_one_at_a_later_start(*, is_stopped: bool) -> None:
+    """The checkpoint lost its recovery point: the next start cut the damage off, and served what was left."""
+    files = MemoryFiles()
+    written(files, FIRST, 5)
+    cut(files, FIRST)
+    node = loaded(files, (FIRST,))
+    node.manager.create_log(B, ID_B, node.config)
+    node.append(B, 3)
+    if is_stopped:
+        run(node.manager.close)
+    else:
+        node.manager.checkpoint_writer.write_recovery_points(node.manager.directories[0])
+        node.manager.release()
+    again = loaded(files, (FIRST,))
+    assert list(again.manager.damaged) == [A]
+    assert again.manager.logs[B].log_end_offset == 3
+    again.manager.release()
+
+
+def test_what_a_start_after_a_crash_found_damaged_is_not_believed_after_a_clean_stop() -> None:
+    """A clean stop let the next start look at the end of the log alone, where nothing was wrong."""
+    files = MemoryFiles()
+    written(files, FIRST, 6)
+    segments = sorted(name for name in files.list_directory(FIRST / "a-0") if name.endswith(".log"))
+    file = files.open(FIRST / "a-0" / segments[-1])
+    file.write_at(70, b"\xff\xff")
+    file.close()
+    files.remove(FIRST / ".kafka_cleanshutdown")
+    node = loaded(files, (FIRST,))
+    assert list(node.manager.damaged) == [A]
+    run(node.manager.close)
+    again = loaded(files, (FIRST,))
+    assert list(again.manager.damaged) == [A]
+    again.manager.release()
