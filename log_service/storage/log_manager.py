@@ -378,7 +378,8 @@ class LogManager:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         found: dict[TopicPartition, list[FoundLog]] = {}
-        for rival in (*self.futures.rivals, *self._damaged_rivals):
+        rivals: list[FoundLog] = [*self.futures.rivals, *self._damaged_rivals]
+        for rival in rivals:
             if rival.topic_partition not in found:
                 log = self.logs.get(rival.topic_partition)
                 found[rival.topic_partition] = [self.damaged[rival.topic_partition] if log is None else log]
