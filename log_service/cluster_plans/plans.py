@@ -218,7 +218,7 @@ def _refuse_observers(layout: ClusterLayout, brokers: Iterable[int]) -> None:
         if broker in layout.observers:
             raise PlanRefused(
                 f"broker {broker} is an observer: its replicas are never in sync, so it takes no share of the others; "
-                "give it replicas with a plan file, or make a broker of it with: tidelog configs unset tidelog.observer --broker"
+                f"give it replicas with a plan file, or make a broker of it with: tidelog configs unset tidelog.observer --broker {broker}"
             )
 
 
