@@ -23,6 +23,8 @@ from log_service.storage.removals import PendingRemovals
 from log_service.storage.segment_indexes import RebuiltIndexes
 
 logger = logging.getLogger(__name__)
+OF_NO_TOPIC = "it is of no topic of this cluster"
+"""Why most strays are set aside."""
 
 
 class HeldLogs:
@@ -132,7 +134,7 @@ class HeldLogs:
         target = self.rename(old.topic_partition, old.directory, old.home, DELETE_DIRECTORY_SUFFIX)
         self._removals.schedule([target], self._env.clock.monotonic_ms() + old.config.file_delete_delay_ms)
 
-    def set_aside(self, log: Log, suffix: str, *, why: str = "it is of no topic of this cluster") -> Path:
+    def set_aside(self, log: Log, suffix: str, *, why: str = OF_NO_TOPIC) -> Path:
         """Close a log, serve it no longer, and return where its directory is under its new name, which ends in ``suffix``.
 
         The node's log says of a stray ``why`` it is one.

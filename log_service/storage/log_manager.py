@@ -28,7 +28,7 @@ from log_service.storage.directory_loader import DamagedLog, DirectoryLoader, Lo
 from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX
 from log_service.storage.future_logs import FutureLogs
-from log_service.storage.held_logs import HeldLogs
+from log_service.storage.held_logs import OF_NO_TOPIC, HeldLogs
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory, directory_named, is_failing_device
 from log_service.storage.meta_properties import claim_directory
@@ -386,9 +386,10 @@ class LogManager:
             found[rival.topic_partition].append(rival)
         settled = [(logs, one_that_counts(logs, is_known, is_named)) for logs in found.values()]
         for logs, stays in settled:
+            why = f"another one, in {stays.directory}, counts by the metadata" if is_known(stays) else OF_NO_TOPIC
             for goes in logs:
                 if goes is not stays:
-                    self._set_aside(goes, f"another one, in {stays.directory}, counts by the metadata")
+                    self._set_aside(goes, why)
             if isinstance(stays, Log):
                 self._held.put(stays)
             else:
@@ -405,7 +406,7 @@ class LogManager:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         held: list[FoundLog] = [*self.logs.values(), *self.damaged.values()]
-        return [self._set_aside(log, "it is of no topic of this cluster") for log in held if not is_known(log)]
+        return [self._set_aside(log, OF_NO_TOPIC) for log in held if not is_known(log)]
 
     def _set_aside(self, log: FoundLog, why: str) -> Path:
         if isinstance(log, Log):

@@ -116,6 +116,18 @@ def test_of_three_logs_that_counts_which_the_metadata_names(named: Path, damaged
     assert files.open_count == 0
 
 
+def test_logs_of_a_topic_that_is_gone_are_strays_for_that_and_no_other_reason(caplog: pytest.LogCaptureFixture) -> None:
+    files = MemoryFiles()
+    for count, path in enumerate((*BOTH, THIRD), 2):
+        written(files, path, count)
+    node = loaded(files, (*BOTH, THIRD))
+    settle(node, THIRD, is_known=lambda _log: False)
+    assert [names_in(files, path) for path in (*BOTH, THIRD)] == [["stray"]] * 3
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["it is of no topic of this cluster"] * 3
+    run(node.manager.close)
+    assert files.open_count == 0
+
+
 def test_a_damaged_log_of_another_topic_is_a_stray() -> None:
     files = MemoryFiles()
     written(files, FIRST, 5)
