@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from log_service.client import AsyncioConsumer, AsyncioProducer, KafkaError
 
@@ -27,7 +27,7 @@ logger = logging.getLogger("uvicorn.error")  # uvicorn's own, which it shows
 
 class Order(BaseModel):
     country: str
-    amount: float
+    amount: FiniteFloat
 
 
 class Taken(BaseModel):

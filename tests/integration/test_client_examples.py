@@ -79,6 +79,7 @@ def test_the_asyncio_service_turns_requests_into_records_and_reads_them(servers:
         assert httpx.post(f"{address}/orders", json={"country": "NL"}).status_code == 422
         with BlockingProducer(servers) as other:
             other.send("paid-orders", b"no JSON", key=b"NL")
+            other.send("paid-orders", b'{"country": "NL", "amount": NaN}', key=b"NL")
         assert httpx.post(f"{address}/orders", json={"country": "DE", "amount": 1.0}).status_code == 201
         assert revenue(address, "DE", 1.0) == 1.0, "a record that is no order keeps none behind it from being added"
         assert revenue(address, "NL", 10.0) == 10.0
