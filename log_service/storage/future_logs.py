@@ -73,8 +73,6 @@ class FutureLogs:
         self._removals = removals
         self._checkpoint_writer = checkpoint_writer
         self._on_removals = on_removals
-        self.rivals: list[Log] = []
-        """Other logs of partitions that have one in ``held``, where no move explains that; who settles them takes them out."""
         self._filling = trio.CapacityLimiter(COPIED_AT_ONCE)
 
     def __repr__(self) -> str:
@@ -239,20 +237,18 @@ class FutureLogs:
         """Return, once, where a partition was moving when the node stopped."""
         return self.unfinished.pop(topic_partition, None)
 
-    def settle(self, one: Log, other: Log) -> Log:
+    def settle(self, one: Log, other: Log) -> Log | None:
         """Return which of two logs of one name stays after a crash in the last step of a move; the other is set aside.
 
-        The copy stays, unless the old log has more: then the last step failed, and the old log was written on. Other pairs do not come from
-        a move, and wait in ``rivals``. For instance, a replica left this node while its directory was offline, and came back to
-        another one; or its topic was deleted meanwhile, and power failed before the id of the new topic of that name was durable.
+        The copy stays, unless the old log has more: then the last step failed, and the old log was written on. None where the two do not
+        come from a move (``rivals``): both are left as they are.
 
         Raises:
             KafkaError: the disk failed.
         """
         moved = [log for log in (one, other) if self._files.exists(log.directory / MOVED_HERE)]
         if len(moved) != 1 or _are_of_two_topics(one, other):
-            self.rivals.append(one)
-            return other
+            return None
         stays, goes = (one, other) if moved[0] is one else (other, one)
         if goes.log_end_offset > stays.log_end_offset:
             stays, goes = goes, stays
@@ -260,8 +256,8 @@ class FutureLogs:
         return stays
 
     def release(self) -> None:
-        """Close the files of all copies, and of logs that wait, and leave them where they are."""
-        for log in (*self.logs.values(), *self.rivals):
+        """Close the files of all copies, and leave them where they are."""
+        for log in self.logs.values():
             log.close_files()
 
 

@@ -73,8 +73,8 @@ class LogManager:
         self.reserve_bytes = reserve_bytes
         self.damaged: dict[TopicPartition, DamagedLog] = {}
         """Of partitions that have no log in ``logs``."""
-        self._damaged_rivals: list[DamagedLog] = []
-        """Damaged logs of partitions that have another one, until they are settled."""
+        self._rivals: list[FoundLog] = []
+        """Further logs of partitions that have one in ``logs`` or ``damaged``, until ``settle_rivals`` tells which one counts."""
         self.directory_ids: dict[Path, UUID] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         """What ``replication-offset-checkpoint`` said at the start of the logs that are served."""
@@ -216,12 +216,16 @@ class LogManager:
             return None
         for log in found.logs:
             known = self.logs.get(log.topic_partition)
-            self._held.put(log if known is None else self.futures.settle(log, known))
+            stays = log if known is None else self.futures.settle(log, known)
+            if stays is None:
+                self._rivals.append(log)
+            else:
+                self._held.put(stays)
             if log.topic_partition in self.damaged:
-                self._damaged_rivals.append(self.damaged.pop(log.topic_partition))
+                self._rivals.append(self.damaged.pop(log.topic_partition))
         for damaged in found.damaged:
             if damaged.topic_partition in self.logs or damaged.topic_partition in self.damaged:
-                self._damaged_rivals.append(damaged)
+                self._rivals.append(damaged)
             else:
                 self.damaged[damaged.topic_partition] = damaged
         self.high_watermarks.update(found.high_watermarks)
@@ -378,8 +382,7 @@ class LogManager:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         found: dict[TopicPartition, list[FoundLog]] = {}
-        rivals: list[FoundLog] = [*self.futures.rivals, *self._damaged_rivals]
-        for rival in rivals:
+        for rival in self._rivals:
             if rival.topic_partition not in found:
                 log = self.logs.get(rival.topic_partition)
                 found[rival.topic_partition] = [self.damaged[rival.topic_partition] if log is None else log]
@@ -396,8 +399,7 @@ class LogManager:
                 self.damaged[stays.topic_partition] = stays
             offsets = self._high_watermarks_in[stays.directory.parent]
             self.high_watermarks[stays.topic_partition] = offsets.get(stays.topic_partition, 0)
-        self.futures.rivals.clear()
-        self._damaged_rivals.clear()
+        self._rivals.clear()
 
     def set_aside_strays(self, is_known: Callable[[FoundLog], bool]) -> list[Path]:
         """Rename the directories of logs that ``is_known`` does not know to ``-stray``, and return where they are; nothing is removed.
@@ -417,8 +419,7 @@ class LogManager:
 
     def _unserved_in(self, path: Path) -> list[TopicPartition]:
         """Return the partitions of a log directory whose logs are damaged, or wait until they are settled; may be called in the pool."""
-        unserved: list[FoundLog] = [*list(self.damaged.values()), *self._damaged_rivals, *self.futures.rivals]
-        return [log.topic_partition for log in unserved if log.directory.parent == path]
+        return [log.topic_partition for log in (*self.damaged.values(), *self._rivals) if log.directory.parent == path]
 
     # Upkeep
 
@@ -470,14 +471,15 @@ class LogManager:
         self._is_closed = True
         await self._upkeep.restore_vanished()
         for directory, lock in self._locks.items():
-            changed = [log for log in (*self.logs.values(), *self.futures.rivals) if log.home is directory and log.has_changes]
+            changed = [log for log in self._opened() if log.home is directory and log.has_changes]
             if not directory.is_offline and not await close_logs(self.env.files, lock, changed):
                 await self._close_directory(directory, broker_epoch)
         self.release()
 
     async def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
         try:
-            if any(log.directory.parent == directory.path for log in (*self.damaged.values(), *self._damaged_rivals)):
+            unopened = [log for log in (*self.damaged.values(), *self._rivals) if isinstance(log, DamagedLog)]
+            if any(log.directory.parent == directory.path for log in unopened):
                 await self.env.files.run_in_pool(partial(self.checkpoint_writer.write_all, directory))
             else:
                 await self.env.files.run_in_pool(partial(self.checkpoint_writer.write_at_end, directory, broker_epoch))
@@ -486,11 +488,15 @@ class LogManager:
             logger.error("log directory %s could not be closed in order: %s", directory.path, error)
             self._running_files.note_disk_failed()
 
+    def _opened(self) -> list[Log]:
+        """Return the logs that are served, and those that wait until they are settled."""
+        return [*self.logs.values(), *(log for log in self._rivals if isinstance(log, Log))]
+
     def release(self) -> None:
         """Close every file and give the locks back, writing nothing: how a start that failed ends."""
         self.removals.release_all()
         self.futures.release()
-        for log in self.logs.values():
+        for log in self._opened():
             log.close_files()
         while self._locks:
             self._locks.popitem()[1].release()

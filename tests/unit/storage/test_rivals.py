@@ -164,9 +164,9 @@ def test_a_log_that_waited_while_a_start_was_given_up_was_closed_in_order() -> N
         files.remove(path / ".kafka_cleanshutdown")
         files.remove(path / "a-0" / "00000000000000000006.snapshot")
     node = loaded(files, BOTH)
-    (waiting,) = node.manager.futures.rivals
+    (waiting,) = (path for path in BOTH if path != node.manager.logs[A].home.path)
     run(node.manager.close)
-    assert files.exists(waiting.directory / "00000000000000000006.snapshot")
+    assert files.exists(waiting / "a-0" / "00000000000000000006.snapshot")
     assert files.open_count == 0
 
 
