@@ -14,6 +14,7 @@ from log_service.coordinator.group.classic_group import ClassicGroup, GroupState
 from log_service.coordinator.group.consumer_group import ConsumerGroup, tombstones
 from log_service.coordinator.group.joining import GroupDecision
 from log_service.coordinator.group.offsets import OffsetStore
+from log_service.coordinator.group.pending_offsets import NONE_PENDING
 from log_service.coordinator.group.records import CommittedOffset, GenerationRecord
 from log_service.coordinator.group.streams_group import StreamsGroup, streams_tombstones
 
@@ -25,7 +26,6 @@ PAUSE_MS = 5
 """The pause between two steps of work that no request waits for."""
 OPEN_PAUSE_MS = 1_000
 """The pause before looking again at orphans that wait for open transactions, all of them."""
-NONE_PENDING = -1
 
 Group = ClassicGroup | ConsumerGroup | StreamsGroup
 IsGone = Callable[[TopicPartition, CommittedOffset | None], bool]

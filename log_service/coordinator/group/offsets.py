@@ -75,7 +75,7 @@ class OffsetStore:
         return self._pending.of(group_id)
 
     def last_pending_of(self, group_id: str, where: TopicPartition) -> int:
-        """Return the offset of the last record with which an open transaction has committed a position; -1 where there is none."""
+        """Return the offset of the last record with which an open transaction has committed a position; ``NONE_PENDING`` where none has."""
         return self._pending.last_of(group_id, where)
 
     def partitions_of(self, group_id: str) -> list[TopicPartition]:

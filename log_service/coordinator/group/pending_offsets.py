@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from log_service.common.types import TopicPartition
 from log_service.coordinator.group.records import OffsetRecord
 
+NONE_PENDING = -1
 _Key = tuple[str, TopicPartition]
 
 
@@ -35,9 +36,9 @@ class PendingOffsets:
         return self._waiting.get(group_id, {}).keys()
 
     def last_of(self, group_id: str, where: TopicPartition) -> int:
-        """Return the offset of the last record of a position that is pending; -1 where none is."""
+        """Return the offset of the last record of a position that is pending; ``NONE_PENDING`` where none is."""
         waiting = self._waiting.get(group_id, {}).get(where, ())
-        return max((self._by_producer[producer_id][group_id, where][0] for producer_id in waiting), default=-1)
+        return max((self._by_producer[producer_id][group_id, where][0] for producer_id in waiting), default=NONE_PENDING)
 
     def add(self, producer_id: int, offset: int, record: OffsetRecord) -> None:
         """Take a position that a transaction commits; ``offset`` is that of its record."""
