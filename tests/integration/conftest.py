@@ -20,7 +20,7 @@ from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.java_archives import KAFKA_LIBS
 from tests.helpers.whole import IS_WHOLE
 from tests.integration import confluent, stories
-from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, ClusterPool, cluster
+from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, ClusterPool, cluster, tidelog
 from tests.integration.differential import RECORD, Cluster, Clusters, Duel, Recording
 from tests.integration.wire import Wire
 
@@ -52,6 +52,20 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         return
     with BrokerProcess(tmp_path_factory.mktemp("broker"), properties=PROPERTIES) as running:
         yield running.bootstrap
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A cluster of tidelog that the tests of a module mirror from, or to; ``there`` is the other one."""
+    with tidelog(tmp_path_factory.mktemp("here")) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The other cluster of ``here``."""
+    with tidelog(tmp_path_factory.mktemp("there")) as servers:
+        yield servers
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import trio
 
-from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, ConsumerRecord, OffsetSpec, TopicPartition
+from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, ConsumerRecord, NewTopic, OffsetSpec, TopicPartition
 from log_service.mirror.service import MirrorService
 from log_service.mirror.settings import MirrorSettings
 from tests.helpers.broker_process import END_WITH_PARENT, ROOT
@@ -34,6 +34,20 @@ def write_file(path: Path, servers: Mapping[str, str], *lines: str) -> Path:
     where = [f"{alias}.bootstrap.servers = {address}" for alias, address in servers.items()]
     path.write_text("\n".join([f"clusters = {', '.join(servers)}", *where, *QUICK, *lines, ""]))
     return path
+
+
+def create(servers: str, name: str, partitions: int = 1, **configs: str) -> None:
+    """Create a topic with one replica; ``configs`` have underscores for dots."""
+    given = {key.replace("_", "."): value for key, value in configs.items()}
+    with BlockingAdmin(servers) as admin:
+        admin.create_topics([NewTopic(name=name, partition_count=partitions, replication_factor=1, configs=given)])
+
+
+def send(servers: str, topic: str, sent: list[bytes], partition: int = 0) -> None:
+    """Send values, and wait until each is acknowledged."""
+    with BlockingProducer(servers) as producer:
+        for receipt in [producer.send(topic, value=value, partition=partition) for value in sent]:
+            receipt.wait()
 
 
 class MirrorProcess:

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -12,23 +11,25 @@ from random import Random
 import pytest
 import trio
 
-from log_service.client import Admin, BlockingAdmin, BlockingConsumer, BlockingProducer, ConfigResource, NewTopic, TopicPartition
+from log_service.client import Admin, BlockingAdmin, BlockingConsumer, BlockingProducer, ConfigResource, TopicPartition
 from log_service.mirror import flow, group_keeper
 from log_service.mirror.offsets_topic import read_progress
 from log_service.mirror.progress import Lineage, Progress, encode_key, encode_value
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.whole import of_a_run
-from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, ClusterPool, tidelog
+from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, ClusterPool
 from tests.integration.command_line import as_json, run
 from tests.integration.mirrors import (
     MirrorProcess,
     committed,
+    create,
     end_of,
     ends_with,
     is_at,
     is_there,
     mirroring,
     read_committed,
+    send,
     sending,
     until,
     values,
@@ -39,18 +40,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 KILLS = of_a_run(10, whole=60)
 PARTITIONS = 3
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with tidelog(tmp_path_factory.mktemp("here")) as servers:
-        yield servers
-
-
-@pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with tidelog(tmp_path_factory.mktemp("there")) as servers:
-        yield servers
 
 
 Route = tuple[str, str]
@@ -68,18 +57,6 @@ def route(request: pytest.FixtureRequest, here: str, there: str, pool: ClusterPo
 def target(request: pytest.FixtureRequest, there: str, pool: ClusterPool) -> str:
     """A cluster to mirror to."""
     return there if request.param == TIDELOG else pool.servers(APACHE_KAFKA)
-
-
-def create(servers: str, name: str, partitions: int = 1, **configs: str) -> None:
-    given = {key.replace("_", "."): value for key, value in configs.items()}
-    with BlockingAdmin(servers) as admin:
-        admin.create_topics([NewTopic(name=name, partition_count=partitions, replication_factor=1, configs=given)])
-
-
-def send(servers: str, topic: str, sent: list[bytes], partition: int = 0) -> None:
-    with BlockingProducer(servers) as producer:
-        for receipt in [producer.send(topic, value=value, partition=partition) for value in sent]:
-            receipt.wait()
 
 
 def numbered(count: int, start: int = 0) -> list[bytes]:

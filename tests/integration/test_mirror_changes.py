@@ -1,38 +1,13 @@
 """Topics that change while the mirror writes: what a reader of the target finds, where races between cluster and mirror decide."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
-from tests.integration.client_clusters import tidelog
-from tests.integration.mirrors import end_of, ends_with, is_at, is_there, mirroring, sending, until, values, write_file
+from log_service.client import BlockingAdmin
+from tests.integration.mirrors import create, end_of, ends_with, is_at, is_there, mirroring, send, sending, until, values, write_file
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with tidelog(tmp_path_factory.mktemp("here")) as servers:
-        yield servers
-
-
-@pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with tidelog(tmp_path_factory.mktemp("there")) as servers:
-        yield servers
-
-
-def create(servers: str, name: str, partitions: int = 1) -> None:
-    with BlockingAdmin(servers) as admin:
-        admin.create_topics([NewTopic(name=name, partition_count=partitions, replication_factor=1)])
-
-
-def send(servers: str, topic: str, *sent: bytes, partition: int = 0) -> None:
-    with BlockingProducer(servers) as producer:
-        for value in sent:
-            producer.send(topic, value, partition=partition)
 
 
 def test_a_remote_topic_that_is_deleted_while_records_come_has_each_record_once(here: str, there: str, name: str, tmp_path: Path) -> None:
@@ -63,7 +38,7 @@ def test_a_source_topic_that_is_created_anew_while_records_come_is_mirrored_whol
         until(lambda: not is_there(here, [name]), "it is gone")
         create(here, name)
         anew = [b"anew %d" % number for number in range(300)]
-        send(here, name, *anew)
+        send(here, name, anew)
         until(lambda: ends_with(there, remote, 0, anew[-1]), "the second one follows")
     found = values(there, remote)
     first = [value for value in found if not value.startswith(b"anew")]
@@ -77,17 +52,17 @@ def test_with_latest_a_topic_begins_at_its_end_and_nothing_that_comes_later_is_l
     """Also not in a partition that comes later, nor in a topic that is created anew: those have nothing that is old."""
     create(here, name)
     remote = f"A.{name}"
-    send(here, name, b"old")
+    send(here, name, [b"old"])
     lines = ("A->B.enabled = true", f"A->B.topics = {name}", "A->B.consumer.auto.offset.reset = latest")
     file = write_file(tmp_path / "m.properties", {"A": here, "B": there}, *lines)
     with mirroring(file) as said:
         until(lambda: said, "it has begun")
-        send(here, name, b"new")
+        send(here, name, [b"new"])
         until(lambda: values(there, remote) == [b"new"], "what came later is there")
     with BlockingAdmin(here) as admin:
         admin.create_partitions({name: 2})
-    send(here, name, b"while away")
-    send(here, name, b"in a new partition", partition=1)
+    send(here, name, [b"while away"])
+    send(here, name, [b"in a new partition"], partition=1)
     with mirroring(file):
         until(lambda: values(there, remote) == [b"new", b"while away"], "it goes on where it was")
         until(lambda: values(there, remote, 1) == [b"in a new partition"], "the new partition is mirrored from its beginning")
@@ -95,7 +70,7 @@ def test_with_latest_a_topic_begins_at_its_end_and_nothing_that_comes_later_is_l
         admin.delete_topics([name])
     until(lambda: not is_there(here, [name]), "it is gone")
     create(here, name)
-    send(here, name, b"anew")
+    send(here, name, [b"anew"])
     with mirroring(file):
         until(lambda: values(there, remote)[-1:] == [b"anew"], "the new topic is mirrored from its beginning")
     assert end_of(here, name) == 1
