@@ -87,6 +87,23 @@ class Case:
             for lost in self.losses
         )
 
+    @cached_property
+    def deletions(self) -> list[DeleteRecords]:
+        return list(self.history.of(DeleteRecords))
+
+    def may_be_forgotten(self, partition: TopicPartition, offset: int, *, until: int) -> bool:
+        """Whether a leader may not know before that place of the history that a producer has sent the record at ``offset``.
+
+        A follower that ends below its leader's start begins anew there, and knows of the producers what it copies from there on. As with
+        Apache Kafka, where it leads later it takes a record that was deleted for a new one, if the producer sends it again.
+        """
+        topic = self.topic(partition.topic)
+        has_followers = topic.replication_factor > 1 or topic.is_moved
+        return has_followers and any(
+            deletion.partition == partition and deletion.at < until and (deletion.before < 0 or offset < deletion.before)
+            for deletion in self.deletions
+        )
+
     def topic(self, name: str) -> TopicPlan:
         return self.history.topics[name]
 
@@ -179,7 +196,10 @@ def nothing_from_nowhere(case: Case) -> Iterator[Violation]:
 
 
 def no_duplicate(case: Case) -> Iterator[Violation]:
-    """A record of an idempotent producer is in the log once; where records survive, no reader ever saw it at two offsets."""
+    """A record of an idempotent producer is in the log once; where records survive, no reader ever saw it at two offsets.
+
+    Excused is what was deleted on purpose before it was sent again, where a leader may have begun behind it.
+    """
     for final in case.finals:
         offsets: dict[str, int] = {}
         for record in final.records:
@@ -187,9 +207,11 @@ def no_duplicate(case: Case) -> Iterator[Violation]:
                 text = f"{final.partition}: {record.value} is at {offsets[record.value]} and at {record.offset}"
                 yield Violation("no duplicate", text)
     places: dict[tuple[TopicPartition, str], int] = {}
-    for _, partition, record, who in case.seen():
+    for at, partition, record, who in case.seen():
         offset = places.setdefault((partition, record.value), record.offset)
-        if offset != record.offset and case.is_lossless(partition.topic) and case.is_idempotent(record.value):
+        if offset == record.offset or case.may_be_forgotten(partition, min(offset, record.offset), until=at):
+            continue
+        if case.is_lossless(partition.topic) and case.is_idempotent(record.value):
             yield Violation("no duplicate", f"{partition}: {record.value} was seen at {offset}, and at {record.offset} by {who}")
 
 

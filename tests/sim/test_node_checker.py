@@ -28,6 +28,7 @@ from tests.sim.node_host import Death
 from tests.sim.node_metadata_checker import check_metadata
 
 SYNCED, CACHED, CUT, KEYED = (TopicPartition(name, 0) for name in ("synced", "cached", "cut", "keyed"))
+COPIED = TopicPartition("copied", 0)
 
 
 class Told:
@@ -40,6 +41,7 @@ class Told:
             "synced": TopicPlan(name="synced", partition_count=1, is_synced=True),
             "cached": TopicPlan(name="cached", partition_count=1, is_synced=False),
             "cut": TopicPlan(name="cut", partition_count=1, is_synced=True, is_trimmed=True),
+            "copied": TopicPlan(name="copied", partition_count=1, is_synced=True, is_trimmed=True, replication_factor=3),
             "keyed": TopicPlan(name="keyed", partition_count=1, is_synced=True, is_compacted=True),
         }
 
@@ -113,7 +115,20 @@ def records_are_deleted_on_purpose(told: Told) -> None:
     told.final((2, "c"), partition=CUT, start=2)
 
 
-@pytest.mark.parametrize("story", [all_is_well, power_takes_what_was_not_synced, records_are_deleted_on_purpose], ids=lambda s: s.__name__)
+def sent_again_after_it_was_deleted(told: Told, partition: TopicPartition = COPIED, before: int = 1) -> None:
+    told.send("a", None, partition)
+    told.send("b", 1, partition, producer="q")
+    told.begin(partition)
+    told.poll((0, "a"), partition=partition)
+    told.history.end(told.history.add(DeleteRecords(partition=partition, before=before)))
+    told.final((1, "b"), (2, "a"), partition=partition, start=1)
+
+
+@pytest.mark.parametrize(
+    "story",
+    [all_is_well, power_takes_what_was_not_synced, records_are_deleted_on_purpose, sent_again_after_it_was_deleted],
+    ids=lambda s: s.__name__,
+)
 def test_history_in_which_promises_are_kept_passes(story: Story) -> None:
     told = Told()
     story(told)
@@ -164,6 +179,23 @@ def duplicate_that_only_a_reader_saw(told: Told) -> None:
     told.begin()
     told.poll((0, "b"), (1, "a"))
     told.final((0, "a"), (1, "b"))
+
+
+def sent_again_where_one_log_has_all(told: Told) -> None:
+    sent_again_after_it_was_deleted(told, CUT)
+
+
+def sent_again_though_it_was_not_deleted(told: Told) -> None:
+    sent_again_after_it_was_deleted(told, before=0)
+
+
+def deleted_after_it_was_there_twice(told: Told) -> None:
+    told.send("a", None, COPIED)
+    told.send("b", 1, COPIED, producer="q")
+    told.begin(COPIED)
+    told.poll((0, "a"), (1, "b"), (2, "a"), partition=COPIED)
+    told.history.end(told.history.add(DeleteRecords(partition=COPIED, before=1)))
+    told.final((1, "b"), (2, "a"), partition=COPIED, start=1)
 
 
 def reordered(told: Told) -> None:
@@ -283,6 +315,9 @@ def group_that_begins_before_what_it_committed(told: Told) -> None:
         (in_another_partition, "nothing from nowhere"),
         (duplicate, "no duplicate"),
         (duplicate_that_only_a_reader_saw, "no duplicate"),
+        (sent_again_where_one_log_has_all, "no duplicate"),
+        (sent_again_though_it_was_not_deleted, "no duplicate"),
+        (deleted_after_it_was_there_twice, "no duplicate"),
         (reordered, "order is kept"),
         (hole, "log is whole"),
         (epochs_that_fall, "log is whole"),
