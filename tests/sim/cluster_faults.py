@@ -14,7 +14,7 @@ from tests.sim.cluster_plan import ClusterPlan
 from tests.sim.network import Weather
 from tests.sim.node_audit import Auditor
 from tests.sim.node_faults import Adversary, Victims
-from tests.sim.node_history import History
+from tests.sim.node_history import History, Paused
 from tests.sim.node_host import DATA_DIRECTORIES, Death, NodeHost
 from tests.sim.node_plan import Fault
 from tests.sim.streams_stages import TASK_STAGES, HandoverWatch
@@ -182,7 +182,9 @@ class ClusterAdversary(Adversary):
         seconds = self.rng.choice([0.1, 0.5, 1.2, LONGEST_PAUSE_SESSIONS]) * self._session_seconds
         incarnation = self.host.current
         self.world.pause(self.host.name)
+        paused = self.history.add(Paused(node=self.host.name))
         await trio.sleep(seconds)
+        self.history.end(paused)
         if self.host.current is incarnation:
             self.world.resume(self.host.name)
 

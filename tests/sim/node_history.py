@@ -171,6 +171,13 @@ class Died(Entry):
 
 
 @dataclass(slots=True, kw_only=True)
+class Paused(Operation):
+    """A node's process stood still; what has reached its machine meanwhile, it reads afterwards."""
+
+    node: str
+
+
+@dataclass(slots=True, kw_only=True)
 class DiskFault(Entry):
     """The disk began to fail, or to be full."""
 

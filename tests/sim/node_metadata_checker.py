@@ -3,22 +3,26 @@
 Each topic of the history is changed by one task alone, one change after the other. A change that failed may have happened, so that nothing
 is known of what it would have changed until the next one is acknowledged. The metadata log is always synced, so that nothing is excused.
 
-A change that took longer than a client waits for a response was sent again. A request that the client has given up may lie on a link
-that is cut, or with a broker that forwards it, and be done much later, after other changes: of its topic nothing is known any more.
+A change that took longer than a client waits for a response was sent again. A request that the client has given up may lie on a link that
+is cut, or with a broker that forwards it, and be done much later, after other changes: of its topic nothing is known any more. The same may
+be so of a change that was slow while a node was paused. A client that hears meanwhile that the node is gone does not wait for it, but asks
+another one; when the node goes on, it reads the first request, too.
 
 In a cluster a broker may not have heard yet of a change that the controller has acknowledged. What a broker says before ``settled_at``, a
 place of the history, may be old; from then on it is what was acknowledged last.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tests.sim.node_checker import Violation
-from tests.sim.node_history import Alter, Create, CreatePartitions, Delete, Described, Entry, History, Operation
+from tests.sim.node_history import Alter, Create, CreatePartitions, Delete, Described, Entry, History, Operation, Paused
 
 ABSENT = "absent"
 REQUEST_TIMEOUT_SECONDS = 5
 """How long a client of the simulation waits for a response."""
+SLOW_SECONDS = 0.5
+"""A change that took less was asked for once."""
 
 
 @dataclass(slots=True)
@@ -37,18 +41,27 @@ class Known:
 def check_metadata(history: History, settled_at: int = 0) -> Iterator[Violation]:
     """Yield what contradicts an acknowledged change."""
     topics: dict[str, Known] = {}
+    pauses = list(history.of(Paused))
     for entry in _in_order_of_ends(history):
         if isinstance(entry, Create | Delete | CreatePartitions | Alter | Described):
             known = topics.setdefault(entry.topic, Known())
             if isinstance(entry, Described):
                 if entry.is_ok and entry.at >= settled_at and not known.is_haunted:
                     yield from _contradictions(known, entry)
-            elif entry.ended_time - entry.time >= REQUEST_TIMEOUT_SECONDS:
+            elif _may_be_done_again(entry, pauses):
                 known.is_haunted = True
             elif not entry.is_ok:
                 known.forget()
             else:
                 _learn(known, entry)
+
+
+def _may_be_done_again(change: Operation, pauses: Iterable[Paused]) -> bool:
+    """Whether a request for a change may lie somewhere that the client has given up."""
+    seconds = change.ended_time - change.time
+    if seconds >= REQUEST_TIMEOUT_SECONDS:
+        return True
+    return seconds >= SLOW_SECONDS and any(pause.at < change.ended_at and change.at < pause.ended_at for pause in pauses)
 
 
 def _in_order_of_ends(history: History) -> list[Entry]:

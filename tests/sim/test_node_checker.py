@@ -18,6 +18,7 @@ from tests.sim.node_history import (
     Died,
     Final,
     History,
+    Paused,
     Poll,
     Positioned,
     SeenRecord,
@@ -389,6 +390,22 @@ class TestMetadata:
                 history.end(change)
             created.ended_time = created.time + seconds
             assert [violation.rule for violation in check_metadata(history)] == named
+
+    @pytest.mark.parametrize(
+        ("seconds", "is_beside", "named"), [(0.5, True, []), (0.4, True, ["metadata stays"]), (0.5, False, ["metadata stays"])]
+    )
+    def test_request_to_a_paused_node_may_be_done_after_later_changes(self, seconds: float, is_beside: bool, named: list[str]) -> None:
+        """The client had heard that the node was gone, and asked another one."""
+        history, created = Told().history, self.created()
+        paused = history.add(Paused(node="node2"))
+        if not is_beside:
+            history.end(paused)
+        for change in (created, Delete(topic="t"), self.described()):
+            history.add(change)
+            history.end(change)
+            change.ended_time = change.time
+        created.ended_time = created.time + seconds
+        assert [violation.rule for violation in check_metadata(history)] == named
 
 
 # Compaction
