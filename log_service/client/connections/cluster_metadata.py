@@ -73,7 +73,7 @@ REFUSED_TOPICS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_A
 
 
 class ClusterMetadata:
-    """The cluster as one client sees it. ``view`` may be read at any time without waiting."""
+    """The cluster as one client sees it. ``view`` may be read at any time without waiting; ``on_refreshed`` hears of each response."""
 
     def __init__(
         self,
@@ -84,6 +84,7 @@ class ClusterMetadata:
         security: Security | None = None,
         is_auto_create_allowed: bool = False,
         is_idle: Callable[[str, int], bool] = lambda topic, since_ms: False,  # noqa: ARG005 - nothing is by default
+        on_refreshed: Callable[[], None] = lambda: None,
     ) -> None:
         self.env = env
         self.config = config
@@ -94,6 +95,7 @@ class ClusterMetadata:
         self._backoff = Backoff(first_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms)
         self._topics: dict[str, int] = {}  # what is watched, and since when it was last asked for
         self._is_idle = is_idle
+        self._on_refreshed = on_refreshed
         self._is_watching_all = False
         self._refreshing: trio.Event | None = None
         self._refreshed_ms = -config.metadata_max_age_ms
@@ -359,6 +361,7 @@ class ClusterMetadata:
         self._failing_since_ms = None
         self._refreshed_ms = self.env.clock.monotonic_ms()
         self._forget_gone(before)
+        self._on_refreshed()
 
     async def _ask_for_metadata(self, request: MetadataRequest) -> MetadataResponse:
         response = await self.ask_any(request, MetadataResponse)

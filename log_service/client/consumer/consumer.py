@@ -95,7 +95,12 @@ class Consumer:
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
         self._cluster = ClusterMetadata(
-            self._env, self.config, self._nursery, security=self._security, is_auto_create_allowed=self.config.allow_auto_create_topics
+            self._env,
+            self.config,
+            self._nursery,
+            security=self._security,
+            is_auto_create_allowed=self.config.allow_auto_create_topics,
+            on_refreshed=self._note_change,
         )
         self._fetcher = Fetcher(
             self._cluster, self.config, self._subscriptions, self._deserializers, on_change=self._note_change, meter=self._meter
@@ -241,8 +246,8 @@ class Consumer:
         raised where no records are ready, and by the poll behind one that returned some: an error keeps no other partition waiting, and
         records keep no error waiting.
 
-        A topic that is subscribed by name and that the cluster refuses (no right to it, no such name) is raised each time that it says so;
-        one that is not there yet is logged.
+        Topics that the cluster refuses (no right to them, no such names) are raised together, each time that it says so; one that is
+        subscribed by name and not there yet is logged.
 
         Raises:
             RecordDeserializationError: a deserializer failed; polling again meets the same record, seeking behind it skips it.
@@ -498,20 +503,26 @@ class Consumer:
         self._fetcher.raise_error()
 
     def _raise_refusal(self) -> None:
-        """Raise where the cluster refuses a topic that is subscribed by name, each time that it says so; what is not there may come."""
+        """Raise where the cluster refuses topics that are read, each time that it says so; what is subscribed and not there may come."""
         view = self._cluster.view
         if view.errors is self._refusals or self._pattern is not None:  # a view that changes without a response keeps them
             return
         self._refusals = view.errors
-        refused = {topic: view.errors[topic] for topic in sorted(self._subscriptions.topics & view.errors.keys())}
-        missing = frozenset(topic for topic, code in refused.items() if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._warn_of_missing()
+        read = self._subscriptions.topics.union(each.topic for each in self._subscriptions.assigned)
+        refused = {topic: view.errors[topic] for topic in sorted(read & view.errors.keys()) if view.errors[topic] in REFUSED_TOPICS}
+        if refused:
+            named = ", ".join(f"{topic!r} ({code.name})" for topic, code in refused.items())
+            raise KafkaError(next(iter(refused.values())), f"topics cannot be read: {named}")
+
+    def _warn_of_missing(self) -> None:
+        """Log once which topics are subscribed by name and not there."""
+        view, subscribed = self._cluster.view, self._subscriptions.topics
+        missing = frozenset(topic for topic in subscribed if view.errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for topic in sorted(missing - self._missing):
             text = "group %s: the topic %s is subscribed and not there: nothing comes of it until it is created"
             logger.warning(text, self.config.group_id, topic)
-        self._missing = missing | (self._missing & self._subscriptions.topics).difference(view.topics)  # it may tell of others alone
-        for topic, code in refused.items():
-            if code in REFUSED_TOPICS:
-                raise KafkaError(code, f"the topic {topic!r}, which is subscribed, cannot be read: {code.name}")
+        self._missing = missing | (self._missing & subscribed).difference(view.topics)  # it may tell of others alone
 
     async def _wait_for_change(self, deadline: float) -> None:
         if self._committer.is_automatic and self._committer.consumed():

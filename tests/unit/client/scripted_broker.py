@@ -78,6 +78,7 @@ class ScriptedBroker:
         self.network = world.network.host(host)
         self.brokers = [self]
         self.topics = {"t"}
+        self.refused_topics: dict[str, ErrorCode] = {}
         self.leader_epochs = [0] * partition_count
         self.is_leader_told = True
         self.rack: str | None = None
@@ -218,7 +219,7 @@ class ScriptedBroker:
 
     def _metadata_topic(self, name: str) -> MetadataResponseTopic:
         if name not in self.topics:
-            return MetadataResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return MetadataResponseTopic(name=name, error_code=self.refused_topics.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         partitions = [
             MetadataResponsePartition(
                 partition_index=index, leader_id=leader, leader_epoch=self.leader_epochs[index], replica_nodes=[1], isr_nodes=[1]

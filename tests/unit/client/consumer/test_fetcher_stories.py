@@ -154,3 +154,15 @@ def test_fetching_ahead_stops_at_its_bound() -> None:
             seen += len(await consumer.poll(timeout_ms=5_000))
 
     tell(story, queued_max_bytes=2_000)
+
+
+def test_a_refused_topic_that_was_assigned_by_hand_is_told() -> None:
+    async def story(leader: Leader, consumer: Consumer) -> None:
+        leader.broker.refused_topics = {"secret": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        secret = TopicPartition("secret", 0)
+        consumer.assign([secret])
+        await consumer.seek(secret, 0)
+        with pytest.raises(KafkaError, match="'secret'.*TOPIC_AUTHORIZATION_FAILED"):
+            await consumer.poll(timeout_ms=60_000)
+
+    tell(story)
