@@ -110,16 +110,14 @@ def acknowledge(node: Node, call: Call, key: SessionKey, asked: Asked, on_done: 
     outcomes.update(dict.fromkeys(silent))
     waiting = {where for where, _ in stored}
 
-    def on_stored(where: SharedPartition, ranges: list[AcknowledgedRange], error: KafkaError | None) -> None:
+    def on_stored(where: SharedPartition, error: KafkaError | None) -> None:
         outcomes[where] = error
         waiting.discard(where)
-        if error is None:
-            shares.count_acknowledged(ranges)
         if not waiting:
             on_done(outcomes)
 
     for where, ranges in stored:
-        _acknowledge_one(shares, key, where, ranges, partial(on_stored, where, ranges))
+        _acknowledge_one(shares, key, where, ranges, partial(on_stored, where))
 
 
 def _acknowledge_one(
@@ -130,11 +128,14 @@ def _acknowledge_one(
     if led is None:
         on_done(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the group has acquired nothing of this partition here"))
         return
-    partition = led.partition
+    partition, core = led.partition, led.core
+    start_offset = 0 if core is None else core.start_offset
 
     def count(error: KafkaError | None) -> None:
         partition.share_acknowledge_count += 1
         partition.failed_share_acknowledge_count += error is not None
+        if error is None:
+            shares.count_acknowledged(ranges, start_offset)
         on_done(error)
 
     led.acknowledge(key.member_id, ranges, count)

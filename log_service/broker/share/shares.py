@@ -143,14 +143,14 @@ class Shares(ReplicaListener):
 
     # What is counted
 
-    def count_acknowledged(self, ranges: Iterable[AcknowledgedRange]) -> None:
-        """Count acknowledgements that were stored, by type."""
+    def count_acknowledged(self, ranges: Iterable[AcknowledgedRange], start_offset: int) -> None:
+        """Count acknowledgements that were stored, by type; they mean nothing below ``start_offset``, where the share partition began."""
         for each in ranges:
+            first = max(each.first_offset, start_offset)
             if len(each.types) == 1:
-                self.acknowledged[each.types[0]] += each.last_offset - each.first_offset + 1
+                self.acknowledged[each.types[0]] += max(each.last_offset - first + 1, 0)
             else:
-                for of_type in each.types:
-                    self.acknowledged[of_type] += 1
+                self.acknowledged.update(each.types[first - each.first_offset :])
 
     # What changes
 

@@ -8,7 +8,7 @@ import trio
 from log_service.broker.share.shares import Shares
 from log_service.common.errors import ErrorCode
 from tests.helpers.opcodes import opcodes_of
-from tests.unit.broker.share.context import ACCEPT, REJECT, RELEASE, Got, Member, ShareNode, batch, tell_shares
+from tests.unit.broker.share.context import ACCEPT, REJECT, RELEASE, Ack, Got, Member, ShareNode, batch, tell_shares
 
 End = Callable[[Shares, ShareNode, Member], None]
 
@@ -144,5 +144,29 @@ def test_acknowledgements_are_counted_by_type_and_record() -> None:
         await member.fetch()
         assert await member.acknowledge((0, 2, [ACCEPT]), (3, 5, [REJECT, RELEASE, RELEASE])) == 0
         assert node.node.shares.acknowledged == {ACCEPT: 3, REJECT: 1, RELEASE: 2}
+
+    tell_shares(story)
+
+
+@pytest.mark.parametrize(
+    ("acks", "counted"),
+    [
+        ([(0, 0, [ACCEPT]), (1, 3, [ACCEPT])], {ACCEPT: 2}),
+        ([(0, 1, [ACCEPT, REJECT])], {}),
+        ([(0, 3, [REJECT, ACCEPT, ACCEPT, RELEASE])], {ACCEPT: 1, RELEASE: 1}),
+    ],
+)
+def test_acknowledgements_of_records_that_are_done_with_are_not_counted(acks: list[Ack], counted: dict[int, int]) -> None:
+    """They pass, as nothing can happen to those records any more."""
+
+    async def story(node: ShareNode) -> None:
+        await node.share()
+        await node.produce("a", batch(*[b"one"] * 6))
+        member = node.member()
+        await member.fetch()
+        assert await member.acknowledge((0, 1, [ACCEPT])) == 0
+        node.node.shares.acknowledged.clear()
+        assert await member.acknowledge(*acks) == 0
+        assert +node.node.shares.acknowledged == counted
 
     tell_shares(story)
