@@ -79,6 +79,7 @@ class MemoryDeadLetters:
     """Letters that were written, as (topic, offset, delivery count, reason). ``refusal`` refuses all, ``is_holding`` keeps them waiting."""
 
     written: list[tuple[str, int, int, str]] = field(default_factory=list)
+    attempt_count: int = 0
     refusal: KafkaError | None = None
     is_holding: bool = False
     _held: list[Callable[[], None]] = field(default_factory=list)
@@ -86,6 +87,8 @@ class MemoryDeadLetters:
     def write(  # noqa: PLR0917 - as ``DeadLetters``
         self, key: ShareKey, partition: Partition, topic: str, dead: Sequence[DeadLetterRange], on_safe: OnSafe, on_done: OnDone
     ) -> None:
+        self.attempt_count += 1
+
         def end() -> None:
             if self.refusal is None:
                 self.written += [

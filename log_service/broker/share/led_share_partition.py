@@ -11,6 +11,7 @@ Invariants: an acknowledgement has one response, when it is stored or was given 
 that expires; a record is final only when its dead letter, where its group has dead letters, is written.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,6 +35,10 @@ from log_service.replication.partition import Partition
 
 RETRY_MS = 1_000
 """The pause before locks are looked at again whose records, or the dead letters of them, could not be stored."""
+MAX_RETRY_MS = 60_000
+"""The longest pause before dead letters are tried again that could not be written; the first is ``RETRY_MS``, each twice the one before."""
+
+logger = logging.getLogger(__name__)
 
 OnDone = Callable[[KafkaError | None], None]
 OnSafe = Callable[[DeadLetterRange], None]
@@ -98,6 +103,8 @@ class LedSharePartition:
         """Whose letters are safe, while their records are not final: those are not written again with each try."""
         self._is_writing = False
         self._open_count = 0
+        self._give_up_at_ms = 0
+        self._give_up_pause_ms = RETRY_MS
         self.fetch_times = FetchTimes()
         self._batch_counts = Spread()
         self._began_ms = world.clock.monotonic_ms()
@@ -279,16 +286,37 @@ class LedSharePartition:
         if write is not None:
             self._next_fetch_offset = None
             self._store(write, _ignored)
-        archived = core.archive_expired(now_ms)
+        archived = core.archive_expired(now_ms) if now_ms >= self._give_up_at_ms else None
         if archived is not None:
             self._next_fetch_offset = None
-            self._store(archived, _ignored)
+            self._store(archived, self._on_given_up)
         self._world.counts.lock_timeouts += core.lock_timeout_count - counted
         deadline_ms = core.next_lock_deadline_ms
         if deadline_ms is not None:
             self._expect_expiry(deadline_ms if deadline_ms > now_ms else now_ms + RETRY_MS)
         if write is not None:
             self._world.on_change(self.key)
+
+    def _on_given_up(self, error: KafkaError | None) -> None:
+        """Let letters that cannot be written wait ever longer, and ask whether anything is left to give up."""
+        if error is None:
+            self._give_up_at_ms, self._give_up_pause_ms = 0, RETRY_MS
+        elif not self.is_lost:
+            self._give_up_at_ms = self._world.clock.monotonic_ms() + self._give_up_pause_ms
+            self._give_up_pause_ms = min(2 * self._give_up_pause_ms, MAX_RETRY_MS)
+            self._world.persister.read(self.key, leader_epoch=self._leader_epoch, on_done=self._on_asked)
+
+    def _on_asked(self, state: ShareState | KafkaError) -> None:
+        """End where the group was deleted, or its state is another one now."""
+        if isinstance(state, KafkaError):
+            is_over, error = state.code is ErrorCode.INVALID_REQUEST, KafkaError(told_error(state), str(state))
+        else:
+            is_over = state.state_epoch != self._state_epoch
+            error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the state was initialized anew")
+        if is_over and not self.is_lost:
+            text = "the state of group %s for %s is gone (%s): dead letters that could not be written are given up"
+            logger.warning(text, self.key.group_id, self.partition.topic_partition, error)
+            self._fail(error)
 
     # Storing
 

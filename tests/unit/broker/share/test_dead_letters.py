@@ -2,9 +2,10 @@
 
 from functools import partial
 
+import pytest
 import trio
 
-from log_service.broker.share.led_share_partition import RETRY_MS
+from log_service.broker.share.led_share_partition import MAX_RETRY_MS, RETRY_MS
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.resource_keys import DEAD_LETTER_TOPIC
 from tests.unit.broker.share.context import ACCEPT, GAP, REJECT, RELEASE, ShareNode, batch, tell_shares
@@ -74,9 +75,89 @@ def test_a_record_whose_last_lock_expires_waits_for_its_letter() -> None:
         assert all(state != ARCHIVED for _, _, state, _ in node.stored()[1])
         assert node.stored()[0] == 0
         node.dead_letters.refusal = None
-        await trio.sleep(RETRY_MS / 1_000 + 0.1)
+        await trio.sleep(MAX_RETRY_MS / 1_000 + 0.1)
         assert ("dead", 0, 2, "DELIVERED_TOO_OFTEN") in node.dead_letters.written
         assert node.stored()[0] > 0 or any(first == 0 and state == ARCHIVED for first, _, state, _ in node.stored()[1])
+
+    tell_shares(story)
+
+
+async def lose_last_delivery(node: ShareNode) -> None:
+    """Let a record expire with the last of its deliveries, while no letter can be written; a session of its group stays."""
+    await prepare(node, b"one")
+    member = node.member()
+    await member.fetch()
+    assert await member.acknowledge((0, 0, [RELEASE])) == 0
+    assert (await member.fetch()).acquired
+    node.dead_letters.refusal = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "nobody leads")
+    await trio.sleep(LOCK_S)
+
+
+@pytest.mark.parametrize("is_hurried", [False, True])
+def test_letters_that_cannot_be_written_are_tried_ever_less_often(is_hurried: bool) -> None:
+    """Also where locks are looked at meanwhile, as whenever a member vanishes."""
+
+    async def story(node: ShareNode) -> None:
+        await lose_last_delivery(node)
+        for _ in range(600):
+            await trio.sleep(1)
+            if is_hurried:
+                other = node.member()
+                await other.fetch()
+                other.vanish()
+        assert 10 < node.dead_letters.attempt_count < 20
+        node.dead_letters.refusal = None
+        await trio.sleep(MAX_RETRY_MS / 1_000 + 1)
+        assert node.dead_letters.written == [("dead", 0, 2, "DELIVERED_TOO_OFTEN")]
+
+    tell_shares(story)
+
+
+def test_letters_are_tried_soon_again_once_some_could_be_written() -> None:
+    async def story(node: ShareNode) -> None:
+        await lose_last_delivery(node)
+        await trio.sleep(300)
+        node.dead_letters.refusal = None
+        await trio.sleep(MAX_RETRY_MS / 1_000 + 1)
+        tried = node.dead_letters.attempt_count
+        await node.produce("a", batch(b"two"))
+        member = node.member()
+        for _ in range(2):
+            await member.fetch()
+            node.dead_letters.refusal = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "nobody leads")
+            await trio.sleep(LOCK_S + 0.1)
+        await trio.sleep(2)
+        assert node.dead_letters.attempt_count >= tried + 2
+
+    tell_shares(story)
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_letters_of_a_group_that_is_deleted_end(caplog: pytest.LogCaptureFixture, is_made_anew: bool) -> None:
+    async def story(node: ShareNode) -> None:
+        await lose_last_delivery(node)
+        await trio.sleep(5)
+        del node.share_states.states[node.key()]
+        if is_made_anew:
+            node.share_states.initialize(node.key(), state_epoch=2, start_offset=-1, on_done=lambda _: None)
+        await trio.sleep(MAX_RETRY_MS / 1_000 + 1)
+        assert "are given up" in caplog.text
+        tried = node.dead_letters.attempt_count
+        await trio.sleep(600)
+        assert node.dead_letters.attempt_count == tried
+        assert not node.node.shares.partitions
+
+    tell_shares(story)
+
+
+def test_letters_that_were_written_for_a_group_that_is_deleted_are_not_stored_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(node: ShareNode) -> None:
+        await lose_last_delivery(node)
+        del node.share_states.states[node.key()]
+        node.dead_letters.refusal = None
+        await trio.sleep(MAX_RETRY_MS / 1_000 + 1)
+        assert "are given up" in caplog.text
+        assert not node.node.shares.partitions
 
     tell_shares(story)
 
