@@ -139,6 +139,11 @@ class Membership:
             self._reason = reason
             self._on_change()
 
+    @property
+    def outcome(self) -> JoinOutcome | None:
+        """What the last join gave, until it is taken."""
+        return self._outcome
+
     def take_outcome(self) -> JoinOutcome | None:
         """Return what the last join gave, once."""
         outcome, self._outcome = self._outcome, None

@@ -55,6 +55,7 @@ class Rebalancer:
         self._is_creating_topics = is_creating_topics
         self._previous: tuple[TopicPartition, ...] = ()
         self._previous_generation = -1
+        self._news = AssignmentNews(callbacks.on_assigned)
         self.is_cooperative = all(ASSIGNORS[name].is_cooperative for name in config.partition_assignment_strategy)
 
     async def advance(self) -> None:
@@ -67,9 +68,9 @@ class Rebalancer:
         if membership.take_lost():
             await self._lose()
         membership.raise_error()
-        outcome = membership.take_outcome()
-        if outcome is not None:
-            await self._take_over(outcome)
+        await self._news.tell()
+        if membership.outcome is not None:
+            await self._take_over(membership.outcome)
         if membership.is_join_needed and not membership.is_joining:
             await self._prepare()
             membership.start_join(self._subscribing, is_creating_topics=self._is_creating_topics)
@@ -104,19 +105,24 @@ class Rebalancer:
             await self._revoke(owned)
 
     async def _take_over(self, outcome: JoinOutcome) -> None:
+        """Give up what goes to others, and own what was assigned; a poll that ends before that leaves all of it to the next."""
+        membership = self._membership
         owned = set(self._subscriptions.assigned)
         assigned = set(outcome.assigned)
         revoked = sorted(owned - assigned)
         if revoked:
             await self._committer.commit_consumed()
             await self._revoke(revoked)
+        if membership.take_outcome() is not outcome:
+            return  # the member was lost meanwhile
         text = "group %s: generation %d by %s: %d partitions, %d of them new"
         logger.info(text, self._config.group_id, outcome.generation_id, outcome.assignor, len(assigned), len(assigned - owned))
         self._committer.forget()
         self._subscriptions.assign(sorted(assigned), Start.COMMITTED)
-        await tell(self._callbacks.on_assigned, sorted(assigned - owned))
         if revoked and self.is_cooperative:
-            self._membership.request_join("gave up partitions that others wait for")
+            membership.request_join("gave up partitions that others wait for")
+        self._news.note(sorted(assigned - owned))
+        await self._news.tell()
 
     async def _revoke(self, partitions: Sequence[TopicPartition]) -> None:
         if partitions:
@@ -127,6 +133,7 @@ class Rebalancer:
     async def _lose(self) -> None:
         lost = self._subscriptions.assigned
         self._previous, self._previous_generation = (), -1
+        self._news.forget()
         self._subscriptions.revoke(lost)
         if lost:
             logger.warning("group %s: lost %d partitions", self._config.group_id, len(lost))
@@ -137,6 +144,33 @@ class Rebalancer:
         generation_id = self._membership.generation_id if self._membership.is_member else self._previous_generation
         subscription = subscription_for(assignor, sorted(self._subscriptions.topics), owned, generation_id, self._config.client_rack)
         return encode_subscription(subscription)
+
+
+class AssignmentNews:
+    """What ``on_assigned`` has not heard yet. A call that was cancelled is made again by the next poll, one that raised is not."""
+
+    def __init__(self, on_assigned: RebalanceCallback | None) -> None:
+        self._on_assigned = on_assigned
+        self._partitions: Sequence[TopicPartition] | None = None
+
+    def note(self, partitions: Sequence[TopicPartition]) -> None:
+        """Have these to tell."""
+        self._partitions = partitions
+
+    def forget(self) -> None:
+        """Have nothing to tell: the partitions are lost."""
+        self._partitions = None
+
+    async def tell(self) -> None:
+        """Call the callback, if there is anything to tell."""
+        if self._partitions is None:
+            return
+        try:
+            await tell(self._on_assigned, self._partitions)
+        except Exception:
+            self.forget()
+            raise
+        self.forget()
 
 
 async def tell(callback: RebalanceCallback | None, partitions: Sequence[TopicPartition]) -> None:

@@ -13,7 +13,7 @@ from log_service.client.connections.cluster_view import ClusterView
 from log_service.client.consumer.commits import Committer
 from log_service.client.consumer.consumer_membership import ConsumerMembership
 from log_service.client.consumer.group_member import Owned, Wanted
-from log_service.client.consumer.rebalance import RebalanceCallbacks, tell
+from log_service.client.consumer.rebalance import AssignmentNews, RebalanceCallbacks, tell
 from log_service.client.consumer.subscriptions import Start, Subscriptions
 from log_service.client.metrics import ConsumerMeter
 from log_service.common.types import TopicPartition
@@ -44,6 +44,7 @@ class Reconciler:
         self._regex = regex
         self._meter = meter
         self._names: dict[UUID, str] = {}
+        self._news = AssignmentNews(callbacks.on_assigned)
 
     async def advance(self) -> None:
         """Take the next steps, if there are any.
@@ -57,6 +58,7 @@ class Reconciler:
             membership.begin_anew()
         membership.raise_error()
         membership.start()
+        await self._news.tell()
         told = membership.told
         if told is not None:
             await self._reconcile(told)
@@ -97,7 +99,8 @@ class Reconciler:
         self._membership.finish(known)
         self._names = {topic_id: self._names[topic_id] for topic_id, _ in known}
         self._meter.note_rebalance(started_ms, is_failed=False)
-        await tell(self._callbacks.on_assigned, added)
+        self._news.note(added)
+        await self._news.tell()
 
     def _named(self, partitions: Iterable[tuple[UUID, int]]) -> list[TopicPartition]:
         return sorted(TopicPartition(self._names[topic_id], index) for topic_id, index in partitions)
@@ -112,6 +115,7 @@ class Reconciler:
         lost = self._subscriptions.assigned
         self._subscriptions.revoke(lost)
         self._names.clear()
+        self._news.forget()
         if lost:
             logger.warning("group %s: lost %d partitions", self._config.group_id, len(lost))
             await tell(self._callbacks.on_lost or self._callbacks.on_revoked, lost)

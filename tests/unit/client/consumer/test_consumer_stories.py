@@ -1,7 +1,7 @@
 """Consumers, their group and a whole broker in virtual time: weather, resets, members that die, and every record read at least once."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -386,5 +386,34 @@ def test_a_consumer_counts_what_it_does() -> None:
             assert metrics.last_poll_seconds_ago == pytest.approx(3, abs=0.5)
             assert metrics.named()["records-lag-max"] == metrics.records_lag_max
             assert metrics.incoming_byte_total > 0
+
+    tell(story)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_callback_that_was_cancelled_hears_again_what_was_assigned_before_anything_is_read(protocol: str) -> None:
+    """It says where to read on: without it, records would be skipped or read twice."""
+
+    async def story(world: World) -> None:
+        await produce(world, 8)
+        settings: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "earliest", "group_protocol": protocol}
+        async with Consumer(SERVERS, env=world.client_env("consumer"), **settings) as consumer:
+            heard: list[int] = []
+
+            async def seek(partitions: Sequence[TopicPartition]) -> None:
+                heard.append(len(partitions))
+                await trio.sleep(len(heard) * 0.5)
+                for each in partitions:
+                    await consumer.seek(each, 1)
+
+            await consumer.subscribe(["t"], on_assigned=seek)
+            while not heard:
+                with trio.move_on_after(0.25):
+                    assert not await consumer.poll()
+            seen: list[int] = []
+            while len(seen) < 4:
+                seen += [record.offset for record in await consumer.poll()]
+            assert seen == [1] * 4
+            assert heard == [4, 4]
 
     tell(story)

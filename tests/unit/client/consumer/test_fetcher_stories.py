@@ -162,7 +162,7 @@ def test_a_refused_topic_that_was_assigned_by_hand_is_told() -> None:
         secret = TopicPartition("secret", 0)
         consumer.assign([secret])
         await consumer.seek(secret, 0)
-        with pytest.raises(KafkaError, match="'secret'.*TOPIC_AUTHORIZATION_FAILED"):
+        with pytest.raises(KafkaError, match=r"'secret'.*TOPIC_AUTHORIZATION_FAILED"):
             await consumer.poll(timeout_ms=60_000)
 
     tell(story)

@@ -1,5 +1,6 @@
 """A member and a coordinator that does what a test tells it: when a member joins again, and when it has no reason to."""
 
+import contextlib
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -232,7 +233,7 @@ async def _follow_refused(group: Group, consumer: Consumer, *topics: str) -> Non
 def test_a_loop_hears_of_a_refused_topic_as_soon_as_the_cluster_says_so() -> None:
     async def story(group: Group, consumer: Consumer) -> None:
         await _follow_refused(group, consumer, "secret")
-        with trio.fail_after(15), pytest.raises(KafkaError, match="'secret'.*TOPIC_AUTHORIZATION_FAILED"):
+        with trio.fail_after(15), pytest.raises(KafkaError, match=r"'secret'.*TOPIC_AUTHORIZATION_FAILED"):
             await anext(consumer)
 
     tell(story)
@@ -261,3 +262,33 @@ def test_a_loop_reads_a_topic_that_matches_its_pattern_as_soon_as_the_cluster_te
         assert consumer.subscription == {"t"}
 
     tell(story)
+
+
+@pytest.mark.parametrize("is_raising", [False, True], ids=["cancelled", "raising"])
+def test_what_a_poll_that_ended_early_did_not_give_up_the_next_one_does(is_raising: bool) -> None:
+    """The group goes on with an assignment that was told once: a member that forgot it would read what others wait for."""
+
+    async def story(group: Group, consumer: Consumer) -> None:
+        both = [TopicPartition("t", 0), TopicPartition("t", 1)]
+        asked: list[Sequence[TopicPartition]] = []
+
+        async def give_up(partitions: Sequence[TopicPartition]) -> None:
+            asked.append(partitions)
+            if len(asked) == 1:
+                if is_raising:
+                    raise OSError("its store does not respond")
+                await trio.sleep(60)
+
+        group.assigned = both
+        await consumer.subscribe(["t"], on_revoked=give_up)
+        await poll_until(consumer, lambda: consumer.assignment == both)
+        group.assigned = both[:1]
+        group.beats.append(ErrorCode.REBALANCE_IN_PROGRESS)
+        with contextlib.suppress(OSError), trio.move_on_after(20):
+            await poll_for(consumer, 60)
+        assert consumer.assignment == both
+        await poll_until(consumer, lambda: len(group.joins) == 3)
+        assert consumer.assignment == both[:1]
+        assert asked == [both[1:]] * 2
+
+    tell(story, partition_count=2, partition_assignment_strategy=("cooperative-sticky",))
