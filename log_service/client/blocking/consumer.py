@@ -1,13 +1,17 @@
 """The consumer for programs without an event loop: the same methods without ``await``, usable from any thread.
 
 Each method is one call through a ``Portal`` into the thread that runs the consumer.
+
+Invariants: a record that was polled is returned once, also where Ctrl-C interrupts a poll: what had arrived already is held, and comes
+first with the next one. What is held counts as not consumed: it is not committed, and read again after a seek.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial, update_wrapper
 from inspect import isawaitable
 from re import Pattern
-from typing import Any
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import trio
 
@@ -21,6 +25,29 @@ from log_service.client.consumer.records import ConsumerRecord
 from log_service.client.consumer.subscriptions import SubscriptionPattern
 from log_service.common.types import TopicPartition
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def moving(method: Callable[Concatenate[Consumer, P], Awaitable[T]]) -> Callable[Concatenate["BlockingConsumer", P], T]:
+    """Return a method that changes what is read: what is held is dropped, and read again where its partition stays where it is."""
+
+    def call(self: "BlockingConsumer", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return cast(T, self._call_moving(partial(method, self._client, *args, **kwargs)))
+
+    update_wrapper(call, method)
+    return call
+
+
+def moving_sync(method: Callable[Concatenate[Consumer, P], None]) -> Callable[Concatenate["BlockingConsumer", P], None]:
+    """Return such a method of one that does not wait."""
+
+    def call(self: "BlockingConsumer", /, *args: P.args, **kwargs: P.kwargs) -> None:
+        self._call_moving(partial(method, self._client, *args, **kwargs))
+
+    update_wrapper(call, method)
+    return call
+
 
 class BlockingConsumer(Blocking[Consumer]):
     """``Consumer`` for threads. Rebalance callbacks are called in another thread, while ``poll`` waits: they may commit and seek."""
@@ -30,27 +57,38 @@ class BlockingConsumer(Blocking[Consumer]):
         self._is_woken = False
         self._held = HeldRecords()
 
-    unsubscribe = blocking(Consumer.unsubscribe)
-    poll = blocking(Consumer.poll)
-    position = blocking(Consumer.position)
-    seek = blocking(Consumer.seek)
-    seek_to_beginning = blocking(Consumer.seek_to_beginning)
-    seek_to_end = blocking(Consumer.seek_to_end)
-    seek_to_committed = blocking(Consumer.seek_to_committed)
-    seek_to_time = blocking(Consumer.seek_to_time)
+    unsubscribe = moving(Consumer.unsubscribe)
+    assign = moving_sync(Consumer.assign)
+    seek = moving(Consumer.seek)
+    seek_to_beginning = moving(Consumer.seek_to_beginning)
+    seek_to_end = moving(Consumer.seek_to_end)
+    seek_to_committed = moving(Consumer.seek_to_committed)
+    seek_to_time = moving(Consumer.seek_to_time)
+    pause = moving_sync(Consumer.pause)
     current_lag = blocking(Consumer.current_lag)
     beginning_offsets = blocking(Consumer.beginning_offsets)
     end_offsets = blocking(Consumer.end_offsets)
     offsets_for_times = blocking(Consumer.offsets_for_times)
     partitions_for = blocking(Consumer.partitions_for)
     committed = blocking(Consumer.committed)
-    assign = blocking_sync(Consumer.assign)
     enforce_rebalance = blocking_sync(Consumer.enforce_rebalance)
-    pause = blocking_sync(Consumer.pause)
     resume = blocking_sync(Consumer.resume)
     lag = blocking_sync(Consumer.lag)
     group_metadata = blocking_sync(Consumer.group_metadata)
     metrics = blocking_sync(Consumer.metrics)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self._return_held()
+        finally:
+            super().__exit__(kind, error, trace)
+
+    def close(self) -> None:
+        """Close the consumer and its thread; commits as leaving its block does. Idempotent."""
+        try:
+            self._return_held()
+        finally:
+            super().close()
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -78,7 +116,23 @@ class BlockingConsumer(Blocking[Consumer]):
         """Read these topics together with the other members of the group. Raises as ``Consumer.subscribe``."""
         callbacks = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
         beside = {name: partial(_call_beside, callback) for name, callback in callbacks.items() if callback is not None}
-        self._portal.call(partial(self._client.subscribe, topics, **beside))
+        self._call_moving(partial(self._client.subscribe, topics, **beside))
+
+    def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
+        """Return records as ``Consumer.poll``. Where Ctrl-C interrupts it, what had arrived already is what the next poll or loop returns.
+
+        Raises as ``Consumer.poll``.
+        """
+        if not self._held:
+            self._fill(max_records, timeout_ms)
+            self._is_woken = False
+        return self._held.take(self._client.config.max_poll_records if max_records is None else max_records)
+
+    def position(self, topic_partition: TopicPartition) -> int:
+        """Return the offset of the next record that is returned. Raises as ``Consumer.position``."""
+        held = self._held.firsts().get(topic_partition)
+        found = self._portal.call(partial(self._client.position, topic_partition))
+        return found if held is None else held
 
     def wakeup(self) -> None:
         """End the poll that waits, or else the next one, at once; a loop over the consumer ends. For any thread and signal handlers."""
@@ -105,16 +159,40 @@ class BlockingConsumer(Blocking[Consumer]):
         Leaving the loop moves positions back to the first record that was not yielded.
         """
         held = self._held
-        self._is_woken = False
         try:
             while not self._is_woken:
-                held.extend(self.poll())
-                while held:
+                if not held:
+                    self._fill(None, self._client.config.default_api_timeout_ms)
+                while held and not self._is_woken:
                     yield held.popleft()
+            self._is_woken = False
         finally:
-            firsts = held.give_up()
-            if firsts and self.is_open:
-                self._portal.call(partial(go_back, self._client, firsts))
+            self._return_held()
+
+    # Inside
+
+    def _fill(self, max_records: int | None, timeout_ms: int) -> None:
+        """Poll, and hold what came before the caller hears of it."""
+
+        async def poll() -> None:
+            self._held.extend(await self._client.poll(max_records, timeout_ms))
+
+        self._portal.call(poll)
+
+    def _call_moving(self, function: Callable[[], Any]) -> Any:
+        firsts = self._held.give_up() if self.is_open else {}
+
+        async def call() -> Any:
+            await go_back(self._client, firsts)
+            result = function()
+            return await result if isawaitable(result) else result
+
+        return self._portal.call(call)
+
+    def _return_held(self) -> None:
+        """Go back to what is held, which is not committed then."""
+        if self._held and self.is_open:
+            self._portal.call(partial(go_back, self._client, self._held.give_up()))
 
     def _to_commit(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None

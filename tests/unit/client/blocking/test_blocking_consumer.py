@@ -2,10 +2,13 @@
 
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, ConsumerRecord, NewTopic, TopicPartition
+from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, ConsumerRecord, NewTopic, TopicPartition, portal
 from tests.helpers.broker_process import BrokerThread
 
 ONLY = TopicPartition("t", 0)
@@ -64,3 +67,79 @@ def test_what_a_callback_raises_comes_out_of_poll(bootstrap: str) -> None:
         consumer.subscribe(["t"], on_assigned=assigned)
         with pytest.raises(ZeroDivisionError, match="the application's"):
             first_polled(consumer)
+
+
+@contextmanager
+def reading(bootstrap: str, **settings: Any) -> Iterator[BlockingConsumer]:
+    with BlockingConsumer(bootstrap, auto_offset_reset="earliest", **settings) as consumer:
+        consumer.assign([ONLY])
+        yield consumer
+
+
+def test_a_loop_goes_where_its_body_moves_the_consumer(bootstrap: str) -> None:
+    """It used to yield what it had polled before, and then to go back there."""
+    with reading(bootstrap) as consumer:
+        seen: list[int] = []
+        for record in consumer:
+            seen.append(record.offset)
+            if len(seen) == 1:
+                assert consumer.position(ONLY) == 1
+                consumer.seek(ONLY, 7)
+            elif len(seen) == 2:
+                assert consumer.seek_to_time({ONLY: 0}) == {ONLY: 0}
+            elif len(seen) == 3:
+                consumer.pause([ONLY])
+                assert consumer.poll(timeout_ms=50) == []
+                consumer.resume([ONLY])
+            else:
+                break
+        assert seen == [0, 7, 0, 1]
+        assert consumer.poll(1)[0].offset == 2
+
+
+def test_what_a_loop_did_not_come_to_is_not_committed_where_the_block_is_left(bootstrap: str) -> None:
+    with reading(bootstrap, group_id="left") as consumer:
+        records = iter(consumer)
+        assert [next(records).offset for _ in range(3)] == [0, 1, 2]
+    with reading(bootstrap, group_id="left") as again:
+        assert first_polled(again).offset == 3
+
+
+def test_a_poll_that_is_interrupted_loses_no_record(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes when the records are there, and the application goes on, or leaves the block in peace."""
+
+    class Interrupted(Future[Any]):
+        def result(self, timeout: float | None = None) -> Any:
+            super().result(timeout)
+            raise KeyboardInterrupt
+
+    with reading(bootstrap, group_id="interrupted") as consumer:
+        with monkeypatch.context() as patched:
+            patched.setattr(portal, "Future", Interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                consumer.poll(timeout_ms=60_000)
+        assert [record.offset for record in consumer.poll(4)] == [0, 1, 2, 3]
+        with monkeypatch.context() as patched:
+            patched.setattr(portal, "Future", Interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                consumer.seek(ONLY, 5)
+            with pytest.raises(KeyboardInterrupt):
+                consumer.poll(timeout_ms=60_000)
+    with reading(bootstrap, group_id="interrupted") as again:
+        assert first_polled(again).offset == 5
+
+
+def test_a_wakeup_ends_the_loop_that_runs_or_the_next_one(bootstrap: str) -> None:
+    """One that came before the loop began was forgotten, and one that its body caused waited for the rest of the poll."""
+    with reading(bootstrap) as consumer:
+        consumer.wakeup()
+        assert not list(consumer)
+        seen: list[int] = []
+        for record in consumer:
+            seen.append(record.offset)
+            if record.offset == 3:
+                consumer.wakeup()
+        assert seen == [0, 1, 2, 3]
+        consumer.wakeup()
+        consumer.poll(1)
+        assert next(iter(consumer)).offset >= 4, "a wakeup ends one thing"
