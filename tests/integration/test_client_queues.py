@@ -295,6 +295,24 @@ def test_ctrl_c_in_a_thread_loses_nothing(bootstrap: str, topic: str) -> None:
         assert {record.delivery_count for record in records} == {1}
 
 
+def test_a_wakeup_ends_the_loop_of_a_thread_that_runs_or_the_next_one(bootstrap: str, topic: str) -> None:
+    with BlockingShareConsumer(bootstrap, group_id=topic) as consumer:
+        consumer.subscribe([topic])
+        consumer.poll(timeout_ms=3_000)
+        produce(bootstrap, topic, 10)
+        consumer.wakeup()
+        assert not list(consumer)
+        seen: list[ShareRecord] = []
+        for record in consumer:
+            seen.append(record)
+            if len(seen) == 4:
+                consumer.wakeup()
+        assert len(seen) == 4
+        consumer.wakeup()
+        consumer.poll(1)
+        assert next(iter(consumer)), "a wakeup ends one thing"
+
+
 def test_tasks_on_asyncio_work_on_records_side_by_side(bootstrap: str, topic: str) -> None:
     produce(bootstrap, topic, 12)
     told: list[int] = []

@@ -88,13 +88,13 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         again with the next poll, and is free for others when the consumer closes.
         """
         held = self._held
-        self._is_woken = False
         while not self._is_woken:
             if not held:
                 self._fill(None, self._client.config.default_api_timeout_ms)
-            while held:
+            while held and not self._is_woken:
                 yield held.next_of_loop()
                 held.note_passed()
+        self._is_woken = False
 
     def commit(self, timeout_ms: int | None = None) -> None:
         """Send what was said, and wait. Raises as ``ShareConsumer.commit``."""
