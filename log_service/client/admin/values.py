@@ -6,11 +6,14 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from log_service.client.arguments import whole_number
 from log_service.client.connections.cluster_view import Node, PartitionView
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId, TopicPartition
 
 BROKER_DEFAULT = -1
+
+MAX_TIMESTAMP_MS = 2**63 - 1
 
 
 class ItemsFailed(KafkaError):  # noqa: N818 - it says what happened to the others, too
@@ -132,11 +135,13 @@ class OffsetSpec:
         """The first record whose timestamp is at least ``timestamp_ms``; offset -1 if there is none.
 
         Raises:
-            ValueError: the timestamp is negative.
+            TypeError: the timestamp is no whole number.
+            ValueError: it is negative, or larger than any.
         """
-        if timestamp_ms < 0:
-            raise ValueError(f"a timestamp is not negative: {timestamp_ms}")
-        return cls(timestamp=timestamp_ms)
+        number = whole_number(timestamp_ms, "a timestamp in ms")
+        if not 0 <= number <= MAX_TIMESTAMP_MS:
+            raise ValueError(f"a timestamp is not negative, nor above {MAX_TIMESTAMP_MS}: {timestamp_ms}")
+        return cls(timestamp=number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

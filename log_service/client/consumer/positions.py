@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import trio
 
+from log_service.client import arguments
 from log_service.client.admin import offsets
 from log_service.client.admin.groups import fetch_offsets, with_coordinator
 from log_service.client.admin.values import FoundOffset, ItemsFailed, OffsetAndMetadata, OffsetSpec
@@ -129,7 +130,8 @@ class Positions:
         return {each: found.offset for each, found in (await self.list_offsets(dict.fromkeys(partitions, spec))).items()}
 
     async def list_offsets(self, specs: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, FoundOffset]:
-        """Look offsets up in the log. Raises KafkaError (``ItemsFailed``) where there is no such partition."""
+        """Look offsets up in the log. Raises KafkaError (``ItemsFailed``) where there is no such partition, or as ``arguments``."""
+        arguments.partitions(specs)
         return await offsets.list_offsets(self._cluster, specs, self._config.isolation, self._config.default_api_timeout_ms)
 
     async def committed(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, OffsetAndMetadata]:

@@ -164,6 +164,10 @@ def test_partitions_that_cannot_be_are_not_assigned(partition: Any, error: type[
             consumer.assign([partition])
         with pytest.raises(error, match=told):
             await consumer.committed([partition])
+        with pytest.raises(error, match=told):
+            await consumer.end_offsets([partition])
+        with pytest.raises(error, match=told):
+            await consumer.offsets_for_times({partition: 1})
         assert [record.value for record in await consumer.poll()] == [b"0", b"1", b"2"]
 
     tell(story)
@@ -198,6 +202,20 @@ def test_offsets_that_cannot_be_are_neither_sought_nor_committed(offset: Any, er
                 await admin.alter_group_offsets("h", {T0: offset})
         assert [record.value for record in await consumer.poll()] == [b"0", b"1", b"2"]
         assert await consumer.committed([T0]) == {}
+
+    tell(story)
+
+
+@pytest.mark.parametrize(("time_ms", "error"), [(-1, ValueError), (2**63, ValueError), ("5", TypeError), (1.5, TypeError)])
+def test_times_that_cannot_be_are_not_looked_up(time_ms: Any, error: type[Exception]) -> None:
+    """They used to come out as what the codec could not write."""
+
+    async def story(world: World, consumer: Consumer) -> None:
+        consumer.assign([T0])
+        with pytest.raises(error, match="a timestamp"):
+            await consumer.offsets_for_times({T0: time_ms})
+        with pytest.raises(error, match="a timestamp"):
+            await consumer.seek_to_time({T0: time_ms})
 
     tell(story)
 
