@@ -1,7 +1,8 @@
 """Keeps the target's topics as those of the source: looks every so often, and changes what ``topic_plan`` says.
 
-A topic that cannot be created or changed is complained of, and keeps no other from its turn. ``topics`` is what is mirrored now: a value
-that is replaced as a whole, and never changed.
+A topic that cannot be created or changed is complained of, and keeps no other from its turn. Nor does a config that the target refuses: it
+is complained of, and the topic is mirrored without it. ``topics`` is what is mirrored now: a value that is replaced as a whole, and never
+changed.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from log_service.client.admin.values import ConfigResource, ItemsFailed, NewTopi
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.mirror.complaints import Complaints
 from log_service.mirror.progress import Lineage
+from log_service.mirror.refused_configs import alter_configs, create_topics
 from log_service.mirror.retries import Retries
 from log_service.mirror.settings import FlowSettings
 from log_service.mirror.topic_plan import TopicChanges, mirrored_topics, missing_topics, own_configs, plan_topics
@@ -127,7 +129,7 @@ class TopicKeeper:
             await self._target.create_partitions(changes.grow)
 
         async def alter() -> None:
-            await self._target.alter_configs({ConfigResource.topic(topic): configs for topic, configs in changes.alter.items()})
+            await alter_configs(self._target, changes.alter, self._note_refused)
 
         for items, what, change in (
             (changes.create, "created", create),
@@ -140,22 +142,26 @@ class TopicKeeper:
 
     async def _create(self, topics: Sequence[NewTopic], created: dict[str, str]) -> None:
         try:
-            ids: Mapping[str, object] = await self._target.create_topics(topics)
+            ids: Mapping[str, object] = await create_topics(self._target, topics, self._note_refused)
         except ItemsFailed as error:
             created |= {name: str(topic_id) for name, topic_id in error.results.items()}
             raise
         created |= {name: str(topic_id) for name, topic_id in ids.items()}
+
+    def _note_refused(self, topic: str, refused: str) -> None:
+        alias = self._flow.target.alias
+        if refused:
+            self._complaints.note(f"the topic {topic} of {alias} is mirrored without what {alias} refuses: {refused}")
 
     async def _told(self, what: str, change: Callable[[], Awaitable[None]]) -> set[str]:
         """Make one kind of change, and return the topics of the target of which it could not be made."""
         try:
             await change()
         except ItemsFailed as error:
-            names = {item.name if isinstance(item, ConfigResource) else str(item): each for item, each in error.errors.items()}
-            for name, each in names.items():
+            for name, each in error.errors.items():
                 if each.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     self._complaints.note(f"the topic {name} of {self._flow.target.alias} cannot be {what}: {each}")
-            return set(names)
+            return set(error.errors)
         return set()
 
 

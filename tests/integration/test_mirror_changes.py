@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import pytest
+import trio
 
-from log_service.client import BlockingAdmin
+from log_service.client import Admin, BlockingAdmin, ConfigResource, NewTopic
+from log_service.mirror.refused_configs import alter_configs, create_topics
+from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, ClusterPool
 from tests.integration.mirrors import create, end_of, ends_with, is_at, is_there, mirroring, send, sending, until, values, write_file
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -74,3 +77,27 @@ def test_with_latest_a_topic_begins_at_its_end_and_nothing_that_comes_later_is_l
     with mirroring(file):
         until(lambda: values(there, remote)[-1:] == [b"anew"], "the new topic is mirrored from its beginning")
     assert end_of(here, name) == 1
+
+
+@pytest.mark.parametrize("flavour", [TIDELOG, APACHE_KAFKA])
+def test_a_target_without_tiered_storage_takes_the_other_configs(flavour: str, there: str, pool: ClusterPool, name: str) -> None:
+    """Each refuses the topic whole for the one config, and says which of them it is."""
+    target = there if flavour == TIDELOG else pool.servers(flavour)
+    refused: list[tuple[str, str]] = []
+
+    def tell(topic: str, text: str) -> None:
+        refused.append((topic, text))
+
+    async def main() -> None:
+        async with Admin(target) as admin:
+            configs = {"remote.storage.enable": "true", "retention.ms": "-1"}
+            new = NewTopic(name=name, partition_count=1, replication_factor=1, configs=configs)
+            assert list(await create_topics(admin, [new], tell)) == [name]
+            await alter_configs(admin, {name: {"retention.ms": None, "cleanup.policy": "compact", "remote.storage.enable": "true"}}, tell)
+
+    trio.run(main)
+    with BlockingAdmin(target) as admin:
+        found = admin.describe_configs([ConfigResource.topic(name)])[ConfigResource.topic(name)]
+    assert {key: each.value for key, each in found.items() if each.source == "DYNAMIC_TOPIC_CONFIG"} == {"cleanup.policy": "compact"}
+    assert [topic for topic, _ in refused] == [name, name]
+    assert all(text.startswith("remote.storage.enable=true (") and text.count("=") == 1 for _, text in refused)

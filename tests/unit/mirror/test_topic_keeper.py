@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+import pytest
 import trio
 from trio.testing import MockClock
 
-from log_service.client.admin.values import ConfigResource, ItemsFailed, NewTopic, TopicListing
+from log_service.client.admin.values import ConfigEntry, ConfigResource, ItemsFailed, NewTopic, TopicListing
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, TopicId
 from log_service.mirror.complaints import Complaints
 from log_service.mirror.topic_keeper import TopicKeeper
+from log_service.mirror.topic_plan import SET_FOR_THE_TOPIC
 from tests.unit.mirror.flows import flows_of
 
 
@@ -84,3 +86,95 @@ def test_a_topic_that_the_target_gives_no_more_partitions_is_mirrored_as_far_as_
     trio.run(keeper.refresh, clock=MockClock(autojump_threshold=0))
     assert keeper.topics["good"].partition_count == 1
     assert "the topic A.good of B cannot be given more partitions" in "".join(complaints.current())
+
+
+class ConfiguredCluster:
+    """A cluster of topics that have configs; it refuses a request for a topic whole where it refuses one config of it."""
+
+    def __init__(self, topics: Mapping[str, Mapping[str, str]], *, refused: Sequence[str] = ()) -> None:
+        self.topics = {name: dict(configs) for name, configs in topics.items()}
+        self.refused = refused
+
+    async def list_topics(self, *, is_internal_included: bool = False) -> list[TopicListing]:
+        return [TopicListing(name=name, topic_id=NO_TOPIC_ID, is_internal=False, partition_count=1) for name in self.topics]
+
+    async def describe_configs(self, resources: Sequence[ConfigResource]) -> Mapping[ConfigResource, Mapping[str, ConfigEntry]]:
+        return {each: {key: _set_for_the_topic(key, value) for key, value in self.topics[each.name].items()} for each in resources}
+
+    async def create_topics(self, topics: Sequence[NewTopic], *, is_validated_only: bool = False) -> Mapping[str, TopicId]:
+        taken = [each for each in topics if not self._refusal(each.configs)]
+        if not is_validated_only:
+            self.topics |= {each.name: dict(each.configs) for each in taken}
+        made = {each.name: NO_TOPIC_ID for each in taken}
+        if len(taken) < len(topics):
+            raise ItemsFailed({each.name: _invalid(self._refusal(each.configs)) for each in topics if each not in taken}, made)
+        return made
+
+    async def alter_configs(self, changes: Mapping[ConfigResource, Mapping[str, str | None]]) -> None:
+        refused = {each: refusal for each, configs in changes.items() if (refusal := self._refusal(configs))}
+        for each, configs in changes.items():
+            if each not in refused:
+                kept = {**self.topics[each.name], **configs}
+                self.topics[each.name] = {key: value for key, value in kept.items() if value is not None}
+        if refused:
+            raise ItemsFailed({each: _invalid(key) for each, key in refused.items()}, {})
+
+    def _refusal(self, configs: Mapping[str, str | None]) -> str:
+        return next((key for key in configs if key in self.refused), "")
+
+
+def _set_for_the_topic(key: str, value: str) -> ConfigEntry:
+    return ConfigEntry(
+        name=key, value=value, source=SET_FOR_THE_TOPIC, is_read_only=False, is_sensitive=False, documentation=None, synonyms=()
+    )
+
+
+def _invalid(key: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, f"{key} is not for this cluster")
+
+
+TIERED = {"cleanup.policy": "compact", "remote.storage.enable": "true", "retention.ms": "-1"}
+WITHOUT = (
+    "A->B: the topic A.orders of B is mirrored without what B refuses: "
+    "remote.storage.enable=true (remote.storage.enable is not for this cluster)"
+)
+
+
+def test_a_topic_is_created_with_the_configs_that_the_target_takes_and_the_others_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A source with tiered storage, a target without: no record of the topic would come over for the sake of one config."""
+    source, target = ConfiguredCluster({"orders": TIERED}), ConfiguredCluster({}, refused=["remote.storage.enable"])
+    (flow,) = flows_of("A->B.enabled = true")
+    complaints = Complaints("A->B", lambda: 0)
+    keeper = TopicKeeper([flow], flow, cast("Any", source), cast("Any", target), complaints)
+    for _ in range(3):
+        trio.run(keeper.refresh)
+    assert list(keeper.topics) == ["orders"]
+    assert target.topics == {"A.orders": {"cleanup.policy": "compact", "retention.ms": "-1"}}
+    assert complaints.current() == caplog.messages == [WITHOUT]
+
+
+def test_a_config_that_the_target_refuses_keeps_no_other_from_being_changed(caplog: pytest.LogCaptureFixture) -> None:
+    source = ConfiguredCluster({"orders": TIERED})
+    target = ConfiguredCluster({"A.orders": {"retention.ms": "1", "max.message.bytes": "9"}}, refused=["remote.storage.enable"])
+    (flow,) = flows_of("A->B.enabled = true")
+    complaints = Complaints("A->B", lambda: 0)
+    keeper = TopicKeeper([flow], flow, cast("Any", source), cast("Any", target), complaints)
+    for _ in range(3):
+        trio.run(keeper.refresh)
+    assert target.topics == {"A.orders": {"cleanup.policy": "compact", "retention.ms": "-1"}}
+    assert complaints.current() == caplog.messages == [WITHOUT]
+
+
+def test_a_topic_that_is_refused_for_another_reason_is_not_told_to_be_mirrored() -> None:
+    """A policy of the target may refuse the topic whatever its configs are."""
+
+    class Refusing(ConfiguredCluster):
+        async def create_topics(self, topics: Sequence[NewTopic], *, is_validated_only: bool = False) -> Mapping[str, TopicId]:
+            raise ItemsFailed({each.name: KafkaError(ErrorCode.POLICY_VIOLATION, "not this name") for each in topics}, {})
+
+    (flow,) = flows_of("A->B.enabled = true")
+    complaints = Complaints("A->B", lambda: 0)
+    keeper = TopicKeeper([flow], flow, cast("Any", ConfiguredCluster({"orders": TIERED})), cast("Any", Refusing({})), complaints)
+    trio.run(keeper.refresh)
+    assert keeper.topics == {}
+    assert complaints.current() == ["A->B: the topic A.orders of B cannot be created: not this name"]
