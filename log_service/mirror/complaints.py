@@ -1,7 +1,7 @@
 """What goes wrong in a mirror at the moment: for its log, its status and the person at the terminal.
 
-A complaint holds for ``LASTING_MS`` after it was last made, or until it is withdrawn: what is still wrong is found again before that. Each
-is logged when it is new.
+A complaint holds for ``LASTING_MS`` after it was last made, and longer where the flow looks more rarely, or until it is withdrawn: what is
+still wrong is found again before that. Each is logged when it is new.
 Decides nothing about what happens then.
 """
 
@@ -16,10 +16,11 @@ logger = logging.getLogger(__name__)
 
 
 class Complaints:
-    """The complaints of one flow; ``name`` is the flow's."""
+    """The complaints of one flow; ``name`` is the flow's, ``longest_pause_s`` how long it may wait between two looks at one thing."""
 
-    def __init__(self, name: str, now_ms: Callable[[], int]) -> None:
+    def __init__(self, name: str, now_ms: Callable[[], int], *, longest_pause_s: int = 0) -> None:
         self._name = name
+        self._lasting_ms = max(LASTING_MS, 2_000 * longest_pause_s)
         self._now_ms = now_ms
         self._made_ms: dict[str, int] = {}
 
@@ -45,4 +46,4 @@ class Complaints:
         return [f"{self._name}: {text}" for text in [*reversed(self._made_ms)][:MAX_SHOWN]]
 
     def _expire(self, now_ms: int) -> None:
-        self._made_ms = {text: made_ms for text, made_ms in self._made_ms.items() if now_ms - made_ms < LASTING_MS}
+        self._made_ms = {text: made_ms for text, made_ms in self._made_ms.items() if now_ms - made_ms < self._lasting_ms}

@@ -48,7 +48,10 @@ class MirrorService:
         self._env = env or real_env()
         now_ms = self._env.clock.monotonic_ms
         self._quiet = QuietLogger(logger, now_ms)
-        self._complaints = {flow.name: Complaints(flow.name, now_ms) for flow in settings.flows}
+        self._complaints = {
+            flow.name: Complaints(flow.name, now_ms, longest_pause_s=max(flow.refresh_topics_s, flow.sync_groups_s))
+            for flow in settings.flows
+        }
         self._held = {flow.name: HeldTopics(flow.refresh_topics_s * 1_000, now_ms) for flow in settings.flows}
         self._beats_ms = {flow.name: now_ms() for flow in settings.flows}
 

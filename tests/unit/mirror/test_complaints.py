@@ -20,6 +20,17 @@ def test_a_complaint_holds_for_a_while_and_is_logged_once(caplog: pytest.LogCapt
     assert caplog.messages[-1] == "A->B: the first", "new again"
 
 
+def test_what_is_looked_at_every_ten_minutes_is_wrong_until_the_next_look(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0]
+    complaints = Complaints("A->B", lambda: now[0], longest_pause_s=600)
+    complaints.note("a config is refused")
+    now[0] = 599_000
+    assert complaints.current() == ["A->B: a config is refused"]
+    now[0] = 605_000
+    complaints.note("a config is refused")
+    assert caplog.messages == ["A->B: a config is refused"]
+
+
 def test_what_is_over_is_withdrawn_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     complaints = Complaints("A->B", lambda: 0)
     complaints.withdraw("never made")
