@@ -16,6 +16,7 @@ from orchestration.importing import kept_imports
 
 if TYPE_CHECKING:
     from orchestration.dead_letters import DeadLetters
+    from orchestration.fix_trial import RecordPlace
     from orchestration.fixes import Fix
     from orchestration.letter_places import Place
     from orchestration.offsets import OffsetRange
@@ -128,8 +129,9 @@ def fix(
 ) -> None:
     """Say what rejected records should have been, and put them where they belong.
 
-    One record by --value or --edit, all of a table (or of a --rule) by a function of the project with --with. Every later replay reads the
-    fix, too, so that replaying all of history gives the same rows again. A join is replayed whole.
+    One record by --value or --edit, all of a table (or of a --rule) by a function of the project with --with. Without --execute it says, too,
+    what a table would reject again. Every later replay reads the fix, so that replaying all of history gives the same rows again. A join is
+    replayed whole.
 
     \b
       tidelog dead-letters fix clean_orders 0:17 --value '{"id": 17}' --execute
@@ -155,7 +157,11 @@ def fix(
             text = value if value is not None else edited(letter_at(letters, table, place))
             fixes = [] if text is None else [fix_of(letters, table, place, text.encode())]
         if not execute or not fixes:
-            show_fixes(letters, table, fixes, as_json=as_json, nothing="" if fixes else nothing_to_fix(table, rule, letters))
+            again, why_untried = tried(letters, table, fixes, settings) if fixes else ({}, "")
+            nothing = "" if fixes else nothing_to_fix(table, rule, letters)
+            show_fixes(letters, table, fixes, again, as_json=as_json, nothing=nothing)
+            if why_untried:
+                click.echo(why_untried, err=True)
             return
         Fixes(letters.lake).put(table, fixes, note=function or "by hand")
         tell_replay(table, len(fixes), replayed(settings, table, replay_ranges(fixes)), as_json=as_json)
@@ -256,19 +262,54 @@ def repair_named(name: str) -> Callable[[bytes | None], bytes | None]:
     return repair
 
 
-def show_fixes(letters: "DeadLetters", table: str, fixes: Sequence["Fix"], *, as_json: bool, nothing: str) -> None:
-    """Print what would be fixed; ``nothing`` is said where nothing would."""
+def tried(
+    letters: "DeadLetters", table: str, fixes: Sequence["Fix"], settings: "Settings"
+) -> tuple[Mapping["RecordPlace", str] | None, str]:
+    """Return why the table would reject each fixed record that it would, None where that was not tried, and why it was not."""
+    from orchestration.fix_trial import follower, rejected_again  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.spark.session import close_session, open_session  # noqa: PLC0415
+    from orchestration.transforms.failures import FINAL, PASSING  # noqa: PLC0415
+
+    declared = follower(table)
+    if declared is None:
+        return None, f"{table} does not say beforehand what it would reject again: --execute does"
+    try:
+        session = open_session(settings)
+        try:
+            found = rejected_again(session, letters.lake, declared, letters.of_target(table), fixes)
+        finally:
+            close_session(session, settings)
+    except (*FINAL, *PASSING) as error:
+        return None, f"whether {table} would reject some of it again could not be tried: {error}"
+    repeats = {place: f" of {one.duplicate_of}" if one.duplicate_of else "" for place, one in found.items()}
+    return {place: f"{one.rule}: {one.reason}{repeats[place]}" for place, one in found.items()}, ""
+
+
+def show_fixes(
+    letters: "DeadLetters",
+    table: str,
+    fixes: Sequence["Fix"],
+    again: Mapping["RecordPlace", str] | None,
+    *,
+    as_json: bool,
+    nothing: str,
+) -> None:
+    """Print what would be fixed, and what of it would be rejected ``again``, as ``tried`` says it; ``nothing`` where nothing would."""
     from orchestration.letter_places import names_of_topics, place_of  # noqa: PLC0415 - with the command, not with its help
 
     before = {(row["_topic_id"], row["_partition"], row["_offset"]): row for row in letters.of_target(table)} if fixes else {}
     names = names_of_topics(letters, table) if fixes else {}
-    found = [(before[one.topic_id, one.partition, one.offset], one) for one in fixes]
-    rows = [
-        {"place": str(place_of(row, names)), "reason": row["reason"], "before": text_of(row["value"]), "after": text_of(one.value)}
-        for row, one in found
-    ]
-    print_rows(rows, ["place", "reason", "before", "after"], as_json=as_json, empty=nothing, flexible=("before", "after", "reason"))
+    rows = []
+    for one in fixes:
+        row = before[one.topic_id, one.partition, one.offset]
+        told = {"place": str(place_of(row, names)), "reason": row["reason"], "before": text_of(row["value"]), "after": text_of(one.value)}
+        verdict = {} if again is None else {"rejected_again": again.get((one.topic_id, one.partition, one.offset))}
+        rows.append({**told, **verdict})
+    columns = ["place", "reason", "before", "after", *(["rejected_again"] if again else [])]
+    print_rows(rows, columns, as_json=as_json, empty=nothing, flexible=("before", "after", "reason", "rejected_again"))
     if rows and not as_json:
+        if again:
+            click.echo(f"{len(again)} of {len(rows)} would be rejected again")
         click.echo("nothing was done; --execute keeps the fixes and replays their records")
 
 
