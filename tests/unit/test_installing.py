@@ -1,7 +1,8 @@
-"""``make`` installs with uv where it is on the PATH, and with pip where uv cannot: no package is installed here."""
+"""``make`` installs with uv where it is on the PATH, and with pip where uv cannot; what fails is told. No package is installed here."""
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,28 @@ def test_packages_come_by_uv_and_else_by_pip(tmp_path: Path, code_of_uv: int | N
     said = (tmp_path / "said").read_text().splitlines()
     assert [line.partition(" ")[0] for line in said] == asked
     assert all(line.endswith("--constraint constraints.txt --editable .[platform,demo]") for line in said)
+
+
+def other_pythons(folder: Path, versions: str) -> subprocess.CompletedProcess[str]:
+    """Run what tests other Pythons in ``folder``, where ``own`` is first on the PATH."""
+    (folder / ".ci").mkdir()
+    script = shutil.copy(ROOT / ".ci/other-pythons", folder / ".ci")
+    environment = {"PATH": f"{folder / 'own'}:/usr/bin:/bin", "VERSIONS": versions, "PYENV_ROOT": str(folder / "none")}
+    return subprocess.run(["bash", script, "beside"], env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_python_in_which_nothing_can_be_installed_fails(tmp_path: Path) -> None:
+    """It is there, so that nobody would miss the tests that it does not run."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    program(tmp_path / "own/make", 1)
+    (tmp_path / f"own/python{version}").symlink_to(sys.executable)
+    ended = other_pythons(tmp_path, version)
+    assert f"Python {version}: FAILED: nothing can be installed there" in ended.stdout
+    assert ended.returncode != 0
+    assert len((tmp_path / "said").read_text().splitlines()) == 2, "with the platform, then without"
+
+
+def test_a_python_that_is_not_there_is_only_said(tmp_path: Path) -> None:
+    ended = other_pythons(tmp_path, "9.9")
+    assert "Python 9.9: not installed here, nothing is tested on it" in ended.stdout
+    assert ended.returncode == 0, ended.stderr
