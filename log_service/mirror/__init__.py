@@ -8,6 +8,7 @@ A *flow* goes from a *source cluster* to a *target cluster*; one process runs se
 - ``topic_plan``, ``group_plan``: what to change in the target cluster.
 - ``offsets_topic``: where progress is kept, in the target cluster, in the transactions that write the records.
 - ``topic_keeper``, ``group_keeper``: topics and committed offsets, kept as in the source. ``retries``: when what failed is tried again.
+- ``refused_configs``: topics are created and changed with those configs that the target takes.
 - ``transfer``: records, in transactions. ``flow``: all of one flow. ``service``: all flows of a process.
 - ``reachability``: whether the clusters respond.
 - ``lag``: how far the flows are behind.
