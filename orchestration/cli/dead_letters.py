@@ -129,9 +129,9 @@ def fix(
 ) -> None:
     """Say what rejected records should have been, and put them where they belong.
 
-    One record by --value or --edit, all of a table (or of a --rule) by a function of the project with --with. Without --execute it says, too,
-    what a table would reject again. Every later replay reads the fix, so that replaying all of history gives the same rows again. A join is
-    replayed whole.
+    One record by --value or --edit, all of a table (or of a --rule) by a function of the project with --with. Every later replay reads the
+    fix, too, so that replaying all of history gives the same rows again. A join is replayed whole. Without --execute you see, too, what the
+    table would reject again.
 
     \b
       tidelog dead-letters fix clean_orders 0:17 --value '{"id": 17}' --execute
