@@ -70,7 +70,8 @@ NOT_ENDED = -1
 class Rejection:
     """Why one record is not in the table. ``rule`` is the rule's name, "schema" or "unique_by".
 
-    ``duplicate_of`` says as ``partition:offset`` which record has the key already, where that is the reason.
+    ``duplicate_of`` says as ``partition:offset`` which record has the key already, where that is the reason; with ``topic id/`` before it
+    where that was a record of a topic of this name that is deleted.
     """
 
     partition: int

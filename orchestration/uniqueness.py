@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from orchestration.sql_quoting import quoted_name
-from orchestration.tables import TableSnapshot
+from orchestration.tables import PROVENANCE, TableSnapshot
 
 ROW = "_row"
 
@@ -53,27 +53,32 @@ def find_repetitions(batch: pa.Table, unique_by: Sequence[str], existing: TableK
 
 def find_originals(
     batch: pa.Table, repeated: npt.NDArray[np.int64], unique_by: Sequence[str], existing: TableKeys | None
-) -> list[tuple[int, int]]:
-    """Return for each row number of ``repeated`` the partition and offset of the row that has its key: in the table, else in ``batch``."""
+) -> list[tuple[str, int, int]]:
+    """Return for each row number of ``repeated`` the topic id, partition and offset of the row that has its key.
+
+    That is a row of the table, or where it has none, of ``batch``.
+    """
     if not len(repeated):
         return []
     keys = ", ".join(quoted_name(column) for column in unique_by)
-    rows = batch.select([*unique_by, "_partition", "_offset"]).append_column(ROW, pa.array(np.arange(batch.num_rows)))
+    rows = batch.select([*unique_by, *PROVENANCE]).append_column(ROW, pa.array(np.arange(batch.num_rows)))
     asked = rows.take(pa.array(repeated))
-    first = f"SELECT {keys}, min((_offset, _partition)) AS place, 1 AS rank FROM batch GROUP BY {keys}"  # noqa: S608 - names are quoted
+    place = "min((_offset, _partition, _topic_id)) AS place"
+    first = f"SELECT {keys}, {place}, 1 AS rank FROM batch GROUP BY {keys}"  # noqa: S608 - names are quoted
     with duckdb.connect() as connection:
         connection.register("batch", rows)
         connection.register("asked", asked)
         if existing is not None:
             connection.register("existing", relevant_to(existing.snapshot.dataset(), asked, unique_by))
-            held = f"SELECT {keys}, min((_offset, _partition)) AS place, 0 AS rank FROM existing WHERE NOT ({existing.without or 'FALSE'})"  # noqa: S608
+            held = f"SELECT {keys}, {place}, 0 AS rank FROM existing WHERE NOT ({existing.without or 'FALSE'})"  # noqa: S608
             first += f" UNION ALL {held} GROUP BY {keys}"
         matching = " AND ".join(f"asked.{quoted_name(column)} IS NOT DISTINCT FROM known.{quoted_name(column)}" for column in unique_by)
         best = "arg_min(known.place, known.rank)"
+        columns = f"{best}[3], {best}[2], {best}[1]"
         found = connection.sql(
-            f"SELECT {best}[2], {best}[1] FROM asked JOIN ({first}) AS known ON {matching} GROUP BY asked.{ROW} ORDER BY asked.{ROW}"  # noqa: S608
+            f"SELECT {columns} FROM asked JOIN ({first}) AS known ON {matching} GROUP BY asked.{ROW} ORDER BY asked.{ROW}"  # noqa: S608
         ).fetchall()
-    return [(int(partition), int(offset)) for partition, offset in found]
+    return [(topic_id, int(partition), int(offset)) for topic_id, partition, offset in found]
 
 
 def relevant_to(dataset: pads.Dataset, batch: pa.Table, unique_by: Sequence[str]) -> pads.Dataset:

@@ -302,12 +302,19 @@ def _repetition_rejections(rows: pa.Table, unique_by: Sequence[str], existing: T
         raise TransformError(f"unique_by names columns that the result does not have: {', '.join(missing)}")
     partitions, offsets = _places(rows)
     repeated = find_repetitions(rows, unique_by, existing)
-    places = zip(partitions[repeated].tolist(), offsets[repeated].tolist(), strict=True)
+    topic_ids = rows["_topic_id"].take(pa.array(repeated)).to_pylist()
+    places = zip(topic_ids, partitions[repeated].tolist(), offsets[repeated].tolist(), strict=True)
     originals = find_originals(rows, repeated, unique_by, existing)
     found = dict(zip(places, originals, strict=True))
     return tuple(
-        Rejection(partition=one[0], offset=one[1], reason=DUPLICATE, rule=UNIQUENESS_RULE, duplicate_of=f"{original[0]}:{original[1]}")
-        for one, original in found.items()
+        Rejection(
+            partition=partition,
+            offset=offset,
+            reason=DUPLICATE,
+            rule=UNIQUENESS_RULE,
+            duplicate_of=f"{'' if original[0] == topic_id else original[0] + '/'}{original[1]}:{original[2]}",
+        )
+        for (topic_id, partition, offset), original in found.items()
     )
 
 

@@ -171,6 +171,18 @@ def test_recreated_topic_starts_at_its_log_start_and_says_so(log: MemoryLog, lak
     assert "was recreated: its id is now another-id" in notes.notes[0]
 
 
+def test_a_repetition_of_a_record_of_the_deleted_topic_names_that_topic(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    """Offset 0 of the new one is another record."""
+    log.topics["orders"].partitions[0].append(order("a"))
+    run_topic_table(orders_table(), run_context(log, lake_root, spark))
+    partition = log.add_topic("orders", 1, topic_id="another-id").partitions[0]
+    for identity in ("b", "a", "b"):
+        partition.append(order(identity))
+    run_topic_table(orders_table(), run_context(log, lake_root, spark))
+    letters = DeadLetters(Lake(lake_root)).of_target("clean_orders")
+    assert [(row["_offset"], row["duplicate_of"]) for row in letters] == [(1, "id-of-orders/0:0"), (2, "0:0")]
+
+
 def test_a_topic_that_is_created_anew_between_the_plan_and_the_read_is_read_as_itself(log: MemoryLog, lake_root: Path, spark: Any) -> None:
     log.topics["orders"].partitions[0].append(order("of the old one"))
     notes = Notes()

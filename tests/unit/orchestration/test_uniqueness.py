@@ -69,6 +69,6 @@ def test_of_a_repetition_is_told_which_record_has_the_key_already(tmp_path: Path
     rows = batch((0, 100, 1, "a"), (0, 101, 2, "b"), (1, 102, 2, "b"), (0, 103, 3, None), (0, 104, 4, "x"), (0, 105, 4, "x"))
     repeated = find_repetitions(rows, KEY, keys)
     assert repeated.tolist() == [0, 2, 3, 5]
-    assert find_originals(rows, repeated, KEY, keys) == [(0, 7), (0, 101), (0, 8), (0, 104)]
-    assert find_originals(rows, find_repetitions(rows, KEY, None), KEY, None) == [(0, 101), (0, 104)]
+    assert find_originals(rows, repeated, KEY, keys) == [("T", 0, 7), ("T", 0, 101), ("T", 0, 8), ("T", 0, 104)]
+    assert find_originals(rows, find_repetitions(rows, KEY, None), KEY, None) == [("T", 0, 101), ("T", 0, 104)]
     assert find_originals(batch(), find_repetitions(batch(), KEY, None), KEY, None) == []
