@@ -280,7 +280,7 @@ def tried(
         finally:
             close_session(session, settings)
     except (*FINAL, *PASSING) as error:
-        return None, f"whether {table} would reject some of it again could not be tried: {error}"
+        return None, f"whether {table} would reject some of it again could not be tried: {str(error).partition(chr(10))[0]}"
     repeats = {place: f" of {one.duplicate_of}" if one.duplicate_of else "" for place, one in found.items()}
     return {place: f"{one.rule}: {one.reason}{repeats[place]}" for place, one in found.items()}, ""
 
