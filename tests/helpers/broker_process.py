@@ -29,7 +29,7 @@ START_SECONDS = 30.0
 STOP_SECONDS = 20.0
 HOST = "127.0.0.1"
 
-SERVE = "import sys; from log_service.broker.main import serve; sys.exit(serve(None, sys.argv[1:]))"
+SERVE = "import gc, sys; gc.disable(); from log_service.broker.main import serve; sys.exit(serve(None, sys.argv[1:]))"
 END_WITH_PARENT = "import os, threading; threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start(); "
 """Nothing is written to the broker's standard input: reading it returns when the process that holds the other end is gone."""
 READY = re.compile(r"is ready on \S+?:(\d+)")
