@@ -106,7 +106,7 @@ class ReplicaManager:
         self._default_log_config_of = default_log_config_of
         self._default_log_config = default_log_config_of(EMPTY_IMAGE)
         self._checkpoint_interval_ms = checkpoint_interval_ms
-        self._checkpointed: dict[TopicPartition, int] = logs.high_watermarks  # no copy: a start settles it later
+        self._checkpointed: dict[TopicPartition, int] = {}
         self._unopened: dict[tuple[str, int], bool] = {}
         """Partitions that have to be opened, and whether each is new here."""
         self._refused: dict[tuple[str, int], bool] = {}
@@ -562,7 +562,6 @@ class ReplicaManager:
         try:
             if self._may_fetch_anew(topic_partition, registration):
                 self._logs.set_aside_damaged(topic_partition)
-                self._checkpointed.pop(topic_partition, None)
             log = self._logs.create_log(
                 topic_partition,
                 topic.topic_id,
@@ -575,7 +574,7 @@ class ReplicaManager:
             log = None
             if is_full_disk(error):
                 self._refused[topic.name, index] = is_new
-        checkpointed_offset = self._checkpointed.get(topic_partition, 0)
+        checkpointed_offset = 0 if log is None else self._logs.checkpointed_high_watermark(log)
         partition = Partition(topic_partition, topic.topic_id, log, node_id=self._node_id, checkpointed_offset=checkpointed_offset)
         partition.state.eligible_brokers = self._eligible_brokers
         partition.state.observers = self._observers

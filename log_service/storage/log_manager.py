@@ -76,9 +76,8 @@ class LogManager:
         self._rivals: list[FoundLog] = []
         """Further logs of partitions that have one in ``logs`` or ``damaged``, until ``settle_rivals`` tells which one counts."""
         self.directory_ids: dict[Path, UUID] = {}
-        self.high_watermarks: dict[TopicPartition, int] = {}
-        """What ``replication-offset-checkpoint`` said at the start of the logs that are served."""
         self._high_watermarks_in: dict[Path, dict[TopicPartition, int]] = {}
+        """What ``replication-offset-checkpoint`` of each directory said at the start."""
         self.had_clean_shutdown = False
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
         """That of the last run, if everything that it wrote is there: its stop was clean, or it was killed and the machine runs on."""
@@ -228,7 +227,6 @@ class LogManager:
                 self._rivals.append(damaged)
             else:
                 self.damaged[damaged.topic_partition] = damaged
-        self.high_watermarks.update(found.high_watermarks)
         self._high_watermarks_in[directory.path] = found.high_watermarks
         return found
 
@@ -252,6 +250,10 @@ class LogManager:
         if log is None and topic_partition in self.damaged:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.damaged[topic_partition].error))
         return log
+
+    def checkpointed_high_watermark(self, log: Log) -> int:
+        """Return the high watermark that was written down for a log before this start, in the directory that holds it; 0 where none was."""
+        return self._high_watermarks_in.get(log.home.path, {}).get(log.topic_partition, 0)
 
     def create_log(
         self,
@@ -375,7 +377,7 @@ class LogManager:
         return target
 
     def settle_rivals(self, is_known: Callable[[FoundLog], bool], is_named: Callable[[FoundLog], bool]) -> None:
-        """Keep, of several logs of one partition, the one that counts by the metadata, with its own high watermark; others are strays.
+        """Keep, of several logs of one partition, the one that counts by the metadata; the others are strays.
 
         Raises:
             StorageError: nothing tells which counts; all logs are left where they are.
@@ -397,8 +399,6 @@ class LogManager:
                 self._held.put(stays)
             else:
                 self.damaged[stays.topic_partition] = stays
-            offsets = self._high_watermarks_in[stays.directory.parent]
-            self.high_watermarks[stays.topic_partition] = offsets.get(stays.topic_partition, 0)
         self._rivals.clear()
 
     def set_aside_strays(self, is_known: Callable[[FoundLog], bool]) -> list[Path]:

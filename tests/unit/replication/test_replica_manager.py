@@ -14,6 +14,7 @@ from log_service.config.views import LogConfig
 from log_service.protocol.stored.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import OPENED_AT_ONCE, ReplicaListener
+from log_service.storage.checkpoints import write_offsets
 from tests.sim import MemoryFiles, VirtualClock
 from tests.unit.replication.context import LOG_DIR, NODE, OTHER_DIR, Hearing, ReplicaContext, key_of, run_story, running, topic_id
 
@@ -211,9 +212,30 @@ def test_high_watermarks_are_written_down_and_come_back() -> None:
             await trio.sleep(6)
             assert "a 1 2" in context.files.read_bytes(LOG_DIR / "replication-offset-checkpoint").decode()
         async with running(files) as context:
-            assert context.logs.high_watermarks == {TopicPartition("a", 0): 0, TopicPartition("a", 1): 2}
+            assert [context.logs.checkpointed_high_watermark(log) for _, log in sorted(context.logs.logs.items())] == [0, 2]
             context.create_topic("a", partitions=2)
             assert context.partition(index=1).high_watermark == 2
+
+    run_story(main)
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_high_watermark_comes_back_from_the_directory_that_holds_the_log(*, is_first: bool) -> None:
+    """What another directory said of an earlier log of that name won, and records that were not safe were handed out."""
+
+    async def main() -> None:
+        files = MemoryFiles(clock=VirtualClock())
+        held, other = (LOG_DIR, OTHER_DIR) if is_first else (OTHER_DIR, LOG_DIR)
+        async with running(files, log_dirs=(held,)) as context:
+            context.create_topic("a")
+            context.produce(b"one")
+            await context.replicas.checkpoint_high_watermarks()
+            context.produce(b"two")
+        files.make_directory(other)
+        write_offsets(files, other / "replication-offset-checkpoint", {TopicPartition("a", 0): 2})
+        async with running(files, log_dirs=(LOG_DIR, OTHER_DIR)) as context:
+            context.create_topic("a", replicas=(NODE, NodeId(2)), isr=(NODE, NodeId(2)))
+            assert context.partition().high_watermark == 1
 
     run_story(main)
 

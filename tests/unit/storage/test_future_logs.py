@@ -201,7 +201,7 @@ def test_of_two_directories_of_one_topic_that_counts_which_the_metadata_names(na
     run(again.manager.load)
     again.manager.settle_rivals(lambda _log: True, lambda log: log.directory.parent == named)
     log = again.manager.create_log(A, ID_A, again.config)
-    assert (log.home.path, log.log_end_offset, again.manager.high_watermarks[A]) == (named, 2, 1)
+    assert (log.home.path, log.log_end_offset, again.manager.checkpointed_high_watermark(log)) == (named, 2, 1)
     (stray,) = [name for name in files.list_directory(other) if name.startswith("a-0")]
     assert stray.endswith("-stray")
     assert f"the log in {other}/a-0 was moved to {other}/{stray}: another one, in {named}/a-0, counts by the metadata" in caplog.text

@@ -298,7 +298,7 @@ def test_high_watermarks_are_kept_per_directory_and_written_when_they_change() -
     run(node.manager.close)
     again = Node(node.files, dirs=(FIRST, SECOND))
     run(again.manager.load)
-    assert again.manager.high_watermarks == {A: 1, B: 0}
+    assert {key: again.manager.checkpointed_high_watermark(log) for key, log in again.manager.logs.items()} == {A: 1, B: 0}
 
 
 def test_retention_on_request_tells_what_went_and_touches_claimed_logs_only() -> None:
@@ -419,4 +419,4 @@ def test_a_topic_that_is_made_again_is_not_taken_for_the_one_before(save: Callab
     assert not again.manager.damaged
     log = again.manager.logs[A]
     assert (log.log_start_offset, log.log_end_offset) == (0, 2)
-    assert again.manager.high_watermarks.get(A, 0) == 0
+    assert again.manager.checkpointed_high_watermark(log) == 0
