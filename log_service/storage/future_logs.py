@@ -246,7 +246,7 @@ class FutureLogs:
         Raises:
             KafkaError: the disk failed.
         """
-        moved = [log for log in (one, other) if self._files.exists(log.directory / MOVED_HERE)]
+        moved = [log for log in (one, other) if self._is_marked(log)]
         if len(moved) != 1 or _are_of_two_topics(one, other):
             return None
         stays, goes = (one, other) if moved[0] is one else (other, one)
@@ -254,6 +254,16 @@ class FutureLogs:
             stays, goes = goes, stays
         self._take_place(goes, stays)
         return stays
+
+    def _is_marked(self, log: Log) -> bool:
+        """Whether a log has ``moved-here``; no where its directory fails with the question: it is offline then."""
+        try:
+            return self._files.exists(log.directory / MOVED_HERE)
+        except OSError as error:
+            refusal = log.home.note_error(error)
+            if not log.home.is_offline:
+                raise refusal from error
+            return False
 
     def release(self) -> None:
         """Close the files of all copies, and leave them where they are."""

@@ -143,13 +143,17 @@ class HeldLogs:
             KafkaError: KAFKA_STORAGE_ERROR; the log stays.
         """
         target = self.rename(log.topic_partition, log.directory, log.home, suffix)
+        self.drop(log)
+        if suffix == STRAY_DIRECTORY_SUFFIX:
+            logger.warning("%s: the log in %s was moved to %s: %s", log.topic_partition, log.directory, target, why)
+        return target
+
+    def drop(self, log: Log) -> None:
+        """Close a log and serve it no longer, whatever becomes of its directory."""
         log.close_files()
         if self._logs.get(log.topic_partition) is log:
             del self._logs[log.topic_partition]
             self._claimed.discard(log.topic_partition)
-        if suffix == STRAY_DIRECTORY_SUFFIX:
-            logger.warning("%s: the log in %s was moved to %s: %s", log.topic_partition, log.directory, target, why)
-        return target
 
     def rename(self, topic_partition: TopicPartition, path: Path, home: LogDirectory, suffix: str) -> Path:
         """Give a partition's directory a unique name that ends in ``suffix``, and return it.

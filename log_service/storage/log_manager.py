@@ -370,11 +370,17 @@ class LogManager:
         logger.warning("%s: its log was damaged and is kept in %s; it is fetched anew: %s", topic_partition, target, damaged.error)
 
     def _rename_damaged(self, damaged: DamagedLog, suffix: str) -> Path:
-        home = next(directory for directory in self.directories if directory.path == damaged.directory.parent)
-        target = self._held.rename(damaged.topic_partition, damaged.directory, home, suffix)
+        target = self._held.rename(damaged.topic_partition, damaged.directory, self._directory_of(damaged), suffix)
         if self.damaged.get(damaged.topic_partition) is damaged:
             del self.damaged[damaged.topic_partition]
         return target
+
+    def _online_of(self, logs: Sequence[FoundLog]) -> Sequence[FoundLog]:
+        """Return those that a start would have found without the directories that failed after they were loaded."""
+        return [log for log in logs if not self._directory_of(log).is_offline] or logs
+
+    def _directory_of(self, log: FoundLog) -> LogDirectory:
+        return next(directory for directory in self.directories if directory.path == log.directory.parent)
 
     def settle_rivals(self, is_known: Callable[[FoundLog], bool], is_named: Callable[[FoundLog], bool]) -> None:
         """Keep, of several logs of one partition, the one that counts by the metadata; the others are strays.
@@ -389,7 +395,7 @@ class LogManager:
                 log = self.logs.get(rival.topic_partition)
                 found[rival.topic_partition] = [self.damaged[rival.topic_partition] if log is None else log]
             found[rival.topic_partition].append(rival)
-        settled = [(logs, one_that_counts(logs, is_known, is_named)) for logs in found.values()]
+        settled = [(logs, one_that_counts(self._online_of(logs), is_known, is_named)) for logs in found.values()]
         for logs, stays in settled:
             why = f"another one, in {stays.directory}, counts by the metadata" if is_known(stays) else OF_NO_TOPIC
             for goes in logs:
@@ -408,9 +414,24 @@ class LogManager:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         held: list[FoundLog] = [*self.logs.values(), *self.damaged.values()]
-        return [self._set_aside(log, OF_NO_TOPIC) for log in held if not is_known(log)]
+        return [target for log in held if not is_known(log) and (target := self._set_aside(log, OF_NO_TOPIC)) is not None]
 
-    def _set_aside(self, log: FoundLog, why: str) -> Path:
+    def _set_aside(self, log: FoundLog, why: str) -> Path | None:
+        """Make a log a stray; None where its directory is offline by then: the log is left as it is, and served no longer."""
+        home = self._directory_of(log)
+        try:
+            if not home.is_offline:
+                return self._rename_stray(log, why)
+        except KafkaError:
+            if not home.is_offline:
+                raise
+        if isinstance(log, Log):
+            self._held.drop(log)
+        elif self.damaged.get(log.topic_partition) is log:
+            del self.damaged[log.topic_partition]
+        return None
+
+    def _rename_stray(self, log: FoundLog, why: str) -> Path:
         if isinstance(log, Log):
             return self._held.set_aside(log, STRAY_DIRECTORY_SUFFIX, why=why)
         target = self._rename_damaged(log, STRAY_DIRECTORY_SUFFIX)

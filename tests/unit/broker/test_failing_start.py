@@ -96,15 +96,22 @@ def test_a_disk_that_fails_in_any_turn_of_a_start_is_what_is_told(fail: Callable
     assert started_count < TURN_COUNT
 
 
-def start_with_failure(world: World, at: int, kinds: set[str], where: str, properties: dict[str, str]) -> tuple[Broker, list[str]]:
-    """A node whose disk fails for good in the ``at``-th operation of ``kinds`` on paths that begin with ``where``."""
+def start_with_failure(
+    world: World, at: int, kinds: set[str], where: str, properties: dict[str, str], *, is_locked: bool = True
+) -> tuple[Broker, list[str]]:
+    """A node whose disk fails for good in the ``at``-th operation of ``kinds`` on paths that begin with ``where``.
+
+    Without ``is_locked`` it counts from when the node locks the directory.
+    """
     config, texts = configuration(properties)
     env = world.node_env(HOST)
     files: Any = env.files
     seen: list[str] = []
 
     def on_operation(operation: str, path: Path) -> None:
-        if operation in kinds and str(path).startswith(where):
+        nonlocal is_locked
+        is_locked = is_locked or path == Path(where) / ".lock"
+        if is_locked and operation in kinds and str(path).startswith(where):
             seen.append(str(path))
             if len(seen) >= at:
                 raise OSError(errno.EIO, "Input/output error")
@@ -141,6 +148,55 @@ def test_whatever_operation_of_a_start_fails_the_directory_is_named(
         failure_count = -failure_count
 
     for _ in range(200):
+        sim_run(1, main)
+        if failure_count < 0:
+            break
+    assert failure_count < -3
+
+
+def leave_more(files: Any, found: Path) -> None:
+    """Leave more in a directory than the logs of its last run: a stray, a log that another directory has, and both logs of a move."""
+    for name, source in (("gone-0", found / "a-0"), ("a-0", found / "a-0"), ("a-1", found / "a-1")):
+        target = Path("/data/other") / name
+        files.make_directory(target)
+        for entry in files.list_directory(source):
+            files.write_atomically(target / entry, files.read_bytes(source / entry))
+    gone = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABQ\n"
+    files.write_atomically(Path("/data/other/gone-0/partition.metadata"), gone)
+    files.write_atomically(Path("/data/other/a-1/moved-here"), b"")
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("kinds", [WRITES, {*READS, "stat"}], ids=["writes", "reads"])
+def test_whatever_operation_of_a_start_fails_a_disk_without_metadata_goes_offline_alone(kinds: set[str], *, is_killed: bool) -> None:
+    """A disk that turned read-only after its logs were loaded stopped the start."""
+    failure_count = 0
+
+    async def main(world: World) -> None:
+        nonlocal failure_count
+        async with running(world, **{"log.dirs": f"{DATA}"}) as node:
+            await node.create_topic("a", 3)
+            for index in range(3):
+                await node.produce("a", batch(b"one"), partition=index)
+        async with running(world, **OTHER):
+            pass
+        files: Any = world.node_env(HOST).files
+        leave_more(files, DATA)
+        if is_killed:
+            files.remove(Path("/data/other/.kafka_cleanshutdown"))
+        broker, seen = start_with_failure(world, failure_count + 1, kinds, "/data/other", OTHER, is_locked=False)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(broker.run)
+            client = RawClient(await world.client_env().network.connect(HOST, PORT))
+            node = Story(world, broker, client)
+            assert (await node.produce("a", batch(b"two"), partition=2)).error_code == 0
+            await broker.stop()
+        async with running(world, **OTHER) as node:
+            for index, kept in enumerate(([b"one"], [b"one"], [b"one", b"two"])):
+                assert values_of((await node.fetch("a", 0, partition=index)).records) == kept
+        failure_count = failure_count + 1 if len(seen) > failure_count else -failure_count
+
+    for _ in range(400):
         sim_run(1, main)
         if failure_count < 0:
             break

@@ -1,5 +1,6 @@
 """Logs that a start finds and does not serve: several of one partition in different directories, and damaged ones."""
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,6 +138,52 @@ def test_a_damaged_log_of_another_topic_is_a_stray() -> None:
     assert node.manager.create_log(A, ID_B, node.config).log_end_offset == 0
     assert sorted(names_in(files, FIRST)) == ["0", "stray"]
     run(node.manager.close)
+
+
+# A directory that turns read-only after it was loaded
+
+
+@pytest.mark.parametrize("damaged", [None, *BOTH])
+@pytest.mark.parametrize("failed", BOTH)
+@pytest.mark.parametrize("named", BOTH)
+def test_a_directory_that_turns_read_only_before_its_logs_are_settled_goes_offline_alone(
+    named: Path, failed: Path, damaged: Path | None
+) -> None:
+    """The start failed, and so did each one after it."""
+    files = MemoryFiles()
+    for path, count in ((named, 5), (FIRST if named == SECOND else SECOND, 7)):
+        written(files, path, count)
+    if damaged is not None:
+        cut(files, damaged)
+    node = loaded(files, BOTH)
+    files.fail_next("rename", error=errno.EROFS, containing=str(failed), count=100)
+    settle(node, named)
+    assert [home.path for home in node.manager.directories if home.is_offline] == ([] if failed == named else [failed])
+    if damaged == named:
+        with pytest.raises(KafkaError, match="is damaged below"):
+            node.manager.create_log(A, ID_A, node.config)
+    else:
+        log = node.manager.create_log(A, ID_A, node.config)
+        assert (log.home.path, log.log_end_offset) == (named, 5)
+    assert [path for path in BOTH if "a-0" in files.list_directory(path)] == [path for path in BOTH if path in {named, failed}]
+    run(node.manager.close)
+    assert files.open_count == 0
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_stray_in_a_directory_that_turns_read_only_is_served_no_more(*, is_damaged: bool) -> None:
+    files = MemoryFiles()
+    written(files, SECOND, 5)
+    if is_damaged:
+        cut(files, SECOND)
+    node = loaded(files, BOTH)
+    files.fail_next("rename", error=errno.EROFS, containing=str(SECOND), count=100)
+    settle(node, FIRST, is_known=lambda _log: False)
+    assert [home.path for home in node.manager.directories if home.is_offline] == [SECOND]
+    log = node.manager.create_log(A, ID_B, node.config)
+    assert (log.home.path, log.log_end_offset) == (FIRST, 0)
+    run(node.manager.close)
+    assert files.open_count == 0
 
 
 # What the checkpoints say of a log that is not served
