@@ -6,7 +6,8 @@ then the old directory is renamed away. Knows no requests and no leaders: ``move
 Invariants:
 
 * At every moment one directory of the partition's name holds everything that the log held durably. A crash between the two renames leaves
-  two of them. The file ``moved-here`` marks the copy, which stays, unless the last step failed and the old log was written on.
+  two of them. The file ``moved-here`` marks the copy, which stays, unless the other log was written on after it: the last step had failed,
+  or the partition began anew while the copy was offline. The mark goes durably, once no other log can be there.
 * The next start removes a copy that was not finished, and replication begins the move again. Every copy has ``moved-here`` from the
   beginning: without it a start could not tell the copy from a future log of Apache Kafka.
 * A copy ends where its log ends, also where compaction removed the last records.
@@ -15,7 +16,7 @@ Invariants:
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -139,16 +140,16 @@ class FutureLogs:
             raise target.note_error(error) from error
 
     async def _forget_last_move(self, log: Log) -> None:
-        """Remove ``moved-here`` from a log, durably: a loss of power may have brought it back after the last move."""
-
-        def forget() -> None:
-            self._files.remove(log.directory / MOVED_HERE)
-            self._files.sync_directory(log.directory)
-
+        """Remove ``moved-here`` from a log, which the last move may have left."""
         try:
-            await self._files.run_in_pool(forget)
+            await self._files.run_in_pool(partial(self._unmark, log))
         except OSError as error:
             raise log.home.note_error(error) from error
+
+    def _unmark(self, log: Log) -> None:
+        """Remove ``moved-here``; blocks, durable on return."""
+        self._files.remove(log.directory / MOVED_HERE)
+        self._files.sync_directory(log.directory)
 
     async def _read(self, log: Log, offset: int, chunk_bytes: int) -> bytes:
         """Return whole batches from ``offset`` on, at least one where there is one."""
@@ -190,7 +191,7 @@ class FutureLogs:
             self._held.replace(old, log)
             self._on_removals()
             self._files.sync_directory(old.home.path)
-            self._files.remove(log.directory / MOVED_HERE)
+            self._unmark(log)
         except (KafkaError, OSError) as error:
             logger.warning("%s: the next start finishes the move to %s: %s", log.topic_partition, log.home.path, error)
 
@@ -233,6 +234,19 @@ class FutureLogs:
                     found.append(topic_partition)
         return found
 
+    async def unmark_finished(self, but: Container[TopicPartition]) -> None:
+        """Remove ``moved-here`` from all logs but those that wait beside another one, at a start that could read every directory."""
+        logs = [log for log in self._held.logs.values() if log.topic_partition not in but]
+        await self._files.run_in_pool(partial(self._unmark_all, logs))
+
+    def _unmark_all(self, logs: Iterable[Log]) -> None:
+        for log in logs:
+            try:
+                if not log.home.is_offline and self._files.exists(log.directory / MOVED_HERE):
+                    self._unmark(log)
+            except OSError as error:
+                log.home.note_error(error)
+
     def take_unfinished(self, topic_partition: TopicPartition) -> LogDirectory | None:
         """Return, once, where a partition was moving when the node stopped."""
         return self.unfinished.pop(topic_partition, None)
@@ -240,8 +254,8 @@ class FutureLogs:
     def settle(self, one: Log, other: Log) -> Log | None:
         """Return which of two logs of one name stays after a crash in the last step of a move; the other is set aside.
 
-        The copy stays, unless the old log has more: then the last step failed, and the old log was written on. None where the two do not
-        come from a move (``rivals``): both are left as they are.
+        The copy stays, unless the other log ends in a later leader epoch, or has more: then that one was written on. None where the two do
+        not come from a move (``rivals``): both are left as they are.
 
         Raises:
             KafkaError: the disk failed.
@@ -250,7 +264,7 @@ class FutureLogs:
         if len(moved) != 1 or _are_of_two_topics(one, other):
             return None
         stays, goes = (one, other) if moved[0] is one else (other, one)
-        if goes.log_end_offset > stays.log_end_offset:
+        if (goes.latest_leader_epoch, goes.log_end_offset) > (stays.latest_leader_epoch, stays.log_end_offset):
             stays, goes = goes, stays
         self._take_place(goes, stays)
         return stays

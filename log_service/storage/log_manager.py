@@ -155,6 +155,8 @@ class LogManager:
             text = f"none of the log directories can be used: {', '.join(str(each.append_refusal) for each in self.directories)}"
             raise StorageError(text)
         await self.futures.look_for_unfinished()
+        if len(self.directories) > 1 and not self._unread:
+            await self.futures.unmark_finished({rival.topic_partition for rival in self._rivals})
         epochs = [found.broker_epoch for found in loaded if found.logs or found.damaged]
         self.had_clean_shutdown = None not in epochs
         await self._look_back(loaded)

@@ -393,6 +393,59 @@ def test_a_loss_of_power_that_brings_the_mark_of_an_earlier_move_back_does_not_s
     assert killed_and_started(node).manager.logs[A].home.path == FIRST
 
 
+def is_marked(node: Node) -> bool:
+    return node.files.exists(SECOND / "a-0" / future_logs.MOVED_HERE)
+
+
+def test_the_mark_of_a_move_does_not_come_back_with_a_loss_of_power() -> None:
+    node = filled()
+    moved(node)
+    node.files.crash(Least(0))
+    assert node.files.exists(SECOND / "a-0")
+    assert not is_marked(node)
+
+
+def test_a_mark_goes_for_good_at_the_first_start_that_sees_all_directories_and_no_other_log() -> None:
+    """It outlived its move, and counted before the metadata once the partition had a log in another directory."""
+    node = filled()
+    node.files.fail_next("rename", containing="/first/a-0")
+    moved(node)
+    node.files.remove_tree(FIRST / "a-0")  # by hand, say
+    node.manager.release()
+    node.files.disk.failed = FIRST
+    node = Node(node.files, dirs=BOTH)
+    run(node.manager.load)
+    assert is_marked(node), "the old log may be where nothing can be read"
+    node.manager.release()
+    node.files.disk.failed = None
+    node = Node(node.files, dirs=BOTH)
+    run(node.manager.load)
+    assert not is_marked(node)
+    node.files.crash(Least(0))
+    assert not is_marked(node)
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_copy_does_not_stay_beside_a_log_of_a_later_leader_epoch(*, is_later: bool) -> None:
+    """It replaced a log that had begun anew, was shorter, and was the one that the metadata named."""
+    node = filled()
+    node.files.fail_next("rename", containing="/first/a-0")
+    moved(node)
+    node.manager.release()
+    node.files.remove_tree(FIRST / "a-0")
+    alone = Node(node.files, dirs=(FIRST,))
+    run(alone.manager.load)
+    log = alone.manager.create_log(A, ID_A, alone.config)
+    log.append_as_leader(validated(batch(1)), leader_epoch=int(is_later), now_ms=NOW_MS)
+    run(alone.manager.close)
+    again = Node(node.files, dirs=BOTH)
+    run(again.manager.load)
+    log = again.manager.logs[A]
+    assert (log.home.path, log.log_end_offset) == ((FIRST, 1) if is_later else (SECOND, 7))
+    assert not is_marked(again)
+    again.manager.release()
+
+
 @pytest.mark.parametrize("of_old_topic", [FIRST, SECOND])
 def test_a_topic_that_was_made_again_while_its_directory_was_offline_does_not_stop_a_start(of_old_topic: Path) -> None:
     """Its directory is back with the disk, and with the log of the deleted topic, which may have more records."""
