@@ -387,7 +387,7 @@ class Broker:
             self._config, self._static_texts, budget=self._budget, logs=logs, files=self.env.files, verifier=rooms.transaction_verifier
         )
         self._loader.add_publisher(live)
-        logs.settle_rivals(foundation.is_known, foundation.is_named)
+        logs.settle_rivals(foundation.is_known, foundation.assigned_directory)
         logs.set_aside_strays(foundation.is_known)
         self._loader.add_publisher(rooms.replicas)
         if len(logs.directories) > 1:

@@ -55,7 +55,7 @@ from log_service.raft.transport import RpcTransport
 from log_service.raft.voters import Voter, VoterEndpoint, VoterSet
 from log_service.records.compression import Codec
 from log_service.replication.links import ClusterLinks
-from log_service.replication.replica_manager import ReplicaManager
+from log_service.replication.replica_manager import ReplicaManager, assigned_directory
 from log_service.storage.log import Log
 from log_service.storage.log_manager import LogManager
 from log_service.storage.rivals import FoundLog
@@ -136,10 +136,10 @@ class NodeFoundation:
         registration = self._registration_of(log)
         return registration is not None and self.config.node_id in registration.replicas
 
-    def is_named(self, log: FoundLog) -> bool:
-        """Whether the metadata has this node's replica in the directory that a log is in."""
-        registration, directory_id = self._registration_of(log), self.logs.directory_ids.get(log.directory.parent)
-        return registration is not None and directory_id is not None and registration.directory_of(self.node_id) == directory_id
+    def assigned_directory(self, log: FoundLog) -> UUID | None:
+        """Return the log directory in which the metadata has this node's replica of a log's partition; None where it names none."""
+        registration = self._registration_of(log)
+        return None if registration is None else assigned_directory(registration, self.node_id)
 
     def _registration_of(self, log: FoundLog) -> PartitionRegistration | None:
         name, index = log.topic_partition

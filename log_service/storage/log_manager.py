@@ -269,8 +269,8 @@ class LogManager:
         """Return the partition's log with ``config``, beginning it where there is none. A log of another topic id is set aside as stray.
 
         Without ``is_new`` the partition was there before this start: what it holds may lie where nothing could be read. A log that begins
-        does so in the directory of ``directory_id``, to which the controller assigned it (None: to none); while a directory has failed, it
-        begins nowhere else, because that may be the one.
+        does so in the directory of ``directory_id``, to which the controller assigned it (None: to none). While a directory has failed that
+        may be the one, the log begins nowhere else, and one that is elsewhere is left as it is: it may be older.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, no directory takes it, or its log is damaged, or perhaps in a directory that failed.
@@ -283,23 +283,29 @@ class LogManager:
             if self._unread and not is_new:
                 raise self._unread[0].refused()
             log = self._begin_log(topic_partition, topic_id, config, self._home_of_new(directory_id))
+        elif not log.home.is_offline and self._may_be_offline(directory_id):
+            text = f"the metadata has it in log directory {directory_id}, which is not online; the log in {log.directory} is left as it is"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         elif log.topic_id is None:
             log.adopt_topic_id(topic_id)
         self._held.claim(log, config)
         return log
 
+    def _may_be_offline(self, directory_id: UUID | None) -> bool:
+        """Whether a directory has failed that may be the one to which the controller assigned a log."""
+        is_named = directory_id is not None and self._online_directory(directory_id) is None
+        return is_named and any(directory.is_offline for directory in self.directories)
+
+    def _online_directory(self, directory_id: UUID) -> LogDirectory | None:
+        online = (directory for directory in self.directories if not directory.is_offline)
+        return next((directory for directory in online if self.directory_ids.get(directory.path) == directory_id), None)
+
     def _home_of_new(self, directory_id: UUID | None) -> LogDirectory:
         """Return the directory in which a log begins."""
-        if directory_id is not None:
-            offline = None
-            for directory in self.directories:
-                if directory.is_offline:
-                    offline = directory
-                elif self.directory_ids.get(directory.path) == directory_id:
-                    return directory
-            if offline is not None:
-                raise offline.refused()
-        return self._emptiest_directory()
+        if self._may_be_offline(directory_id):
+            raise next(directory for directory in self.directories if directory.is_offline).refused()
+        named = None if directory_id is None else self._online_directory(directory_id)
+        return named or self._emptiest_directory()
 
     def _begin_log(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, directory: LogDirectory) -> Log:
         path = directory.path / str(topic_partition)
@@ -384,8 +390,10 @@ class LogManager:
     def _directory_of(self, log: FoundLog) -> LogDirectory:
         return next(directory for directory in self.directories if directory.path == log.directory.parent)
 
-    def settle_rivals(self, is_known: Callable[[FoundLog], bool], is_named: Callable[[FoundLog], bool]) -> None:
+    def settle_rivals(self, is_known: Callable[[FoundLog], bool], assigned: Callable[[FoundLog], UUID | None]) -> None:
         """Keep, of several logs of one partition, the one that counts by the metadata; the others are strays.
+
+        ``assigned`` returns the directory to which the controller assigned a log's partition. All logs stay where it may be offline.
 
         Raises:
             StorageError: nothing tells which counts; all logs are left where they are.
@@ -397,6 +405,12 @@ class LogManager:
                 log = self.logs.get(rival.topic_partition)
                 found[rival.topic_partition] = [self.damaged[rival.topic_partition] if log is None else log]
             found[rival.topic_partition].append(rival)
+
+        def is_named(log: FoundLog) -> bool:
+            directory_id = assigned(log)
+            return directory_id is not None and self.directory_ids.get(log.directory.parent) == directory_id
+
+        found = {key: logs for key, logs in found.items() if not any(is_known(log) and self._may_be_offline(assigned(log)) for log in logs)}
         settled = [(logs, one_that_counts(self._online_of(logs), is_known, is_named)) for logs in found.values()]
         for logs, stays in settled:
             why = f"another one, in {stays.directory}, counts by the metadata" if is_known(stays) else OF_NO_TOPIC
@@ -407,7 +421,7 @@ class LogManager:
                 self._held.put(stays)
             else:
                 self.damaged[stays.topic_partition] = stays
-        self._rivals.clear()
+        self._rivals = [rival for rival in self._rivals if rival.topic_partition not in found]
 
     def set_aside_strays(self, is_known: Callable[[FoundLog], bool]) -> list[Path]:
         """Rename the directories of logs that ``is_known`` does not know to ``-stray``, and return where they are; nothing is removed.
@@ -441,8 +455,9 @@ class LogManager:
         return target
 
     def _unserved_in(self, path: Path) -> list[TopicPartition]:
-        """Return the partitions of a log directory whose logs are damaged, or wait until they are settled; may be called in the pool."""
-        return [log.topic_partition for log in (*self.damaged.values(), *self._rivals) if log.directory.parent == path]
+        """Return the partitions of a log directory whose logs are damaged, or not served yet; may be called in the pool."""
+        unclaimed = [log for log in list(self.logs.values()) if log.topic_partition not in self._held.claimed]
+        return [log.topic_partition for log in (*self.damaged.values(), *self._rivals, *unclaimed) if log.directory.parent == path]
 
     # Upkeep
 

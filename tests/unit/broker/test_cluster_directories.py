@@ -192,25 +192,8 @@ def test_a_directory_that_returns_with_a_replica_that_began_anew_beside_it_does_
     """Both directories held a log of one topic, and each start was refused; where the newer one was damaged, the older one was served."""
 
     async def story(cluster: Cluster) -> None:
-        controller = await create(cluster)
-        await cluster.until(lambda: all(is_told(cluster, each) for each in cluster.brokers), 10)
-        victim = next(each for each in (1, 2, 3) if each != controller)
-        others = [each for each in (1, 2, 3) if each != victim]
-        old = served_in(cluster, victim)
-        await cluster.stop(victim)
-        files = cluster.world.node_env(host_of(victim)).files
-        assert isinstance(files, MemoryFiles)
-        files.disk.failed = old
-        await cluster.start(victim)
-        await cluster.until(lambda: len(cluster.unfenced(controller)) == 3)
-        await reassign(cluster, controller, others)
-        await reassign(cluster, controller, [*others, victim])
-        new = served_in(cluster, victim)
-        assert new != old
-        new_id = cluster.brokers[victim].foundation.logs.directory_ids[new]
-        await cluster.until(lambda: registrations(cluster, controller)[0].directory_of(NodeId(victim)) == new_id)
-        await cluster.stop(victim)
-        files.disk.failed = None
+        controller, victim, old, new = await begin_anew(cluster)
+        files = disk_of(cluster, victim)
         assert all("a-0" in files.list_directory(each) for each in (old, new))
         if is_damaged:
             files.write_atomically(new / "a-0" / "leader-epoch-checkpoint", b"junk")
@@ -222,6 +205,67 @@ def test_a_directory_that_returns_with_a_replica_that_began_anew_beside_it_does_
         assert not cluster.brokers[victim].foundation.logs.damaged
 
     tell_cluster(story, FILES)
+
+
+def test_a_stale_log_is_not_served_by_a_broker_that_starts_without_the_directory_that_counts() -> None:
+    """It was served, and the controller was told that the replica is there."""
+
+    async def story(cluster: Cluster) -> None:
+        controller, victim, old, new = await begin_anew(cluster)
+        files, new_id = disk_of(cluster, victim), registrations(cluster, controller)[0].directory_of(NodeId(victim))
+        before = {name: files.read_bytes(old / "a-0" / name) for name in files.list_directory(old / "a-0")}
+        files.disk.failed = new
+        await cluster.start(victim)
+        await cluster.until(lambda: len(cluster.unfenced(controller)) == 3)
+        await cluster.until(lambda: hosted(cluster, victim).keys() >= {0})
+        client = await client_of(cluster, registrations(cluster, controller)[0].leader)
+        await client.ask(produce_request("a", batch(b"new")), 9)
+        await trio.sleep(30)
+        assert hosted(cluster, victim)[0].is_offline
+        known = registrations(cluster, controller)[0]
+        assert (known.directory_of(NodeId(victim)), victim in known.isr) == (new_id, False)
+        assert before == {name: files.read_bytes(old / "a-0" / name) for name in files.list_directory(old / "a-0")}
+        await cluster.stop(victim)
+        files.disk.failed = None
+
+        await cluster.start(victim)
+        await cluster.until(lambda: len(registrations(cluster, controller)[0].isr) == 3)
+        assert served_in(cluster, victim) == new
+        assert end_of(cluster, victim) == 1
+
+    tell_cluster(story, FILES)
+
+
+async def begin_anew(cluster: Cluster) -> tuple[int, int, Path, Path]:
+    """Have a replica begin anew while its directory is offline, and stop its broker.
+
+    Returns the controller, the broker, and the directories that hold the old log and the new one.
+    """
+    controller = await create(cluster)
+    await cluster.until(lambda: all(is_told(cluster, each) for each in cluster.brokers), 10)
+    victim = next(each for each in (1, 2, 3) if each != controller)
+    others = [each for each in (1, 2, 3) if each != victim]
+    old = served_in(cluster, victim)
+    await cluster.stop(victim)
+    files = disk_of(cluster, victim)
+    files.disk.failed = old
+    await cluster.start(victim)
+    await cluster.until(lambda: len(cluster.unfenced(controller)) == 3)
+    await reassign(cluster, controller, others)
+    await reassign(cluster, controller, [*others, victim])
+    new = served_in(cluster, victim)
+    assert new != old
+    new_id = cluster.brokers[victim].foundation.logs.directory_ids[new]
+    await cluster.until(lambda: registrations(cluster, controller)[0].directory_of(NodeId(victim)) == new_id)
+    await cluster.stop(victim)
+    files.disk.failed = None
+    return controller, victim, old, new
+
+
+def disk_of(cluster: Cluster, node_id: int) -> MemoryFiles:
+    files = cluster.world.node_env(host_of(node_id)).files
+    assert isinstance(files, MemoryFiles)
+    return files
 
 
 def served_in(cluster: Cluster, node_id: int) -> Path:

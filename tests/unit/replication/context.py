@@ -157,7 +157,7 @@ async def running(
     """Run a replica manager; leaving cancels it and closes nothing, as a crash would."""
     clock = VirtualClock()
     files = files or MemoryFiles(clock=clock)
-    env = NodeEnv(clock=clock, rng=Random(7), network=MemoryNetwork(Random(7)).host("node"), files=files)
+    env = NodeEnv(clock=clock, rng=Random(f"7 {log_dirs}"), network=MemoryNetwork(Random(7)).host("node"), files=files)
     log_config = config or LogConfig()
     logs = LogManager(env, LogManagerConfig(log_dirs=log_dirs), log_config, node_id=NODE, cluster_id=CLUSTER_ID)
     await logs.load()

@@ -30,7 +30,7 @@ class Node:
     ) -> None:
         self.clock = SettableClock()
         self.files = files or MemoryFiles(rng=Random(3), clock=self.clock)
-        env = NodeEnv(clock=self.clock, rng=Random(5), network=MemoryNetwork(Random(4)).host("node"), files=self.files)
+        env = NodeEnv(clock=self.clock, rng=Random(f"5 {dirs}"), network=MemoryNetwork(Random(4)).host("node"), files=self.files)
         config = LogManagerConfig(log_dirs=dirs)
         self.config = LogConfig(segment_bytes=2 * SIZE)
         self.manager = LogManager(env, config, self.config, node_id=node_id, cluster_id=cluster_id)

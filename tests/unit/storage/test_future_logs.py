@@ -179,7 +179,7 @@ def test_two_directories_that_no_move_explains_are_refused() -> None:
     again = Node(node.files, dirs=BOTH)
     run(again.manager.load)
     with pytest.raises(StorageError, match="the metadata does not say which of them counts: move all but one of them away"):
-        again.manager.settle_rivals(lambda _log: True, lambda _log: False)
+        again.manager.settle_rivals(lambda _log: True, lambda _log: None)
     again.manager.release()
     assert node.files.open_count == 0
     assert all("a-0" in node.files.list_directory(path) for path in BOTH)
@@ -199,7 +199,7 @@ def test_of_two_directories_of_one_topic_that_counts_which_the_metadata_names(na
         run(node.manager.close)
     again = Node(files, dirs=BOTH)
     run(again.manager.load)
-    again.manager.settle_rivals(lambda _log: True, lambda log: log.directory.parent == named)
+    again.manager.settle_rivals(lambda _log: True, lambda _log: again.manager.directory_ids[named])
     log = again.manager.create_log(A, ID_A, again.config)
     assert (log.home.path, log.log_end_offset, again.manager.checkpointed_high_watermark(log)) == (named, 2, 1)
     (stray,) = [name for name in files.list_directory(other) if name.startswith("a-0")]
@@ -221,7 +221,7 @@ def test_a_blank_directory_beside_a_log_gives_way_to_it_unless_its_topic_is_gone
     node.files.make_directory(blank / "a-0")
     again = Node(node.files, dirs=BOTH)
     run(again.manager.load)
-    again.manager.settle_rivals(lambda log: is_known or log.topic_id is None, lambda log: log.directory.parent == blank)
+    again.manager.settle_rivals(lambda log: is_known or log.topic_id is None, lambda _log: again.manager.directory_ids[blank])
     log = again.manager.create_log(A, ID_A if is_known else ID_B, again.config)
     assert (log.home.path, log.log_end_offset) == ((filled_in, 3) if is_known else (blank, 0))
     run(again.manager.close)
@@ -459,7 +459,7 @@ def test_a_topic_that_was_made_again_while_its_directory_was_offline_does_not_st
         run(node.manager.close)
     again = Node(files, dirs=BOTH)
     run(again.manager.load)
-    again.manager.settle_rivals(lambda log: log.topic_id == ID_B, lambda log: log.directory.parent == of_old_topic)
+    again.manager.settle_rivals(lambda log: log.topic_id == ID_B, lambda _log: again.manager.directory_ids[of_old_topic])
     log = again.manager.create_log(A, ID_B, again.config)
     assert (log.home.path, log.log_end_offset) == (of_new_topic, 2)
     assert next(name for name in files.list_directory(of_old_topic) if name.startswith("a-0")).endswith("-stray")

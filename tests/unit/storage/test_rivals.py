@@ -41,7 +41,7 @@ def loaded(files: MemoryFiles, dirs: tuple[Path, ...]) -> Node:
 
 
 def settle(node: Node, named: Path, *, is_known: Callable[[FoundLog], bool] = lambda _log: True) -> None:
-    node.manager.settle_rivals(is_known, lambda log: log.directory.parent == named)
+    node.manager.settle_rivals(is_known, lambda _log: node.manager.directory_ids[named])
     node.manager.set_aside_strays(is_known)
 
 
