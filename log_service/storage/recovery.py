@@ -10,7 +10,7 @@ read: it is written once more (``sync_failures``).
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,9 +109,10 @@ def open_log(
         loader.write_again(segments)
     producers = ProducerState(producer_id_expiration_ms)
     recovered_from = log_end_offset if known.is_clean else segments[max(segments.index_of(known.recovery_point), 0)].base_offset
-    aborted = log_reader.reload_producers(
-        producers, snapshots, segments, log_start_offset, end_offset=log_end_offset, from_offset=recovered_from
-    )
+    with _damage_named(directory, segments):
+        aborted = log_reader.reload_producers(
+            producers, snapshots, segments, log_start_offset, end_offset=log_end_offset, from_offset=recovered_from
+        )
     for segment in segments:
         segment.unload()
     return Log(
@@ -164,12 +165,14 @@ def _remove_leftovers(files: Files, directory: Path, names: list[str]) -> list[s
 
 
 @contextmanager
-def _damage_named(segment: Segment) -> Iterator[None]:
-    """Turn damage among batches that were synced into a ``StorageError`` that names the segment."""
+def _damage_named(path: Path, segments: Iterable[Segment]) -> Iterator[None]:
+    """Turn damage among batches that were synced into a ``StorageError`` that names ``path``, and close the segments."""
     try:
         yield
     except KafkaError as error:
-        text = f"{segment.path()} is damaged below the offset up to which it was synced: {error}; restore it, or move the directory away"
+        for segment in segments:
+            segment.close_file()
+        text = f"{path} is damaged below the offset up to which it was synced: {error}; restore it, or move the directory away"
         raise StorageError(text) from error
 
 
@@ -209,7 +212,7 @@ class _Loader:
         segments = [self._existing_segment(base_offset) for base_offset in base_offsets]
         if self._known.is_clean:
             self._complete_indexes(segments, offsets)
-            with _damage_named(segments[-1]):
+            with _damage_named(segments[-1].path(), segments):
                 log_end_offset = segments[-1].next_offset()
             self._check_synced(segments[-1], log_end_offset, None, is_last=True)
             return Segments(segments), log_end_offset
@@ -259,7 +262,7 @@ class _Loader:
         indexed = set(offsets.get(OFFSET_INDEX_SUFFIX, ())).intersection(offsets.get(TIME_INDEX_SUFFIX, ()))
         for segment in segments:
             if segment.size_bytes and segment.base_offset not in indexed:
-                with _damage_named(segment):
+                with _damage_named(segment.path(), segments):
                     segment.rebuild_indexes(self._rebuilt)
 
     def _recover(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> tuple[Segments, int]:

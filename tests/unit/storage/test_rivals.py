@@ -252,3 +252,36 @@ def test_what_a_start_after_a_crash_found_damaged_is_not_believed_after_a_clean_
     again = loaded(files, (FIRST,))
     assert list(again.manager.damaged) == [A]
     again.manager.release()
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_damage_that_only_the_producers_are_read_from_does_not_stop_a_start(*, is_clean: bool) -> None:
+    """It was no damage of a log to the start, which ended with all other logs of the node."""
+    files = MemoryFiles()
+    written(files, FIRST, 6)
+    for name in files.list_directory(FIRST / "a-0"):
+        if name.endswith(".snapshot"):
+            files.remove(FIRST / "a-0" / name)
+    file = files.open(FIRST / "a-0" / "00000000000000000002.log")
+    file.truncate(40)
+    file.close()
+    if not is_clean:
+        files.remove(FIRST / ".kafka_cleanshutdown")
+    node = loaded(files, (FIRST,))
+    assert "00000000000000000002.log" in files.list_directory(FIRST / "a-0")
+    assert list(node.manager.damaged) == [A]
+    node.manager.release()
+    assert files.open_count == 0
+
+
+def test_a_damaged_segment_without_an_index_is_not_kept_open() -> None:
+    files = MemoryFiles()
+    written(files, FIRST, 6)
+    file = files.open(FIRST / "a-0" / "00000000000000000002.log")
+    file.truncate(40)
+    file.close()
+    files.remove(FIRST / "a-0" / "00000000000000000002.index")
+    node = loaded(files, (FIRST,))
+    assert list(node.manager.damaged) == [A]
+    node.manager.release()
+    assert files.open_count == 0
