@@ -68,6 +68,8 @@ class FutureLogs:
         self.logs: dict[TopicPartition, Log] = {}
         self.unfinished: dict[TopicPartition, LogDirectory] = {}
         """Moves that the last stop interrupted, with where they went; replication begins them again."""
+        self.kept_in: list[LogDirectory] = []
+        """Directories in which the old log of a move stayed, because it could not be renamed; nothing there was closed in order."""
         self._files = env.files
         self._clock = env.clock
         self._held = held
@@ -193,6 +195,7 @@ class FutureLogs:
             self._files.sync_directory(old.home.path)
             self._unmark(log)
         except (KafkaError, OSError) as error:
+            self.kept_in.append(old.home)
             logger.warning("%s: the next start finishes the move to %s: %s", log.topic_partition, log.home.path, error)
 
     def _drop(self, copy: Log) -> None:

@@ -501,8 +501,8 @@ class LogManager:
     async def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Close every log in order and leave the clean-shutdown marker in each directory where all went well. Idempotent.
 
-        ``broker_epoch`` goes into the marker (KIP-966). A directory that holds a damaged log gets none: a start that believes in a clean
-        stop verifies little, and might take the log for whole.
+        ``broker_epoch`` goes into the marker (KIP-966). A directory gets none that holds a damaged log, or the old log of a move: a start
+        that believes in a clean stop verifies little, and might take the one for whole, and what the other lost for damage.
         """
         if self._is_closed:
             return
@@ -517,7 +517,7 @@ class LogManager:
     async def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
         try:
             unopened = [log for log in (*self.damaged.values(), *self._rivals) if isinstance(log, DamagedLog)]
-            if any(log.directory.parent == directory.path for log in unopened):
+            if directory in self.futures.kept_in or any(log.directory.parent == directory.path for log in unopened):
                 await self.env.files.run_in_pool(partial(self.checkpoint_writer.write_all, directory))
             else:
                 await self.env.files.run_in_pool(partial(self.checkpoint_writer.write_at_end, directory, broker_epoch))

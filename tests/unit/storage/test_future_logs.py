@@ -425,6 +425,17 @@ def test_a_mark_goes_for_good_at_the_first_start_that_sees_all_directories_and_n
     assert not is_marked(node)
 
 
+def test_a_directory_in_which_the_old_log_stayed_is_not_believed_after_a_clean_stop() -> None:
+    """The end of the old log was never synced: after a loss of power it was damaged, counted by the metadata, and the copy was a stray."""
+    node = filled()
+    node.files.fail_next("rename", error=errno.EMFILE, containing="/first/a-0")
+    moved(node)
+    run(node.manager.close)
+    assert [node.files.exists(path / ".kafka_cleanshutdown") for path in BOTH] == [False, True]
+    log = without_power(node).manager.logs[A]
+    assert (log.home.path, log.log_end_offset) == (SECOND, 7)
+
+
 @pytest.mark.parametrize("is_later", [False, True])
 def test_a_copy_does_not_stay_beside_a_log_of_a_later_leader_epoch(*, is_later: bool) -> None:
     """It replaced a log that had begun anew, was shorter, and was the one that the metadata named."""
