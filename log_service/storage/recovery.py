@@ -19,7 +19,6 @@ from log_service.common.env import Clock, Files
 from log_service.common.errors import KafkaError, StorageError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.config.views import LogConfig
-from log_service.storage import log_reader
 from log_service.storage.aborted_transactions import recover_aborted_transactions
 from log_service.storage.cleaner.swap import finish_exchanges
 from log_service.storage.file_names import (
@@ -36,6 +35,7 @@ from log_service.storage.file_names import (
 from log_service.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
+from log_service.storage.log_reader import has_holes, reload_producers
 from log_service.storage.partition_metadata import PARTITION_METADATA_FILE, read_topic_id, write_topic_id
 from log_service.storage.producer_snapshots import ProducerSnapshots
 from log_service.storage.producer_state import ProducerState
@@ -110,9 +110,7 @@ def open_log(
     producers = ProducerState(producer_id_expiration_ms)
     recovered_from = log_end_offset if known.is_clean else segments[max(segments.index_of(known.recovery_point), 0)].base_offset
     with _damage_named(directory, segments):
-        aborted = log_reader.reload_producers(
-            producers, snapshots, segments, log_start_offset, end_offset=log_end_offset, from_offset=recovered_from
-        )
+        aborted = reload_producers(producers, snapshots, segments, log_start_offset, end_offset=log_end_offset, from_offset=recovered_from)
     for segment in segments:
         segment.unload()
     return Log(
@@ -291,11 +289,7 @@ class _Loader:
         """
         known, base_offset = self._known, segments[index].base_offset
         is_hole = base_offset > max(expected_offset, known.recovery_point, known.cleaned_offset or 0)
-        if (
-            is_hole
-            and not self._config.is_compacted
-            and not any(log_reader.has_holes(segment) for segment in segments[max(index - 1, 0) :])
-        ):
+        if is_hole and not self._config.is_compacted and not any(has_holes(segment) for segment in segments[max(index - 1, 0) :]):
             return f"the segment before it ends at {expected_offset}"
         return f"the segment before it ends at {expected_offset}" if base_offset < expected_offset else None
 
