@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from log_service.cli.output import json_option, print_json, print_rows
+from log_service.cli.output import counted, json_option, print_json, print_rows
 from log_service.cli.times import as_time
 from orchestration.importing import kept_imports
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 WHERE = "[TOPIC/]PARTITION:OFFSET"
 LISTED = 50
+LOOK_TIMEOUT_MS = 10_000
 COUNTED = ["target", "topic", "rule", "reason", "count"]
 SHOWN = ["place", "record_time", "rule", "reason", "duplicate_of", "value"]
 
@@ -63,8 +64,8 @@ def list_letters(*, table: str | None, rule: str | None, limit: int, as_json: bo
     """Count the dead letters by table, rule and reason; with TABLE list them one by one."""
     with opened_letters() as (letters, _):
         if table is None:
-            counted = [row for row in letters.summary() if rule in {None, row["rule"]}]
-            print_rows(counted, COUNTED, as_json=as_json, empty="no table has rejected anything", flexible=("reason",))
+            summary = [row for row in letters.summary() if rule in {None, row["rule"]}]
+            print_rows(summary, COUNTED, as_json=as_json, empty="no table has rejected anything", flexible=("reason",))
             return
         from orchestration.letter_places import names_of_topics  # noqa: PLC0415 - with the command, not with its help
 
@@ -76,11 +77,11 @@ def list_letters(*, table: str | None, rule: str | None, limit: int, as_json: bo
 
 def nothing_found(table: str, rule: str | None, letters: "DeadLetters") -> str:
     """Return what is said where no dead letter of ``table`` is found: the name of the table or of the rule may be a slip."""
-    counted = letters.summary()
-    rules = sorted({str(row["rule"]) for row in counted if row["target"] == table})
+    summary = letters.summary()
+    rules = sorted({str(row["rule"]) for row in summary if row["target"] == table})
     if rules:
         return f"the rule {rule} rejected nothing of {table}; these did: {', '.join(rules)}"
-    tables = sorted({str(row["target"]) for row in counted})
+    tables = sorted({str(row["target"]) for row in summary})
     return f"{table} has no dead letters" + (f"; these tables have some: {', '.join(tables)}" if tables else "")
 
 
@@ -156,9 +157,14 @@ def fix(
             assert place is not None
             text = value if value is not None else edited(letter_at(letters, table, place))
             fixes = [] if text is None else [fix_of(letters, table, place, text.encode())]
+        deleted = deleted_topics(letters, table, settings)
+        if place is not None and (gone := [one.topic_id for one in fixes if one.topic_id in deleted]):
+            raise click.ClickException(f"the topic {deleted[gone[0]]} of the id {gone[0]} is deleted: its records can be replayed no more")
+        nothing = "" if fixes else nothing_to_fix(table, rule, letters)
+        tell_of_deleted(sum(one.topic_id in deleted for one in fixes))
+        fixes = [one for one in fixes if one.topic_id not in deleted]
         if not execute or not fixes:
             again, why_untried = tried(letters, table, fixes, settings) if fixes else ({}, "")
-            nothing = "" if fixes else nothing_to_fix(table, rule, letters)
             show_fixes(letters, table, fixes, again, as_json=as_json, nothing=nothing)
             if why_untried:
                 click.echo(why_untried, err=True)
@@ -174,14 +180,17 @@ def fix(
 def replay(*, table: str, execute: bool, as_json: bool) -> None:
     """Read all dead letters of TABLE once more: after a rule was relaxed, a transform corrected, or fixes were kept."""
     with opened_letters() as (letters, settings):
-        rows = letters.of_target(table)
+        found = letters.of_target(table)
+        deleted = deleted_topics(letters, table, settings) if found else {}
+        rows = [row for row in found if row["_topic_id"] not in deleted]
+        tell_of_deleted(len(found) - len(rows))
         if not execute or not rows:
             told_count = {"table": table, "executed": False, "dead_letters": len(rows)}
             if as_json:
                 print_json(told_count)
             elif rows:
                 click.echo(f"{table}: {len(rows)} dead letters would be replayed; --execute does it")
-            else:
+            elif not found:
                 click.echo(nothing_found(table, None, letters))
             return
         tell_replay(table, 0, replayed(settings, table, None), as_json=as_json)
@@ -200,6 +209,30 @@ def opened_letters() -> Iterator[tuple["DeadLetters", "Settings"]]:
 
     with explained():
         yield DeadLetters(Lake(settings.lake_root)), settings
+
+
+def deleted_topics(letters: "DeadLetters", table: str, settings: "Settings") -> dict[str, str]:
+    """Return the names, by id, of the topics of a table's dead letters that are deleted.
+
+    None where the broker is away, as a replay says itself.
+    """
+    from orchestration import connection  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.log_client import LogServiceError  # noqa: PLC0415
+
+    topics = letters.topics_of(table)
+    try:
+        with connection.connect(settings.bootstrap_servers, timeout_ms=LOOK_TIMEOUT_MS) as log:
+            there = {one.topic_id for name in sorted(set(topics.values())) if (one := log.describe_topic(name)) is not None}
+    except LogServiceError:
+        return {}
+    return {topic_id: name for topic_id, name in topics.items() if topic_id not in there}
+
+
+def tell_of_deleted(count: int) -> None:
+    """Say of how many dead letters nothing can be replayed."""
+    if count:
+        verbs = ("is", "stays") if count == 1 else ("are", "stay")
+        click.echo(f"{counted(count, 'dead letter')} {verbs[0]} of a topic that is deleted, and {verbs[1]}", err=True)
 
 
 def chosen_rule(rule: str | None) -> Any:
