@@ -6,6 +6,7 @@ def test_something() -> None:
 Loops of C (``list(d)``, ``sorted``) count once, whatever their length.
 """
 
+import gc
 import sys
 import threading
 from collections.abc import Callable
@@ -14,8 +15,14 @@ from typing import Any
 
 
 def opcodes_of(call: Callable[[], object]) -> int:
-    """Run ``call`` and return how many opcodes that took."""
-    return _count_monitored(call) if sys.version_info >= (3, 12) else _count_traced(call)
+    """Run ``call`` and return how many opcodes that took. No garbage is collected meanwhile: its finalizers would be counted, too."""
+    is_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _count_monitored(call) if sys.version_info >= (3, 12) else _count_traced(call)
+    finally:
+        if is_collecting:
+            gc.enable()
 
 
 def _count_monitored(call: Callable[[], object]) -> int:
