@@ -9,7 +9,6 @@ first when the next one polls. What is held counts as not consumed: it is not co
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial, update_wrapper
-from inspect import isawaitable
 from re import Pattern
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast, overload
@@ -18,7 +17,7 @@ from log_service.client.admin.values import OffsetAndMetadata
 from log_service.client.asyncio.calls import OnAsyncio, awaited, awaited_sync
 from log_service.client.consumer.commits import CommitCallback
 from log_service.client.consumer.consumer import Consumer
-from log_service.client.consumer.held_records import HeldRecords, consumed_before, go_back
+from log_service.client.consumer.held_records import HeldRecords, call_after_going_back, consumed_before, go_back
 from log_service.client.consumer.rebalance import RebalanceCallback
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.client.consumer.subscriptions import SubscriptionPattern
@@ -210,13 +209,7 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
 
     async def _call_moving(self, function: Callable[[], Any]) -> Any:
         firsts = self._held.give_up() if self._bridge.is_usable else {}
-
-        async def call() -> Any:
-            await go_back(self._client, firsts)
-            result = function()
-            return await result if isawaitable(result) else result
-
-        return await self._bridge.call(call)
+        return await self._bridge.call(partial(call_after_going_back, self._client, firsts, function))
 
     async def _return_held(self) -> None:
         """Go back to what is held, which is not committed then; impossible from another loop."""

@@ -11,7 +11,7 @@ from functools import partial, update_wrapper
 from inspect import isawaitable
 from re import Pattern
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 import trio
 
@@ -19,7 +19,7 @@ from log_service.client.admin.values import OffsetAndMetadata
 from log_service.client.blocking.calls import Blocking, blocking, blocking_sync
 from log_service.client.consumer.commits import CommitCallback
 from log_service.client.consumer.consumer import Consumer
-from log_service.client.consumer.held_records import HeldRecords, consumed_before, go_back
+from log_service.client.consumer.held_records import HeldRecords, call_after_going_back, consumed_before, go_back
 from log_service.client.consumer.rebalance import RebalanceCallback
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.client.consumer.subscriptions import SubscriptionPattern
@@ -29,21 +29,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def moving(method: Callable[Concatenate[Consumer, P], Awaitable[T]]) -> Callable[Concatenate["BlockingConsumer", P], T]:
+@overload
+def moving(method: Callable[Concatenate[Consumer, P], Awaitable[T]]) -> Callable[Concatenate["BlockingConsumer", P], T]: ...
+
+
+@overload
+def moving(method: Callable[Concatenate[Consumer, P], None]) -> Callable[Concatenate["BlockingConsumer", P], None]: ...
+
+
+def moving(method: Callable[Concatenate[Consumer, P], Any]) -> Callable[Concatenate["BlockingConsumer", P], Any]:
     """Return a method that changes what is read: what is held is dropped, and read again where its partition stays where it is."""
 
-    def call(self: "BlockingConsumer", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return cast(T, self._call_moving(partial(method, self._client, *args, **kwargs)))
-
-    update_wrapper(call, method)
-    return call
-
-
-def moving_sync(method: Callable[Concatenate[Consumer, P], None]) -> Callable[Concatenate["BlockingConsumer", P], None]:
-    """Return such a method of one that does not wait."""
-
-    def call(self: "BlockingConsumer", /, *args: P.args, **kwargs: P.kwargs) -> None:
-        self._call_moving(partial(method, self._client, *args, **kwargs))
+    def call(self: "BlockingConsumer", /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return self._call_moving(partial(method, self._client, *args, **kwargs))
 
     update_wrapper(call, method)
     return call
@@ -58,13 +56,13 @@ class BlockingConsumer(Blocking[Consumer]):
         self._held = HeldRecords()
 
     unsubscribe = moving(Consumer.unsubscribe)
-    assign = moving_sync(Consumer.assign)
+    assign = moving(Consumer.assign)
     seek = moving(Consumer.seek)
     seek_to_beginning = moving(Consumer.seek_to_beginning)
     seek_to_end = moving(Consumer.seek_to_end)
     seek_to_committed = moving(Consumer.seek_to_committed)
     seek_to_time = moving(Consumer.seek_to_time)
-    pause = moving_sync(Consumer.pause)
+    pause = moving(Consumer.pause)
     current_lag = blocking(Consumer.current_lag)
     beginning_offsets = blocking(Consumer.beginning_offsets)
     end_offsets = blocking(Consumer.end_offsets)
@@ -181,13 +179,7 @@ class BlockingConsumer(Blocking[Consumer]):
 
     def _call_moving(self, function: Callable[[], Any]) -> Any:
         firsts = self._held.give_up() if self.is_open else {}
-
-        async def call() -> Any:
-            await go_back(self._client, firsts)
-            result = function()
-            return await result if isawaitable(result) else result
-
-        return self._portal.call(call)
+        return self._portal.call(partial(call_after_going_back, self._client, firsts, function))
 
     def _return_held(self) -> None:
         """Go back to what is held, which is not committed then."""

@@ -7,7 +7,9 @@ Invariant: of each partition the records are held in the order of their offsets.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from inspect import isawaitable
+from typing import Any
 
 import trio
 
@@ -48,6 +50,13 @@ async def go_back(consumer: Consumer, firsts: Mapping[TopicPartition, int]) -> N
         for topic_partition in consumer.assignment:
             if topic_partition in firsts:
                 await consumer.seek(topic_partition, firsts[topic_partition])
+
+
+async def call_after_going_back(consumer: Consumer, firsts: Mapping[TopicPartition, int], function: Callable[[], Any]) -> Any:
+    """Return what a method of the consumer does that changes what is read, whether it waits or not."""
+    await go_back(consumer, firsts)
+    result = function()
+    return await result if isawaitable(result) else result
 
 
 def consumed_before(consumer: Consumer, firsts: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
