@@ -157,15 +157,16 @@ def fix(
             assert place is not None
             text = value if value is not None else edited(letter_at(letters, table, place))
             fixes = [] if text is None else [fix_of(letters, table, place, text.encode())]
-        deleted = deleted_topics(letters, table, settings)
+        deleted = deleted_topics(letters, table, settings) if fixes else {}
         if place is not None and (gone := [one.topic_id for one in fixes if one.topic_id in deleted]):
             raise click.ClickException(f"the topic {deleted[gone[0]]} of the id {gone[0]} is deleted: its records can be replayed no more")
         nothing = "" if fixes else nothing_to_fix(table, rule, letters)
         tell_of_deleted(sum(one.topic_id in deleted for one in fixes))
         fixes = [one for one in fixes if one.topic_id not in deleted]
         if not execute or not fixes:
-            again, why_untried = tried(letters, table, fixes, settings) if fixes else ({}, "")
-            show_fixes(letters, table, fixes, again, as_json=as_json, nothing=nothing)
+            found = letters.of_target(table) if fixes else []
+            again, why_untried = tried(letters, table, found, fixes, settings) if fixes else ({}, "")
+            show_fixes(letters, table, found, fixes, again, as_json=as_json, nothing=nothing)
             if why_untried:
                 click.echo(why_untried, err=True)
             return
@@ -296,9 +297,12 @@ def repair_named(name: str) -> Callable[[bytes | None], bytes | None]:
 
 
 def tried(
-    letters: "DeadLetters", table: str, fixes: Sequence["Fix"], settings: "Settings"
+    letters: "DeadLetters", table: str, found: Sequence[Mapping[str, Any]], fixes: Sequence["Fix"], settings: "Settings"
 ) -> tuple[Mapping["RecordPlace", str] | None, str]:
-    """Return why the table would reject each fixed record that it would, None where that was not tried, and why it was not."""
+    """Return why the table would reject each fixed record that it would, None where that was not tried, and why it was not.
+
+    ``found`` are the table's dead letters.
+    """
     from orchestration.fix_trial import follower, rejected_again  # noqa: PLC0415 - with the command, not with its help
     from orchestration.spark.session import close_session, open_session  # noqa: PLC0415
     from orchestration.transforms.failures import FINAL, PASSING  # noqa: PLC0415
@@ -309,18 +313,19 @@ def tried(
     try:
         session = open_session(settings)
         try:
-            found = rejected_again(session, letters.lake, declared, letters.of_target(table), fixes)
+            rejections = rejected_again(session, letters.lake, declared, found, fixes)
         finally:
             close_session(session, settings)
     except (*FINAL, *PASSING) as error:
         return None, f"whether {table} would reject some of it again could not be tried: {str(error).partition(chr(10))[0]}"
-    repeats = {place: f" of {one.duplicate_of}" if one.duplicate_of else "" for place, one in found.items()}
-    return {place: f"{one.rule}: {one.reason}{repeats[place]}" for place, one in found.items()}, ""
+    repeats = {place: f" of {one.duplicate_of}" if one.duplicate_of else "" for place, one in rejections.items()}
+    return {place: f"{one.rule}: {one.reason}{repeats[place]}" for place, one in rejections.items()}, ""
 
 
 def show_fixes(
     letters: "DeadLetters",
     table: str,
+    found: Sequence[Mapping[str, Any]],
     fixes: Sequence["Fix"],
     again: Mapping["RecordPlace", str] | None,
     *,
@@ -330,7 +335,7 @@ def show_fixes(
     """Print what would be fixed, and what of it would be rejected ``again``, as ``tried`` says it; ``nothing`` where nothing would."""
     from orchestration.letter_places import names_of_topics, place_of  # noqa: PLC0415 - with the command, not with its help
 
-    before = {(row["_topic_id"], row["_partition"], row["_offset"]): row for row in letters.of_target(table)} if fixes else {}
+    before = {(row["_topic_id"], row["_partition"], row["_offset"]): row for row in found}
     names = names_of_topics(letters, table) if fixes else {}
     rows = []
     for one in fixes:
