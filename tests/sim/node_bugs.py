@@ -28,7 +28,7 @@ from log_service.raft.events import Synced
 from log_service.replication import partition_state
 from log_service.replication.partition import Partition
 from log_service.storage import log as log_module
-from log_service.storage import log_reader
+from log_service.storage import recovery
 from log_service.storage.checkpoint_writer import CheckpointWriter
 from log_service.storage.cleaner.offset_map import OffsetMap
 from log_service.storage.future_logs import FutureLogs
@@ -269,7 +269,7 @@ BUGS = (
         replacements=((partition_state.PartitionState, "note_append", _append_as_if_synced),),
         shown_by=(20, 12),
     ),
-    Bug(name="producers not rebuilt after a crash", replacements=((log_reader, "reload_producers", _forget_producers),), shown_by=(45, 35)),
+    Bug(name="producers not rebuilt after a crash", replacements=((recovery, "reload_producers", _forget_producers),), shown_by=(45, 35)),
     Bug(name="repetitions not noticed", replacements=((ProducerState, "check", _take_any_sequence),), shown_by=(45, 35)),
     Bug(name="torn tail not cut", replacements=((Segment, "cut_torn_tail", _keep_torn_tail),), shown_by=(20, 37)),
     Bug(name="index not rebuilt", replacements=((Segment, "recover", _keep_old_indexes),), shown_by=(20, 12)),
