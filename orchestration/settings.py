@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from log_service.cluster_plans.health import DISK_FULL_PERCENT
 from log_service.common.secrets import SecretText
 
 DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
@@ -56,6 +57,7 @@ class Settings:
     minimum_interval_s: int
     follow_s: int
     commit_attempts: int
+    disk_full_percent: int
     deployment: str | None
     alert_webhook: SecretText | None
     alert_email_to: tuple[str, ...]
@@ -96,6 +98,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         minimum_interval_s=_count(given, "TIDELOG_MINIMUM_INTERVAL_S", DEFAULT_MINIMUM_INTERVAL_S),
         follow_s=_count(given, "TIDELOG_FOLLOW_S", DEFAULT_FOLLOW_S),
         commit_attempts=_positive(given, "TIDELOG_COMMIT_ATTEMPTS", DEFAULT_COMMIT_ATTEMPTS),
+        disk_full_percent=_whole_number(given, "TIDELOG_DISK_FULL_PERCENT", DISK_FULL_PERCENT, at_least=1, at_most=100),
         deployment=_deployment(given),
         alert_webhook=_webhook(given),
         alert_email_to=_recipients(given),
@@ -238,10 +241,11 @@ def _positive(given: Mapping[str, str], name: str, default: int) -> int:
     return _whole_number(given, name, default, at_least=1)
 
 
-def _whole_number(given: Mapping[str, str], name: str, default: int, *, at_least: int) -> int:
+def _whole_number(given: Mapping[str, str], name: str, default: int, *, at_least: int, at_most: int | None = None) -> int:
     text = given.get(name)
     if not text:
         return default
-    if not text.strip().isdecimal() or int(text) < at_least:
-        raise SettingsError(f"{name} is {text!r}: it has to be a whole number, at least {at_least} (default {default})")
+    if not text.strip().isdecimal() or int(text) < at_least or (at_most is not None and int(text) > at_most):
+        limits = f"at least {at_least}" if at_most is None else f"{at_least} to {at_most}"
+        raise SettingsError(f"{name} is {text!r}: it has to be a whole number, {limits} (default {default})")
     return int(text)

@@ -35,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Let Spark start quickly, and the children of tests be interrupted: a shell's background job, which ignores Ctrl-C, may run them."""
     quicken_spark()
+    os.environ.setdefault("TIDELOG_DISK_FULL_PERCENT", "100")  # the disk under the tests is none of their business
     if WORKER in os.environ or not config.getoption("numprocesses", None):
         gc.disable()  # while tests are collected, which leaves no garbage: looking for some costs as much again
     if config.getoption("cpu"):

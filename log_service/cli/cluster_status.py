@@ -15,7 +15,7 @@ from log_service.cli.output import bootstrap_option, counted, json_option, print
 from log_service.cluster_operations.findings import state_findings
 from log_service.cluster_operations.moving import brokers_left_throttled
 from log_service.cluster_operations.reading import ClusterState, read_state
-from log_service.cluster_plans.health import Finding, QuorumMember, Severity, worst
+from log_service.cluster_plans.health import DISK_FULL_PERCENT, Finding, QuorumMember, Severity, worst
 from log_service.cluster_plans.layout import NO_LEADER, BrokerLayout
 
 EXIT_CODES = {Severity.NOTICE: 0, Severity.DEGRADED: 3, Severity.FAILED: 4}
@@ -23,9 +23,20 @@ MARKS = {Severity.NOTICE: "note", Severity.DEGRADED: "degraded", Severity.FAILED
 
 
 @click.command(short_help="Tell what is wrong, and how each broker is.")
+@click.option(
+    "--disk-full",
+    "disk_full_percent",
+    type=click.IntRange(1, 100),
+    default=DISK_FULL_PERCENT,
+    envvar="TIDELOG_DISK_FULL_PERCENT",
+    show_default=True,
+    show_envvar=True,
+    metavar="PERCENT",
+    help="Up to where a disk may be full.",
+)
 @json_option
 @bootstrap_option
-def status(*, as_json: bool, bootstrap_servers: str) -> None:
+def status(*, disk_full_percent: int, as_json: bool, bootstrap_servers: str) -> None:
     """Tell what is wrong with the cluster first, then how each broker is.
 
     Exit code 0: all is well; 3: all works, and the next failure may cost something; 4: clients cannot read or write something now.
@@ -33,7 +44,7 @@ def status(*, as_json: bool, bootstrap_servers: str) -> None:
     with open_admin(bootstrap_servers) as admin:
         state = read_state(admin)
         throttled = brokers_left_throttled(admin, state)
-    findings = state_findings(state, throttled)
+    findings = state_findings(state, throttled, disk_full_percent=disk_full_percent)
     severity = worst(findings)
     rows = [broker_row(state, broker) for broker in state.layout.brokers]
     if as_json:

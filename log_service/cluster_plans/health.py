@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PartitionLayout, why_cordoned
+from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, LogDirectory, PartitionLayout, why_cordoned
 
 MAX_NAMED = 5
-DISK_FULL_SHARE = 0.85
-"""A directory is nearly full from here on: a reassignment or a burst may fill what is left."""
+DISK_FULL_PERCENT = 85
+"""A disk is nearly full from here on, unless somebody says otherwise: a reassignment or a burst may fill what is left."""
 QUORUM_LAG_OFFSETS = 20
 QUORUM_LAG_MS = 10_000
 """A voter that is as many records and as long behind is not merely a moment late: one metadata record is written every 500 ms."""
@@ -89,14 +89,19 @@ CHECKS = (
 """Everything that is looked at, causes before what follows from them; a check without a finding is fine."""
 
 
-def findings_of(layout: ClusterLayout, quorum: QuorumState, throttled: Sequence[int] = ()) -> list[Finding]:
-    """Return what is wrong, the worst first; ``throttled`` are the brokers with a throttle of replication."""
+def findings_of(
+    layout: ClusterLayout, quorum: QuorumState, throttled: Sequence[int] = (), *, disk_full_percent: int = DISK_FULL_PERCENT
+) -> list[Finding]:
+    """Return what is wrong, the worst first; ``throttled`` are the brokers with a throttle of replication.
+
+    A disk is nearly full where more than ``disk_full_percent`` of it cannot be written any more: it is full, or kept for others.
+    """
     found = [
         *_partition_findings(layout.partitions, layout.observers),
         *_quorum_findings(quorum, layout.active),
         *_single_voter_findings(layout, quorum),
         *_broker_findings(layout),
-        *_directory_findings(layout),
+        *_directory_findings(layout, disk_full_percent),
         *_leader_findings(layout),
         *_throttle_findings(layout, throttled),
         *_cordon_findings(layout),
@@ -188,17 +193,20 @@ def _broker_findings(layout: ClusterLayout) -> Iterator[Finding]:
         yield Finding(check="brokers", severity=Severity.DEGRADED, text=text, items=(str(broker),))
 
 
-def _directory_findings(layout: ClusterLayout) -> Iterator[Finding]:
+def _directory_findings(layout: ClusterLayout, disk_full_percent: int) -> Iterator[Finding]:
     for broker in layout.brokers:
         for directory in broker.log_dirs:
             item = f"{broker.broker_id}:{directory.path}"
             if not directory.is_online:
                 text = f"log directory {directory.path} of broker {broker.broker_id} has failed"
                 yield Finding(check="log_directories", severity=Severity.DEGRADED, text=text, items=(item,))
-            elif directory.total_bytes > 0 and 1 - directory.usable_bytes / directory.total_bytes > DISK_FULL_SHARE:
-                share = 100 * (1 - directory.usable_bytes / directory.total_bytes)
-                text = f"the disk of {directory.path} of broker {broker.broker_id} is {share:.0f} % full"
+            elif (percent := _percent_full(directory)) > disk_full_percent:
+                text = f"the disk of {directory.path} of broker {broker.broker_id} is {percent:.0f} % full"
                 yield Finding(check="disk", severity=Severity.DEGRADED, text=text, items=(item,))
+
+
+def _percent_full(directory: LogDirectory) -> float:
+    return 100 * (1 - directory.usable_bytes / directory.total_bytes) if directory.total_bytes > 0 else 0
 
 
 def _leader_findings(layout: ClusterLayout) -> Iterator[Finding]:

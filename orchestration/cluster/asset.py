@@ -13,6 +13,7 @@ from log_service.cluster_operations.moving import brokers_left_throttled
 from log_service.cluster_operations.reading import ClusterState, read_state
 from log_service.cluster_plans.health import CHECKS, Finding, Severity, is_under_replicated
 from orchestration.resources.log_service import LogServiceResource
+from orchestration.settings import load_settings
 
 GROUP = "infrastructure"
 MAX_ITEMS = 20
@@ -89,7 +90,8 @@ def cluster_asset(*, name: str = "cluster") -> dg.AssetsDefinition:
     def look_at_cluster(log_service: LogServiceResource) -> dg.MaterializeResult:  # type: ignore[type-arg] # Dagster wants it bare
         with log_service.open_admin() as admin:
             state = read_state(admin)
-            findings = state_findings(state, brokers_left_throttled(admin, state))
+            throttled = brokers_left_throttled(admin, state)
+            findings = state_findings(state, throttled, disk_full_percent=load_settings().disk_full_percent)
         return dg.MaterializeResult(asset_key=key, metadata=cluster_metadata(state), check_results=list(check_results(findings, key)))
 
     return look_at_cluster

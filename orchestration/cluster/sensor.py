@@ -15,6 +15,7 @@ from log_service.cluster_operations.reading import read_state
 from log_service.cluster_plans.health import Finding, Severity
 from orchestration.log_client import LogServiceError
 from orchestration.resources.log_service import LogServiceResource
+from orchestration.settings import load_settings
 
 INTERVAL_S = 30
 TIMEOUT_MS = 10_000
@@ -85,6 +86,6 @@ def cluster_sensor(
 def _findings(log_service: LogServiceResource) -> list[Finding]:
     try:
         with log_service.open_admin(timeout_ms=TIMEOUT_MS) as admin:
-            return state_findings(read_state(admin))
+            return state_findings(read_state(admin), disk_full_percent=load_settings().disk_full_percent)
     except LogServiceError as error:
         return [Finding(check=UNREACHABLE, severity=Severity.FAILED, text=str(error))]

@@ -107,6 +107,8 @@ def a_healthy_cluster_is_told_as_one(nodes: ClusterNodes, admin: BlockingAdmin) 
     assert sorted(member["node_id"] for member in told["quorum"]["members"] if member["voter"]) == [1, 2, 3]
     printed = tidelog(nodes, "status")
     assert printed.lines[0] == "all is well"
+    narrow = tidelog(nodes, "status", "--disk-full", "1")
+    assert (narrow.exit_code, narrow.lines[0].startswith("degraded  the disk of ")) == (3, True), narrow.output
     assert all(len(line) <= 80 for line in printed.lines[4:]), printed.output
 
 

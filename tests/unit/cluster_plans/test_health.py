@@ -89,6 +89,8 @@ def test_directories_that_failed_and_disks_that_are_nearly_full() -> None:
     brokers = [replace(BROKERS[0], log_dirs=(full, failed, roomy)), *BROKERS[1:]]
     found = findings_of(layout(brokers, [HEALTHY]), QUORUM)
     assert [each.text for each in found] == ["log directory /b of broker 1 has failed", "the disk of /a of broker 1 is 90 % full"]
+    found = findings_of(layout(brokers, [HEALTHY]), QUORUM, disk_full_percent=90)
+    assert [each.text for each in found] == ["log directory /b of broker 1 has failed"]
 
 
 def test_leaders_away_from_home_are_a_notice_only() -> None:

@@ -47,6 +47,12 @@ def test_a_value_that_cannot_be_used_names_its_variable(value: str) -> None:
         load_settings({"TIDELOG_RECORDS_PER_RUN": value})
 
 
+@pytest.mark.parametrize("value", ["0", "101", "85 %"])
+def test_a_share_of_a_disk_is_a_percentage(value: str) -> None:
+    with pytest.raises(SettingsError, match=r"TIDELOG_DISK_FULL_PERCENT is .*: it has to be a whole number, 1 to 100"):
+        load_settings({"TIDELOG_DISK_FULL_PERCENT": value})
+
+
 def test_the_documentation_names_every_setting_and_no_other() -> None:
     root = Path(__file__).parents[3]
     read = set(re.findall(r'"(TIDELOG_[A-Z_]+)"', (root / "orchestration/settings.py").read_text()))
