@@ -24,14 +24,13 @@ import trio
 from log_service.broker.broker import Broker
 from log_service.broker.env import real_env
 from log_service.config.server import parse_server_properties
+from tests.helpers.forked_process import ForkedProcess, start_forked
 
 START_SECONDS = 30.0
 STOP_SECONDS = 20.0
 HOST = "127.0.0.1"
 
 SERVE = "import gc, sys; gc.disable(); from log_service.broker.main import serve; sys.exit(serve(None, sys.argv[1:]))"
-END_WITH_PARENT = "import os, threading; threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start(); "
-"""Nothing is written to the broker's standard input: reading it returns when the process that holds the other end is gone."""
 READY = re.compile(r"is ready on \S+?:(\d+)")
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -69,7 +68,7 @@ class BrokerProcess:
         self.port = port
         self.properties = dict(properties or {})
         self.log_path = directory / "broker.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -98,14 +97,7 @@ class BrokerProcess:
         assert self._process is None, "it runs already"
         self.directory.mkdir(parents=True, exist_ok=True)
         offset = len(self.log)
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", END_WITH_PARENT + SERVE, *overrides_of(self.directory, self.port, self.properties)],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                cwd=ROOT,
-            )
+        self._process = start_forked(overrides_of(self.directory, self.port, self.properties), log=self.log_path)
         self.port = self._wait_until_ready(offset)
         return self
 
@@ -143,9 +135,6 @@ class BrokerProcess:
             process.kill()
             process.wait()
             raise
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
 
 
 def run_to_its_end(directory: Path, *, port: int = 0, properties: Mapping[str, str] | None = None) -> tuple[int, str]:

@@ -16,7 +16,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -29,7 +28,8 @@ from click.testing import CliRunner
 
 from log_service.cli.storage import storage
 from log_service.client import BlockingAdmin, KafkaError, TopicPartition
-from tests.helpers.broker_process import END_WITH_PARENT, ROOT, SERVE
+from tests.helpers.failing_directories import node_of_failing_directories
+from tests.helpers.forked_process import ForkedProcess, node, start_forked
 from tests.helpers.ports import free_ports
 from tests.integration.client_clusters import APACHE_KAFKA
 from tests.integration.kafka_node import java, java_command, skip_unless_kafka_is_there
@@ -39,22 +39,6 @@ CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 START_SECONDS = 90.0
 STOP_SECONDS = 60.0
 SESSION_SECONDS = 3.0
-FAILING_DIRECTORIES = """
-import errno
-import pathlib
-from log_service.storage.files import RealFile
-
-def failing(call):
-    def checked(self, *arguments):
-        for parent in self.path.parents:
-            if pathlib.Path(f"{parent}.failed").exists():
-                raise OSError(errno.EIO, "the disk is gone", str(self.path))
-        return call(self, *arguments)
-    return checked
-
-RealFile.append_gathered = failing(RealFile.append_gathered)
-RealFile._sync = failing(RealFile._sync)
-"""
 """What a node of two directories runs first: writes below a directory ``x`` fail once there is a file ``x.failed`` beside it."""
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
@@ -151,7 +135,7 @@ class ClusterNodes:
         self._ways = ways or Straight()
         self._login = login
         self._format_arguments = format_arguments
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._processes: dict[int, subprocess.Popen[bytes] | ForkedProcess] = {}
         if self._has_kafka:
             skip_unless_kafka_is_there()
         ports = free_ports(2 * size)
@@ -255,9 +239,7 @@ class ClusterNodes:
         """Start the processes of nodes, and wait for nothing."""
         for node_id in node_ids:
             assert node_id not in self._processes, f"node {node_id} runs already"
-            with (self.directory / f"node{node_id}.log").open("ab") as log:
-                process = subprocess.Popen(self._command(node_id), stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=ROOT)
-            self._processes[node_id] = process
+            process = self._processes[node_id] = self._launch(node_id)
             self._ways.open(node_id, process.pid)
 
     def fail_directory(self, node_id: int, name: str) -> None:
@@ -401,12 +383,14 @@ class ClusterNodes:
             )
             assert done.exit_code == 0, done.output
 
-    def _command(self, node_id: int) -> list[str]:
+    def _launch(self, node_id: int) -> subprocess.Popen[bytes] | ForkedProcess:
+        path = self.directory / f"node{node_id}.log"
         if self.products[node_id] == APACHE_KAFKA:
-            return [*java_command(), "kafka.Kafka", str(self._file(node_id))]
+            command = [*java_command(), "kafka.Kafka", str(self._file(node_id))]
+            with path.open("ab") as log:
+                return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         overrides = [f"{name}={value}" for name, value in self.properties[node_id].items()]
-        prelude = FAILING_DIRECTORIES if self._has_two_directories else ""
-        return [sys.executable, "-c", END_WITH_PARENT + prelude + SERVE, *overrides]
+        return start_forked(overrides, log=path, target=node_of_failing_directories if self._has_two_directories else node)
 
     def _wait_for_port(self, node_id: int) -> None:
         process = self._processes[node_id]
@@ -438,10 +422,8 @@ class ClusterNodes:
             self._forget(node_id)
 
     def _forget(self, node_id: int) -> None:
-        process = self._processes.pop(node_id)
+        del self._processes[node_id]
         self._ways.close(node_id)
-        if process.stdin is not None:
-            process.stdin.close()
 
     def _end_all(self) -> None:
         for node_id in list(self._processes):

@@ -1,8 +1,6 @@
 """Mirrors for the tests: a file of settings, a process that mirrors, and what readers find in a cluster."""
 
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +14,7 @@ import trio
 from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, ConsumerRecord, NewTopic, OffsetSpec, TopicPartition
 from log_service.mirror.service import MirrorService
 from log_service.mirror.settings import MirrorSettings
-from tests.helpers.broker_process import END_WITH_PARENT, ROOT
+from tests.helpers.forked_process import ForkedProcess, command, start_forked
 
 PATIENCE_SECONDS = 60.0
 QUICK = (
@@ -26,7 +24,6 @@ QUICK = (
 )
 """What a test has no time to wait for."""
 SENDER_PAUSE_SECONDS, SENT_AT_ONCE, MAX_SENT = 0.02, 10, 100_000
-MIRROR = "from log_service.cli.main import main; main(sys.argv[1:])"
 
 
 def write_file(path: Path, servers: Mapping[str, str], *lines: str) -> Path:
@@ -56,7 +53,7 @@ class MirrorProcess:
     def __init__(self, file: Path) -> None:
         self.file = file
         self._started_at = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -78,9 +75,7 @@ class MirrorProcess:
     def start(self) -> Self:
         """Start, without waiting for anything."""
         self._started_at = len(self.log)
-        with self.file.with_suffix(".log").open("ab") as log:
-            command = [sys.executable, "-c", END_WITH_PARENT + "import sys; " + MIRROR, "mirror", "run", str(self.file)]
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=ROOT)
+        self._process = start_forked(["mirror", "run", str(self.file)], log=self.file.with_suffix(".log"), target=command)
         return self
 
     def end(self, number: int) -> int:
@@ -92,8 +87,6 @@ class MirrorProcess:
             return process.wait(PATIENCE_SECONDS)
         finally:
             process.kill()
-            assert process.stdin is not None
-            process.stdin.close()
 
 
 @contextmanager

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.broker_process import END_WITH_PARENT, ROOT, SERVE
+from tests.helpers.broker_process import ROOT
 from tests.helpers.documents import blocks
+from tests.helpers.forked_process import start_forked
 from tests.helpers.ports import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -62,12 +63,9 @@ class Hosts:
 
     def start(self, *node_ids: int) -> None:
         for node_id in node_ids:
-            log = self._stack.enter_context((self.directory / f"node{node_id}.log").open("wb"))
             overrides = [line for line in self.file(node_id).read_text().splitlines() if line]
-            process = subprocess.Popen(
-                [sys.executable, "-c", END_WITH_PARENT + SERVE, *overrides], stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=ROOT
-            )
-            self._stack.callback(process.communicate)
+            process = start_forked(overrides, log=self.directory / f"node{node_id}.log")
+            self._stack.callback(process.wait)
             self._stack.callback(process.kill)
 
     def quorum(self) -> dict[int, str]:
