@@ -4,7 +4,7 @@ A text where several names are expected is refused, because its letters would be
 Only the cluster knows whether a topic exists.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 from operator import index
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from log_service.common.types import TopicPartition
 T = TypeVar("T")
 
 MAX_OFFSET = 2**63 - 1
+MAX_OFFSET_METADATA_BYTES = 2**15 - 1
 ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 
 
@@ -66,6 +67,18 @@ def partitions(named: Iterable[Any]) -> list[TopicPartition]:
     return listed
 
 
+def by_partition(given: Mapping[TopicPartition, T], what: str) -> Mapping[TopicPartition, T]:
+    """Return ``what`` (offsets, times) of partitions that there can be.
+
+    Raises:
+        TypeError: it is no mapping, or as ``partitions``. ValueError: as ``partitions``.
+    """
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what} are given by partition, such as {{TopicPartition('t', 0): 5}}, not as {given!r}")
+    partitions(given)
+    return given
+
+
 def all_of(kind: type[T], given: Iterable[Any], what: str) -> list[T]:
     """Return ``what`` (topics, resources) as a list of values of one class.
 
@@ -103,6 +116,34 @@ def whole_number(given: Any, what: str) -> int:
     if isinstance(given, bool) or not hasattr(given, "__index__"):
         raise TypeError(f"{what} is a whole number, not {given!r}")
     return index(given)
+
+
+def record_limit(given: Any) -> int:
+    """Return how many records a poll may return.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is not positive.
+    """
+    number = whole_number(given, "max_records")
+    if number < 1:
+        raise ValueError(f"max_records is at least 1, not {number}")
+    return number
+
+
+def offset_metadata(given: Any) -> str:
+    """Return what is kept beside a committed offset.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it is longer than a request can carry; a broker takes 4,096 bytes unless ``offset.metadata.max.bytes`` says otherwise.
+    """
+    if not isinstance(given, str):
+        raise TypeError(f"the metadata of an offset is text, not {type(given).__name__}")
+    size = len(given.encode())
+    if size > MAX_OFFSET_METADATA_BYTES:
+        raise ValueError(f"the metadata of an offset has at most {MAX_OFFSET_METADATA_BYTES} bytes, not {size}")
+    return given
 
 
 def limit_s(timeout_ms: float | None) -> float:

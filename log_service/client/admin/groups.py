@@ -239,16 +239,14 @@ def as_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata | int]) -> dic
     Raises:
         TypeError, ValueError: there can be no such partition or offset.
     """
-    arguments.partitions(offsets)
-    return {each: _as_offset(offset) for each, offset in offsets.items()}
+    return {each: _as_offset(offset) for each, offset in arguments.by_partition(offsets, "offsets").items()}
 
 
 def _as_offset(given: OffsetAndMetadata | int) -> OffsetAndMetadata:
     if not isinstance(given, OffsetAndMetadata):
         return OffsetAndMetadata(offset=arguments.offset(given))
     arguments.offset(given.offset)
-    if not isinstance(given.metadata, str):
-        raise TypeError(f"the metadata of an offset is text, not {type(given.metadata).__name__}")
+    arguments.offset_metadata(given.metadata)
     return given
 
 

@@ -251,6 +251,7 @@ class Consumer:
 
         Raises:
             RecordDeserializationError: a deserializer failed; polling again meets the same record, seeking behind it skips it.
+            TypeError, ValueError: ``max_records`` is no positive whole number.
             KafkaError: what a fetch, a position or the group failed with for good; INVALID_REQUEST, it is closed, or polled already.
         """
         self._require_open()
@@ -259,7 +260,7 @@ class Consumer:
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         self._meter.note_poll()
         deadline = trio.current_time() + timeout_ms / 1_000
-        limit = self.config.max_poll_records if max_records is None else max_records
+        limit = self.config.max_poll_records if max_records is None else arguments.record_limit(max_records)
         if self._membership is not None:
             self._membership.note_poll(is_polling=True)
         self._is_polling = True
@@ -394,7 +395,9 @@ class Consumer:
     async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
         """Return the first record, by partition, whose timestamp is at least that; its offset is -1 where there is none."""
         self._require_open()
-        return await self._positions.list_offsets({each: OffsetSpec.at(time_ms) for each, time_ms in times_ms.items()})
+        return await self._positions.list_offsets(
+            {each: OffsetSpec.at(time_ms) for each, time_ms in arguments.by_partition(times_ms, "times").items()}
+        )
 
     async def partitions_for(self, topic: str) -> int:
         """Return how many partitions a topic has. Raises KafkaError if there is none."""
@@ -428,9 +431,11 @@ class Consumer:
 
         Raises:
             KafkaError: INVALID_REQUEST, the consumer is closed.
-            TypeError, ValueError: there can be no such partition or offset.
+            TypeError, ValueError: there can be no such partition or offset; ``on_commit`` cannot be called.
         """
         self._require_open()
+        if on_commit is not None and not callable(on_commit):
+            raise TypeError(f"on_commit is called with the offsets and the error: {on_commit!r} cannot be called")
         self._committer.commit_soon(self._to_commit(positions), on_commit)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:

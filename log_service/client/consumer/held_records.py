@@ -13,6 +13,7 @@ from typing import Any
 
 import trio
 
+from log_service.client import arguments
 from log_service.client.admin.values import OffsetAndMetadata
 from log_service.client.consumer.consumer import Consumer
 from log_service.client.consumer.records import ConsumerRecord
@@ -23,8 +24,8 @@ class HeldRecords(deque[ConsumerRecord]):
     """The records that come next. A deque: ``extend`` holds what a poll returned, ``popleft`` hands out one."""
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Return the next records, at most ``limit``, and hold them no more."""
-        if limit >= len(self):
+        """Return the next records, at most ``limit``, and hold them no more. Raises as ``arguments.record_limit``."""
+        if arguments.record_limit(limit) >= len(self):
             taken = list(self)
             self.clear()
             return taken

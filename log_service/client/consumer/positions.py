@@ -114,7 +114,7 @@ class Positions:
 
     async def move_to_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """See ``Consumer.seek_to_time``."""
-        states = {each: self._subscriptions.of(each) for each in times_ms}
+        states = {each: self._subscriptions.of(each) for each in arguments.by_partition(times_ms, "times")}
         found = await self.list_offsets({each: OffsetSpec.at(time_ms) for each, time_ms in times_ms.items()})
         for each, state in states.items():
             if found[each].offset >= 0:

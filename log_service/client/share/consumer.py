@@ -174,9 +174,10 @@ class ShareConsumer:
 
         Raises:
             ShareDeserializationError: a deserializer failed; the record is released unless the application rejects it.
+            TypeError, ValueError: ``max_records`` is no positive whole number.
             KafkaError: what a fetch or the group failed with for good; INVALID_REQUEST, it is closed, or polled already.
         """
-        limit = self.config.max_poll_records if max_records is None else max_records
+        limit = self.config.max_poll_records if max_records is None else arguments.record_limit(max_records)
         return await self._poll(limit, limit, timeout_ms)
 
     async def _poll(self, limit: int, acquired_limit: int, timeout_ms: int) -> list[ShareRecord]:

@@ -183,6 +183,7 @@ def test_partitions_that_cannot_be_are_not_assigned(partition: Any, error: type[
         (True, TypeError),
         (OffsetAndMetadata(offset=-1), ValueError),
         (OffsetAndMetadata(offset=1, metadata=b"x"), TypeError),  # type: ignore[arg-type]
+        (OffsetAndMetadata(offset=1, metadata="é" * 2**14), ValueError),
     ],
 )
 def test_offsets_that_cannot_be_are_neither_sought_nor_committed(offset: Any, error: type[Exception]) -> None:
@@ -216,6 +217,34 @@ def test_times_that_cannot_be_are_not_looked_up(time_ms: Any, error: type[Except
             await consumer.offsets_for_times({T0: time_ms})
         with pytest.raises(error, match="a timestamp"):
             await consumer.seek_to_time({T0: time_ms})
+
+    tell(story)
+
+
+MISTAKEN: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
+    "offsets without a mapping": (lambda it: it.commit([T0]), TypeError, "offsets are given by partition, such as"),
+    "times without a mapping": (lambda it: it.seek_to_time([T0]), TypeError, "times are given by partition, such as"),
+    "looking up times without a mapping": (lambda it: it.offsets_for_times([T0]), TypeError, "times are given by partition, such as"),
+    "a callback that is none": (
+        lambda it: it.commit_soon({T0: 1}, on_commit=5),
+        TypeError,
+        "on_commit is called with .*5 cannot be",
+    ),
+    "a number of records as text": (lambda it: it.poll(max_records="3"), TypeError, "max_records is a whole number, not '3'"),
+    "no records at all": (lambda it: it.poll(max_records=0), ValueError, "max_records is at least 1, not 0"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKEN)
+def test_a_mistaken_argument_is_told_by_its_name_and_changes_nothing(name: str) -> None:
+    call, error, told = MISTAKEN[name]
+
+    async def story(world: World, consumer: Consumer) -> None:
+        consumer.assign([T0])
+        with pytest.raises(error, match=told):
+            await call(consumer)
+        assert [record.value for record in await consumer.poll()] == [b"0", b"1", b"2"]
+        assert await consumer.committed([T0]) == {}
 
     tell(story)
 
