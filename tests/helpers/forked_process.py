@@ -1,73 +1,42 @@
 """Nodes and commands that begin as forks of a process that has imported them: a start takes a fifth of the processor time.
 
-    process = start_forked(["node.id=1", ...], log=path)             # as `tidelog serve` with these properties and no file
-    process = start_forked(["mirror", "run", file], log=path, target=command)       # as `tidelog mirror run FILE`
+    process = start_forked(["node.id=1", ...], log=path)                # as `tidelog serve` with these properties and no file
+    process = start_forked(["mirror", "run", file], log=path, target=command)         # as `tidelog mirror run FILE`
     process.send_signal(signal.SIGTERM)
     process.wait(20)
 
 Each is a process like any other: it has its own memory and descriptors, can be killed or paused, and ends with the test run that started
 it. What a fresh interpreter does before is tested where the command line and the supervisor start nodes.
+
+Each test process has one ``ForkServer``, which starts with the first fork. It is not the one of ``multiprocessing``: that has imported
+Dagster and Spark for the tests of the platform, and a node would be as large.
 """
 
+import atexit
 import gc
-import multiprocessing
 import os
+import pickle
+import select
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Sequence
-from multiprocessing import connection
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from log_service.broker.main import serve
 from log_service.cli.main import main as command_line
 
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([__name__])
+ROOT = Path(__file__).resolve().parent.parent.parent
+SERVER = f"import sys; from {__name__} import run_server; run_server(int(sys.argv[1]))"
+SIZE = struct.Struct(">I")
 
-
-class ForkedProcess:
-    """A running fork; the interface is that of ``subprocess.Popen``."""
-
-    def __init__(self, target: Callable[[list[str]], int | None], arguments: Sequence[str], log: Path) -> None:
-        self._process = _context.Process(target=_run, args=(target, list(arguments), str(log), dict(os.environ)), daemon=True)
-        self._process.start()
-        assert self._process.pid is not None
-        self.pid = self._process.pid
-
-    @property
-    def returncode(self) -> int | None:
-        """How it ended, negative for a signal; None while it runs."""
-        return self._process.exitcode
-
-    def poll(self) -> int | None:
-        """Return how it ended; None while it runs."""
-        return self._process.exitcode
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end.
-
-        Raises:
-            TimeoutExpired: it has not ended after ``timeout`` seconds.
-        """
-        self._process.join(timeout)
-        if self._process.exitcode is None:
-            raise subprocess.TimeoutExpired(self._process.name, timeout or 0)
-        return self._process.exitcode
-
-    def send_signal(self, sig: int) -> None:
-        """Send a signal, if it runs."""
-        if self.poll() is None:
-            os.kill(self.pid, sig)
-
-    def terminate(self) -> None:
-        """Ask it to end."""
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End it at once."""
-        self.send_signal(signal.SIGKILL)
+Target = Callable[[list[str]], int | None]
 
 
 def node(overrides: list[str]) -> int:
@@ -80,28 +49,178 @@ def command(arguments: list[str]) -> None:
     command_line(arguments)
 
 
-def start_forked(arguments: Sequence[str], *, log: Path, target: Callable[[list[str]], int | None] = node) -> ForkedProcess:
+def start_forked(arguments: Sequence[str], *, log: Path, target: Target = node) -> "ForkedProcess":
     """Call the target, a function of a module, in a new process, which writes its output behind what is in the log.
 
     What the target returns is the exit code.
     """
-    return ForkedProcess(target, arguments, log)
+    return _server().fork(target, arguments, log)
 
 
-def _run(target: Callable[[list[str]], int | None], arguments: list[str], log: str, environ: dict[str, str]) -> None:
-    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    for descriptor in (1, 2):
-        os.dup2(output, descriptor)
-    os.close(output)
+class ForkedProcess:
+    """A running fork; the interface is that of ``subprocess.Popen``."""
+
+    def __init__(self, pid: int, status: int, held: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._status = status
+        self._held = held
+
+    def poll(self) -> int | None:
+        """Return how it ended, negative for a signal; None while it runs."""
+        return self._look(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end.
+
+        Raises:
+            TimeoutExpired: it has not ended after ``timeout`` seconds.
+        """
+        code = self._look(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+        return code
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal, if it runs."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):  # it has ended, and its server has not said so yet
+                os.kill(self.pid, sig)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
+    def _look(self, timeout: float | None) -> int | None:
+        if self.returncode is None and _readable([self._status], timeout):
+            self.returncode = int(os.read(self._status, 16) or -signal.SIGKILL)  # nothing: the server was killed
+            os.close(self._status)
+            os.close(self._held)
+        return self.returncode
+
+
+class ForkServer:
+    """A process that forks others: it gets a target with three descriptors, and tells the process id, and later how that one ended."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        arguments = [sys.executable, "-c", SERVER, str(theirs.fileno())]
+        with theirs:
+            self._process = subprocess.Popen(arguments, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, cwd=ROOT)
+        self._lock = threading.Lock()
+        atexit.register(self.end)
+
+    def end(self) -> None:
+        """End the server; what it has forked ends with this process."""
+        self._socket.close()
+        self._process.wait()
+
+    def fork(self, target: Target, arguments: Sequence[str], log: Path) -> ForkedProcess:
+        """See ``start_forked``."""
+        work = pickle.dumps((target, list(arguments), dict(os.environ)))
+        stdin, held = os.pipe()
+        status, told = os.pipe()
+        output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            with self._lock:
+                socket.send_fds(self._socket, [SIZE.pack(len(work))], [stdin, output, told])
+                self._socket.sendall(work)
+                (pid,) = SIZE.unpack(_received(self._socket, SIZE.size))
+        finally:
+            for descriptor in (stdin, output, told):
+                os.close(descriptor)
+        return ForkedProcess(pid, status, held)
+
+
+@cache
+def _server() -> ForkServer:
+    return ForkServer()
+
+
+def run_server(descriptor: int) -> None:
+    """Fork as told through the socket, until its other end is closed."""
+    gc.freeze()
+    children: dict[int, int] = {}
+    ended, wakeup = os.pipe()
+    os.set_blocking(wakeup, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+    with socket.socket(fileno=descriptor) as asked:
+        while True:
+            ready = _readable([descriptor, ended], None)
+            if ended in ready:
+                os.read(ended, 1024)
+                _tell_of_ends(children)
+            if descriptor in ready:
+                header, descriptors, _, _ = socket.recv_fds(asked, SIZE.size, 3)
+                if not header:
+                    return
+                target, arguments, environ = pickle.loads(_received(asked, *SIZE.unpack(header)))
+                stdin, output, told = descriptors
+                pid = os.fork()
+                if pid == 0:
+                    _be_child(target, arguments, environ, stdin, output)
+                children[pid] = told
+                os.close(stdin)
+                os.close(output)
+                asked.sendall(SIZE.pack(pid))
+
+
+def _tell_of_ends(children: dict[int, int]) -> None:
+    with suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            told = children.pop(pid)
+            with suppress(BrokenPipeError):
+                os.write(told, str(os.waitstatus_to_exitcode(status)).encode())
+            os.close(told)
+
+
+def _be_child(target: Target, arguments: list[str], environ: dict[str, str], stdin: int, output: int) -> None:
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, descriptor in enumerate((stdin, output, output)):
+        os.dup2(descriptor, number)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.environ.clear()
     os.environ.update(environ)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    # Nothing is written to the standard input: reading it returns when the process that holds the other end is gone.
+    threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start()
     gc.disable()
-    sys.exit(target(arguments))
+    code = 1
+    try:
+        code = target(arguments) or 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001 - the process ends here, and its log says why
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    connection.wait([parent.sentinel])
-    os._exit(1)
+def _readable(descriptors: Sequence[int], timeout_s: float | None) -> list[int]:
+    """Wait until some can be read; unlike ``select``, it takes descriptors of any number."""
+    waiting = select.poll()
+    for descriptor in descriptors:
+        waiting.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in waiting.poll(None if timeout_s is None else timeout_s * 1_000)]
+
+
+def _received(connection: socket.socket, size: int) -> bytes:
+    content = b""
+    while len(content) < size:
+        part = connection.recv(size - len(content))
+        if not part:
+            raise EOFError("the other side has ended")
+        content += part
+    return content
