@@ -194,6 +194,16 @@ def test_a_producer_that_is_not_the_current_one_is_fenced(claimed: Producer) -> 
     assert outcome_of(known, lambda: rules.init_producer_id(known, TIMEOUT_MS, claimed, no_id, NOW_MS)) is FENCED
 
 
+def test_a_stranger_with_the_last_epoch_is_fenced_as_any_other() -> None:
+    """Only the producer id before the present one may ask with the epoch that used it up."""
+    rotated = standing(EMPTY, producer_epoch=0, previous_producer_id=PID - 1, last_producer_epoch=LAST_EPOCH)
+    exhausted = standing(EMPTY, producer_epoch=LAST_EPOCH, previous_producer_id=PID - 1)
+    for known in (rotated, exhausted):
+        stranger = producer(LAST_EPOCH, PID + 1)
+        assert outcome_of(known, lambda k=known, s=stranger: rules.init_producer_id(k, TIMEOUT_MS, s, new_id, NOW_MS)) is FENCED
+    assert init(rotated, producer(LAST_EPOCH, PID - 1)) == (PID, 0, LAST_EPOCH)
+
+
 def test_exhausted_epochs_make_a_new_producer_id() -> None:
     known = standing(COMPLETE_COMMIT, producer_epoch=LAST_EPOCH)
     assert init(known) == (8, 0, -1)
