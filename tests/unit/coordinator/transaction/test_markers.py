@@ -68,6 +68,17 @@ def test_all_markers_for_a_broker_go_in_one_request_and_the_next_waits_for_its_r
     assert [batch.node_id for batch in queue.take(where.get)[0]] == [1]
 
 
+def test_a_request_names_each_producer_with_its_partitions_by_topic() -> None:
+    queue = MarkerQueue()
+    other = TopicPartition("s", 7)
+    queue.add(OWNER, due(C, other, A))
+    queue.add(OWNER, due(B, txn="y", producer_id=2))
+    (batch,), _ = queue.take(lambda _: NodeId(1))
+    assert [
+        (marker.producer_id, [(topic.name, topic.partition_indexes) for topic in marker.topics]) for marker in batch.request().markers
+    ] == [(1, [("s", [7]), ("t", [0, 2])]), (2, [("t", [1])])]
+
+
 @pytest.mark.parametrize(
     "code",
     [
