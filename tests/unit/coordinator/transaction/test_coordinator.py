@@ -1,5 +1,7 @@
 """A shard of the transaction coordinator, told as stories: begin, end, fence, time out, forget, and load what another node left."""
 
+from dataclasses import replace
+
 import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
@@ -12,6 +14,7 @@ from log_service.state_machine.decision import Decision
 from tests.unit.coordinator.transaction.transaction_story import ORDERS, REFUNDS, TIMEOUT_MS, TXN, TransactionStory
 
 BUSY, NONE = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE
+LAST_EPOCH = 32_766
 
 
 def begun(story: TransactionStory) -> tuple[int, int]:
@@ -130,6 +133,18 @@ def test_a_new_coordinator_goes_on_to_end_what_the_old_one_left(is_commit: bool)
     assert story.end(producer_id, epoch, is_commit=is_commit) == (producer_id, epoch + 1, NONE), "a repeated request"
 
 
+def test_a_new_coordinator_gives_the_producer_the_id_that_the_old_one_promised() -> None:
+    story = TransactionStory()
+    producer_id, _ = begun(story)
+    story.shard._transactions[TXN] = replace(story.transaction(), producer_epoch=LAST_EPOCH)
+    promised = (producer_id + 1, 0, NONE)
+    assert story.end(producer_id, LAST_EPOCH, is_commit=True) == promised
+    story.restart()
+    story.write_all()
+    assert story.stands() == ("CompleteCommit", *promised[:2])
+    assert story.end(producer_id, LAST_EPOCH, is_commit=True) == promised, "a repeated request"
+
+
 def test_a_new_coordinator_completes_an_abort_that_owes_no_marker() -> None:
     story = TransactionStory()
     producer_id, epoch, _ = story.init()
@@ -237,11 +252,12 @@ def test_a_transaction_is_described_with_its_partitions() -> None:
     story = TransactionStory(now_ms=7)
     producer_id, epoch = begun(story)
     described = story.ask("describe", TXN)
-    assert (described.error_code, described.transaction_state) == (0, "Ongoing")
+    assert (described.error_code, described.transactional_id, described.transaction_state) == (0, TXN, "Ongoing")
     assert (described.producer_id, described.producer_epoch) == (producer_id, epoch)
     assert [(topic.topic, topic.partitions) for topic in described.topics] == [("orders", [0]), ("refunds", [2])]
     assert (described.transaction_timeout_ms, described.transaction_start_time_ms) == (TIMEOUT_MS, 1_000_007)
-    assert story.ask("describe", "nothing").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    unknown = story.ask("describe", "nothing")
+    assert (unknown.error_code, unknown.transactional_id) == (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "nothing")
 
 
 @pytest.mark.parametrize(
