@@ -1,0 +1,180 @@
+"""What a replica begins with after a restart, to whom it gives its vote, whom it believes, and what it makes of late events."""
+
+from dataclasses import replace
+
+import pytest
+
+from log_service.common.errors import ErrorCode
+from log_service.common.types import LeaderEpoch, NodeId
+from log_service.raft.events import RequestArrived, ResignAsked, Synced
+from log_service.raft.messages import NO_LEADER, BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest, VoteResponse
+from log_service.raft.roles import ElectionState
+from log_service.raft.voters import ReplicaKey
+from tests.unit.raft.quorum import Entry, Message, Process, directory, endpoint
+from tests.unit.raft.script import Script
+
+OWN, OTHER, THIRD = (ReplicaKey(NodeId(each), directory(each)) for each in (1, 2, 3))
+VOTED_FOR_ITSELF = ElectionState(NO_LEADER, LeaderEpoch(3), voted_id=OWN.node_id, voted_directory_id=OWN.directory_id)
+
+
+def script_of(*commands: str) -> Script:
+    script = Script()
+    for command in commands:
+        script.perform(command)
+    return script
+
+
+def restarted(state: ElectionState, *, voters: str = "1 2 3", started: str = "", log: tuple[Entry, ...] = ()) -> Script:
+    """Return a quorum of which node 1 has started, with this on its disk, after those of ``started``."""
+    script = script_of(f"voters {voters}")
+    if "1" not in voters:
+        script.perform("observer 1")
+        script.perform("crash 1")
+    script.disks[1].state = state
+    script.disks[1].log.entries[:] = log
+    script.disks[1].log.synced_end_offset = len(log)
+    script.perform(f"start {started}")
+    script.perform("restart 1")
+    return script
+
+
+def stands(process: Process) -> tuple[str, int]:
+    return process.core.role_name, process.core.epoch
+
+
+# Restarts
+
+
+def test_a_candidate_goes_on_with_the_vote_that_it_gave_itself() -> None:
+    assert stands(restarted(VOTED_FOR_ITSELF).processes[1]) == ("candidate", 3)
+    assert stands(restarted(VOTED_FOR_ITSELF, started="2").processes[1]) == ("leader", 3), "one other vote is a majority of three"
+
+
+def test_the_only_voter_that_had_voted_for_itself_leads_at_once() -> None:
+    assert stands(restarted(VOTED_FOR_ITSELF, voters="1").processes[1]) == ("leader", 3)
+
+
+def test_a_candidate_that_is_no_voter_any_more_does_not_stand() -> None:
+    assert stands(restarted(VOTED_FOR_ITSELF, voters="2 3").processes[1]) == ("observer", 3)
+
+
+def test_a_log_of_a_later_epoch_than_is_remembered_tells_the_epoch() -> None:
+    """No vote and no leader is remembered of that epoch: the replica had another one's log, or lost its file."""
+    script = restarted(ElectionState(NodeId(2), LeaderEpoch(3)), log=(Entry(5, "a"),))
+    assert (*stands(script.processes[1]), script.processes[1].core.leader_id) == ("unattached", 5, NO_LEADER)
+    script.perform("run 1000")
+    assert stands(script.processes[1]) == ("prospective", 5), "it stands for election when its timer is over"
+
+
+# Votes
+
+
+def vote_of(script: Script, candidate: ReplicaKey) -> bool:
+    """Have a candidate of epoch 1 ask node 1 for its vote."""
+    request = VoteRequest(voter=OWN, candidate=candidate, epoch=LeaderEpoch(1), last_epoch=0, end_offset=0)
+    script.processes[1].ask("vote", request, script.now_ms)
+    response = script.processes[1].outcomes[("operator", "vote")]
+    assert isinstance(response, VoteResponse)
+    return response.is_granted
+
+
+@pytest.mark.parametrize(("waited_ms", "role"), [(0, "unattached"), (1_000, "prospective")])
+def test_a_vote_is_given_once_in_an_epoch_and_is_on_disk(waited_ms: int, role: str) -> None:
+    script = restarted(ElectionState(NO_LEADER, LeaderEpoch(1)))
+    script.perform(f"run {waited_ms}")
+    assert stands(script.processes[1]) == (role, 1)
+    assert vote_of(script, OTHER)
+    assert script.disks[1].state is not None
+    assert script.disks[1].state.voted == OTHER
+    assert not vote_of(script, THIRD)
+    assert vote_of(script, OTHER), "a repeated request"
+
+
+def test_a_repeated_request_for_a_vote_does_not_put_the_next_election_off() -> None:
+    script = restarted(ElectionState(NO_LEADER, LeaderEpoch(1)))
+    for _ in range(4):
+        assert vote_of(script, OTHER)
+        script.perform("run 300")
+    assert stands(script.processes[1]) == ("prospective", 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"), [(ErrorCode.UNSUPPORTED_VERSION, ("candidate", 1)), (ErrorCode.REQUEST_TIMED_OUT, ("prospective", 0))]
+)
+def test_a_voter_that_knows_no_pre_votes_has_the_election_held_at_once(error: ErrorCode, expected: tuple[str, int]) -> None:
+    script = script_of("voters 1 2 3", "start 1")
+    process = script.processes[1]
+    process.tick(1_000)
+    asked = script.queue[0]
+    assert isinstance(asked.request, VoteRequest)
+    failed: Message = replace(asked, sender=asked.receiver, receiver=1, is_response=True, error=error)
+    process.receive(failed, 1_000)
+    assert stands(process) == expected
+
+
+# Who leads
+
+
+def told_by(leader_id: int, epoch: int) -> tuple[ErrorCode, int | None]:
+    """Have node 2, which follows node 1 in epoch 1, told who leads; return its response and the epoch of a rival that it noticed."""
+    script = script_of("voters 1 2 3", "start 1 2 3", "run 1000")
+    told = BeginQuorumEpochRequest(
+        voter=OTHER, leader_id=NodeId(leader_id), epoch=LeaderEpoch(epoch), leader_endpoints=(endpoint(leader_id),)
+    )
+    effects = script.processes[2].core.step(RequestArrived(reply_to="told", request=told), script.now_ms)
+    ((_, response),) = effects.replies
+    return response.error, effects.rival_epoch
+
+
+def test_a_node_that_is_told_that_it_leads_and_does_not_has_a_rival() -> None:
+    for epoch in (1, 2):
+        assert told_by(2, epoch) == (ErrorCode.UNKNOWN_SERVER_ERROR, epoch)
+    assert told_by(3, 1) == (ErrorCode.UNKNOWN_SERVER_ERROR, None), "that is node 3's mistake, or node 1's"
+    assert told_by(1, 1) == (ErrorCode.NONE, None)
+
+
+def test_a_leader_that_a_peer_names_as_such_has_no_rival() -> None:
+    script = script_of("voters 1 2 3", "start 1 2 3", "run 1000")
+    asked = EndQuorumEpochRequest(leader_id=OWN.node_id, epoch=LeaderEpoch(1), successors=())
+    effects = script.processes[1].core.step(RequestArrived(reply_to="told", request=asked), script.now_ms)
+    assert effects.rival_epoch is None
+
+
+@pytest.mark.parametrize(
+    ("successors", "is_first"),
+    [
+        ((OTHER, THIRD), True),
+        ((THIRD, OTHER), False),
+        ((ReplicaKey(OTHER.node_id), ReplicaKey(THIRD.node_id)), True),
+        ((ReplicaKey(OTHER.node_id, directory(9)), OTHER), False),
+    ],
+    ids=["first", "second", "named-without-directory", "another-directory-first"],
+)
+def test_the_first_successor_stands_at_once_be_it_named_with_its_directory_or_without(
+    successors: tuple[ReplicaKey, ...], is_first: bool
+) -> None:
+    script = script_of("voters 1 2 3", "start 1 2 3", "run 1000", "cut 1 3")
+    asked = EndQuorumEpochRequest(leader_id=OWN.node_id, epoch=LeaderEpoch(1), successors=successors)
+    script.processes[2].ask("end", asked, script.now_ms)
+    assert (stands(script.processes[2]) == ("prospective", 1)) is is_first
+
+
+# Late events
+
+
+def test_a_leader_passes_over_a_wish_that_it_resign_from_an_earlier_epoch() -> None:
+    script = script_of("voters 1 2 3", "start 1 2 3", "run 1000")
+    leader = script.processes[1]
+    assert stands(leader) == ("leader", 1)
+    leader.step(ResignAsked(epoch=LeaderEpoch(0)), script.now_ms)
+    assert stands(leader) == ("leader", 1)
+    leader.step(ResignAsked(epoch=LeaderEpoch(1)), script.now_ms)
+    assert stands(leader) == ("resigned", 1)
+
+
+def test_a_sync_counts_no_further_than_the_log_reaches_by_now() -> None:
+    """The log may have been cut while the disk synced."""
+    script = script_of("voters 1", "start 1", "append 1 a")
+    only = script.processes[1]
+    only.step(Synced(end_offset=only.disk.log.end_offset + 5), script.now_ms)
+    assert only.core.high_watermark == only.disk.log.end_offset
