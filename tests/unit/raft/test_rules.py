@@ -22,6 +22,7 @@ from log_service.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    RemoveVoterRequest,
     Request,
     Response,
     UpdateVoterRequest,
@@ -30,7 +31,7 @@ from log_service.raft.messages import (
     VoteResponse,
 )
 from log_service.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached, Votes, is_vote_granted, may_follow
-from log_service.raft.voters import ReplicaKey, Voter, VoterSet
+from log_service.raft.voters import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
 from tests.unit.raft.quorum import directory, endpoint, voter
 from tests.unit.raft.script import Script
 
@@ -148,12 +149,25 @@ STRANGER = ReplicaKey(NodeId(1), directory(9))
         (replace(UPDATE, voter=replace(voter(2), max_kraft_version=0)), ErrorCode.INVALID_REQUEST, 1),
         (replace(UPDATE, voter=voter(2, 9)), ErrorCode.VOTER_NOT_FOUND, 1),
         (UPDATE, ErrorCode.NONE, 1),
+        (AddVoterRequest(voter=replace(voter(4), node_id=NodeId(-1))), ErrorCode.INVALID_REQUEST, 1),
+        (AddVoterRequest(voter=replace(voter(4), directory_id=NO_DIRECTORY)), ErrorCode.INVALID_REQUEST, 1),
+        (AddVoterRequest(voter=replace(voter(4), endpoints=())), ErrorCode.INVALID_REQUEST, 1),
+        (AddVoterRequest(voter=voter(2, 9)), ErrorCode.DUPLICATE_VOTER, 1),
+        (RemoveVoterRequest(voter=ReplicaKey(OTHER.node_id)), ErrorCode.INVALID_REQUEST, 1),
+        (RemoveVoterRequest(voter=ReplicaKey(NodeId(-1), OTHER.directory_id)), ErrorCode.INVALID_REQUEST, 1),
+        (RemoveVoterRequest(voter=ReplicaKey(OTHER.node_id, directory(9))), ErrorCode.VOTER_NOT_FOUND, 1),
     ],
     ids=repr,
 )
 def test_requests_are_checked_in_kafkas_order(request_: Request, error: ErrorCode, epoch: int) -> None:
     response = asked(request_)
     assert (response.error, response.epoch) == (error, epoch)
+
+
+def test_a_response_that_names_where_logs_parted_brings_no_records() -> None:
+    response = asked(replace(FETCH, fetch_offset=1, last_epoch=0))
+    assert isinstance(response, FetchResponse)
+    assert (response.diverging, response.records_from) == (EpochEnd(0, 0), None)
 
 
 def test_a_replica_that_does_not_lead_names_the_leader_and_its_address() -> None:
