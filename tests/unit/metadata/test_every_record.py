@@ -149,8 +149,11 @@ def test_no_secret_is_shown() -> None:
 
 
 def test_eligible_leaders_are_forgotten_in_one_topic_or_in_all() -> None:
-    planes = PartitionChangeRecord(topic_id=topic_id(2), partition_id=1, eligible_leader_replicas=[2], last_known_elr=[])
-    before = image_of(*topic("orders", 1), *topic("planes", 2, 2), ELIGIBLE, planes)
+    planes = [
+        PartitionChangeRecord(topic_id=topic_id(2), partition_id=1, eligible_leader_replicas=[2], last_known_elr=[]),
+        PartitionChangeRecord(topic_id=topic_id(2), partition_id=2, eligible_leader_replicas=[], last_known_elr=[2]),
+    ]
+    before = image_of(*topic("orders", 1), *topic("planes", 2, 3), ELIGIBLE, *planes)
     orders = before.topics.by_name["orders"].partitions[0]
     assert (orders.eligible_leader_replicas, orders.last_known_elr) == ((2,), (3,))
     delta = delta_of(ClearElrRecord(topic_name="orders"), base=before)
@@ -162,7 +165,7 @@ def test_eligible_leaders_are_forgotten_in_one_topic_or_in_all() -> None:
     everywhere = delta_of(ClearElrRecord(), *topic("new", 3), base=before)
     everywhere.build(offset=9, epoch=1)
     changed = {topic_id: sorted(changed.changed_partitions) for topic_id, changed in everywhere.changed_topics.items()}
-    assert changed == {topic_id(1): [0], topic_id(2): [1], topic_id(3): [0]}
+    assert changed == {topic_id(1): [0], topic_id(2): [1, 2], topic_id(3): [0]}
     assert delta_of(ClearElrRecord(), base=after).build(offset=10, epoch=1).topics.by_name["orders"] is after.topics.by_name["orders"]
 
 

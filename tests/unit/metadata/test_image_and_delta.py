@@ -29,7 +29,19 @@ from log_service.protocol.stored.metadata_records import (
     UnregisterBrokerRecord,
     ZkMigrationStateRecord,
 )
-from tests.unit.metadata.records import ACCESS, DIRECTORY, END_OF_ACCESS, NODE_1, broker, delta_of, image_of, partition, topic, topic_id
+from tests.unit.metadata.records import (
+    ACCESS,
+    DIRECTORY,
+    END_OF_ACCESS,
+    NODE_1,
+    broker,
+    credential,
+    delta_of,
+    image_of,
+    partition,
+    topic,
+    topic_id,
+)
 
 
 def test_a_topic_is_found_by_name_and_by_id() -> None:
@@ -67,6 +79,14 @@ def test_what_a_delta_does_not_touch_is_shared() -> None:
     assert after.topics.by_name["orders"].partitions[1] is before.topics.by_name["orders"].partitions[1]
     assert after.cluster is before.cluster
     assert after.configs is before.configs
+    assert after.features is before.features
+    assert after.access is before.access
+
+
+def test_the_index_of_acls_outlives_a_change_of_other_access() -> None:
+    before = image_of(*ACCESS)
+    assert before.access.acl_index is not None
+    assert image_of(credential("bob"), base=before).access.acl_index is before.access.acl_index
 
 
 def test_a_change_that_names_a_leader_raises_both_epochs_even_if_it_is_the_same_leader() -> None:
@@ -144,6 +164,11 @@ def test_a_deleted_topic_takes_its_configuration_along() -> None:
     assert after.configs.of(ResourceType.TOPIC, "orders") == {}
 
 
+def test_a_topic_that_is_configured_and_deleted_in_the_same_delta_leaves_no_configuration() -> None:
+    records = [*topic("orders", 1), ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="1")]
+    assert image_of(*records, RemoveTopicRecord(topic_id=topic_id(1))).configs.by_resource == {}
+
+
 def test_a_name_may_return_with_another_id_in_the_same_delta() -> None:
     before = image_of(*topic("orders", 1))
     delta = delta_of(RemoveTopicRecord(topic_id=topic_id(1)), *topic("orders", 2), base=before)
@@ -197,6 +222,14 @@ def test_a_broker_registers_is_unfenced_fenced_and_forgotten() -> None:
     assert image.cluster.brokers[NODE_1].is_in_controlled_shutdown
     image = image_of(UnregisterBrokerRecord(broker_id=1, broker_epoch=10), base=image)
     assert image.cluster.brokers == {}
+
+
+def test_a_broker_tells_which_log_directories_it_has_left() -> None:
+    left = UUID(int=501)
+    image = image_of(broker(1), BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=10, log_dirs=[left]))
+    assert image.cluster.brokers[NODE_1].log_dirs == (left,)
+    image = image_of(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=10, fenced=1), base=image)
+    assert image.cluster.brokers[NODE_1].log_dirs == (left,), "a change that names none leaves them"
 
 
 def test_older_fencing_records_are_understood() -> None:
