@@ -380,6 +380,21 @@ def test_records_are_deleted_up_to_the_high_watermark_and_no_further() -> None:
     run_story(main)
 
 
+def test_an_offset_that_is_deleted_is_out_of_range_whatever_its_epoch() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic()
+            context.produce(b"one", b"two", b"three")
+            partition = context.partition()
+            partition.delete_records(2)
+            assert partition.diverging_epoch(0, 2) is None
+            with pytest.raises(KafkaError) as caught:
+                partition.diverging_epoch(0, 1)
+            assert code_of(caught) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run_story(main)
+
+
 def test_a_compacted_topic_keeps_its_records() -> None:
     async def main() -> None:
         async with running() as context:
