@@ -3,9 +3,10 @@
 Decides who is asked and in which order. What an append has to show then is the log's (``storage.verifications``), what the client is told
 of a refusal the handlers' (``transaction_verdicts``).
 
-A producer sends its batches one behind the other without waiting for responses. So the requests of one transactional id stand in a line
-while the coordinator is being asked for the first of them: the ones behind it find the transaction open, and are appended in their order.
-All that is to be asked of one coordinator while a request to it is on its way goes out together, in the next one.
+A coordinator of this node mostly responds at once, and then the request acts at once. Else it waits. A producer sends its batches one
+behind the other without waiting for responses. So the requests of one transactional id stand in a line while the coordinator is being asked
+for the first of them: the ones behind it find the transaction open, and are appended in their order. All that is to be asked of one
+coordinator while a request to it is on its way goes out together, in the next one.
 
 Invariants: at most one request per coordinator is in flight, and at most one question per transactional id. A line is as long as the
 requests that connections may have in flight, and all lines together hold ``MAX_HELD_BYTES`` at most: what comes beyond is refused, and its
@@ -58,7 +59,7 @@ AskLocally = Callable[["AddPartitionsToTxnRequest", int, Callable[["AddPartition
 class Question:
     """What a request wants to write in a transaction: to each partition a batch that begins with that sequence.
 
-    ``held_bytes`` is what the request keeps in memory while it waits.
+    ``held_bytes`` is what the request keeps in memory while it waits; ``keep`` is called before it waits, to copy what would not last.
     """
 
     transactional_id: str
@@ -67,6 +68,7 @@ class Question:
     sequences: Mapping[TopicPartition, int]
     asker: Asker
     held_bytes: int = 0
+    keep: Callable[[], None] = lambda: None
 
 
 @dataclass(slots=True)
@@ -86,17 +88,32 @@ Act = Callable[[Verdict], None]
 
 
 class _Asked:
-    """A question that waits for a coordinator's response."""
+    """A question that is on its way to a coordinator, or settled: then ``errors`` are the partitions that must not be written to."""
 
-    def __init__(self, transaction: "AddPartitionsToTxnTransaction") -> None:
-        self.transaction = transaction
+    def __init__(self, question: Question, partitions: Collection[TopicPartition], began_ns: int) -> None:
+        self.transaction = _transaction(question, partitions)
+        self.began_ns = began_ns
+        self.errors: Errors = {}
         self.done = trio.Event()
-        self.result: AddPartitionsToTxnResult | ErrorCode = ErrorCode.NETWORK_EXCEPTION
+        self._partitions = partitions
 
     def settle(self, result: "AddPartitionsToTxnResult | ErrorCode") -> None:
         """Take what the coordinator says of the transaction, or why it says nothing."""
-        self.result = result
+        if not isinstance(result, ErrorCode):
+            self.errors = _errors(result)
+        elif result is not ErrorCode.NONE:
+            self.errors = dict.fromkeys(self._partitions, result)
         self.done.set()
+
+
+@dataclass(slots=True)
+class _Standing:
+    """A request in a line. ``begun`` is what was begun of it before it had to wait: its verdict so far, and what was asked for it."""
+
+    question: Question
+    act: Act
+    deferred: Deferred
+    begun: tuple[Verdict, _Asked] | None = None
 
 
 class TransactionVerifier:
@@ -123,7 +140,7 @@ class TransactionVerifier:
         self._image = image
         self._pool = pool
         self._start_task = start_task
-        self._lines: dict[str, deque[tuple[Question, Act, Deferred]]] = {}
+        self._lines: dict[str, deque[_Standing]] = {}
         self._waiting: dict[Destination, list[_Asked]] = {}
         self._busy: set[Destination] = set()
         self._held_bytes = 0
@@ -139,39 +156,48 @@ class TransactionVerifier:
         return f"<TransactionVerifier lines={len(self._lines)} busy={len(self._busy)}>"
 
     def verify(self, question: Question, act: Act, deferred: Deferred) -> None:
-        """Have ``act`` append, or refuse, what the coordinator's verdict says: at once where nothing has to be asked, else in its turn.
+        """Have ``act`` append, or refuse, what the coordinator's verdict says: at once where that is known at once, else in its turn.
 
         ``act`` completes ``deferred``; where it fails, the connection of the request closes.
         """
         line = self._lines.get(question.transactional_id)
+        verdict, unasked = Verdict(), list[TopicPartition]()
         if line is None:
             verdict = self._begin(question)
-            if not verdict.unasked:
+            unasked = verdict.unasked
+            if not unasked:
                 act(verdict)
                 return
         if self._held_bytes and self._held_bytes + question.held_bytes > MAX_HELD_BYTES:
             act(Verdict(errors=dict.fromkeys(question.sequences, ErrorCode.COORDINATOR_NOT_AVAILABLE)))
             return
+        standing = _Standing(question, act, deferred)
         if line is None:
+            asked = self._ask(question, unasked)
+            if asked.done.is_set() and not _must_ask_again(question, asked):
+                act(self._settled(question, verdict, asked))
+                return
+            standing.begun = verdict, asked
             line = self._lines[question.transactional_id] = deque()
             self._start_task(self._work_off, question.transactional_id, line)
+        question.keep()
         self._held_bytes += question.held_bytes
-        line.append((question, act, deferred))
+        line.append(standing)
 
-    async def _work_off(self, transactional_id: str, line: deque[tuple[Question, Act, Deferred]]) -> None:
+    async def _work_off(self, transactional_id: str, line: deque[_Standing]) -> None:
         """Let the requests of a line act in their order."""
         try:
             while line:
-                question, act, deferred = line[0]
-                verdict = await self._verdict_of(question)
+                standing = line[0]
+                verdict = await self._verdict_of(standing)
                 try:
-                    act(verdict)
+                    standing.act(verdict)
                 except Exception as error:  # noqa: BLE001 - a bug of ours, or a request without a response: its own connection pays
-                    deferred.fail(error)
+                    standing.deferred.fail(error)
                 line.popleft()
-                self._held_bytes -= question.held_bytes
+                self._held_bytes -= standing.question.held_bytes
         finally:
-            self._held_bytes -= sum(question.held_bytes for question, _, _ in line)
+            self._held_bytes -= sum(standing.question.held_bytes for standing in line)
             del self._lines[transactional_id]
 
     # Deciding
@@ -193,34 +219,45 @@ class TransactionVerifier:
                 verdict.shown[where] = shown
         return verdict
 
-    async def _verdict_of(self, question: Question) -> Verdict:
-        """Ask the coordinator; one that still ends the transaction before is asked again for a while, where it adds partitions."""
-        verdict = self._begin(question)
-        unasked = verdict.unasked
-        if unasked:
-            deadline_ms = self._clock.monotonic_ms() + self._config.retry_max_ms
-            errors = await self._ask(question, unasked)
-            if question.asker is Asker.ADDS:
-                while ErrorCode.CONCURRENT_TRANSACTIONS in errors.values() and self._clock.monotonic_ms() < deadline_ms:
-                    await trio.sleep(self._config.retry_backoff_ms / 1_000)
-                    errors = await self._ask(question, unasked)
-            verdict.errors.update({where: heard(code, question.asker) for where, code in errors.items()})
+    async def _verdict_of(self, standing: _Standing) -> Verdict:
+        """Wait for the coordinator; one that still ends the transaction before is asked again for a while, where it adds partitions."""
+        question, asked = standing.question, None
+        if standing.begun is not None:
+            verdict, asked = standing.begun
+        else:
+            verdict = self._begin(question)
+            if unasked := verdict.unasked:
+                asked = self._ask(question, unasked)
+        deadline_ms = self._clock.monotonic_ms() + self._config.retry_max_ms
+        while asked is not None:
+            await asked.done.wait()
+            if not _must_ask_again(question, asked) or self._clock.monotonic_ms() >= deadline_ms:
+                break
+            self._note(asked)
+            await trio.sleep(self._config.retry_backoff_ms / 1_000)
+            asked = self._ask(question, verdict.unasked)
+        return self._settled(question, verdict, asked)
+
+    def _settled(self, question: Question, verdict: Verdict, asked: _Asked | None) -> Verdict:
+        """Return the verdict with what the coordinator said."""
+        if asked is not None:
+            self._note(asked)
+            verdict.errors.update({where: heard(code, question.asker) for where, code in asked.errors.items()})
         if not self.is_enabled:
             verdict.shown = dict.fromkeys(verdict.shown, UNCHECKED)
         return verdict
 
+    def _note(self, asked: _Asked) -> None:
+        self.times.note(self._clock.monotonic_ns() - asked.began_ns)
+        self.failure_count += len(asked.errors)
+
     # Asking
 
-    async def _ask(self, question: Question, partitions: Collection[TopicPartition]) -> Errors:
-        """Return the partitions that must not be written to, with the coordinator's errors."""
-        asked, began_ns = _Asked(_transaction(question, partitions)), self._clock.monotonic_ns()
+    def _ask(self, question: Question, partitions: Collection[TopicPartition]) -> _Asked:
+        """Ask the coordinator; one of this node may have settled the question on return."""
+        asked = _Asked(question, partitions, self._clock.monotonic_ns())
         self._send(question.transactional_id, asked)
-        await asked.done.wait()
-        self.times.note(self._clock.monotonic_ns() - began_ns)
-        errors = _errors(asked.result) if not isinstance(asked.result, ErrorCode) else dict.fromkeys(partitions, asked.result)
-        failed = {where: code for where, code in errors.items() if code is not ErrorCode.NONE}
-        self.failure_count += len(failed)
-        return failed
+        return asked
 
     def _send(self, transactional_id: str, asked: _Asked) -> None:
         """Have the leader of the transactional id's partition of ``__transaction_state`` settle what is asked."""
@@ -274,6 +311,11 @@ class TransactionVerifier:
         if connection.versions.choose(ApiKey.ADD_PARTITIONS_TO_TXN) < FIRST_VERSION_FOR_BROKERS:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{leader} takes no questions of brokers about transactions")
         return await connection.request(request, AddPartitionsToTxnResponse)
+
+
+def _must_ask_again(question: Question, asked: _Asked) -> bool:
+    """Whether a coordinator that is to add partitions is still ending the transaction before."""
+    return question.asker is Asker.ADDS and ErrorCode.CONCURRENT_TRANSACTIONS in asked.errors.values()
 
 
 def _request(questions: Collection[_Asked]) -> "AddPartitionsToTxnRequest":

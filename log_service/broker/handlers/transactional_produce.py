@@ -45,7 +45,6 @@ def handle_transactional_produce(node: Node, call: Call, request: ProduceRequest
     if not producers:
         _append(node, call, deferred, Asker.VERIFIES, Verdict())
         return deferred
-    held_bytes = _keep_records(request)
     ((producer_id, producer_epoch),) = producers
     asker = Asker.of_produce(call.version)
     question = Question(
@@ -54,24 +53,19 @@ def handle_transactional_produce(node: Node, call: Call, request: ProduceRequest
         producer_epoch=producer_epoch,
         sequences={where: header.base_sequence for where, header in headers.items()},
         asker=asker,
-        held_bytes=held_bytes,
+        held_bytes=sum(len(wanted.records or b"") for topic in request.topic_data for wanted in topic.partition_data),
+        keep=partial(_keep_records, request),
     )
     node.transaction_verifier.verify(question, partial(_append, node, call, deferred, asker), deferred)
     return deferred
 
 
-def _keep_records(request: ProduceRequest) -> int:
-    """Copy the records: the connection's buffer, in which they stand, takes its next request while the coordinator is asked.
-
-    Returns how many bytes they have.
-    """
-    kept_bytes = 0
+def _keep_records(request: ProduceRequest) -> None:
+    """Copy the records: the connection's buffer, in which they stand, takes its next request while the coordinator is asked."""
     for topic in request.topic_data:
         for wanted in topic.partition_data:
             if wanted.records is not None:
                 wanted.records = memoryview(bytearray(wanted.records))
-                kept_bytes += len(wanted.records)
-    return kept_bytes
 
 
 def _headers(replicas: ReplicaManager, request: ProduceRequest) -> dict[TopicPartition, BatchHeader]:

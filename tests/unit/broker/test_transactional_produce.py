@@ -2,15 +2,17 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
+import trio.testing
 
 from log_service.broker import transaction_verifier
 from log_service.broker.transaction_verdicts import Asker, heard, told_to_producer
+from log_service.broker.transaction_verifier import Question, Verdict
 from log_service.common.errors import ErrorCode
-from log_service.common.types import TRANSACTION_STATE_TOPIC
+from log_service.common.types import TRANSACTION_STATE_TOPIC, TopicPartition
 from log_service.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -109,16 +111,46 @@ def test_a_producer_that_asks_for_no_response_is_told_of_a_refusal_by_the_end_of
 
     async def story(node: HandlerNode) -> None:
         coordinator = await coordinated(node)
-        coordinator.verdicts = [ErrorCode.INVALID_TXN_STATE]
         content = batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
         request = produce_request("a", bytes(content))
         request.transactional_id, request.acks = "tx", 0
-        with caplog.at_level(logging.INFO, logger="log_service"), pytest.raises(OSError, match="failed"):
-            await node.ask(request, ADDS)
+
+        async def refuse() -> None:
+            await trio.testing.wait_all_tasks_blocked()
+            coordinator.tell(ErrorCode.INVALID_TXN_STATE)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(refuse)
+            with caplog.at_level(logging.INFO, logger="log_service"), pytest.raises(OSError, match="failed"):
+                await node.ask(request, ADDS)
 
     tell_handlers(story)
     (told,) = [record for record in caplog.records if "acks=0" in record.getMessage()]
     assert told.exc_info is None
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE])
+def test_a_coordinator_that_responds_at_once_has_no_request_wait(code: ErrorCode) -> None:
+    """Each first batch of a transaction took a task, two turns of the event loop, a copy of its records, and a response of its own."""
+
+    async def story(node: HandlerNode) -> None:
+        coordinator, verdicts = await coordinated(node), list[Verdict]()
+        coordinator.verdicts = [code]
+        where = TopicPartition("a", 0)
+        question = Question(
+            transactional_id="tx",
+            producer_id=7,
+            producer_epoch=0,
+            sequences={where: 0},
+            asker=Asker.ADDS,
+            keep=lambda: pytest.fail("it does not wait"),
+        )
+        verifier = node.node.transaction_verifier
+        verifier.verify(question, verdicts.append, cast("Any", None))
+        assert [verdict.errors for verdict in verdicts] == [{where: code} if code else {}]
+        assert (verifier.times.count, verifier.failure_count) == (1, bool(code))
+
+    tell_handlers(story)
 
 
 def test_batches_behind_the_first_one_wait_and_follow_in_their_order() -> None:
