@@ -125,7 +125,10 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         self._on_due(Owner(partition=coordinator_log.partition, leader_epoch=coordinator_log.leader_epoch), due)
 
     def markers_written(self, written: SentMarkers) -> None:
-        """Tell the coordinator that partitions have their marker, or are gone. News of an earlier leader epoch is passed over."""
+        """Tell the coordinator that partitions have their marker, or are gone. News of an earlier leader epoch is passed over.
+
+        With the last one the end of the transaction is stored before this returns: until then its producer cannot begin the next one.
+        """
         if self._epochs.get(written.owner.partition) != written.owner.leader_epoch:
             return
         producer = Producer(producer_id=written.markers.producer_id, producer_epoch=written.markers.producer_epoch)
@@ -136,6 +139,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             decision.reply(token, None)
 
         self._shards.ask(written.owner.partition, decide, _unheard, _unheard)
+        self._shards.fire_due(written.owner.partition)
 
     # One transactional id
 

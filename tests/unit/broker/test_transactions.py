@@ -156,6 +156,32 @@ def test_markers_of_partitions_that_the_node_leads_itself_take_no_connection() -
     tell_handlers(story)
 
 
+class Turns(trio.abc.Instrument):
+    """Counts the turns of the event loop."""
+
+    count = 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        self.count += 1
+
+
+def test_markers_of_partitions_that_the_node_leads_itself_are_written_in_the_next_turn_of_the_event_loop() -> None:
+    """Until they are, the next transaction of the producer is refused, and clients pause for 20 ms or more before they ask again."""
+
+    async def story(node: HandlerNode) -> None:
+        await node.create_topic("a", partitions=2)
+        turns, counted = Turns(), list[int]()
+        sender = sender_of(node, NodeId(1), Leader(codes=[]), cast("Any", lambda _entry: counted.append(turns.count)))
+        await node.context.nursery.start(sender.run)
+        await trio.testing.wait_all_tasks_blocked()
+        trio.lowlevel.add_instrument(turns)
+        sender.send(OWNER, due(*PARTITIONS))
+        await trio.testing.wait_all_tasks_blocked()
+        assert counted == [1]
+
+    tell_handlers(story)
+
+
 def test_a_marker_of_the_nodes_own_counts_once_all_replicas_have_it() -> None:
     async def story(node: HandlerNode) -> None:
         node.context.create_topic("a", replicas=[NodeId(1), NodeId(2)], isr=[NodeId(1), NodeId(2)])

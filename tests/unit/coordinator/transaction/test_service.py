@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from log_service.common.errors import ErrorCode
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
 from log_service.common.types import TopicPartition
 from log_service.config.server import parse_server_properties
@@ -25,6 +25,7 @@ from log_service.protocol.messages.describe_transactions import DescribeTransact
 from log_service.protocol.messages.end_txn import EndTxnRequest
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
 from log_service.protocol.messages.list_transactions import ListTransactionsRequest
+from log_service.state_machine.runtime import RETRY_MS
 from tests.unit.coordinator.memory_log import MemoryLog, run_inline
 
 TXN = "payments"
@@ -107,7 +108,6 @@ class Stage:
         while self.due:
             owner, due = self.due.pop(0)
             self.service.markers_written(SentMarkers(owner, due, due.partitions))
-        self.timers.fire_due(self.clock.now_ms)
 
     def pass_time(self, ms: int) -> None:
         self.clock.now_ms += ms
@@ -150,6 +150,21 @@ def test_markers_are_due_when_the_outcome_is_safe_and_a_transaction_is_complete_
         assert (owner, due.partitions) == (Owner(partition=0, leader_epoch=6), (ORDERS,))
         stage.log.is_high_watermark_held = False
         stage.write_all()
+        assert stage.state() == "CompleteCommit"
+
+    play(story)
+
+
+def test_an_end_that_the_log_refuses_is_stored_later() -> None:
+    def story(stage: Stage) -> None:
+        (producer,) = stage.init()
+        stage.add(producer)
+        stage.end(producer)
+        stage.log.failure = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        stage.write_all()
+        assert stage.state() == "PrepareCommit"
+        stage.log.failure = None
+        stage.pass_time(RETRY_MS)
         assert stage.state() == "CompleteCommit"
 
     play(story)
