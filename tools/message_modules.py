@@ -126,28 +126,33 @@ def _imports(body: str, module: ModuleFacts) -> str:
     lines = []
     if "Sized" in body:
         lines.append("from collections.abc import Sized")
-    lines.append(f"from dataclasses import dataclass{', field' if ' = field(' in body else ''}")
+    lines.append("from dataclasses import dataclass")
     if module.union:
         lines.append("from types import MappingProxyType")
     lines.append(f"from typing import ClassVar{', TypeAlias' if module.union else ''}")
-    if "UUID" in body:
+    if re.search(r"\bUUID\b", body):
         lines.append("from uuid import UUID")
     lines.append("")
     if "Buffer" in body:
         lines.append("from log_service.common.types import Buffer")
-    parts = ["Field"] * ("Field(" in body) + ["Schema", "Struct"]
+    if "NO_UUID" in body:
+        lines.append("from log_service.protocol.reader import NO_UUID")
+    parts = [*["OWN"] * (" is OWN " in body), *["Field"] * ("Field(" in body), "Schema", "Struct"]
     lines.append(f"from log_service.protocol.schema import {', '.join(parts)}")
     return "\n".join(lines)
 
 
 def _class(struct: StructFacts, names: ClassNames, message: MessageFacts, about: str, key: int | None) -> str:
-    decorator = "@dataclass(slots=True, kw_only=True, repr=False, eq=False)"
-    lines = [decorator, f"class {names.of(message, struct)}(Struct):", f'    """{about}"""', ""]
-    lines += [
-        f"    {field.name}: {_annotation(field, names, message)} = {_python_default(field, struct, names, message)}"
-        for field in struct.fields
+    lines = [
+        "@dataclass(init=False, repr=False, eq=False, kw_only=True)",
+        f"class {names.of(message, struct)}(Struct):",
+        f'    """{about}"""',
+        "",
+        *_sequence("    __slots__ = (", [f'"{field.name}"' for field in struct.fields], ")"),
+        "",
     ]
     if struct.fields:
+        lines += [f"    {field.name}: {_annotation(field, names, message)}" for field in struct.fields]
         lines.append("")
     lines.append("    SCHEMA: ClassVar[Schema] = Schema(")
     lines.append(f'        name="{names.of(message, struct)}",')
@@ -156,11 +161,30 @@ def _class(struct: StructFacts, names: ClassNames, message: MessageFacts, about:
     lines.append(f'        valid="{message.valid}",')
     lines.append(f'        flexible="{message.flexible if message.flexible != "none" else ""}",')
     if struct.fields:
-        lines += ["        fields=(", *(_declaration(field, names, message) for field in struct.fields), "        ),"]
+        lines += ["        fields=(", *(_declaration(field, struct, names, message) for field in struct.fields), "        ),"]
     else:
         lines.append("        fields=(),")
     lines.append("    )")
+    if struct.fields:
+        lines += ["", *_init(struct, names, message)]
     return "\n".join(lines)
+
+
+def _init(struct: StructFacts, names: ClassNames, message: MessageFacts) -> list[str]:
+    """Return ``__init__``: ``dataclass`` would write and compile the same one in each process that imports the module."""
+    arguments = [f"{field.name}: {_annotation(field, names, message)} = {_argument_default(field)}" for field in struct.fields]
+    body = [f"        self.{field.name} = {_assigned(field, names, message)}" for field in struct.fields]
+    return [*_sequence("    def __init__(self, *, ", arguments, ") -> None:"), *body]
+
+
+def _sequence(opening: str, parts: Sequence[str], closing: str) -> list[str]:
+    """Return ``parts`` between brackets: on one line where they fit, else one a line."""
+    line = f"{opening}{', '.join(parts)}{',' if len(parts) == 1 and closing == ')' else ''}{closing}"
+    if len(line) <= LINE_LIMIT:
+        return [line]
+    head, bracket, first = opening.partition("(")
+    leading = [part for part in first.split(", ") if part]
+    return [f"{head}{bracket}", *(f"        {part}," for part in [*leading, *parts]), f"    {closing}"]
 
 
 def _annotation(field: FieldFacts, names: ClassNames, message: MessageFacts) -> str:
@@ -174,23 +198,29 @@ def _annotation(field: FieldFacts, names: ClassNames, message: MessageFacts) -> 
     return f"{text} | None" if field.nullable or field.default is None else text
 
 
-def _python_default(field: FieldFacts, struct: StructFacts, names: ClassNames, message: MessageFacts) -> str:
-    if field.name in SECRETS or (struct.name, field.name) in SECRETS_OF_STRUCTS:
-        return f"field(default={_literal(field.default)}, repr=False)"
+def _argument_default(field: FieldFacts) -> str:
     if field.default is not ...:
         return _literal(field.default)
-    if field.is_array:
-        return "field(default_factory=list)"
-    if field.struct is not None:
-        return f"field(default_factory={names.of(message, field.struct)})"
-    return "UUID(int=0)"
+    return "OWN" if _is_made_anew(field) else "NO_UUID"
+
+
+def _assigned(field: FieldFacts, names: ClassNames, message: MessageFacts) -> str:
+    if not _is_made_anew(field):
+        return field.name
+    made = f"{names.of(message, field.struct)}()" if field.struct is not None and not field.is_array else "[]"
+    return f"{made} if {field.name} is OWN else {field.name}"
+
+
+def _is_made_anew(field: FieldFacts) -> bool:
+    """Whether each message needs a default of its own, because it can be changed: a list or a struct."""
+    return field.default is ... and (field.is_array or field.struct is not None)
 
 
 def _literal(value: object) -> str:
     return '"' + value + '"' if isinstance(value, str) else repr(value)
 
 
-def _declaration(field: FieldFacts, names: ClassNames, message: MessageFacts) -> str:
+def _declaration(field: FieldFacts, struct: StructFacts, names: ClassNames, message: MessageFacts) -> str:
     parts = [f'name="{field.name}"', f'wire_type="{field.type}"', f'versions="{field.versions}"']
     if field.nullable:
         parts.append(f'nullable="{field.nullable}"')
@@ -201,13 +231,15 @@ def _declaration(field: FieldFacts, names: ClassNames, message: MessageFacts) ->
     if field.default not in (..., None):
         parts.append(f"default={_literal(field.default)}")
     elif field.default is ... and field.element_type == "uuid" and not field.is_array:
-        parts.append("default=UUID(int=0)")
+        parts.append("default=NO_UUID")
     elif field.default is ... and field.is_array:
         parts.append("default=()")
     elif field.default is ...:
         parts.append("default=...")
     if field.struct is not None:
         parts.append(f"struct={names.of(message, field.struct)}")
+    if field.name in SECRETS or (struct.name, field.name) in SECRETS_OF_STRUCTS:
+        parts.append("is_secret=True")
     if field.flexible is not None:
         parts.append(f'flexible="{field.flexible.replace("none", "")}"')
     line = f"            Field({', '.join(parts)}),"

@@ -21,6 +21,7 @@ from log_service.common.types import CLUSTER_METADATA_TOPIC, GROUP_METADATA_TOPI
 from log_service.config.describe import broker_key
 from log_service.coordinator.group import records as group_records
 from log_service.metadata.image import ResourceType
+from log_service.protocol.schema import Struct
 from log_service.protocol.stored.metadata_records import ConfigRecord
 from log_service.protocol.stored.serde import decode_metadata_record
 from log_service.records.batch import BatchHeader, batch_view, is_crc_valid, iterate_records, parse_header
@@ -295,6 +296,8 @@ def open_fields(value: Any) -> dict[str, Any]:
     parts = asdict(value)
     if isinstance(value, ConfigRecord):  # its repr hides every value; a dump shows what is no secret
         hidden = ["value"] if value.resource_type == ResourceType.BROKER and _is_secret(value.name) else []
+    elif isinstance(value, Struct):
+        hidden = [each.name for each in value.SCHEMA.fields if each.is_secret]
     else:
         hidden = [each.name for each in fields(value) if not each.repr]
     return parts | {name: HIDDEN for name in hidden if parts[name]}

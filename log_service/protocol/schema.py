@@ -8,7 +8,6 @@ that no object is built for a field that is not there.
 """
 
 from collections.abc import Sized
-from dataclasses import fields
 from functools import cache
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -20,6 +19,9 @@ Chunk = Buffer | Sized
 
 NO_LIMIT = 0x7FFF
 
+OWN: Any = object()
+"""Default of an argument whose value can be changed: each message gets a list, or a struct, of its own."""
+
 
 class Field(NamedTuple):
     """One member of a struct; a tuple, because a node makes a thousand of them while it starts.
@@ -27,6 +29,7 @@ class Field(NamedTuple):
     ``wire_type`` is Kafka's name of a primitive, ``struct``, or either behind ``[]``; ``struct`` is then the class of the element.
     ``default`` is the value; ``()`` stands for an empty list and ``...`` for a struct made of its own defaults.
     ``flexible`` overrides the message's own flexible versions (the client id of a request header is never compact).
+    ``is_secret`` is what ``repr`` leaves out.
     """
 
     name: str
@@ -38,6 +41,7 @@ class Field(NamedTuple):
     default: Any = None
     struct: "type[Message] | None" = None
     flexible: str | None = None
+    is_secret: bool = False
 
     @property
     def is_array(self) -> bool:
@@ -66,10 +70,12 @@ class Schema(NamedTuple):
 class Struct:
     """What every generated class inherits: equality and ``repr`` by fields.
 
-    ``dataclass`` would compile both for each class while it is imported, and a node imports 150 of them before it serves.
+    ``dataclass`` would compile both for each class while it is imported, and a node imports 350 of them before it serves. For the same
+    reason the generator writes each ``__init__`` out. The classes are dataclasses all the same: ``replace`` and ``fields`` know them.
     """
 
     __slots__: tuple[str, ...] = ()
+    SCHEMA: ClassVar[Schema]
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -79,7 +85,7 @@ class Struct:
     __hash__ = None  # type: ignore[assignment]  # it can change
 
     def __repr__(self) -> str:
-        shown = (field.name for field in fields(self) if field.repr)  # type: ignore[arg-type]  # every generated class is a dataclass
+        shown = (field.name for field in self.SCHEMA.fields if not field.is_secret)
         return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 

@@ -9,14 +9,16 @@ from typing import ClassVar
 from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class AddOffsetsToTxnRequest(Struct):
     """AddOffsetsToTxnRequest, versions 0-4, flexible 3+."""
 
-    transactional_id: str = ""
-    producer_id: int = 0
-    producer_epoch: int = 0
-    group_id: str = ""
+    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "group_id")
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    group_id: str
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="AddOffsetsToTxnRequest",
@@ -31,13 +33,21 @@ class AddOffsetsToTxnRequest(Struct):
         ),
     )
 
+    def __init__(self, *, transactional_id: str = "", producer_id: int = 0, producer_epoch: int = 0, group_id: str = "") -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.group_id = group_id
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class AddOffsetsToTxnResponse(Struct):
     """AddOffsetsToTxnResponse, versions 0-4, flexible 3+."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    __slots__ = ("throttle_time_ms", "error_code")
+
+    throttle_time_ms: int
+    error_code: int
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="AddOffsetsToTxnResponse",
@@ -49,3 +59,7 @@ class AddOffsetsToTxnResponse(Struct):
             Field(name="error_code", wire_type="int16", versions="0+", default=0),
         ),
     )
+
+    def __init__(self, *, throttle_time_ms: int = 0, error_code: int = 0) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code

@@ -9,12 +9,14 @@ from typing import ClassVar
 from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class AllocateProducerIdsRequest(Struct):
     """AllocateProducerIdsRequest, version 0, flexible 0+."""
 
-    broker_id: int = 0
-    broker_epoch: int = -1
+    __slots__ = ("broker_id", "broker_epoch")
+
+    broker_id: int
+    broker_epoch: int
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="AllocateProducerIdsRequest",
@@ -27,15 +29,21 @@ class AllocateProducerIdsRequest(Struct):
         ),
     )
 
+    def __init__(self, *, broker_id: int = 0, broker_epoch: int = -1) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class AllocateProducerIdsResponse(Struct):
     """AllocateProducerIdsResponse, version 0, flexible 0+."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    producer_id_start: int = 0
-    producer_id_len: int = 0
+    __slots__ = ("throttle_time_ms", "error_code", "producer_id_start", "producer_id_len")
+
+    throttle_time_ms: int
+    error_code: int
+    producer_id_start: int
+    producer_id_len: int
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="AllocateProducerIdsResponse",
@@ -49,3 +57,9 @@ class AllocateProducerIdsResponse(Struct):
             Field(name="producer_id_len", wire_type="int32", versions="0+", default=0),
         ),
     )
+
+    def __init__(self, *, throttle_time_ms: int = 0, error_code: int = 0, producer_id_start: int = 0, producer_id_len: int = 0) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.producer_id_start = producer_id_start
+        self.producer_id_len = producer_id_len

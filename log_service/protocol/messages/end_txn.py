@@ -9,14 +9,16 @@ from typing import ClassVar
 from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class EndTxnRequest(Struct):
     """EndTxnRequest, versions 0-5, flexible 3+."""
 
-    transactional_id: str = ""
-    producer_id: int = 0
-    producer_epoch: int = 0
-    committed: bool = False
+    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "committed")
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    committed: bool
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="EndTxnRequest",
@@ -31,15 +33,23 @@ class EndTxnRequest(Struct):
         ),
     )
 
+    def __init__(self, *, transactional_id: str = "", producer_id: int = 0, producer_epoch: int = 0, committed: bool = False) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.committed = committed
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class EndTxnResponse(Struct):
     """EndTxnResponse, versions 0-5, flexible 3+."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    producer_id: int = -1
-    producer_epoch: int = -1
+    __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch")
+
+    throttle_time_ms: int
+    error_code: int
+    producer_id: int
+    producer_epoch: int
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="EndTxnResponse",
@@ -53,3 +63,9 @@ class EndTxnResponse(Struct):
             Field(name="producer_epoch", wire_type="int16", versions="5+", ignorable=True, default=-1),
         ),
     )
+
+    def __init__(self, *, throttle_time_ms: int = 0, error_code: int = 0, producer_id: int = -1, producer_epoch: int = -1) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch

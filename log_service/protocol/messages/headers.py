@@ -9,14 +9,16 @@ from typing import ClassVar
 from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class RequestHeader(Struct):
     """RequestHeader, versions 1-2, flexible 2+."""
 
-    request_api_key: int = 0
-    request_api_version: int = 0
-    correlation_id: int = 0
-    client_id: str | None = ""
+    __slots__ = ("request_api_key", "request_api_version", "correlation_id", "client_id")
+
+    request_api_key: int
+    request_api_version: int
+    correlation_id: int
+    client_id: str | None
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="RequestHeader",
@@ -30,12 +32,27 @@ class RequestHeader(Struct):
         ),
     )
 
+    def __init__(
+        self,
+        *,
+        request_api_key: int = 0,
+        request_api_version: int = 0,
+        correlation_id: int = 0,
+        client_id: str | None = "",
+    ) -> None:
+        self.request_api_key = request_api_key
+        self.request_api_version = request_api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class ResponseHeader(Struct):
     """ResponseHeader, versions 0-1, flexible 1+."""
 
-    correlation_id: int = 0
+    __slots__ = ("correlation_id",)
+
+    correlation_id: int
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="ResponseHeader",
@@ -45,3 +62,6 @@ class ResponseHeader(Struct):
             Field(name="correlation_id", wire_type="int32", versions="0+", default=0),
         ),
     )
+
+    def __init__(self, *, correlation_id: int = 0) -> None:
+        self.correlation_id = correlation_id

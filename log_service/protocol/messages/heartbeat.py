@@ -9,14 +9,16 @@ from typing import ClassVar
 from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class HeartbeatRequest(Struct):
     """HeartbeatRequest, versions 0-4, flexible 4+."""
 
-    group_id: str = ""
-    generation_id: int = 0
-    member_id: str = ""
-    group_instance_id: str | None = None
+    __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id")
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="HeartbeatRequest",
@@ -31,13 +33,21 @@ class HeartbeatRequest(Struct):
         ),
     )
 
+    def __init__(self, *, group_id: str = "", generation_id: int = 0, member_id: str = "", group_instance_id: str | None = None) -> None:
+        self.group_id = group_id
+        self.generation_id = generation_id
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class HeartbeatResponse(Struct):
     """HeartbeatResponse, versions 0-4, flexible 4+."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    __slots__ = ("throttle_time_ms", "error_code")
+
+    throttle_time_ms: int
+    error_code: int
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="HeartbeatResponse",
@@ -49,3 +59,7 @@ class HeartbeatResponse(Struct):
             Field(name="error_code", wire_type="int16", versions="0+", default=0),
         ),
     )
+
+    def __init__(self, *, throttle_time_ms: int = 0, error_code: int = 0) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code

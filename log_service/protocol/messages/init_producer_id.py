@@ -9,14 +9,16 @@ from typing import ClassVar
 from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class InitProducerIdRequest(Struct):
     """InitProducerIdRequest, versions 0-5, flexible 2+."""
 
-    transactional_id: str | None = ""
-    transaction_timeout_ms: int = 0
-    producer_id: int = -1
-    producer_epoch: int = -1
+    __slots__ = ("transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch")
+
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    producer_id: int
+    producer_epoch: int
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="InitProducerIdRequest",
@@ -31,15 +33,30 @@ class InitProducerIdRequest(Struct):
         ),
     )
 
+    def __init__(
+        self,
+        *,
+        transactional_id: str | None = "",
+        transaction_timeout_ms: int = 0,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.transaction_timeout_ms = transaction_timeout_ms
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class InitProducerIdResponse(Struct):
     """InitProducerIdResponse, versions 0-5, flexible 2+."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    producer_id: int = -1
-    producer_epoch: int = 0
+    __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch")
+
+    throttle_time_ms: int
+    error_code: int
+    producer_id: int
+    producer_epoch: int
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="InitProducerIdResponse",
@@ -53,3 +70,9 @@ class InitProducerIdResponse(Struct):
             Field(name="producer_epoch", wire_type="int16", versions="0+", default=0),
         ),
     )
+
+    def __init__(self, *, throttle_time_ms: int = 0, error_code: int = 0, producer_id: int = -1, producer_epoch: int = 0) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch

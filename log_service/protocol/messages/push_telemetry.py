@@ -7,18 +7,21 @@ from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
+from log_service.protocol.reader import NO_UUID
 from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class PushTelemetryRequest(Struct):
     """PushTelemetryRequest, version 0, flexible 0+."""
 
-    client_instance_id: UUID = UUID(int=0)
-    subscription_id: int = 0
-    terminating: bool = False
-    compression_type: int = 0
-    metrics: bytes = b''
+    __slots__ = ("client_instance_id", "subscription_id", "terminating", "compression_type", "metrics")
+
+    client_instance_id: UUID
+    subscription_id: int
+    terminating: bool
+    compression_type: int
+    metrics: bytes
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="PushTelemetryRequest",
@@ -26,7 +29,7 @@ class PushTelemetryRequest(Struct):
         valid="0",
         flexible="0+",
         fields=(
-            Field(name="client_instance_id", wire_type="uuid", versions="0+", default=UUID(int=0)),
+            Field(name="client_instance_id", wire_type="uuid", versions="0+", default=NO_UUID),
             Field(name="subscription_id", wire_type="int32", versions="0+", default=0),
             Field(name="terminating", wire_type="bool", versions="0+", default=False),
             Field(name="compression_type", wire_type="int8", versions="0+", default=0),
@@ -34,13 +37,30 @@ class PushTelemetryRequest(Struct):
         ),
     )
 
+    def __init__(
+        self,
+        *,
+        client_instance_id: UUID = NO_UUID,
+        subscription_id: int = 0,
+        terminating: bool = False,
+        compression_type: int = 0,
+        metrics: bytes = b'',
+    ) -> None:
+        self.client_instance_id = client_instance_id
+        self.subscription_id = subscription_id
+        self.terminating = terminating
+        self.compression_type = compression_type
+        self.metrics = metrics
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class PushTelemetryResponse(Struct):
     """PushTelemetryResponse, version 0, flexible 0+."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    __slots__ = ("throttle_time_ms", "error_code")
+
+    throttle_time_ms: int
+    error_code: int
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="PushTelemetryResponse",
@@ -52,3 +72,7 @@ class PushTelemetryResponse(Struct):
             Field(name="error_code", wire_type="int16", versions="0+", default=0),
         ),
     )
+
+    def __init__(self, *, throttle_time_ms: int = 0, error_code: int = 0) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code

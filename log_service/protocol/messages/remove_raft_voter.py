@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
+from log_service.protocol.reader import NO_UUID
 from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class RemoveRaftVoterRequest(Struct):
     """RemoveRaftVoterRequest, version 0, flexible 0+."""
 
-    cluster_id: str | None = ""
-    voter_id: int = 0
-    voter_directory_id: UUID = UUID(int=0)
+    __slots__ = ("cluster_id", "voter_id", "voter_directory_id")
+
+    cluster_id: str | None
+    voter_id: int
+    voter_directory_id: UUID
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="RemoveRaftVoterRequest",
@@ -26,18 +29,25 @@ class RemoveRaftVoterRequest(Struct):
         fields=(
             Field(name="cluster_id", wire_type="string", versions="0+", nullable="0+", default=""),
             Field(name="voter_id", wire_type="int32", versions="0+", default=0),
-            Field(name="voter_directory_id", wire_type="uuid", versions="0+", default=UUID(int=0)),
+            Field(name="voter_directory_id", wire_type="uuid", versions="0+", default=NO_UUID),
         ),
     )
 
+    def __init__(self, *, cluster_id: str | None = "", voter_id: int = 0, voter_directory_id: UUID = NO_UUID) -> None:
+        self.cluster_id = cluster_id
+        self.voter_id = voter_id
+        self.voter_directory_id = voter_directory_id
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class RemoveRaftVoterResponse(Struct):
     """RemoveRaftVoterResponse, version 0, flexible 0+."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = ""
+    __slots__ = ("throttle_time_ms", "error_code", "error_message")
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="RemoveRaftVoterResponse",
@@ -50,3 +60,8 @@ class RemoveRaftVoterResponse(Struct):
             Field(name="error_message", wire_type="string", versions="0+", nullable="0+", ignorable=True, default=""),
         ),
     )
+
+    def __init__(self, *, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = "") -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message

@@ -9,11 +9,13 @@ from typing import ClassVar
 from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class UnregisterBrokerRequest(Struct):
     """UnregisterBrokerRequest, version 0, flexible 0+."""
 
-    broker_id: int = 0
+    __slots__ = ("broker_id",)
+
+    broker_id: int
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="UnregisterBrokerRequest",
@@ -25,14 +27,19 @@ class UnregisterBrokerRequest(Struct):
         ),
     )
 
+    def __init__(self, *, broker_id: int = 0) -> None:
+        self.broker_id = broker_id
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+
+@dataclass(init=False, repr=False, eq=False, kw_only=True)
 class UnregisterBrokerResponse(Struct):
     """UnregisterBrokerResponse, version 0, flexible 0+."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = ""
+    __slots__ = ("throttle_time_ms", "error_code", "error_message")
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="UnregisterBrokerResponse",
@@ -45,3 +52,8 @@ class UnregisterBrokerResponse(Struct):
             Field(name="error_message", wire_type="string", versions="0+", nullable="0+", default=""),
         ),
     )
+
+    def __init__(self, *, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = "") -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message

@@ -1,12 +1,16 @@
 """What is checked in is what the generator writes, and nothing else lies beside it."""
 
+from dataclasses import asdict, is_dataclass, replace
+from inspect import isfunction
 from pathlib import Path
 
 import pytest
 
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from log_service.protocol.messages.leave_group import LeaveGroupResponse
+from log_service.protocol.messages.leave_group import LeaveGroupResponse, MemberResponse
+from log_service.protocol.stored.consumer_group_records import ConsumerGroupMemberMetadataValue
 from log_service.protocol.stored.metadata_records import UserScramCredentialRecord
+from tests.unit.protocol.instances import messages
 from tools.generate_messages import PROTOCOL, main, modules
 from tools.message_facts import load_message, snake_case
 
@@ -40,6 +44,28 @@ def test_check_passes_on_the_tree() -> None:
 )
 def test_names_become_python_names(kafka: str, ours: str) -> None:
     assert snake_case(kafka) == ours
+
+
+def test_no_class_is_compiled_while_its_module_is_imported() -> None:
+    """``dataclass`` compiles every method that it writes, in each process anew: for all messages that took a tenth of a node's start."""
+    for cls in messages():
+        assert is_dataclass(cls)
+        compiled = {name for name, part in vars(cls).items() if isfunction(part) and part.__code__.co_filename == "<string>"}
+        assert not compiled, f"{cls.__name__}: {compiled}"
+
+
+def test_a_message_is_changed_as_every_dataclass_is() -> None:
+    one = HeartbeatRequest(group_id="g", generation_id=1)
+    assert replace(one, generation_id=2) == HeartbeatRequest(group_id="g", generation_id=2)
+    assert asdict(HeartbeatResponse(error_code=3)) == {"throttle_time_ms": 0, "error_code": 3}
+
+
+def test_each_message_has_lists_and_structs_of_its_own() -> None:
+    one, other = LeaveGroupResponse(), LeaveGroupResponse()
+    one.members.append(MemberResponse(member_id="m"))
+    assert not other.members
+    assert ConsumerGroupMemberMetadataValue().classic_member_metadata is not ConsumerGroupMemberMetadataValue().classic_member_metadata
+    assert ConsumerGroupMemberMetadataValue(classic_member_metadata=None).classic_member_metadata is None
 
 
 def test_messages_are_equal_by_class_and_fields() -> None:
