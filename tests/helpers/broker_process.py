@@ -30,7 +30,7 @@ START_SECONDS = 30.0
 STOP_SECONDS = 20.0
 HOST = "127.0.0.1"
 
-SERVE = "import gc, sys; gc.disable(); from log_service.broker.main import serve; sys.exit(serve(None, sys.argv[1:]))"
+SERVE = "import gc, sys; gc.disable(); from log_service.broker.main import serve; gc.freeze(); sys.exit(serve(None, sys.argv[1:]))"
 READY = re.compile(r"is ready on \S+?:(\d+)")
 ROOT = Path(__file__).resolve().parent.parent.parent
 
