@@ -363,11 +363,12 @@ def with_elections(context: ControllerContext) -> ControllerContext:
     return context
 
 
-def test_partitions_go_back_to_their_preferred_leaders() -> None:
-    context = cluster(1, 2, 3)
+@pytest.mark.parametrize("brokers", [(1, 2), (1, 2, 3)], ids=["two-brokers", "three-brokers"])
+def test_partitions_go_back_to_their_preferred_leaders(brokers: tuple[int, ...]) -> None:
+    context = cluster(*brokers, brokers=brokers)
     context.leave(1)
     context.start(1, incarnation=2)
-    context.write(PartitionChangeRecord(topic_id=context.topic("a").topic_id, partition_id=0, isr=[1, 2, 3]))
+    context.write(PartitionChangeRecord(topic_id=context.topic("a").topic_id, partition_id=0, isr=list(brokers)))
     assert context.partition("a").leader == 2
     with_elections(context).pass_ms(1_000)
     assert context.partition("a").leader == 1
