@@ -8,6 +8,7 @@ from log_service.common.errors import ErrorCode
 from log_service.controller.caller import Caller
 from log_service.metadata.access import QuotaPart
 from log_service.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, RequestEntityData, RequestEntryData
+from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from log_service.protocol.messages.create_topics import CreateTopicsRequest
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.protocol.stored.metadata_records import ClientQuotaRecord
@@ -105,8 +106,8 @@ def test_a_quota_or_an_entity_that_is_named_twice_is_refused(context: Controller
     assert alter(context, entry(ALICE, producer_byte_rate=1), entry(ALICE, producer_byte_rate=2)) == [INVALID]
 
 
-def asked_by(context: ControllerContext, request: Any, version: int) -> Any:
-    caller = Caller(version=version, client_id="c")
+def asked_by(context: ControllerContext, request: Any, version: int, client_id: str | None = "c") -> Any:
+    caller = Caller(version=version, client_id=client_id)
     return context.perform(lambda decision: context.controller.handle(request, decision, "r", caller))
 
 
@@ -120,6 +121,36 @@ def test_one_request_may_go_below_zero_once(context: ControllerContext) -> None:
     deleted = asked_by(context, DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=1_000), 6)
     assert deleted.responses[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert "a" in context.controller.image.topics.by_name
+
+
+@pytest.mark.parametrize(
+    ("request_", "first_strict"),
+    [
+        (CreateTopicsRequest(topics=[new_topic("b", 1, 1)], timeout_ms=1_000), 6),
+        (DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=1_000), 5),
+        (CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="a", count=101, assignments=None)], timeout_ms=1_000), 3),
+    ],
+    ids=["CreateTopics", "DeleteTopics", "CreatePartitions"],
+)
+def test_a_client_that_does_not_know_the_refusal_is_served_and_pauses(request_: Any, first_strict: int) -> None:
+    """Before KIP-599 no client could be refused for its quota."""
+    for version, code in ((first_strict - 1, ErrorCode.NONE), (first_strict, ErrorCode.THROTTLING_QUOTA_EXCEEDED)):
+        context = ControllerContext().start()
+        alter(context, entry((("user", None),), controller_mutation_rate=0.1))
+        asked_by(context, CreateTopicsRequest(topics=[new_topic("a", 100, 1)], timeout_ms=1_000), 7)
+        response = asked_by(context, request_, version)
+        results = getattr(response, "topics", None) or getattr(response, "responses", None) or response.results
+        assert [each.error_code for each in results] == [code]
+        assert response.throttle_time_ms > 0
+
+
+def test_the_quota_of_a_client_id_is_that_of_its_clients_alone(context: ControllerContext) -> None:
+    alter(context, entry((("client-id", "c"),), controller_mutation_rate=0.1))
+    for client_id, is_bound in (("c", True), ("d", False), (None, False)):
+        name = f"of-{client_id}"
+        asked_by(context, CreateTopicsRequest(topics=[new_topic(name, 100, 1)], timeout_ms=1_000), 7, client_id)
+        deleted = asked_by(context, DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1_000), 6, client_id)
+        assert (deleted.responses[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED) is is_bound
 
 
 def test_a_decision_that_is_taken_back_gives_its_tokens_back(context: ControllerContext) -> None:
