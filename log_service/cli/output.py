@@ -17,8 +17,6 @@ import click
 from log_service.cli.times import as_time
 from log_service.common.errors import ConfigError
 from log_service.common.log_lines import escaped, escaped_lines
-from log_service.config.client import parse_servers
-from log_service.config.client_properties import FILE_VARIABLE
 
 LEAST_CUT = 8
 COMMAND_CONFIG = "tidelog.command_config"
@@ -35,6 +33,8 @@ json_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option
 
 def checked_servers(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
     """Refuse servers that are not host:port while arguments are read."""
+    from log_service.config.client import parse_servers  # noqa: PLC0415 - help, and commands that ask no cluster, have no use for it
+
     try:
         parse_servers(value)
     except ConfigError as error:
@@ -62,7 +62,8 @@ def told_servers() -> str:
     Raises:
         ConfigError: the settings file cannot be read. StorageError: as ``default_servers``.
     """
-    from log_service.client.settings_files import servers_from_file  # noqa: PLC0415 - most commands have no use for it
+    from log_service.client.settings_files import servers_from_file  # noqa: PLC0415 - as in ``checked_servers``
+    from log_service.config.client_properties import FILE_VARIABLE  # noqa: PLC0415 - as in ``checked_servers``
 
     named = click.get_current_context().find_root().meta.get(COMMAND_CONFIG) or os.environ.get(FILE_VARIABLE)
     return (servers_from_file(named) if named else None) or default_servers()

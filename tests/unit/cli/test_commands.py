@@ -1,6 +1,8 @@
 """The command line without a cluster: help, usage errors, exit codes."""
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -327,6 +329,14 @@ def test_every_error_becomes_a_line_and_a_code(
     monkeypatch.setattr(tidelog, "main", fail)
     assert exit_code_of() == exit_code
     assert capsys.readouterr().err == said
+
+
+def test_help_and_serve_bring_no_room_of_a_client() -> None:
+    """Every command imports the group first, and half of what that took was the settings of clients."""
+    program = "import log_service.cli.main, log_service.cli.serve, sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60).stdout.split()
+    assert {name.split(".")[1] for name in loaded if name.startswith("log_service.")} == {"cli", "common"}
+    assert not {"dataclasses", "ssl", "trio"} & set(loaded)
 
 
 def test_the_table_of_commands_is_what_there_is() -> None:
