@@ -23,9 +23,6 @@ from log_service.broker.lifecycle import NOT_REGISTERED, BrokerLifecycle, Contro
 from log_service.broker.listeners import ListenerGroup
 from log_service.broker.live import LiveSettings
 from log_service.broker.metrics.elections import UncleanElections
-from log_service.broker.metrics.endpoint import MetricsEndpoint, bind_metrics
-from log_service.broker.metrics.page import page
-from log_service.broker.metrics.sources import MetricsSources
 from log_service.broker.node import QuorumNode
 from log_service.broker.one_error import one_error
 from log_service.broker.peers import Peers
@@ -44,7 +41,6 @@ from log_service.controller.driver import ControllerDriver
 from log_service.metadata.features import first_feature_records
 from log_service.metadata.image import MetadataImage
 from log_service.metadata.loader import MetadataLoader
-from log_service.metrics.exposition import rendered
 from log_service.network.server import FrameHandler, Server, ServerBudget
 from log_service.raft.driver import RaftDriver
 from log_service.raft.format import NodeIdentity, identify, random_id, read_bootstrap_records
@@ -411,12 +407,19 @@ class Broker:
 
     async def _bind_metrics(self) -> None:
         if self._config.metrics_listener is not None and self._metrics_listener is None:
+            from log_service.broker.metrics.endpoint import bind_metrics  # noqa: PLC0415 - many nodes have no metrics page
+
             self._metrics_listener = await bind_metrics(self.env.network, *self._config.metrics_listener)
 
     async def _serve_metrics(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Serve the metrics page, where one is configured: a controller without a broker has one, too."""
         await self._bind_metrics()
         if self._metrics_listener is not None:
+            from log_service.broker.metrics.endpoint import MetricsEndpoint  # noqa: PLC0415 - as in ``_bind_metrics``
+            from log_service.broker.metrics.page import page  # noqa: PLC0415 - as in ``_bind_metrics``
+            from log_service.broker.metrics.sources import MetricsSources  # noqa: PLC0415 - as in ``_bind_metrics``
+            from log_service.metrics.exposition import rendered  # noqa: PLC0415 - as in ``_bind_metrics``
+
             node = rooms.node(foundation, self.controller_address)
             servers = {server.name: server for server in self.servers}
             unclean_elections = UncleanElections()
