@@ -179,6 +179,21 @@ def test_a_failed_sync_is_final() -> None:
     run(main)
 
 
+def test_a_failed_append_is_final() -> None:
+    async def main() -> None:
+        machine = formatted()
+        with pytest.RaisesGroup(StorageError):
+            async with machine.started() as (raft, _):
+                await commit(raft, config("0"))
+                machine.files.fail_next("append")
+                with pytest.raises(KafkaError) as raised:
+                    raft.append([config("1")])
+                assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+                await trio.sleep_forever()
+
+    run(main)
+
+
 def test_a_full_disk_costs_the_append_and_nothing_else() -> None:
     async def main() -> None:
         machine = formatted()

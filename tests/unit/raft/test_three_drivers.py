@@ -4,11 +4,11 @@ import pytest
 import trio
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import LeaderEpoch
+from log_service.common.types import LeaderEpoch, NodeId
 from log_service.config.views import QuorumConfig
 from log_service.protocol.messages import vote
 from tests.sim.world import World, sim_run
-from tests.unit.raft.three_drivers import LISTENER, append, config, three_nodes, until, voters
+from tests.unit.raft.three_drivers import LISTENER, Line, append, config, three_nodes, until, voters
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -104,6 +104,37 @@ def test_a_leader_that_stops_hands_over_at_once() -> None:
             assert quorum.driver(first).leader_id not in {-1, first}
             assert trio.current_time() - started_s < 1.0
             await append(quorum, await quorum.leader(), ["2"])
+
+    sim_run(6, main)
+
+
+def test_a_leader_that_stops_waits_for_no_successor_where_no_majority_is_left() -> None:
+    async def main(world: World) -> None:
+        async with three_nodes(world) as quorum:
+            first = await quorum.leader()
+            driver, others = quorum.driver(first), [NodeId(each) for each in (1, 2, 3) if each != first]
+            line = driver._requests._transport
+            assert isinstance(line, Line)
+            for refusing_ids, is_gone in (((), False), (others[:1], False), (others, True)):
+                line.refusing_ids = tuple(refusing_ids)
+                assert driver.is_majority_gone is is_gone
+            for each in others:
+                quorum.kill(each)
+            started_s = trio.current_time()
+            await driver.hand_over(5_000)
+            assert trio.current_time() - started_s < 1.0
+
+    sim_run(6, main)
+
+
+def test_kraft_version_is_raised_by_the_leader_alone() -> None:
+    async def main(world: World) -> None:
+        async with three_nodes(world) as quorum:
+            first = await quorum.leader()
+            with pytest.raises(KafkaError) as raised:
+                await quorum.driver(first % 3 + 1).upgrade(1)
+            assert raised.value.code is ErrorCode.NOT_CONTROLLER
+            await quorum.driver(first).upgrade(1)
 
     sim_run(6, main)
 
