@@ -382,17 +382,15 @@ class Partition:
             self._note_log_start()
         return is_moved
 
-    def truncate_to(self, offset: int) -> bool:
-        """Cut off what this follower has at and above ``offset``; says whether there was anything.
+    def truncate_to(self, offset: int) -> None:
+        """Cut off what this follower has at and above ``offset``.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         log = self._online_log()
-        is_cut = log.truncate_to(offset)
-        if is_cut:
+        if log.truncate_to(offset):
             self.state.note_truncation(log.log_end_offset)
-        return is_cut
 
     def restart_at(self, offset: int) -> None:
         """Drop everything that this follower has, and begin at ``offset``: the leader has nothing older.
