@@ -476,7 +476,7 @@ def _new_verifier(
         image=foundation.image,
         pool=foundation.peers,
         start_task=background.start_soon,
-        ask_locally=transactions.add_partitions,
+        ask_locally=transactions.settle_partitions,
     )
 
 

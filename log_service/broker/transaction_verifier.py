@@ -16,7 +16,7 @@ client tries again. A request's act runs exactly once, also where no coordinator
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -28,6 +28,9 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
 from log_service.config.views import VerificationConfig
 from log_service.coordinator.java_hashing import hashed_partition
+from log_service.coordinator.transaction.rules import Producer
+from log_service.coordinator.transaction.transaction import EPOCH_BUMP_VERSION
+from log_service.coordinator.transaction.transaction_coordinator import PartitionsOfTransaction
 from log_service.metadata.image import MetadataImage
 from log_service.metrics.latency import LatencyMeter
 from log_service.protocol.api_versions import ApiKey
@@ -38,21 +41,25 @@ if TYPE_CHECKING:
     from log_service.protocol.messages.add_partitions_to_txn import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnResponse,
-        AddPartitionsToTxnResult,
         AddPartitionsToTxnTransaction,
     )
     from log_service.rpc.connection import Destination
     from log_service.rpc.pool import ConnectionPool
 
 FIRST_VERSION_FOR_BROKERS = 4
-LAST_VERSION = 5
 PURPOSE = "transactions"
 MAX_HELD_BYTES = 128 << 20
 """Of records that wait for coordinators. One request is always let in, however large it is."""
 
+Codes = dict[TopicPartition, ErrorCode]
 Errors = Mapping[TopicPartition, ErrorCode]
-AskLocally = Callable[["AddPartitionsToTxnRequest", int, Callable[["AddPartitionsToTxnResponse"], None]], None]
-"""A coordinator of this process: a request, its version, and what is called once with the response, now or later."""
+
+
+class AskLocally(Protocol):
+    """A coordinator of this process. See ``TransactionService.settle_partitions``."""
+
+    def __call__(self, asked: PartitionsOfTransaction, tell: Callable[[Codes], None], *, verify_only: bool) -> None:
+        """Add partitions, or look whether they are there. ``tell`` hears a code for each, once, now or later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,19 +98,25 @@ class _Asked:
     """A question that is on its way to a coordinator, or settled: then ``errors`` are the partitions that must not be written to."""
 
     def __init__(self, question: Question, partitions: Collection[TopicPartition], began_ns: int) -> None:
-        self.transaction = _transaction(question, partitions)
+        self.partitions = PartitionsOfTransaction(
+            transactional_id=question.transactional_id,
+            producer=Producer(producer_id=question.producer_id, producer_epoch=question.producer_epoch),
+            partitions=tuple(partitions),
+            client_version=EPOCH_BUMP_VERSION,
+        )
+        self.verify_only = question.asker is not Asker.ADDS
         self.began_ns = began_ns
         self.errors: Errors = {}
         self.done = trio.Event()
-        self._partitions = partitions
 
-    def settle(self, result: "AddPartitionsToTxnResult | ErrorCode") -> None:
-        """Take what the coordinator says of the transaction, or why it says nothing."""
-        if not isinstance(result, ErrorCode):
-            self.errors = _errors(result)
-        elif result is not ErrorCode.NONE:
-            self.errors = dict.fromkeys(self._partitions, result)
+    def settle(self, codes: Errors) -> None:
+        """Take what the coordinator says of the partitions."""
+        self.errors = {where: code for where, code in codes.items() if code is not ErrorCode.NONE}
         self.done.set()
+
+    def settle_all(self, code: ErrorCode) -> None:
+        """Take what holds for all partitions: what the coordinator says of the transaction, or why it says nothing."""
+        self.settle(dict.fromkeys(self.partitions.partitions, code))
 
 
 @dataclass(slots=True)
@@ -265,18 +278,15 @@ class TransactionVerifier:
         state = image.topics.by_name.get(TRANSACTION_STATE_TOPIC)
         registration = None if state is None else state.partitions.get(hashed_partition(transactional_id, len(state.partitions)))
         if registration is not None and registration.leader == self._node_id and self._ask_locally is not None:
-            self._send_here(self._ask_locally, asked)
+            self._ask_locally(asked.partitions, asked.settle, verify_only=asked.verify_only)
             return
         destination = None
         if registration is not None and registration.leader != self._node_id:
             destination = destination_of(image, registration.leader, self._listener_name, PURPOSE)
         if destination is None:
-            asked.settle(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            asked.settle_all(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
             self._send_there(destination, asked)
-
-    def _send_here(self, ask: AskLocally, asked: _Asked) -> None:
-        ask(_request([asked]), LAST_VERSION, lambda response: _settle([asked], response))
 
     def _send_there(self, leader: "Destination", asked: _Asked) -> None:
         self._waiting.setdefault(leader, []).append(asked)
@@ -293,7 +303,7 @@ class TransactionVerifier:
                 except KafkaError as error:
                     code = ErrorCode.NONE if error.code is ErrorCode.UNSUPPORTED_VERSION else ErrorCode.NETWORK_EXCEPTION
                     for asked in questions:
-                        asked.settle(code)
+                        asked.settle_all(code)
                 else:
                     _settle(questions, response)
         finally:
@@ -321,40 +331,40 @@ def _must_ask_again(question: Question, asked: _Asked) -> bool:
 def _request(questions: Collection[_Asked]) -> "AddPartitionsToTxnRequest":
     from log_service.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest  # noqa: PLC0415 - few nodes need it
 
-    return AddPartitionsToTxnRequest(transactions=[asked.transaction for asked in questions])
+    return AddPartitionsToTxnRequest(transactions=[_transaction(asked) for asked in questions])
 
 
 def _settle(questions: Collection[_Asked], response: "AddPartitionsToTxnResponse") -> None:
     results = {result.transactional_id: result for result in response.results_by_transaction}
     for asked in questions:
+        result = results.get(asked.partitions.transactional_id)
         if response.error_code:
-            asked.settle(ErrorCode.of(response.error_code))
+            asked.settle_all(ErrorCode.of(response.error_code))
+        elif result is None:
+            asked.settle_all(ErrorCode.NETWORK_EXCEPTION)
         else:
-            asked.settle(results.get(asked.transaction.transactional_id, ErrorCode.NETWORK_EXCEPTION))
+            asked.settle(
+                {
+                    TopicPartition(topic.name, told.partition_index): ErrorCode.of(told.partition_error_code)
+                    for topic in result.topic_results
+                    for told in topic.results_by_partition
+                }
+            )
 
 
-def _transaction(question: Question, partitions: Collection[TopicPartition]) -> "AddPartitionsToTxnTransaction":
+def _transaction(asked: _Asked) -> "AddPartitionsToTxnTransaction":
     from log_service.protocol.messages.add_partitions_to_txn import (  # noqa: PLC0415 - as above
         AddPartitionsToTxnTopic,
         AddPartitionsToTxnTransaction,
     )
 
     topics: dict[str, AddPartitionsToTxnTopic] = {}
-    for where in partitions:
+    for where in asked.partitions.partitions:
         topics.setdefault(where.topic, AddPartitionsToTxnTopic(name=where.topic)).partitions.append(where.partition)
     return AddPartitionsToTxnTransaction(
-        transactional_id=question.transactional_id,
-        producer_id=question.producer_id,
-        producer_epoch=question.producer_epoch,
-        verify_only=question.asker is not Asker.ADDS,
+        transactional_id=asked.partitions.transactional_id,
+        producer_id=asked.partitions.producer.producer_id,
+        producer_epoch=asked.partitions.producer.producer_epoch,
+        verify_only=asked.verify_only,
         topics=list(topics.values()),
     )
-
-
-def _errors(result: "AddPartitionsToTxnResult") -> Errors:
-    return {
-        TopicPartition(topic.name, told.partition_index): ErrorCode.of(told.partition_error_code)
-        for topic in result.topic_results
-        for told in topic.results_by_partition
-        if told.partition_error_code
-    }

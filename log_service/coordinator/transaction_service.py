@@ -233,10 +233,14 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             partitions=partitions,
             client_version=EPOCH_BUMP_VERSION,
         )
-        if request.verify_only:
+        self.settle_partitions(asked, tell, verify_only=request.verify_only)
+
+    def settle_partitions(self, asked: PartitionsOfTransaction, tell: Callable[[Codes], None], *, verify_only: bool) -> None:
+        """Add partitions to a transaction, or only look whether it has them. ``tell`` hears a code for each, once, now or later."""
+        if verify_only:
             self._verify(asked, tell)
         else:
-            self._add(asked, lambda code: tell(dict.fromkeys(partitions, code)))
+            self._add(asked, lambda code: tell(dict.fromkeys(asked.partitions, code)))
 
     def _add(self, asked: PartitionsOfTransaction, on_code: Callable[[ErrorCode], None]) -> None:
         if not asked.transactional_id:

@@ -13,13 +13,7 @@ from log_service.broker.transaction_verdicts import Asker, heard, told_to_produc
 from log_service.broker.transaction_verifier import Question, Verdict
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TRANSACTION_STATE_TOPIC, TopicPartition
-from log_service.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopicResult,
-)
+from log_service.coordinator.transaction.transaction_coordinator import PartitionsOfTransaction
 from log_service.protocol.messages.produce import PartitionProduceResponse
 from log_service.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.helpers.handler_node import HandlerNode, tell_handlers
@@ -27,6 +21,7 @@ from tests.unit.broker.context import produce_request
 from tests.unit.storage.context import batch
 
 VERIFIES, ADDS = 11, 12
+Tell = Callable[[dict[TopicPartition, ErrorCode]], None]
 
 
 class Coordinator:
@@ -34,36 +29,20 @@ class Coordinator:
 
     def __init__(self, node: HandlerNode) -> None:
         node.node.transaction_verifier._ask_locally = self.ask
-        self.asked: list[AddPartitionsToTxnRequest] = []
-        self._waiting: list[tuple[AddPartitionsToTxnRequest, Callable[[AddPartitionsToTxnResponse], None]]] = []
+        self.asked: list[tuple[PartitionsOfTransaction, bool]] = []
+        self._waiting: list[tuple[PartitionsOfTransaction, Tell]] = []
         self.verdicts: list[ErrorCode] | None = None
 
-    def ask(self, request: AddPartitionsToTxnRequest, _version: int, on_response: Callable[[AddPartitionsToTxnResponse], None]) -> None:
-        self.asked.append(request)
-        self._waiting.append((request, on_response))
+    def ask(self, asked: PartitionsOfTransaction, tell: Tell, *, verify_only: bool) -> None:
+        self.asked.append((asked, verify_only))
+        self._waiting.append((asked, tell))
         if self.verdicts is not None:
             self.tell(self.verdicts.pop(0))
 
     def tell(self, code: ErrorCode = ErrorCode.NONE) -> None:
         """Give the same verdict on all partitions of the oldest question."""
-        request, on_response = self._waiting.pop(0)
-        results = [
-            AddPartitionsToTxnResult(
-                transactional_id=transaction.transactional_id,
-                topic_results=[
-                    AddPartitionsToTxnTopicResult(
-                        name=topic.name,
-                        results_by_partition=[
-                            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
-                            for index in topic.partitions
-                        ],
-                    )
-                    for topic in transaction.topics
-                ],
-            )
-            for transaction in request.transactions
-        ]
-        on_response(AddPartitionsToTxnResponse(results_by_transaction=results))
+        asked, tell = self._waiting.pop(0)
+        tell(dict.fromkeys(asked.partitions, code))
 
 
 async def coordinated(node: HandlerNode) -> Coordinator:
@@ -93,15 +72,14 @@ def test_the_coordinator_is_asked_once_in_a_transaction() -> None:
         coordinator.verdicts = [ErrorCode.NONE] * 3
         for sequence in range(3):
             assert (await write(node, sequence)).base_offset == sequence
-        assert [(asked.transactions[0].verify_only, asked.transactions[0].transactional_id) for asked in coordinator.asked] == [
-            (False, "tx")
-        ]
+        assert [(asked.transactional_id, verify_only) for asked, verify_only in coordinator.asked] == [("tx", False)]
         await end(node, epoch=1)
         assert (await write(node, 0, epoch=1)).base_offset == 4
         assert len(coordinator.asked) == 2
         await end(node, epoch=2)
         assert (await write(node, 0, VERIFIES, epoch=2)).error_code == 0
-        assert coordinator.asked[2].transactions[0].verify_only
+        _, verify_only = coordinator.asked[2]
+        assert verify_only
 
     tell_handlers(story)
 
