@@ -29,7 +29,11 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+import trio
+
 from log_service.broker.main import serve
+from log_service.broker.registry import REGISTRY
+from log_service.broker.warm_up import warm_up
 from log_service.cli.main import main as command_line
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -143,6 +147,7 @@ def _server() -> ForkServer:
 
 def run_server(descriptor: int) -> None:
     """Fork as told through the socket, until its other end is closed."""
+    trio.run(warm_up, REGISTRY)  # each node would compile the same codecs once it is ready
     gc.freeze()
     children: dict[int, int] = {}
     ended, wakeup = os.pipe()
