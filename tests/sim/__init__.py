@@ -16,7 +16,8 @@ Whole nodes and their clients in that world, one run per seed (``make sim SEEDS=
   ``node_responses`` at whether each one comes at all.
 - ``cluster_plan``, ``cluster_runs``, ``cluster_faults``, ``cluster_clients``, ``cluster_audit`` and ``cluster_refusals`` do the same for
   clusters of several nodes (``make sim NODES=3``), which are judged as one; ``cluster_watch`` looks at all nodes after every event, with
-  ``quorum_witness``, ``replica_witness`` and ``group_witness``. ``pauses`` stops a process as SIGSTOP does.
+  ``quorum_witness``, ``replica_witness`` and ``group_witness``; ``superseded`` notes coordinators that do not know of their successors.
+  ``pauses`` stops a process as SIGSTOP does.
 - ``cluster_aims`` holds scenarios: plans for clusters with chosen faults.
 - ``copying`` adds transactional clients to a cluster: ``copy_clients`` do their work, ``copy_history`` is what they saw, ``copy_checker``
   judges it. ``transaction_witness`` looks at rows, markers and the coordinators' log; ``transaction_stages`` are what faults are aimed at.

@@ -115,7 +115,9 @@ class ClusterRun(Run):
         self._settled_at = NEVER
         self._ends: Mapping[TopicPartition, int] = {}
         format_cluster(world, plan)
-        self.watch = ClusterWatch(self.cluster.nodes, self._is_kept, may_be_unclean=self._may_be_unclean, on_lost=self._note_lost)
+        self.watch = ClusterWatch(
+            self.cluster.nodes, self._is_kept, may_be_unclean=self._may_be_unclean, on_lost=self._note_lost, history=self.history
+        )
         assert isinstance(self.history, WatchedHistory)
         assert isinstance(self.clients, ClusterClients)
         self.copying = Copying(CopyClients(self.clients, plan), self.watch.report) if plan.copier_count else None

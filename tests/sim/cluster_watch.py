@@ -1,7 +1,7 @@
 """Looks at all running nodes of a cluster whenever virtual time is about to pass, and keeps what contradicts a promise.
 
 Decides when to look: after all that happened in one moment, and only at nodes of which a task ran in it. What is looked at is in
-``quorum_witness``, ``metadata_witness`` and ``replica_witness``.
+``quorum_witness``, ``metadata_witness`` and ``replica_witness``; ``superseded`` notes what a client may be told.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +16,12 @@ from log_service.controller.death_detector import DeathDetector
 from tests.sim.group_witness import GroupWitness
 from tests.sim.metadata_witness import MetadataWitness
 from tests.sim.node_checker import Violation
-from tests.sim.node_history import Entry, Operation, Poll, Send
+from tests.sim.node_history import Entry, History, Operation, Poll, Send
 from tests.sim.node_host import NodeHost
 from tests.sim.pauses import HOST
 from tests.sim.quorum_witness import QuorumWitness
 from tests.sim.replica_witness import ReplicaWitness
+from tests.sim.superseded import SupersededCoordinators
 
 MAX_VIOLATIONS = 20
 """One broken promise is told in many ways; the first ones say enough."""
@@ -36,6 +37,7 @@ class ClusterWatch:
         *,
         may_be_unclean: Callable[[str], bool] = lambda _topic: False,
         on_lost: Callable[[TopicPartition, int], None] = lambda _partition, _offset: None,
+        history: History | None = None,
     ) -> None:
         self.violations: list[Violation] = []
         self.on_violation: Callable[[], None] = lambda: None
@@ -44,6 +46,7 @@ class ClusterWatch:
         self.replicas = ReplicaWitness(self.report, is_kept, may_be_unclean=may_be_unclean, on_lost=on_lost)
         self.metadata = MetadataWitness(self.report, may_be_unclean)
         self.groups = GroupWitness(self.report)
+        self.superseded = SupersededCoordinators(History(trio.current_time) if history is None else history, hosts)
         self._world = hosts[0].world
         self._hosts = {host.name: host for host in hosts}
 
@@ -86,6 +89,7 @@ class ClusterWatch:
                 self.metadata.look(host, incarnation)
                 self.groups.look(host, incarnation)
             self.replicas.look(hosts)
+            self.superseded.look(hosts)
 
     def note(self, entry: Entry) -> None:
         """Take what a client saw."""

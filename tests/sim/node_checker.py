@@ -23,6 +23,7 @@ from tests.sim.node_history import (
     Positioned,
     SeenRecord,
     Send,
+    Superseded,
     Taken,
     TopicPlan,
 )
@@ -103,6 +104,18 @@ class Case:
             deletion.partition == partition and deletion.at < until and (deletion.before < 0 or offset < deletion.before)
             for deletion in self.deletions
         )
+
+    @cached_property
+    def superseded(self) -> list[Superseded]:
+        return list(self.history.of(Superseded))
+
+    def known_before(self, group: str, asked_at: int, told_at: int) -> int:
+        """The place of the history up to which whoever is asked for a group's commits knows those that were acknowledged.
+
+        A coordinator that has not heard of its successor tells what it knew, as with Apache Kafka, and not what the successor acknowledged.
+        """
+        late = [each for each in self.superseded if each.coordinates(group) and each.at < told_at and asked_at < each.ended_at]
+        return min([asked_at, *(each.since for each in late)])
 
     def topic(self, name: str) -> TopicPlan:
         return self.history.topics[name]
@@ -304,7 +317,10 @@ def group_reads_everything(case: Case) -> Iterator[Violation]:
 
 
 def commits_stay(case: Case) -> Iterator[Violation]:
-    """A committed offset never goes back: a client is told at least what was acknowledged before it asked, and only what was committed."""
+    """A committed offset never goes back: a client is told at least what was acknowledged before it asked, and only what was committed.
+
+    Excused is what a coordinator cannot know that has not heard of its successor.
+    """
     commits: dict[tuple[str, TopicPartition], list[Commit]] = defaultdict(list)
     for commit in case.history.of(Commit):
         commits[commit.group, commit.partition].append(commit)
@@ -314,7 +330,8 @@ def commits_stay(case: Case) -> Iterator[Violation]:
         known = commits[told.group, told.partition]
         if told.offset >= 0 and told.offset not in {commit.offset for commit in known if commit.at < told.ended_at}:
             yield Violation("commits stay", f"{told} was never committed")
-        before = [commit for commit in known if commit.is_ok and commit.ended_at < told.at]
+        known_before = case.known_before(told.group, told.at, told.ended_at)
+        before = [commit for commit in known if commit.is_ok and commit.ended_at < known_before]
         safe = max((commit.offset for commit in before if _is_commit_safe(case, commit, told.ended_at)), default=-1)
         if told.offset < safe:
             yield Violation("commits stay", f"{told}, but {safe} was acknowledged before")
@@ -332,7 +349,8 @@ def _is_commit_safe(case: Case, commit: Commit, until: int) -> bool:
 def group_goes_on_where_it_committed(case: Case) -> Iterator[Violation]:
     """A member that gets a partition begins at or before what its group had read, and not before what it had committed.
 
-    Not before what was acknowledged to any member until this one got the partition: a commit never goes back over a rebalance.
+    Not before what was acknowledged to any member until this one got the partition, as far as its coordinator could know that: a commit
+    never goes back over a rebalance.
     """
     commits: dict[tuple[str, TopicPartition], list[Commit]] = defaultdict(list)
     for commit in sorted(case.history.of(Commit), key=lambda commit: -commit.offset):
@@ -349,7 +367,8 @@ def group_goes_on_where_it_committed(case: Case) -> Iterator[Violation]:
             is_cut = topic.is_trimmed or topic.is_compacted or not case.is_lossless(topic.name, until=entry.at)
             if begun_at is not None and first > furthest[key] and not is_cut:
                 yield Violation("group goes on", f"{entry.consumer} begins {entry.partition} at {first}; the group came to {furthest[key]}")
-            safe = 0 if begun_at is None else _safe_commit(case, commits[key], begun_at, entry.at)
+            known_before = 0 if begun_at is None else case.known_before(entry.group, begun_at, entry.at)
+            safe = _safe_commit(case, commits[key], known_before, entry.at)
             if first < safe:
                 yield Violation("group goes on", f"{entry.consumer} begins {entry.partition} at {first}; the group committed {safe}")
             furthest[key] = max(furthest[key], entry.records[-1].offset + 1)

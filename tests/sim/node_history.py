@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
+from log_service.coordinator.java_hashing import hashed_partition
 from tests.sim.node_host import Death
 
 E = TypeVar("E", bound="Entry")
@@ -175,6 +176,23 @@ class Paused(Operation):
     """A node's process stood still; what has reached its machine meanwhile, it reads afterwards."""
 
     node: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Superseded(Operation):
+    """A node coordinated groups in a leader epoch that was over, and had not heard of a later one, in which another began at ``since``.
+
+    It knows what was acknowledged before that. Its groups are those of one partition of their topic.
+    """
+
+    node: str
+    groups_partition: int
+    groups_partition_count: int
+    since: int
+
+    def coordinates(self, group: str) -> bool:
+        """Whether a group is one of the node's."""
+        return hashed_partition(group, self.groups_partition_count) == self.groups_partition
 
 
 @dataclass(slots=True, kw_only=True)

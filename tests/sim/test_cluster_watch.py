@@ -8,10 +8,11 @@ import pytest
 import trio
 
 from log_service.client import Admin, NewTopic, Producer
-from log_service.common.types import BrokerEpoch, NodeId, PartitionEpoch
+from log_service.common.types import GROUP_METADATA_TOPIC, BrokerEpoch, LeaderEpoch, NodeId, PartitionEpoch
 from log_service.controller.death_watch import DeathWatch
+from log_service.coordinator.java_hashing import hashed_partition
 from log_service.metadata.image import BrokerRegistration, MetadataImage
-from log_service.metadata.partition import NO_LEADER
+from log_service.metadata.partition import NO_LEADER, PartitionRegistration
 from log_service.raft.batches import MetadataBatch
 from log_service.raft.events import Effects, RequestArrived
 from log_service.raft.messages import VoteRequest, VoteResponse
@@ -19,7 +20,7 @@ from log_service.raft.roles import Unattached
 from log_service.raft.voters import ReplicaKey, Voter, VoterChange, VoterSet
 from tests.sim import World
 from tests.sim.cluster_watch import ClusterWatch
-from tests.sim.node_history import Poll, SeenRecord, Send
+from tests.sim.node_history import NEVER, Poll, SeenRecord, Send, Superseded
 from tests.sim.node_host import BOOTSTRAP, Death, NodeHost, node_config
 from tests.sim.quorum_witness import _Reader, _Vote
 from tests.sim.world import sim_run
@@ -29,6 +30,12 @@ TOPIC = "watched"
 
 def with_broker(image: MetadataImage, broker: BrokerRegistration) -> MetadataImage:
     return replace(image, cluster=replace(image.cluster, brokers={**image.cluster.brokers, broker.node_id: broker}))
+
+
+def with_group_partition(image: MetadataImage, partition: PartitionRegistration) -> MetadataImage:
+    topic = image.topics.by_name[GROUP_METADATA_TOPIC]
+    changed = replace(topic, partitions={**topic.partitions, hashed_partition("group", 2): partition})
+    return replace(image, topics=replace(image.topics, by_name={**image.topics.by_name, GROUP_METADATA_TOPIC: changed}))
 
 
 def found_after(act: Callable[[NodeHost, ClusterWatch], Awaitable[None]], *, is_synced: bool = True) -> list[str]:
@@ -113,6 +120,40 @@ def test_a_leader_has_what_epochs_before_its_own_committed_and_not_those_after(l
         assert len(witness.committed[key]) == len(witness._commit_epochs[key]) == count + (not is_named)
 
     assert [("without the committed" in text) for text in found_after(act)] == [True] * is_named
+
+
+def test_a_coordinator_of_groups_is_noted_while_it_does_not_know_of_a_later_epoch() -> None:
+    async def act(host: NodeHost, watch: ClusterWatch) -> None:
+        async with Admin(BOOTSTRAP, env=host.world.client_env("asker")) as admin:
+            await admin.list_group_offsets("group")
+        current = host.current
+        assert current is not None
+        shards, loader = current.broker.rooms.groups._shards, current.broker._loader
+        index, history, image = hashed_partition("group", 2), watch.superseded.history, loader.image
+        partition = image.topics.by_name[GROUP_METADATA_TOPIC].partitions[index]
+
+        def found_in(later: int, *, heard: int = 0) -> list[Superseded]:
+            """What is noted where the node coordinates in a later epoch than its own, and where its metadata speak of one."""
+            log = shards._led[index].coordinator_log
+            log.leader_epoch = partition.leader_epoch + later  # type: ignore[misc]
+            loader.image = with_group_partition(image, partition._replace(leader_epoch=LeaderEpoch(partition.leader_epoch + heard)))
+            watch.superseded.look([(host, current)])
+            return [*history.of(Superseded)]
+
+        place = history.place + 1
+        assert found_in(0) == found_in(1) == [], "nobody else coordinates"
+        (late,) = found_in(0)
+        assert [late] == found_in(0)
+        assert late.coordinates("group")
+        assert (late.node, late.since, late.ended_at) == (host.name, place, NEVER)
+        assert [late] == found_in(0, heard=1) == found_in(0, heard=1)
+        assert late.ended_at < NEVER
+        _, again = found_in(0)
+        host.die(Death.KILL)
+        watch.superseded.look([])
+        assert again.ended_at < NEVER
+
+    assert not found_after(act)
 
 
 def test_a_read_above_what_is_committed_is_named() -> None:

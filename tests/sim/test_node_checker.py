@@ -6,6 +6,7 @@ from itertools import count
 import pytest
 
 from log_service.common.types import TopicPartition
+from log_service.coordinator.java_hashing import hashed_partition
 from tests.sim.node_checker import check
 from tests.sim.node_history import (
     Commit,
@@ -23,6 +24,7 @@ from tests.sim.node_history import (
     Positioned,
     SeenRecord,
     Send,
+    Superseded,
     TopicPlan,
 )
 from tests.sim.node_host import Death
@@ -341,6 +343,51 @@ def test_broken_promise_is_named(story: Story, rule: str) -> None:
     told = Told()
     story(told)
     assert rule in told.broken()
+
+
+class TestSupersededCoordinator:
+    """A group has committed 1; a successor begins, which alone hears of 2; then a client asks, or a member begins."""
+
+    def broken(self, offset: int, *, partition: int = hashed_partition("g", 2), has_heard: bool = False) -> set[str]:
+        """What is broken where that offset is told. ``has_heard``: the coordinator knows of its successor by then."""
+        broken = set()
+        for is_member in (False, True):
+            told = Told()
+            told.send("a", 0)
+            told.send("b", 1)
+            told.begin()
+            told.poll((0, "a"), (1, "b"), group="g")
+            told.commit(1)
+            late = Superseded(node="n", groups_partition=partition, groups_partition_count=2, since=told.history.place + 1)
+            told.history.add(late)
+            told.commit(2)
+            if has_heard:
+                told.history.end(late)
+            if is_member:
+                told.begin()
+                told.poll(*((0, "a"), (1, "b"))[offset:], group="g")
+            else:
+                told.committed(offset or -1)
+            broken |= told.broken()
+        return broken
+
+    def test_that_has_not_heard_tells_what_was_acknowledged_before(self) -> None:
+        assert self.broken(1) == set()
+        assert self.broken(0) == {"commits stay", "group goes on"}
+
+    def test_that_hears_before_it_is_asked_is_no_excuse(self) -> None:
+        assert self.broken(1, has_heard=True) == {"commits stay", "group goes on"}
+
+    def test_of_other_groups_is_no_excuse(self) -> None:
+        assert self.broken(1, partition=1 - hashed_partition("g", 2)) == {"commits stay", "group goes on"}
+
+    def test_that_begins_late_is_no_excuse_for_what_was_told_before(self) -> None:
+        told = Told()
+        told.commit(1)
+        told.commit(2)
+        told.committed(1)
+        told.history.add(Superseded(node="n", groups_partition=0, groups_partition_count=1, since=1))
+        assert told.broken() == {"commits stay"}
 
 
 class TestMetadata:
