@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from log_service.common.errors import ProtocolError
 from log_service.protocol.codec import decode, encode, encode_chunks
 from log_service.protocol.schema import Message
+from tests.helpers.whole import of_a_run
 from tests.unit.protocol.instances import in_each_version, messages, named, versions
 
 few = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
@@ -52,7 +53,7 @@ def comparable(value: Any) -> Any:
 
 
 @each_message
-@settings(few, max_examples=8)
+@settings(few, max_examples=of_a_run(4, 8))
 @given(drawn=st.data())
 def test_damaged_bytes_are_refused_or_decoded_but_nothing_else(cls: type[Message], drawn: Any) -> None:
     for version, message in in_each_version(drawn, cls, is_tame=True):
@@ -68,7 +69,7 @@ def test_damaged_bytes_are_refused_or_decoded_but_nothing_else(cls: type[Message
 
 
 @each_message
-@settings(few, max_examples=8)
+@settings(few, max_examples=of_a_run(4, 8))
 @given(noise=st.binary(max_size=60))
 def test_random_bytes_are_refused_or_decoded_but_nothing_else(cls: type[Message], noise: bytes) -> None:
     for version in versions(cls):
