@@ -39,7 +39,6 @@ CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 START_SECONDS = 90.0
 STOP_SECONDS = 60.0
 SESSION_SECONDS = 3.0
-"""What a node of two directories runs first: writes below a directory ``x`` fail once there is a file ``x.failed`` beside it."""
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
 COMMON = {
