@@ -11,11 +11,11 @@ Nothing stays behind: leaving the block kills what is left, and a process dies w
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from types import TracebackType
 from typing import Self
 
@@ -30,7 +30,6 @@ START_SECONDS = 30.0
 STOP_SECONDS = 20.0
 HOST = "127.0.0.1"
 
-SERVE = "import gc, sys; gc.disable(); from log_service.broker.main import serve; gc.freeze(); sys.exit(serve(None, sys.argv[1:]))"
 READY = re.compile(r"is ready on \S+?:(\d+)")
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -139,16 +138,12 @@ class BrokerProcess:
 
 def run_to_its_end(directory: Path, *, port: int = 0, properties: Mapping[str, str] | None = None) -> tuple[int, str]:
     """Start a broker that cannot start; return its exit code and what it says."""
-    finished = subprocess.run(
-        [sys.executable, "-c", SERVE, *overrides_of(directory, port, properties or {})],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=START_SECONDS,
-        cwd=ROOT,
-        check=False,
-    )
-    return finished.returncode, finished.stderr
+    with NamedTemporaryFile() as log:
+        process = start_forked(overrides_of(directory, port, properties or {}), log=Path(log.name))
+        try:
+            return process.wait(START_SECONDS), log.read().decode()
+        finally:
+            process.kill()
 
 
 class BrokerThread:

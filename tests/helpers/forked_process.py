@@ -35,8 +35,8 @@ from log_service.broker.main import serve
 from log_service.broker.registry import REGISTRY
 from log_service.broker.warm_up import warm_up
 from log_service.cli.main import main as command_line
+from tests.helpers.documents import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 SERVER = f"import sys; from {__name__} import run_server; run_server(int(sys.argv[1]))"
 SIZE = struct.Struct(">I")
 
