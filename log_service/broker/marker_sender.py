@@ -4,14 +4,16 @@ Decides when to try again; what is owed, to whom, and what a response means is `
 to the leader of the moment: to another node on the listener on which brokers reach each other, to this node by a call. Both get the same
 request, and what they answer means the same.
 
-While markers are owed, the producer's next transaction cannot begin, and a client that asks too early pauses for tens of milliseconds. So
-partitions of this node get their markers in the first turn of the event loop after the outcome was told, in one stretch with the end of the
-transaction.
+While markers are owed, the producer's next transaction cannot begin. Markers that followers or other nodes have to get go at once. Those
+of this node's unreplicated partitions wait for a moment, and are written in one stretch with the end of the transaction: the client that
+hears of the outcome is often woken on this node's core, and would stand behind them. A request that needs them says so with ``hurry``.
 
-Invariant: while a marker is owed, the sender looks for its partition's leader at least every ``RETRY_MS``.
+Invariants: while a marker is owed, the sender looks for its partition's leader at least every ``RETRY_MS``; a marker that is put off is
+written within ``PUT_OFF_MS``, and in the next turn of the event loop after ``hurry``.
 """
 
 import logging
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -31,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_MS = 100
 """The pause before markers that were refused, or that have no leader to go to, are tried again."""
+PUT_OFF_MS = 1
+"""The pause before markers of unreplicated partitions are written, in which a client that waited for the outcome gets the processor."""
 PURPOSE = "transaction markers"
 
 WriteHere = Callable[[WriteTxnMarkersRequest, Callable[[WriteTxnMarkersResponse], None]], None]
@@ -58,6 +62,7 @@ class MarkerSender:
         self._on_written = on_written
         self._queue = MarkerQueue()
         self._is_changed = trio.Event()
+        self._put_off_until: float | None = None
 
     def __repr__(self) -> str:
         return f"<MarkerSender {self._queue!r}>"
@@ -66,6 +71,12 @@ class MarkerSender:
         """Owe the markers of a transaction, and send them soon."""
         self._queue.add(owner, due)
         self._is_changed.set()
+
+    def hurry(self) -> None:
+        """Write what is put off in the next turn of the event loop: a request waits for it."""
+        if self._put_off_until is not None:
+            self._put_off_until = -math.inf
+            self._is_changed.set()
 
     def drop(self, partition: int) -> None:
         """Owe nothing any more for a partition of ``__transaction_state`` that this node leads no more."""
@@ -83,11 +94,19 @@ class MarkerSender:
             while True:
                 self._is_changed = trio.Event()
                 self._send_waiting(nursery)
-                with trio.move_on_after(RETRY_MS / 1_000 if len(self._queue) else float("inf")):
+                with trio.move_on_at(self._next_look()):
                     await self._is_changed.wait()
 
+    def _next_look(self) -> float:
+        if self._put_off_until is not None:
+            return self._put_off_until
+        return trio.current_time() + RETRY_MS / 1_000 if len(self._queue) else math.inf
+
     def _send_waiting(self, nursery: trio.Nursery) -> None:
-        batches, gone = self._queue.take(self._find_leader)
+        is_over = self._put_off_until is not None and self._put_off_until <= trio.current_time()
+        if is_over:
+            self._put_off_until = None
+        batches, gone = self._queue.take(self._find_leader if is_over else self._find_leader_or_put_off)
         for entry in gone:
             self._on_written(entry)
         for batch in batches:
@@ -147,3 +166,11 @@ class MarkerSender:
         if registration is None:
             return GONE
         return None if registration.leader == NO_NODE else registration.leader
+
+    def _find_leader_or_put_off(self, where: TopicPartition) -> NodeId | Gone | None:
+        """Return the leader; None for an unreplicated partition of this node, for which there is time."""
+        registration = self._image().topics.partition(where.topic, where.partition)
+        if registration is not None and registration.leader == self._node_id and len(registration.replicas) == 1:
+            self._put_off_until = self._put_off_until or trio.current_time() + PUT_OFF_MS / 1_000
+            return None
+        return self._find_leader(where)

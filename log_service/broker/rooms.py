@@ -509,5 +509,6 @@ def _new_transactions(
         partition_count=lambda: foundation.partition_count(TRANSACTION_STATE_TOPIC),
         on_due=markers.send,
         on_dropped=markers.drop,
+        on_wait=markers.hurry,
     )
     return transactions, markers

@@ -399,6 +399,7 @@ def _transactions(values: ServerValues) -> TransactionConfig:
     is_only_voter = _is_only_voter(values)
     return TransactionConfig(
         max_timeout_ms=values.number("transaction.max.timeout.ms"),
+        end_patience_ms=values.number("add.partitions.to.txn.retry.backoff.max.ms"),
         abort_interval_ms=values.number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
         expiration_ms=values.number("transactional.id.expiration.ms"),
         expiry_interval_ms=values.number("transaction.remove.expired.transaction.cleanup.interval.ms"),

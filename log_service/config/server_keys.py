@@ -355,7 +355,8 @@ VERIFICATION = (
     _int("add.partitions.to.txn.retry.backoff.ms", 20,
          "The pause before a partition that adds itself to a transaction asks again, while the one before ends.",
          "short beside the markers' way", lowest=1),
-    _int("add.partitions.to.txn.retry.backoff.max.ms", 100, "For how long such a partition asks again; then the producer does.",
+    _int("add.partitions.to.txn.retry.backoff.max.ms", 100,
+         "For how long such a partition asks again, or a producer's request waits for that end; then the producer asks again.",
          "markers take less", lowest=0),
 )  # fmt: skip
 

@@ -239,10 +239,12 @@ class GroupConfig:
 class TransactionConfig:
     """How long transactions may take, how long their ids are kept, and the topic that keeps them.
 
-    ``lone_state_log_replication_factor`` holds where no other broker is registered when the topic is created.
+    ``end_patience_ms`` is how long a request waits for the end of the transaction before. ``lone_state_log_replication_factor`` holds where
+    no other broker is registered when the topic is created.
     """
 
     max_timeout_ms: int = 900_000
+    end_patience_ms: int = 100
     abort_interval_ms: int = 10_000
     expiration_ms: int = 7 * 24 * 3_600_000
     expiry_interval_ms: int = 3_600_000

@@ -252,6 +252,11 @@ class Shards(Generic[S, R]):
                 led.runtime.tell(partial(led.shard.on_image, delta, image))
                 led.runtime.fire_due()
 
+    def shard(self, partition: int) -> S | None:
+        """Return a shard that serves for reading, None where it does not."""
+        led = self._led.get(partition)
+        return None if led is None or led.runtime is None else led.shard
+
     def serving(self) -> list[S] | None:
         """Return all shards for reading, or None while one is loading."""
         if not all(led.runtime is not None for led in self._led.values()):

@@ -29,6 +29,7 @@ from log_service.coordinator.transaction.transaction_coordinator import (
     TransactionCoordinatorShard,
     WrittenMarkers,
 )
+from log_service.coordinator.transaction.waiting_requests import WaitingRequests
 from log_service.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from log_service.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -58,6 +59,8 @@ FIRST_FENCED_INIT_VERSION = 4
 """From these versions on a request is told PRODUCER_FENCED; before, that its epoch is invalid (KIP-588)."""
 STORE_TIMEOUT_MS = 60_000
 """How long a response waits until what it depends on is on enough replicas: as long as a transaction with the usual timeout."""
+BROKER_PATIENCE_MS = 5
+"""For the end of the transaction before, of a request of another broker: it asks for many producers, and the others wait behind it."""
 
 Decide = Callable[[TransactionCoordinatorShard, Decision[TransactionRecord], Hashable], None]
 Codes = dict[TopicPartition, ErrorCode]
@@ -70,7 +73,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
 
     ``next_producer_id`` returns an id that no producer has, None while there is none at hand; ``server_version`` is the level of
     transaction.version. ``on_due`` is called with markers whose outcome is safe, ``on_dropped`` with a partition of ``__transaction_state``
-    that this node leads no more.
+    that this node leads no more, ``on_wait`` where a request begins to wait for the end of the transaction before.
     """
 
     def __init__(
@@ -85,9 +88,11 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         partition_count: Callable[[], int] = lambda: 0,
         on_due: Callable[[Owner, DueMarkers], None],
         on_dropped: Callable[[int], None],
+        on_wait: Callable[[], None] = lambda: None,
     ) -> None:
         self._clock = clock
         self._config = config
+        self._waiting = WaitingRequests(clock=clock, timers=timers, is_ending_soon=self._is_ending_soon, on_wait=on_wait)
         self._on_due = on_due
         self._on_dropped = on_dropped
         self._epochs: dict[int, int] = {}
@@ -127,12 +132,13 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
     def markers_written(self, written: SentMarkers) -> None:
         """Tell the coordinator that partitions have their marker, or are gone. News of an earlier leader epoch is passed over.
 
-        With the last one the end of the transaction is stored before this returns: until then its producer cannot begin the next one.
+        With the last one the end of the transaction is stored before this returns, and what its producer asks for next is asked again.
         """
         if self._epochs.get(written.owner.partition) != written.owner.leader_epoch:
             return
+        transactional_id = written.markers.transactional_id
         producer = Producer(producer_id=written.markers.producer_id, producer_epoch=written.markers.producer_epoch)
-        news = WrittenMarkers(transactional_id=written.markers.transactional_id, producer=producer, partitions=written.partitions)
+        news = WrittenMarkers(transactional_id=transactional_id, producer=producer, partitions=written.partitions)
 
         def decide(shard: TransactionCoordinatorShard, decision: Decision[TransactionRecord], token: Hashable) -> None:
             shard.handle_written_markers(news, decision)
@@ -140,6 +146,9 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
 
         self._shards.ask(written.owner.partition, decide, _unheard, _unheard)
         self._shards.fire_due(written.owner.partition)
+        shard = self._shards.shard(written.owner.partition)
+        if shard is not None and not shard.owed(transactional_id):
+            self._waiting.resume(transactional_id)
 
     # One transactional id
 
@@ -156,7 +165,8 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             on_reply(refuse(KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)))
         else:
             told = _telling(on_reply, is_fencing_known=client.api_version >= FIRST_FENCED_INIT_VERSION)
-            self._ask(transactional_id, _decides(TransactionCoordinatorShard.handle_init_producer_id, request, client), told, refuse)
+            decide = _decides(TransactionCoordinatorShard.handle_init_producer_id, request, client)
+            self._ask_patiently(transactional_id, decide, told, refuse)
 
     def add_offsets(self, request: AddOffsetsToTxnRequest, where: TopicPartition, client: RequestClient, on_reply: OnReply) -> None:
         """Respond with AddOffsetsToTxnResponse; ``where`` is the partition of ``__consumer_offsets`` that the group belongs to."""
@@ -177,7 +187,8 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             on_reply(refuse(KafkaError(ErrorCode.INVALID_REQUEST)))
             return
         told = _telling(on_reply, is_fencing_known=client.api_version >= FIRST_FENCED_VERSION)
-        self._ask(request.transactional_id, _decides(TransactionCoordinatorShard.handle_end_txn, request, client), told, refuse)
+        decide = _decides(TransactionCoordinatorShard.handle_end_txn, request, client)
+        self._ask_patiently(request.transactional_id, decide, told, refuse)
 
     # Partitions of transactions
 
@@ -233,20 +244,23 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             partitions=partitions,
             client_version=EPOCH_BUMP_VERSION,
         )
-        self.settle_partitions(asked, tell, verify_only=request.verify_only)
+        self.settle_partitions(asked, tell, verify_only=request.verify_only, patience_ms=BROKER_PATIENCE_MS)
 
-    def settle_partitions(self, asked: PartitionsOfTransaction, tell: Callable[[Codes], None], *, verify_only: bool) -> None:
+    def settle_partitions(
+        self, asked: PartitionsOfTransaction, tell: Callable[[Codes], None], *, verify_only: bool, patience_ms: int | None = None
+    ) -> None:
         """Add partitions to a transaction, or only look whether it has them. ``tell`` hears a code for each, once, now or later."""
         if verify_only:
             self._verify(asked, tell)
         else:
-            self._add(asked, lambda code: tell(dict.fromkeys(asked.partitions, code)))
+            self._add(asked, lambda code: tell(dict.fromkeys(asked.partitions, code)), patience_ms)
 
-    def _add(self, asked: PartitionsOfTransaction, on_code: Callable[[ErrorCode], None]) -> None:
+    def _add(self, asked: PartitionsOfTransaction, on_code: Callable[[ErrorCode], None], patience_ms: int | None = None) -> None:
         if not asked.transactional_id:
             on_code(ErrorCode.INVALID_REQUEST)
             return
-        self._ask(asked.transactional_id, _decides(TransactionCoordinatorShard.handle_add_partitions, asked), on_code, api_error)
+        decide = _decides(TransactionCoordinatorShard.handle_add_partitions, asked)
+        self._ask_patiently(asked.transactional_id, decide, on_code, api_error, patience_ms)
 
     def _verify(self, asked: PartitionsOfTransaction, tell: Callable[[Codes], None]) -> None:
         def on_reply(outcome: Codes | ErrorCode) -> None:
@@ -288,6 +302,19 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
 
     def _ask(self, transactional_id: str, decide: Decide, on_reply: OnReply, refuse: Refuse) -> None:
         self._shards.ask(self.partition_for(transactional_id), decide, on_reply, refuse)
+
+    def _ask_patiently(
+        self, transactional_id: str, decide: Decide, on_reply: OnReply, refuse: Refuse, patience_ms: int | None = None
+    ) -> None:
+        """Ask; a request that comes while the transaction before is ending waits for that, by default as long as a client's may."""
+        waits_ms = self._config.end_patience_ms if patience_ms is None else patience_ms
+        self._waiting.ask(transactional_id, lambda hear: self._ask(transactional_id, decide, hear, refuse), on_reply, waits_ms)
+
+    def _is_ending_soon(self, transactional_id: str) -> bool:
+        """Whether a transaction has begun to end just now, so that its markers are on their way."""
+        shard = self._shards.shard(self.partition_for(transactional_id))
+        known = None if shard is None else shard.transactions.get(transactional_id)
+        return known is not None and known.is_ending and self._clock.wall_ms() - known.last_update_ms < self._config.end_patience_ms
 
 
 def _unheard(_outcome: object) -> None:

@@ -25,6 +25,7 @@ from tests.integration.asking_producer import READY_SECONDS, TIMEOUT_MS, TOPIC, 
 from tests.integration.differential import Cluster, Duel
 
 PROPERTIES = {
+    "add.partitions.to.txn.retry.backoff.max.ms": "0",  # tidelog waits for the end of the transaction before, Kafka does not
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "transaction.max.timeout.ms": "100000",
     "transaction.state.log.num.partitions": "4",

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from log_service.broker.marker_sender import RETRY_MS, MarkerSender
+from log_service.broker.marker_sender import PUT_OFF_MS, RETRY_MS, MarkerSender
 from log_service.broker.marker_writer import REQUEST_TIMEOUT_MS, OnResponse, write_markers
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
@@ -165,19 +165,56 @@ class Turns(trio.abc.Instrument):
         self.count += 1
 
 
-def test_markers_of_partitions_that_the_node_leads_itself_are_written_in_the_next_turn_of_the_event_loop() -> None:
-    """Until they are, the next transaction of the producer is refused, and clients pause for 20 ms or more before they ask again."""
+def test_markers_of_the_nodes_unreplicated_partitions_leave_the_processor_to_the_client_first() -> None:
+    """The client that hears of the outcome is often woken on the node's core, and would stand behind them."""
 
+    async def story(node: HandlerNode) -> None:
+        await node.create_topic("a", partitions=2)
+        written = Written(count=2)
+        sender = sender_of(node, NodeId(1), Leader(codes=[]), written)
+        await node.context.nursery.start(sender.run)
+        sender.send(OWNER, due(*PARTITIONS))
+        await trio.testing.wait_all_tasks_blocked()
+        assert written.partitions == set()
+        await trio.sleep(PUT_OFF_MS / 1_000)
+        await trio.testing.wait_all_tasks_blocked()
+        assert written.partitions == set(PARTITIONS)
+
+    tell_handlers(story)
+
+
+def test_markers_that_are_put_off_are_written_in_the_next_turn_of_the_event_loop_where_a_request_waits_for_them() -> None:
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a", partitions=2)
         turns, counted = Turns(), list[int]()
         sender = sender_of(node, NodeId(1), Leader(codes=[]), cast("Any", lambda _entry: counted.append(turns.count)))
         await node.context.nursery.start(sender.run)
-        await trio.testing.wait_all_tasks_blocked()
-        trio.lowlevel.add_instrument(turns)
         sender.send(OWNER, due(*PARTITIONS))
         await trio.testing.wait_all_tasks_blocked()
+        trio.lowlevel.add_instrument(turns)
+        sender.hurry()
+        await trio.testing.wait_all_tasks_blocked()
         assert counted == [1]
+        sender.hurry()
+        await trio.testing.wait_all_tasks_blocked()
+        sender.send(OWNER, due(*PARTITIONS))
+        await trio.testing.wait_all_tasks_blocked()
+        assert counted == [1], "a hurry with nothing put off is over"
+
+    tell_handlers(story)
+
+
+@pytest.mark.parametrize(("node_id", "at_once"), [(1, {GONE}), (2, {GONE, *PARTITIONS})])
+def test_markers_of_other_nodes_and_of_partitions_that_are_gone_are_not_put_off(node_id: int, at_once: set[TopicPartition]) -> None:
+    async def story(node: HandlerNode) -> None:
+        await node.create_topic("a", partitions=2)
+        written = Written(count=3)
+        sender = sender_of(node, NodeId(node_id), Leader(codes=[]), written)
+        await node.context.nursery.start(sender.run)
+        sender.send(OWNER, due(*PARTITIONS, GONE))
+        await trio.testing.wait_all_tasks_blocked()
+        assert written.partitions == at_once
+        await written.wait()
 
     tell_handlers(story)
 
@@ -209,6 +246,7 @@ def test_a_coordinator_that_was_followed_by_another_sends_no_marker_to_its_own_p
         sender.send(replace(OWNER, leader_epoch=OWNER.leader_epoch + 1), due(PARTITIONS[0]))
         await written.wait()
         sender.send(OWNER, due(PARTITIONS[0]))
+        await trio.sleep(PUT_OFF_MS / 1_000)
         await trio.testing.wait_all_tasks_blocked()
         assert log_end(node, PARTITIONS[0]) == 1, "the first marker alone"
 
