@@ -38,7 +38,7 @@ OTHER_SEEDS: Mapping[int, tuple[int, ...]] = {1: (0,), 5: (3, 6, 7, 11), 7: (1, 
 AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "copy loop": (2, 4),
     "ending coordinators": (2,),
-    "zombies": (2, 17),
+    "zombies": (2, 3, 17),
     "late transactions": (1,),
     "queues": (0, 1),
     "streams groups": (1, 4, 5),

@@ -180,7 +180,7 @@ BUGS: Sequence[ClusterBug] = (
         name="epoch stays when a producer begins anew",
         replacements=((rules, "_raised_epoch", _keep_the_epoch),),
         aim=aims.ZOMBIES,
-        shown_by=(2,),
+        shown_by=(3, 0),
     ),
     ClusterBug(
         name="positions read that may still change",
