@@ -186,10 +186,10 @@ class ShareConsumer:
             text = "another task or thread polls this consumer, or a callback of its own does: one poll at a time"
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         deadline = trio.current_time() + timeout_ms / 1_000
-        await trio.lowlevel.checkpoint()
         self._membership.note_poll(is_polling=True)
         self._is_polling = True
         try:
+            await trio.lowlevel.checkpoint()
             self._say(is_hurried=False)
             while True:
                 self._changed = trio.Event()

@@ -431,6 +431,24 @@ def test_one_poll_at_a_time_and_none_when_closed() -> None:
         kept[0].commit_soon()
 
 
+def test_of_two_polls_that_begin_together_one_is_refused() -> None:
+    async def story(queue: Queue, consumer: ShareConsumer) -> None:
+        refused: list[KafkaError] = []
+
+        async def poll() -> None:
+            try:
+                await consumer.poll()
+            except KafkaError as error:
+                refused.append(error)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(poll)
+            nursery.start_soon(poll)
+        assert [error.code for error in refused] == [ErrorCode.INVALID_REQUEST]
+
+    tell(story)
+
+
 def test_unsubscribing_acknowledges_and_another_subscription_is_another_member() -> None:
     async def story(queue: Queue, consumer: ShareConsumer) -> None:
         queue.deliver(0, [b"a"])
