@@ -106,8 +106,12 @@ class ShareMembership:
             raise error
 
     async def leave(self) -> None:
-        """Leave the group, if this is a member; the coordinator assigns its partitions to others at once."""
+        """Leave the group for good, if this is a member; the coordinator assigns its partitions to others at once."""
         self._topics = frozenset()
+        await self._give_up()
+
+    async def _give_up(self) -> None:
+        """Tell the coordinator; what is subscribed may change meanwhile."""
         async with self._lock:
             if self.member_epoch == JOIN_EPOCH:
                 return
@@ -153,9 +157,7 @@ class ShareMembership:
             return
         limit_ms = self._config.max_poll_interval_ms
         logger.warning("group %s: no poll for %d ms (max_poll_interval_ms): leaving", self._config.group_id, limit_ms)
-        topics = self._topics
-        await self.leave()
-        self._topics = topics
+        await self._give_up()
 
     async def _beat(self) -> None:
         told = self._topics

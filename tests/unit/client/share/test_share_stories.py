@@ -415,6 +415,27 @@ def test_a_member_that_does_not_poll_leaves_and_joins_again() -> None:
     tell(story, max_poll_interval_ms=10_000)
 
 
+def test_what_is_subscribed_while_an_idle_member_leaves_is_what_it_joins_with() -> None:
+    async def story(queue: Queue, consumer: ShareConsumer) -> None:
+        await consumer.poll()
+        beat = queue.broker.other[ApiKey.SHARE_GROUP_HEARTBEAT]
+        is_leaving = trio.Event()
+
+        async def beat_slowly(request: Any, version: int) -> Any:
+            if request.member_epoch == -1:
+                is_leaving.set()
+                await trio.sleep(1)
+            return await beat(request, version)
+
+        queue.broker.other[ApiKey.SHARE_GROUP_HEARTBEAT] = beat_slowly
+        await is_leaving.wait()
+        await consumer.subscribe(["u"])
+        await consumer.poll(timeout_ms=3_000)
+        assert queue.coordination.requests[-1].subscribed_topic_names == ["u"]
+
+    tell(story, max_poll_interval_ms=10_000)
+
+
 def test_one_poll_at_a_time_and_none_when_closed() -> None:
     async def story(queue: Queue, consumer: ShareConsumer) -> None:
         async with trio.open_nursery() as nursery:
