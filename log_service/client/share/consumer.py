@@ -104,8 +104,7 @@ class ShareConsumer:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + self.config.request_timeout_ms / 1_000):
-                await self._finish(is_accepting=error is None)
+            await self._finish(is_accepting=error is None)
         finally:
             self._is_open = False
             self._nursery.cancel_scope.cancel()
@@ -137,7 +136,7 @@ class ShareConsumer:
         await trio.lowlevel.checkpoint()
 
     async def unsubscribe(self) -> None:
-        """Leave the group, as closing does; what is in hand is acknowledged as at the end of the block."""
+        """Leave the group, as closing does, also where it is cancelled; what is in hand is acknowledged as at the end of the block."""
         self._require_open()
         if self._topics:
             self._topics = frozenset()
@@ -354,11 +353,12 @@ class ShareConsumer:
             self._quiet.warning("expired", text, self.config.group_id, len(late), first)
 
     async def _finish(self, *, is_accepting: bool) -> None:
-        """Send the last acknowledgements, end the sessions, leave the group."""
+        """Send the last acknowledgements, end the sessions, leave the group; half of that would be of no use to anyone."""
         self._say(is_hurried=True, is_implied=is_accepting)
-        await self._fetcher.close()
-        with trio.move_on_after(LEAVE_S):
-            await self._membership.leave()
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + self.config.request_timeout_ms / 1_000):
+            await self._fetcher.close()
+            with trio.move_on_after(LEAVE_S):
+                await self._membership.leave()
 
     def _require_open(self) -> None:
         if not self._is_open:

@@ -485,6 +485,31 @@ def test_unsubscribing_acknowledges_and_another_subscription_is_another_member()
     tell(story)
 
 
+@pytest.mark.parametrize("api", [ApiKey.SHARE_ACKNOWLEDGE, ApiKey.SHARE_GROUP_HEARTBEAT])
+def test_unsubscribing_that_is_cancelled_still_leaves_and_another_subscription_reads(api: ApiKey) -> None:
+    async def story(queue: Queue, consumer: ShareConsumer) -> None:
+        queue.deliver(0, [b"a"])
+        await polled(consumer)
+        respond = queue.broker.other[api]
+
+        async def respond_slowly(request: Any, version: int) -> Any:
+            await trio.sleep(2)
+            return await respond(request, version)
+
+        queue.broker.other[api] = respond_slowly
+        with trio.move_on_after(1):
+            await consumer.unsubscribe()
+        assert queue.epochs[-1] == -1
+        assert queue.coordination.requests[-1].member_epoch == -1
+        queue.broker.other[api] = respond
+        queue.deliver(1, [b"b"])
+        await consumer.subscribe(["t"])
+        with trio.fail_after(100):
+            assert [record.value for record in await polled(consumer)] == [b"b"]
+
+    tell(story)
+
+
 def test_a_response_that_acquires_nonsense_ends_the_session() -> None:
     async def story(queue: Queue, consumer: ShareConsumer) -> None:
         queue.deliver(0, [b"a"], [(0, 2**62, 1)])
