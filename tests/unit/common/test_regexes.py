@@ -67,3 +67,28 @@ def test_what_cannot_be_matched_is_refused(regex: str) -> None:
     with pytest.raises(KafkaError, match="is not valid in RE2's syntax") as refused:
         validate_regex(regex)
     assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+@pytest.mark.parametrize(
+    "regex",
+    [
+        pytest.param(r"\pL" * 300, id="classes of Unicode"),
+        pytest.param(r"[^\PN]" * 300, id="classes within classes"),
+        pytest.param("a?" * 6_000, id="choices"),
+        pytest.param(".{1000}" * 1_500, id="repetitions"),
+        pytest.param("|".join(["orders"] * 200_000), id="length"),
+    ],
+)
+def test_what_takes_too_long_to_read_is_refused_unread(regex: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred kilobytes of \\pL held a broker up for twenty seconds, and took a gigabyte; any client may send them."""
+    monkeypatch.setattr(regexes, "_compile", lambda *_: pytest.fail("it was read"))
+    with pytest.raises(KafkaError, match="a regular expression") as refused:
+        validate_regex(regex)
+    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+@pytest.mark.parametrize(
+    "regex", [r"\pL+-\d{4}(-eu|-us)?", "|".join(f"orders-{number}-.*" for number in range(3_000)), r"\\p" * 500], ids=len
+)
+def test_what_applications_write_costs_little(regex: str) -> None:
+    validate_regex(regex)
