@@ -142,6 +142,10 @@ class Transactions:
         self.require(Call.ABORT)
         self._move(State.ABORTING)
 
+    def note_coordinator_ended(self) -> None:
+        """The coordinator ended the transaction, and is not asked again: another epoch may have to be got before the next one."""
+        self.is_started = False
+
     def note_ended(self) -> None:
         """The transaction is committed or aborted; the next may begin."""
         self._move(State.READY)

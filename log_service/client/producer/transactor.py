@@ -218,6 +218,7 @@ class Transactor:
         async with self._announcing:
             if transactions.is_started:
                 await self._until_done(Step.END, lambda: self._end_once(is_commit=is_commit), left_ms(), advice)
+                transactions.note_coordinator_ended()
             if transactions.is_bump_needed and not transactions.is_version_2:
                 await self._until_done(Step.INIT, self._raise_epoch, left_ms(), advice)
             with self._accumulator.guarded():

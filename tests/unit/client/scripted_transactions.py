@@ -38,6 +38,7 @@ class ScriptedCoordinator:
         self.broker = broker
         self.epoch = -1
         self.last_ended_epoch = -1
+        self.last_raised_epoch = -1
         self.state = "Empty"
         self.ended: list[bool] = []
         self.added: list[tuple[str, int]] = []
@@ -107,8 +108,11 @@ class ScriptedCoordinator:
     def _init(self, request: Any, version: int, code: ErrorCode) -> InitProducerIdResponse:
         if code:
             return InitProducerIdResponse(error_code=code)
+        if request.producer_id >= 0 and request.producer_epoch == self.last_raised_epoch:
+            return InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=self.epoch)  # the response was lost (KIP-360)
         if request.producer_id >= 0 and request.producer_epoch != self.epoch:
             return InitProducerIdResponse(error_code=ErrorCode.PRODUCER_FENCED)
+        self.last_raised_epoch = request.producer_epoch
         self.epoch += 1
         self.state = "Empty"
         return InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=self.epoch)

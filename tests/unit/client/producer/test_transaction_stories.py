@@ -275,6 +275,25 @@ def test_a_commit_that_was_not_responded_to_may_be_made_again(is_version_2: bool
     assert told.broker.logs[0].values == [b"a", b"b"]
 
 
+def test_an_abort_whose_next_epoch_was_not_told_may_be_made_again() -> None:
+    """With version 1: what was ended in the epoch before is not ended again, which would fence the producer by its own epoch."""
+
+    async def story(coordinator: ScriptedCoordinator, producer: Producer) -> None:
+        coordinator.broker.script.append(ErrorCode.INVALID_RECORD)
+        await producer.begin_transaction()
+        with pytest.raises(KafkaError):
+            await (await producer.send("t", b"lost", partition=0)).wait()
+        coordinator.script[ApiKey.INIT_PRODUCER_ID].extend([ScriptedBroker.APPEND_AND_DROP] + [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 20)
+        with pytest.raises(KafkaError, match=r"call abort_transaction\(\) again"):
+            await producer.abort_transaction(timeout_ms=2_000)
+        await producer.abort_transaction()
+        await one(producer, b"kept")
+
+    told = tell(story, is_version_2=False)
+    assert told.ended == [False, True]
+    assert told.broker.logs[0].values == [b"kept"]
+
+
 @BOTH
 def test_a_cancelled_transaction_is_aborted_before_the_next_begins(is_version_2: bool) -> None:
     async def story(coordinator: ScriptedCoordinator, producer: Producer) -> None:
