@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 from log_service.client.asyncio.calls import OnAsyncio, awaited, awaited_sync
 from log_service.client.share.acknowledgements import AcknowledgeCallback
 from log_service.client.share.consumer import ShareConsumer
-from log_service.client.share.held_records import HeldShareRecords
+from log_service.client.share.held_records import HeldShareRecords, nothing
 from log_service.client.share.records import ShareRecord
 from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
@@ -123,9 +123,9 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
         return await self._bridge.call(call, on_result)
 
     async def _tell(self) -> None:
+        """Say what became of the records, also where the task is cancelled: closing accepts what was not put back."""
         if self._bridge.is_usable:
-            outcome = self._held.take_outcome()
-            await self._bridge.call_sync(lambda: outcome.tell(self._client))
+            await self._call(nothing)
 
     def _on_loop(self, callback: AcknowledgeCallback) -> AcknowledgeCallback:
         def report(where: TopicPartition, offsets: Sequence[int], error: KafkaError | None) -> None:

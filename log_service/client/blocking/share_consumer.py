@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from log_service.client.blocking.calls import Blocking, blocking_sync
 from log_service.client.share.consumer import ShareConsumer
-from log_service.client.share.held_records import HeldShareRecords
+from log_service.client.share.held_records import HeldShareRecords, nothing
 from log_service.client.share.records import ShareRecord
 from log_service.common.types import TopicPartition
 
@@ -126,5 +126,6 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         return self._portal.call(call)
 
     def _tell(self) -> None:
+        """Say what became of the records, also where Ctrl-C interrupts it: closing accepts what was not put back."""
         if self.is_open:
-            self._portal.call_sync(lambda: self._held.take_outcome().tell(self._client))
+            self._call(nothing)

@@ -54,3 +54,7 @@ class HeldOutcome:
         """Tell it."""
         consumer.accept_implied(self._passed)
         consumer.put_back(self._unseen)
+
+
+async def nothing() -> None:
+    """Call nothing behind what the consumer is told. There is no checkpoint, so that it is told though the call is cancelled."""

@@ -7,14 +7,16 @@ from typing import Any, TypeVar
 
 import trio
 
-from log_service.client import AsyncioConsumer, AsyncioProducer, BlockingProducer, real_env
+from log_service.client import AsyncioConsumer, AsyncioProducer, AsyncioShareConsumer, BlockingProducer, BlockingShareConsumer, real_env
 from log_service.client.asyncio.calls import OnAsyncio
 from log_service.client.blocking.calls import Blocking
 from log_service.common.env import Env
 from tests.sim.world import World
 from tests.unit.client.scripted_broker import ScriptedBroker
+from tests.unit.client.scripted_queue import Coordination, Queue
 
 P = TypeVar("P", AsyncioProducer, BlockingProducer)
+S = TypeVar("S", AsyncioShareConsumer, BlockingShareConsumer)
 
 
 def scripted_producer(*, seed: int = 1, **settings: Any) -> tuple[ScriptedBroker, AsyncioProducer]:
@@ -37,6 +39,15 @@ def scripted_consumer(*, seed: int = 1, partition_count: int = 1, **settings: An
     consumer = AsyncioConsumer("broker:9092", env=_env(world), **{"auto_offset_reset": "earliest", **settings})
     _put_beside(broker, consumer)
     return broker, consumer
+
+
+def scripted_share_consumer(kind: type[S], *, seed: int = 1, **settings: Any) -> tuple[Queue, S]:
+    """Return a queue whose broker runs while the consumer is open, and the consumer of any face, which is to be opened."""
+    world = World(seed)
+    broker = ScriptedBroker(world)
+    consumer = kind("broker:9092", group_id="q", env=_env(world), **settings)
+    _put_beside(broker, consumer)
+    return Queue(broker, Coordination(broker)), consumer
 
 
 def _env(world: World) -> Env:
