@@ -171,7 +171,7 @@ class ConsumerMembership:
             self._wakeup.set()
 
     async def hear_epoch(self) -> bool:
-        """Wait for the response to a heartbeat that leaves now; whether the member is in the group still."""
+        """Wait for the response to a heartbeat that leaves now, if one does; whether the member is in the group still."""
         self._member.note_silence()
         self._wakeup.set()
         await self._heard.wait()
@@ -184,6 +184,8 @@ class ConsumerMembership:
         with self._scope:
             while True:
                 await self._beat()
+                self._heard.set()
+                self._heard = trio.Event()
                 with trio.move_on_after(self._pause_ms() / 1_000):
                     await self._wakeup.wait()
                 self._wakeup = trio.Event()
@@ -215,8 +217,6 @@ class ConsumerMembership:
             self._note_error(error)
         else:
             self._failed_count = 0
-        self._heard.set()
-        self._heard = trio.Event()
 
     async def _beat_once(self) -> None:
         await self._create_missing_topics()

@@ -10,7 +10,9 @@ import trio
 
 from log_service.client import Admin, ConfigError, Consumer, ErrorCode, ItemsFailed, KafkaError, TopicPartition
 from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse, ResponseTopicPartitions
 from tests.unit.client.consumer_story import tell_consumer_story
+from tests.unit.client.scripted_broker import TOPIC_ID
 from tests.unit.client.scripted_group import Group
 
 Story = Callable[[Group, Consumer], Awaitable[None]]
@@ -175,6 +177,30 @@ def test_a_commit_ends_by_its_deadline_also_behind_one_that_no_task_waits_for() 
         assert trio.current_time() - started < 6
 
     tell(story, default_api_timeout_ms=5_000, enable_auto_commit=False)
+
+
+def test_a_commit_does_not_wait_for_the_epoch_of_a_member_that_leaves() -> None:
+    """It asked for a heartbeat, and in its place the member left, which had not polled for too long (KIP-848)."""
+
+    async def beat(request: Any, version: int) -> ConsumerGroupHeartbeatResponse:
+        await trio.lowlevel.checkpoint()
+        topics = [ResponseTopicPartitions(topic_id=TOPIC_ID, partitions=[0])]
+        return ConsumerGroupHeartbeatResponse(
+            member_epoch=min(request.member_epoch + 1, 1), heartbeat_interval_ms=60_000, assignment=Assignment(topic_partitions=topics)
+        )
+
+    async def story(group: Group, consumer: Consumer) -> None:
+        group.broker.other[ApiKey.CONSUMER_GROUP_HEARTBEAT] = beat
+        await poll_until(consumer, lambda: bool(consumer.assignment))
+        await trio.sleep(11)
+        group.commit_error = ErrorCode.STALE_MEMBER_EPOCH
+        started = trio.current_time()
+        with pytest.raises(KafkaError) as refused:
+            await consumer.commit({TopicPartition("t", 0): 5})
+        assert refused.value.code is ErrorCode.STALE_MEMBER_EPOCH
+        assert trio.current_time() - started < 5
+
+    tell(story, group_protocol="consumer", max_poll_interval_ms=10_000, enable_auto_commit=False)
 
 
 @pytest.mark.parametrize("interval_ms", [600_000, 500], ids=["on giving up", "every interval"])
