@@ -7,13 +7,14 @@ ten gigabytes. A text matches as a whole. The library is imported with the first
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
 from log_service.common.errors import ErrorCode, KafkaError
 
-Find = Callable[[str], Any]
+Compiled = Any
+"""An expression of RE2's Python module, which has no types."""
 KEPT_BYTES = 1 << 20
 """What a compiled expression that is kept may take. RE2 fills it while it matches, since it remembers there which states it has seen; some
 5,800 names of topics in one expression fit."""
@@ -49,23 +50,29 @@ def validate_regex(regex: str) -> None:
 
 def is_match(regex: str, text: str) -> bool:
     """Whether a valid expression matches a text as a whole."""
-    return _compiled(regex)(text) is not None
+    return _compiled(regex).fullmatch(text) is not None
 
 
 def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
     """Return the names that a valid expression matches as a whole."""
-    find = _compiled(regex)
+    find = _compiled(regex).fullmatch
     return frozenset(name for name in names if find(name))
 
 
-def _compiled(regex: str) -> Find:
-    find = _small(regex)
-    return _large(regex) if find is None else find
+def program_size(regex: str) -> int:
+    """Return how many instructions a valid expression has: at worst, each character of a text has all of them carried out."""
+    size: int = _compiled(regex).programsize
+    return size
+
+
+def _compiled(regex: str) -> Compiled:
+    compiled = _small(regex)
+    return _large(regex) if compiled is None else compiled
 
 
 @lru_cache(KEPT_COUNT)
-def _small(regex: str) -> Find | None:
-    """Return what finds, None where it would take more than ``KEPT_BYTES``, or is not valid; that is kept, too."""
+def _small(regex: str) -> Compiled | None:
+    """Return what matches, None where it would take more than ``KEPT_BYTES``, or is not valid; that is kept, too."""
     try:
         return _compile(regex, KEPT_BYTES)
     except KafkaError:
@@ -73,11 +80,11 @@ def _small(regex: str) -> Find | None:
 
 
 @lru_cache(LARGE_COUNT)
-def _large(regex: str) -> Find:
+def _large(regex: str) -> Compiled:
     return _compile(regex, LARGEST_BYTES)
 
 
-def _compile(regex: str, max_bytes: int) -> Find:
+def _compile(regex: str, max_bytes: int) -> Compiled:
     import re2  # noqa: PLC0415 - see the module's opening
 
     options = re2.Options()
@@ -89,8 +96,7 @@ def _compile(regex: str, max_bytes: int) -> Find:
         text = f"the regular expression {regex!r} is not valid in RE2's syntax: {_reason(error)}"
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from error
     re2.purge()  # the library would keep 128 by itself
-    find: Find = compiled.fullmatch
-    return find
+    return compiled
 
 
 def _reason(error: Exception) -> str:

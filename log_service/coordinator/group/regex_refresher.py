@@ -1,8 +1,8 @@
 """Matches the regular expressions of consumer groups against the names of all topics, in small steps beside the heartbeats.
 
-A heartbeat asks for a refresh; timers do it, a bounded number of names at a time, so that no member and no other group waits for it. Then
-what was found is stored, and the group enters a new epoch if that is not what it knew. A group has one refresh at a time, and at most one
-in ``MIN_INTERVAL_MS``.
+A heartbeat asks for a refresh; timers do it, a bounded piece of work at a time, so that no member and no other group waits for it. One
+expression is matched after the other. Then what was found is stored, and the group enters a new epoch if that is not what it knew. A group
+has one refresh at a time, and at most one in ``MIN_INTERVAL_MS``.
 
 Source: KIP-848 as of Kafka 4.3.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
-from log_service.common.regexes import matching
+from log_service.common.regexes import matching, program_size
 from log_service.coordinator.group.consumer_group import ConsumerGroup
 from log_service.coordinator.group.consumer_records import RegexRecord, ResolvedRegex
 from log_service.coordinator.group.group_settings import GroupSettings
@@ -25,7 +25,10 @@ BeginEpoch = Callable[[ConsumerGroup, Iterable[str], GroupDecision], None]
 """Has a group enter a new epoch in which it reads some topics."""
 
 MIN_INTERVAL_MS = 10_000
-MATCHES_PER_STEP = 2_000
+WORK_PER_STEP = 40_000
+"""Instructions of expressions, for each name: two thousand names for a usual one, and at least one name for a monstrous one."""
+WORK_OF_REGEX = 100
+"""What it costs to begin with an expression, however few names there are: it may have to be compiled."""
 PAUSE_MS = 1
 
 
@@ -36,16 +39,39 @@ def regex_timer(group_id: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class _Refresh:
-    """One refresh under way: the expressions, the names that are left, and what was found in metadata of ``version``.
+    """One refresh under way: the expressions, the names of all topics, and what was found in metadata of ``version``.
 
-    ``visible`` returns which topics the client may know of whose heartbeat began it; the others are not found.
+    ``visible`` returns which topics the client may know of whose heartbeat began it; the others are not found. ``done_count`` expressions
+    are done, and the next one with ``place`` names.
     """
 
     regexes: tuple[str, ...]
-    names: list[str]
+    names: tuple[str, ...]
     version: int
     visible: VisibleOf | None
+    done_count: int = 0
+    place: int = 0
     found: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def take_step(self) -> None:
+        """Match as much as one step may."""
+        left = WORK_PER_STEP
+        while left > 0 and self.done_count < len(self.regexes):
+            regex = self.regexes[self.done_count]
+            size = program_size(regex)
+            names = self.names[self.place : self.place + max(1, left // size)]
+            found = matching(regex, names)
+            seen = found if self.visible is None or not found else frozenset(self.visible(found))
+            self.found[regex] = self.found.get(regex, frozenset()) | seen
+            self.place += len(names)
+            left -= size * len(names) + WORK_OF_REGEX
+            if self.place >= len(self.names):
+                self.done_count, self.place = self.done_count + 1, 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all names were matched against all expressions."""
+        return self.done_count == len(self.regexes)
 
 
 class RegexRefresher:
@@ -74,7 +100,7 @@ class RegexRefresher:
         if group.group_id in self._under_way or not self._is_due(group, regexes, decision.wall_ms):
             return
         image = self._image()
-        self._under_way[group.group_id] = _Refresh(tuple(sorted(regexes)), list(image.topics.by_name), image.offset, visible)
+        self._under_way[group.group_id] = _Refresh(tuple(sorted(regexes)), tuple(image.topics.by_name), image.offset, visible)
         decision.on_refused(partial(self.forget, group.group_id))
         decision.set_timer(regex_timer(group.group_id), decision.now_ms)
 
@@ -93,13 +119,8 @@ class RegexRefresher:
             self.forget(group_id)
             return
         decision.stage(refresh)
-        count = max(1, MATCHES_PER_STEP // len(refresh.regexes))
-        names, refresh.names = refresh.names[:count], refresh.names[count:]
-        for regex in refresh.regexes:
-            found = matching(regex, names)
-            seen = found if refresh.visible is None or not found else frozenset(refresh.visible(found))
-            refresh.found[regex] = refresh.found.get(regex, frozenset()) | seen
-        if refresh.names:
+        refresh.take_step()
+        if not refresh.is_done:
             decision.set_timer(regex_timer(group_id), decision.now_ms + PAUSE_MS)
             return
         del self._under_way[group_id]
