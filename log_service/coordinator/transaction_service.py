@@ -25,6 +25,7 @@ from log_service.coordinator.transaction.records import TransactionRecord
 from log_service.coordinator.transaction.rules import Producer
 from log_service.coordinator.transaction.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
 from log_service.coordinator.transaction.transaction_coordinator import (
+    PAUSE_MS,
     PartitionsOfTransaction,
     TransactionCoordinatorShard,
     WrittenMarkers,
@@ -91,6 +92,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         on_wait: Callable[[], None] = lambda: None,
     ) -> None:
         self._clock = clock
+        self._timers = timers
         self._config = config
         self._waiting = WaitingRequests(clock=clock, timers=timers, is_ending_soon=self._is_ending_soon, on_wait=on_wait)
         self._on_due = on_due
@@ -297,8 +299,16 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             on_reply(ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             return
         now_ms = self._clock.wall_ms()
-        found = [each for shard in shards for each in shard.listed(filters, now_ms)]
-        on_reply(ListTransactionsResponse(unknown_state_filters=listing.unknown_states(request), transaction_states=found))
+        search = listing.Search(filters.pattern, [each for shard in shards for each in shard.listed(filters, now_ms)])
+        unknown = listing.unknown_states(request)
+        self._go_on(search, lambda: on_reply(ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=search.found)))
+
+    def _go_on(self, search: listing.Search, on_found: Callable[[], None]) -> None:
+        """Take one step of a search now, and each other one after a pause, in which other requests have their turn."""
+        if search.take_step():
+            on_found()
+        else:
+            self._timers.schedule(self._clock.monotonic_ms() + PAUSE_MS, partial(self._go_on, search, on_found))
 
     def _ask(self, transactional_id: str, decide: Decide, on_reply: OnReply, refuse: Refuse) -> None:
         self._shards.ask(self.partition_for(transactional_id), decide, on_reply, refuse)

@@ -205,7 +205,7 @@ class TransactionCoordinatorShard:
             decision.set_timer(_completion_timer(written.transactional_id), decision.now_ms)
 
     def listed(self, filters: listing.Filters, now_ms: int) -> Iterable[ListedTransaction]:
-        """Tell the transactional ids that pass the filters, in short."""
+        """Tell the transactional ids that pass the filters, in short; the pattern is for ``listing.Search``."""
         return listing.listed(self._transactions.values(), filters, now_ms)
 
     # Time

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
-from log_service.coordinator.transaction.listing import filters_of, unknown_states
+from log_service.coordinator.transaction.listing import Search, filters_of, unknown_states
 from log_service.coordinator.transaction.records import TransactionRecord, decode, encode
 from log_service.coordinator.transaction.transaction import Transaction, TransactionState
 from log_service.coordinator.transaction.transaction_coordinator import FORGOTTEN_CHARACTERS_PER_STEP, FORGOTTEN_PER_STEP
@@ -283,8 +283,10 @@ def test_ids_are_listed_by_filters(filters: dict[str, object], expected: list[st
     begun(story)
     story.init(txn="reports")
     request = ListTransactionsRequest(**filters)  # type: ignore[arg-type]
-    listed = story.shard.listed(filters_of(request), story.decision().wall_ms + 100)
-    assert [each.transactional_id for each in listed] == expected
+    chosen = filters_of(request)
+    search = Search(chosen.pattern, story.shard.listed(chosen, story.decision().wall_ms + 100))
+    assert search.take_step()
+    assert [each.transactional_id for each in search.found] == expected
     assert unknown_states(request) == [name for name in request.state_filters if name == "ongoing"]
 
 
@@ -302,6 +304,8 @@ def test_a_pattern_that_a_backtracking_engine_would_not_end_holds_nothing_up() -
     story = TransactionStory()
     story.init(txn="a" * 60 + "!")
     request = ListTransactionsRequest(transactional_id_pattern="(a+)+$")
-    assert list(story.shard.listed(filters_of(request), story.decision().wall_ms)) == []
+    search = Search("(a+)+$", story.shard.listed(filters_of(request), story.decision().wall_ms))
+    assert search.take_step()
+    assert search.found == []
     with pytest.raises(KafkaError, match="not valid"):
         filters_of(ListTransactionsRequest(transactional_id_pattern=r"(a)\1"))

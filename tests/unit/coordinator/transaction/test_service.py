@@ -192,6 +192,34 @@ def test_a_pattern_that_makes_no_sense_is_refused() -> None:
     play(story)
 
 
+def test_a_pattern_that_is_too_large_for_ids_is_refused() -> None:
+    """An id of 32,767 characters took one of 100,000 instructions many seconds, in which nothing else was served."""
+
+    def story(stage: Stage) -> None:
+        replies: list[Any] = []
+        stage.service.list(ListTransactionsRequest(transactional_id_pattern="(?:a?b?c?d?)" * 900), replies.append)
+        assert replies[0].error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+    play(story)
+
+
+def test_many_ids_are_matched_in_steps_in_which_others_have_their_turn() -> None:
+    def story(stage: Stage) -> None:
+        for number in range(60):
+            assert stage.init(txn=f"id-{number:02d}")[0].error_code == ErrorCode.NONE
+        pattern = "(?:a?b?c?d?)" * 200 + "id-[0-5].*"
+        replies: list[Any] = []
+        stage.service.list(ListTransactionsRequest(transactional_id_pattern=pattern), replies.append)
+        assert replies == [], "it would take one step alone"
+        for _ in range(10):
+            stage.clock.now_ms += 10
+            stage.timers.fire_due(stage.clock.now_ms)
+        (found,) = replies
+        assert sorted(each.transactional_id for each in found.transaction_states) == [f"id-{number:02d}" for number in range(60)]
+
+    play(story)
+
+
 def test_times_of_transactions_are_those_of_the_file() -> None:
     """transaction.max.timeout.ms, the two cleanup intervals and transactional.id.expiration.ms."""
     properties = {
