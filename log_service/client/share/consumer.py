@@ -144,6 +144,8 @@ class ShareConsumer:
             self._scope.cancel()
             self._in_hand = InHand()
             self._begin()
+            if self._topics:  # another task has subscribed meanwhile
+                self._membership.subscribe(self._topics)
         await trio.lowlevel.checkpoint()
 
     @property
