@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from log_service.common.regexes import program_size
+from log_service.common.regexes import matching, program_size
 from log_service.coordinator.group import regex_refresher
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
 from log_service.coordinator.group.regex_refresher import MIN_INTERVAL_MS
@@ -23,7 +23,7 @@ def test_a_step_does_little_however_large_and_many_the_expressions_are(regexes: 
     """Four kilobytes of an expression took 100 s in one step, in a cluster of two thousand topics; every group of the node waited."""
     names = [f"orders-{number}" for number in range(40)]
     story = ConsumerStory(topics=dict.fromkeys(names, 1))
-    matching, on_timer, work_of_steps = regex_refresher.matching, GroupCoordinatorShard.on_timer, [0]
+    on_timer, work_of_steps = GroupCoordinatorShard.on_timer, [0]
 
     def counted(regex: str, some: Iterable[str]) -> frozenset[str]:
         chosen = tuple(some)
