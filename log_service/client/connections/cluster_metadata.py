@@ -153,8 +153,10 @@ class ClusterMetadata:
         attempts = [partial(self.pool.connect, address) for address in self._addresses()]
         return await first_success(attempts, stagger_ms=CONNECT_STAGGER_MS)
 
-    async def ask_any(self, request: Message, response_type: type[R]) -> R:
+    async def ask_any(self, request: Message, response_type: type[R], *, is_anyone_asked: bool = False) -> R:
         """Return the response of any broker; one that is slow to respond is not waited for alone. For requests that may be sent twice.
+
+        With ``is_anyone_asked`` it is drawn from all brokers, whether there is a connection to it or not.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
@@ -163,7 +165,7 @@ class ClusterMetadata:
         async def ask(find: Callable[[], Awaitable[RpcConnection]]) -> R:
             return await (await find()).request(request, response_type)
 
-        first = self._connected()
+        first = [] if is_anyone_asked else self._connected()
         finds: list[Callable[[], Awaitable[RpcConnection]]] = [partial(_given, connection) for connection in first]
         asked = {connection.destination for connection in first}
         finds += [partial(self.pool.connect, address) for address in self._addresses() if address not in asked]
@@ -300,11 +302,12 @@ class ClusterMetadata:
             self._topics.pop(name, None)
             raise
 
-    async def refresh(self, topics: Iterable[str] | None = (), *, is_creating: bool = False) -> ClusterView:
+    async def refresh(self, topics: Iterable[str] | None = (), *, is_creating: bool = False, is_anyone_asked: bool = False) -> ClusterView:
         """Ask any broker for what is watched and ``topics`` (None: all topics of the cluster) and return the new view.
 
         With ``is_creating`` only ``topics`` are asked for, and the broker may create them, if the client allows it: any other refresh
-        must never bring back a topic that was deleted.
+        must never bring back a topic that was deleted. With ``is_anyone_asked`` the broker is drawn from all: the ones that there are
+        connections to may be cut off from the others, and tell the same again and again.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
@@ -323,7 +326,8 @@ class ClusterMetadata:
                 await self._refresh_once(topics, is_creating=self._is_auto_create_allowed)
             else:
                 self._forget_idle()
-                await self._refresh_once(None if topics is None or self._is_watching_all else self._topics, is_creating=False)
+                wanted = None if topics is None or self._is_watching_all else self._topics
+                await self._refresh_once(wanted, is_creating=False, is_anyone_asked=is_anyone_asked)
         finally:
             mine.set()
             if self._refreshing is mine:
@@ -347,13 +351,13 @@ class ClusterMetadata:
                 except KafkaError as error:
                     self._quiet.info("refresh", "the view of the cluster is too old: %s", error)
 
-    async def _refresh_once(self, topics: Iterable[str] | None, *, is_creating: bool) -> None:
+    async def _refresh_once(self, topics: Iterable[str] | None, *, is_creating: bool, is_anyone_asked: bool = False) -> None:
         request = MetadataRequest(
             topics=None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(topics)],
             allow_auto_topic_creation=is_creating,
         )
         try:
-            response = await self._ask_for_metadata(request)
+            response = await self._ask_for_metadata(request, is_anyone_asked=is_anyone_asked)
         except KafkaError:
             self._note_silence()
             raise
@@ -363,8 +367,8 @@ class ClusterMetadata:
         self._forget_gone(before)
         self._on_refreshed()
 
-    async def _ask_for_metadata(self, request: MetadataRequest) -> MetadataResponse:
-        response = await self.ask_any(request, MetadataResponse)
+    async def _ask_for_metadata(self, request: MetadataRequest, *, is_anyone_asked: bool) -> MetadataResponse:
+        response = await self.ask_any(request, MetadataResponse, is_anyone_asked=is_anyone_asked)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self.config.metadata_recovery_strategy == REBOOTSTRAP:
             self.view = self.view.without_nodes()
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the broker asks to begin again with the bootstrap servers (KIP-1102)")

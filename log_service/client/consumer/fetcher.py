@@ -26,6 +26,7 @@ from log_service.client.consumer.subscriptions import UNKNOWN, Hold, PartitionSt
 from log_service.client.metrics import ConsumerMeter
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
+from log_service.common.types import NO_LEADER_EPOCH
 from log_service.config.client import ConsumerConfig
 from log_service.protocol.messages.fetch import PartitionData
 
@@ -239,13 +240,36 @@ class Fetcher:
         return by_node
 
     def _node_for(self, state: PartitionState) -> int:
-        """Return the replica that the leader named as nearer (KIP-392), for as long as metadata stays fresh, else the leader."""
+        """Return the replica that the leader named as nearer (KIP-392), for as long as metadata stays fresh, else the leader.
+
+        There is none while the view is behind the position.
+        """
+        if self._is_view_behind(state):
+            return UNKNOWN
         if state.preferred_replica >= 0:
             is_fresh = self._cluster.env.clock.monotonic_ms() < state.preferred_until_ms
             if is_fresh and state.preferred_replica in self._cluster.view.nodes:
                 return state.preferred_replica
             state.preferred_replica = UNKNOWN
         return self._cluster.view.leader_of(state.topic_partition)
+
+    def _is_view_behind(self, state: PartitionState) -> bool:
+        """Whether a position is of a leader epoch, as a commit tells it, of which the view has yet to hear (KIP-320).
+
+        The leader that the view names may not know of its successor. It lacks what that one wrote, and would say that there is no such
+        offset. The view is believed after ``default_api_timeout_ms``: the epoch may be that of a topic that was deleted and created anew.
+        """
+        if state.sought_epoch == NO_LEADER_EPOCH:
+            return False
+        known_epoch = self._cluster.view.leader_epoch_of(state.topic_partition)
+        if known_epoch >= state.sought_epoch:
+            state.sought_epoch = NO_LEADER_EPOCH
+        if not NO_LEADER_EPOCH < known_epoch < state.sought_epoch:
+            return False
+        now_ms = self._meter.now_ms()
+        if state.doubted_since_ms is None:
+            state.doubted_since_ms = now_ms
+        return now_ms - state.doubted_since_ms < self._config.default_api_timeout_ms
 
     async def _fetch(self, node_id: int, states: list[PartitionState]) -> None:
         versions = [(state, state.version) for state in states]
@@ -408,7 +432,7 @@ class Fetcher:
         await trio.sleep(max(pause_ms, 0) / 1_000)
         self._refresh_attempt += 1
         try:
-            await self._cluster.refresh()
+            await self._cluster.refresh(is_anyone_asked=any(map(self._is_view_behind, self._subscriptions)))
         except KafkaError as error:
             self._quiet.info("refresh", "refreshing metadata: %s", error)
         self._refreshed_ms = self._meter.now_ms()

@@ -56,6 +56,7 @@ class PartitionState:
     __slots__ = (
         "aborted",
         "buffered_bytes",
+        "doubted_since_ms",
         "fetch_epoch",
         "fetch_offset",
         "high_watermark",
@@ -68,6 +69,7 @@ class PartitionState:
         "position",
         "preferred_replica",
         "preferred_until_ms",
+        "sought_epoch",
         "start",
         "topic_partition",
         "validated_epoch",
@@ -93,6 +95,8 @@ class PartitionState:
         self.hold: Hold | None = None
         self.aborted: AbortedFilter | None = None  # of read_committed, from the first response after a seek on
         self.validated_epoch: int = NO_LEADER_EPOCH
+        self.sought_epoch: int = NO_LEADER_EPOCH  # of the last seek, until the view of the cluster knows it
+        self.doubted_since_ms: int | None = None  # since when it is known that the view does not
 
     def __repr__(self) -> str:
         where = self.start.name.lower() if self.start is not None else self.position
@@ -129,6 +133,7 @@ class PartitionState:
         self.position = self.fetch_offset = offset
         self.leader_epoch = self.fetch_epoch = leader_epoch
         self._begin_anew()
+        self.sought_epoch = leader_epoch
 
     def seek_to(self, start: Start) -> None:
         """Read on where ``start`` says; ``positions`` finds that offset."""
@@ -141,7 +146,8 @@ class PartitionState:
         self.buffered_bytes = 0
         self.hold = None
         self.aborted = None
-        self.validated_epoch = NO_LEADER_EPOCH
+        self.validated_epoch = self.sought_epoch = NO_LEADER_EPOCH
+        self.doubted_since_ms = None
 
 
 class Subscriptions:

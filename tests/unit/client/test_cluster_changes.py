@@ -306,8 +306,9 @@ def fetched(partition: PartitionData, *endpoints: FetchEndpoint) -> FetchRespons
     return FetchResponse(responses=topics, node_endpoints=list(endpoints))
 
 
-def records(*values: bytes) -> PartitionData:
-    return PartitionData(records=build_batch([(0, None, value) for value in values]), high_watermark=len(values))
+def records(*values: bytes, base_offset: int = 0) -> PartitionData:
+    rows = [(0, None, value) for value in values]
+    return PartitionData(records=build_batch(rows, base_offset=base_offset), high_watermark=base_offset + len(values))
 
 
 async def read_one(brokers: list[ScriptedBroker], consumer: Consumer) -> tuple[float, int]:
@@ -404,3 +405,48 @@ def test_a_near_replica_that_lost_its_tail_is_left_for_the_leader_and_nothing_is
         assert count(brokers[1:], ApiKey.FETCH) == 1
 
     tell_consumer(story, client_rack="east")
+
+
+# Positions that are newer than the view (KIP-320)
+
+
+async def out_of_range(request: Any, version: int) -> FetchResponse:
+    return fetched(PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark=-1))
+
+
+async def seek_beyond(consumer: Consumer, leader_epoch: int) -> None:
+    """Read on at offset 7, before which a record of that epoch was read, with the view of the first broker."""
+    await consumer.cluster.refresh(("t",))
+    consumer.assign([TopicPartition("t", 0)])
+    await consumer.seek(TopicPartition("t", 0), 7, leader_epoch)
+
+
+def test_a_leader_that_has_not_heard_of_its_successor_is_not_asked_for_what_the_successor_wrote() -> None:
+    """It lacks that, and says that there is no such offset: the consumer began at the start of the log again, and committed that."""
+
+    async def story(brokers: list[ScriptedBroker], consumer: Consumer) -> None:
+        async def there(request: Any, version: int) -> FetchResponse:
+            return fetched(records(b"x", base_offset=7))
+
+        brokers[1].leaders, brokers[1].leader_epochs = [2], [1]
+        brokers[0].other[ApiKey.FETCH], brokers[1].other[ApiKey.FETCH] = out_of_range, there
+        await seek_beyond(consumer, 1)
+        while not (read := await consumer.poll(timeout_ms=1_000)):
+            pass
+        assert [(record.offset, record.value) for record in read] == [(7, b"x")]
+        assert count(brokers[:1], ApiKey.FETCH) == 0
+
+    tell_consumer(story, auto_offset_reset="none")
+
+
+def test_an_epoch_that_no_broker_comes_to_know_is_waited_for_no_longer_than_a_call() -> None:
+    """It may be that of a topic that was deleted and created anew: then the position is gone, and the application has to hear of it."""
+
+    async def story(brokers: list[ScriptedBroker], consumer: Consumer) -> None:
+        brokers[0].other[ApiKey.FETCH] = out_of_range
+        await seek_beyond(consumer, 5)
+        assert not await consumer.poll(timeout_ms=2_000)
+        with pytest.raises(KafkaError, match="OFFSET_OUT_OF_RANGE"):
+            await consumer.poll(timeout_ms=5_000)
+
+    tell_consumer(story, auto_offset_reset="none", default_api_timeout_ms=5_000)

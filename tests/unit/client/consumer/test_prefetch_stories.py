@@ -252,6 +252,7 @@ def test_an_older_broker_is_asked_where_the_epoch_ended() -> None:
             return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="t", partitions=[end])])
 
         leader.broker.max_versions = {ApiKey.FETCH: 11}
+        leader.broker.leader_epochs = [2]
         leader.broker.other[ApiKey.OFFSET_FOR_LEADER_EPOCH] = epoch_ends
         await consumer.seek(FIRST, 5, leader_epoch=1)
         leader.records(2, [b"c", b"d"], leader_epoch=2)
