@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import partial
 
 import trio
@@ -94,6 +95,16 @@ class Committer:
             if state.has_position
         }
         return {each: offset for each, offset in positions.items() if self._committed.get(each) != offset}
+
+    def with_epochs(self, offsets: Offsets) -> Offsets:
+        """Return offsets, those without a leader epoch that are positions with the epoch that is known of the position."""
+        return {each: self._with_epoch(each, offset) for each, offset in offsets.items()}
+
+    def _with_epoch(self, topic_partition: TopicPartition, offset: OffsetAndMetadata) -> OffsetAndMetadata:
+        state = self._subscriptions.get(topic_partition)
+        if offset.leader_epoch >= 0 or state is None or not state.has_position or state.position != offset.offset:
+            return offset
+        return replace(offset, leader_epoch=state.leader_epoch)
 
     async def commit(self, offsets: Offsets, timeout_ms: int) -> None:
         """Commit, trying again until ``timeout_ms`` have passed.

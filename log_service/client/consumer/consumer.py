@@ -408,6 +408,9 @@ class Consumer:
     async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
         """Commit these offsets (default: behind all records that ``poll`` returned): the next ones to read.
 
+        An offset that is the position is committed with the leader epoch of the record before it (KIP-320). Who reads on there knows by
+        it of a leader that has not heard of its successor.
+
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS: the group went on; INVALID_GROUP_ID: there is none.
             TypeError, ValueError: there can be no such partition or offset.
@@ -564,8 +567,8 @@ class Consumer:
             raise
         return seen
 
-    def _to_commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        return self._committer.consumed() if positions is None else as_offsets(positions)
+    def _to_commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        return self._committer.consumed() if positions is None else self._committer.with_epochs(as_offsets(positions))
 
     def _require_open(self) -> None:
         if not self._is_open:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.client import Admin, ConfigError, Consumer, ErrorCode, ItemsFailed, KafkaError, TopicPartition
+from log_service.client import Admin, ConfigError, Consumer, ErrorCode, ItemsFailed, KafkaError, OffsetAndMetadata, TopicPartition
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse, ResponseTopicPartitions
 from tests.unit.client.consumer_story import tell_consumer_story
@@ -230,6 +230,22 @@ def test_a_commit_that_the_application_asks_for_leaves_nothing_out() -> None:
             await consumer.commit({TopicPartition("t", 0): 5})
 
     tell(story, default_api_timeout_ms=5_000, auto_commit_interval_ms=600_000)
+
+
+def test_an_offset_that_is_the_position_is_committed_with_the_leader_epoch_of_what_was_read() -> None:
+    """KIP-320: who reads on there knows by it of a leader that has not heard of its successor."""
+
+    async def story(group: Group, consumer: Consumer) -> None:
+        partition = TopicPartition("t", 0)
+        await poll_until(consumer, lambda: bool(consumer.assignment))
+        await consumer.seek(partition, 7, leader_epoch=2)
+        told: list[int | OffsetAndMetadata] = [7, 6, OffsetAndMetadata(offset=7, leader_epoch=1)]
+        for offset in told:
+            await consumer.commit({partition: offset})
+        committed = [commit.topics[0].partitions[0] for commit in group.commits]
+        assert [(each.committed_offset, each.committed_leader_epoch) for each in committed] == [(7, 2), (6, -1), (7, 1)]
+
+    tell(story, enable_auto_commit=False)
 
 
 def test_deleting_many_groups_takes_no_longer_than_deleting_one() -> None:
