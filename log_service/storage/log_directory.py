@@ -4,12 +4,12 @@ Decides which disk errors cost one append and which cost the directory. Knows no
 
 Invariants: once offline, always offline: only a restart brings a directory back. A full disk refuses appends and loses nothing. Appends
 are refused before the disk is full, so that metadata, checkpoints and indexes have room: ``reserve_bytes`` are looked after every few
-megabytes.
+megabytes, and when the disk is full all the same, because others write to it, too.
 """
 
 import errno
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeGuard
 
@@ -114,9 +114,12 @@ class LogDirectory:
     def note_error(self, error: OSError) -> KafkaError:
         """Return the error for the client whose read or write failed; an error of the disk itself takes the directory offline.
 
-        A full disk costs the append. Missing descriptors, or a file that retention has just removed, cost the request.
+        A full disk costs the append, and those behind it until there is room: the next batch of the same producer is not out of order.
+        Missing descriptors, or a file that retention has just removed, cost the request.
         """
         if is_full_disk(error):
+            with suppress(OSError):
+                self.check_space()
             text = f"nothing can be written to log directory {self.path}: {error.strerror}; make room, reads go on"
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         if error.errno in _PASSING_ERRORS:

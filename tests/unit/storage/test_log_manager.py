@@ -16,7 +16,7 @@ from log_service.config.views import LogConfig
 from log_service.storage.checkpoints import read_offsets
 from log_service.storage.partition_metadata import read_topic_id
 from tests.sim.files import MemoryFiles
-from tests.unit.storage.context import NOW_MS
+from tests.unit.storage.context import NOW_MS, idempotent, validated
 from tests.unit.storage.managed_logs import FIRST, ID_A, ID_B, SECOND, SIZE, A, B, Node, run
 
 
@@ -350,6 +350,22 @@ def test_appends_stop_before_the_disk_is_full_and_go_on_when_there_is_room() -> 
     node.files.space = 65 << 20
     assert not home.check_space()
     node.append(A)
+
+
+def test_a_batch_behind_one_that_a_full_disk_did_not_take_is_not_out_of_order() -> None:
+    """Its producer sent both at once. It takes out of order for lost records, begins a new epoch, and sends again what other logs have."""
+    node = started(A)
+    log = node.manager.logs[A]
+    log.append_as_leader(validated(idempotent(7, 0)), leader_epoch=0, now_ms=NOW_MS)
+    node.files.space = 0
+    for sequence in (1, 2):
+        with pytest.raises(KafkaError) as caught:
+            log.append_as_leader(validated(idempotent(7, sequence)), leader_epoch=0, now_ms=NOW_MS)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    node.files.space = 1 << 30
+    log.home.check_space()
+    log.append_as_leader(validated(idempotent(7, 1)), leader_epoch=0, now_ms=NOW_MS)
+    log.append_as_leader(validated(idempotent(7, 2)), leader_epoch=0, now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize("seed", range(20))
