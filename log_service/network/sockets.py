@@ -262,7 +262,10 @@ class SocketNetwork:
 
 
 async def _bind(host: str, port: int, backlog: int) -> socket.socket:
-    addresses = await trio.socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    try:
+        addresses = await trio.socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:  # its number is none of errno
+        raise OSError(errno.EADDRNOTAVAIL, f"{error.strerror} (while attempting to bind on address {(host, port)})") from error
     family, _, _, _, address = addresses[0]
     return socket.create_server(address[:2], family=family, backlog=backlog)
 

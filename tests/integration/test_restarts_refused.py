@@ -116,6 +116,12 @@ def test_an_address_of_another_machine_cannot_be_bound(tmp_path: Path, refused: 
     assert "203.0.113.1" in sentence
 
 
+def test_a_listener_on_a_name_that_leads_nowhere_is_told_by_its_name(tmp_path: Path, refused: Refused) -> None:
+    sentence = refused(tmp_path, ExitCode.CANNOT_BIND, {"listeners": "PLAINTEXT://no-such-host.invalid:9092"})
+    assert "no-such-host.invalid" in sentence
+    assert "listeners" in sentence
+
+
 def test_a_second_broker_on_the_same_directory_is_refused_and_harms_nothing(broker: BrokerProcess) -> None:
     produce(broker.bootstrap, "mine", [b"one"])
     sentence = refused_process(broker.directory, ExitCode.BAD_LOG_DIRECTORY)
