@@ -9,6 +9,7 @@ Invariants: ``meta.properties`` is written last, so that a crash leaves a direct
 what it says; all directories of a node name one cluster; logs are never left without the metadata log that knows their topics.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +36,8 @@ from log_service.storage.meta_properties import (
     write_meta_properties,
 )
 from log_service.storage.partition_metadata import format_uuid
+
+logger = logging.getLogger(__name__)
 
 METADATA_DIRECTORY = f"{CLUSTER_METADATA_TOPIC}-0"
 
@@ -185,6 +188,12 @@ def format_directories(files: Files, log_dirs: Iterable[Path], metadata_log_dir:
             files.write_atomically(directory / BOOTSTRAP_FILE, _bootstrap(plan))
             own = MetaProperties(cluster_id=cluster_id, node_id=plan.node_id, directory_id=directory_id)
             write_meta_properties(files, directory, own)
+            if known:
+                logger.warning(
+                    "Log directory %s was empty and begins anew, beside others of this node. That is right for a new disk. Where it held "
+                    "logs they are not served: stop the node, mount the disk of the directory, and start again",
+                    directory,
+                )
     return NodeIdentity(node_id=plan.node_id, cluster_id=cluster_id, directory_ids=directory_ids, is_new=not known)
 
 

@@ -16,7 +16,7 @@ from log_service.storage.meta_properties import read_meta_properties, write_meta
 from log_service.storage.partition_metadata import format_uuid
 from tests.unit.raft.node import DIRECTORY, METADATA, Machine
 
-SECOND = Path("/node/more")
+SECOND, THIRD = Path("/node/more"), Path("/node/third")
 
 
 def test_a_fresh_directory_gets_the_files_of_kafka_storage_format_standalone() -> None:
@@ -63,6 +63,18 @@ def test_another_directory_joins_the_cluster_of_the_first() -> None:
     assert both.directory_ids[DIRECTORY] == first.directory_ids[DIRECTORY]
     assert both.directory_ids[SECOND] != first.directory_ids[DIRECTORY]
     assert machine.files.list_directory(SECOND) == ["bootstrap.checkpoint", "meta.properties"]
+
+
+def test_an_empty_directory_beside_one_that_was_used_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """It may be the empty place of a disk that is not mounted: its replicas would be gone without a word, and be copied to another disk."""
+    machine = Machine()
+    format_directories(machine.files, [DIRECTORY, SECOND], DIRECTORY, machine.plan())
+    format_directories(machine.files, [DIRECTORY, SECOND], DIRECTORY, machine.plan())
+    assert caplog.messages == []
+    format_directories(machine.files, [DIRECTORY, SECOND, THIRD], DIRECTORY, machine.plan())
+    (message,) = caplog.messages
+    assert f"{THIRD} was empty" in message
+    assert "mount" in message
 
 
 def test_a_given_cluster_id_is_used_and_later_checked() -> None:
