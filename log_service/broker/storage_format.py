@@ -92,6 +92,11 @@ def _validate(config: NodeConfig, options: FormatOptions) -> None:
         raise ConfigError(f"controller.quorum.voters names the voters already; leave out {given[0]}, or remove the key")
     if given and given[0] != "--no-initial-controllers" and not config.is_controller:
         raise ConfigError(f"{given[0]} makes this node a voter, but process.roles is broker; leave it out")
+    if given == ["--no-initial-controllers"] and not config.quorum.bootstrap_servers:
+        raise ConfigError(
+            "--no-initial-controllers is for a node that joins a cluster, and controller.quorum.bootstrap.servers does not say where: this "
+            "node would begin a cluster of its own; name controllers of the cluster in that key of the file, as host:port"
+        )
     if not given and config.is_controller and not config.quorum.voters:
         raise ConfigError(
             "the first voters are not named; give --standalone for a cluster that begins with this node, --initial-controllers for one "

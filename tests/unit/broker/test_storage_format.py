@@ -129,6 +129,15 @@ def test_a_broker_that_names_no_cluster_formats_itself_only_beside_a_directory_t
     assert (new.cluster_id, new.node_id) == ("c1", 1)
 
 
+def test_a_controller_that_joins_later_is_told_where_the_quorum_is() -> None:
+    """Without, it would begin a quorum of its own with the id of the cluster, and say that it is ready."""
+    disk = Disk()
+    with pytest.raises(ConfigError, match=r"joins a cluster, and controller\.quorum\.bootstrap\.servers does not say where"):
+        disk.format("", is_without_controllers=True)
+    assert not disk.files.exists(DATA)
+    disk.format(DYNAMIC, is_without_controllers=True)
+
+
 def test_a_broker_alone_is_not_made_a_voter() -> None:
     disk = Disk()
     with pytest.raises(ConfigError, match="--standalone makes this node a voter, but process"):
