@@ -334,7 +334,8 @@ def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, 
         }
         for where, each in sorted(moving.items())
     ]
-    print_rows(rows, ["topic", "partition", "replicas", "adding", "removing"], as_json=as_json, empty="nothing moves")
+    nothing = "done: nothing had to be copied" if brokers is not None else "taken back: nothing moves" if cancel else "nothing moves"
+    print_rows(rows, ["topic", "partition", "replicas", "adding", "removing"], as_json=as_json, empty=nothing)
 
 
 def refuse_fenced_targets(admin: BlockingAdmin, partitions: Sequence[TopicPartition], broker_ids: Sequence[int]) -> None:
