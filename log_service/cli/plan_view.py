@@ -25,8 +25,9 @@ SHOWN_MOVES = 20
 POLL_SECONDS = 1.0
 TOLD_EVERY_SECONDS = 10.0
 SETTLE_ATTEMPTS = 5
-SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|KiB|MB|MiB|GB|GiB)?(?:/s)?", re.IGNORECASE)
-UNITS = {"": 1, "b": 1, "kb": 10**3, "kib": 2**10, "mb": 10**6, "mib": 2**20, "gb": 10**9, "gib": 2**30}
+SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|KiB|K|MB|MiB|M|GB|GiB|G)?(?:/s)?", re.IGNORECASE)
+_BINARY = {"k": 2**10, "m": 2**20, "g": 2**30}
+UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, **_BINARY, **{f"{unit}ib": size for unit, size in _BINARY.items()}}
 NO_THROTTLE = "none"
 DEFAULT_THROTTLE = "50MiB"
 

@@ -91,11 +91,12 @@ def value_of(key: str, text: str) -> float:
     """
     if key not in KEYS:
         raise click.BadParameter(f"there is no quota {key!r}; there are {', '.join(KEYS)}", param_hint="KEY=VALUE")
-    unit = UNITS.get(text[-1:].upper()) if key in BYTES else None
+    bare = text.removesuffix("iB")
+    unit = UNITS.get(bare[-1:].upper()) if key in BYTES else None
     try:
-        return float(text[:-1]) * unit if unit else float(text)
+        return float(bare[:-1]) * unit if unit else float(text)
     except ValueError:
-        how = "a number of bytes, as in 1048576 or 1M" if key in BYTES else f"a number: {KEYS[key]}"
+        how = "a number of bytes, as in 1048576 or 1MiB" if key in BYTES else f"a number: {KEYS[key]}"
         raise click.BadParameter(f"{text!r} is no value of {key}; give {how}", param_hint="KEY=VALUE") from None
 
 
@@ -141,8 +142,8 @@ def set_quotas(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstra
     """Set each quota KEY to VALUE for whom the options name.
 
     \b
-    tidelog quotas set producer_byte_rate=1M --user alice
-    tidelog quotas set consumer_byte_rate=10M --default-client-id
+    tidelog quotas set producer_byte_rate=1MiB --user alice
+    tidelog quotas set consumer_byte_rate=10MiB --default-client-id
     tidelog quotas set connection_creation_rate=5 --ip 10.0.0.7
     """
     values = {key: value_of(key, text) for key, text in key_values(pairs, "KEY=VALUE").items()}

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from log_service.cli.main import tidelog
 from log_service.cli.plan_view import TOLD_EVERY_SECONDS, ProgressLine, duration, parsed_throttle, present, summary
+from log_service.cli.quotas import value_of
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_plans.execution import PlanProgress
 from log_service.cluster_plans.plan import Move, Plan
@@ -21,10 +22,26 @@ def throttle(text: str) -> int | None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("none", None), ("None", None), ("1000", 1000), ("50MiB", 50 << 20), ("1.5 GB/s", 1_500_000_000), ("20kb", 20_000), ("3KiB", 3072)],
+    [
+        ("none", None),
+        ("None", None),
+        ("1000", 1000),
+        ("50MiB", 50 << 20),
+        ("1.5 GB/s", 1_500_000_000),
+        ("20kb", 20_000),
+        ("3KiB", 3072),
+        ("5M", 5 << 20),
+    ],
 )
 def test_a_throttle_is_bytes_a_second(text: str, expected: int | None) -> None:
     assert throttle(text) == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1048576", 1 << 20), ("1M", 1 << 20), ("1MiB", 1 << 20), ("1.5k", 1536)])
+def test_a_quota_is_written_as_a_throttle_is(text: str, expected: int) -> None:
+    assert value_of("producer_byte_rate", text) == expected
+    with pytest.raises(click.BadParameter, match="as in 1048576 or 1MiB"):
+        value_of("producer_byte_rate", "1iB")
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "fast", "10 parsec", "0.1B", "1e9"])
