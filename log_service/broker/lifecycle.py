@@ -189,10 +189,19 @@ class BrokerLifecycle:
             try:
                 return await attempt()
             except KafkaError as error:
+                told = self._with_addresses(error)
                 if error.code in FATAL or trio.current_time() >= deadline:
-                    raise
-                logger.warning("The controller does not take this broker yet, which tries again: %s", error)
+                    raise told from error.__cause__
+                logger.warning("The controller does not take this broker yet, which tries again: %s", told)
             await trio.sleep(min(self._interval_s, max(deadline - trio.current_time(), 0)))
+
+    def _with_addresses(self, error: KafkaError) -> KafkaError:
+        """Return the error; where no controller was found it also says which addresses of the file were tried."""
+        quorum = self._config.quorum
+        addresses = ", ".join(f"{each.host}:{each.port}" for each in quorum.bootstrap_servers or quorum.voters)
+        if error.code is not ErrorCode.NOT_CONTROLLER or not addresses:
+            return error
+        return KafkaError(error.code, f"{error}; it looks at {addresses}")
 
     async def _catch_up(self) -> None:
         while not (await self._beat(wants_fence=True)).is_caught_up:  # noqa: ASYNC110 - the controller is asked, it does not call

@@ -14,6 +14,7 @@ from log_service.broker.lifecycle import BrokerLifecycle, ControllerWatch, Direc
 from log_service.broker.producer_ids import ProducerIds
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
+from log_service.config.views import QuorumConfig, QuorumServer
 from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -61,11 +62,11 @@ def image_at(offset: int, **broker: Any) -> Any:
 class Member:
     """A broker's lifecycle beside a controller that answers what the test says."""
 
-    def __init__(self, answer: Callable[[Any], Any], kind: type[Controller] = Controller) -> None:
+    def __init__(self, answer: Callable[[Any], Any], kind: type[Controller] = Controller, quorum: QuorumConfig | None = None) -> None:
         self.controller = kind(answer)
         self.directories = DirectoryStates(previous_broker_epoch=5, cordoned=frozenset({CORDONED}))
         self.image = image_at(100)
-        config = replace(configuration({})[0], log_dir_failure_timeout_ms=6_000)
+        config = replace(configuration({})[0], log_dir_failure_timeout_ms=6_000, quorum=quorum or QuorumConfig())
         self.lifecycle = BrokerLifecycle(config, self.controller, lambda: self.image, lambda: self.directories)
 
     async def register(self) -> None:
@@ -110,6 +111,16 @@ def test_a_broker_that_is_not_taken_in_time_says_why() -> None:
             await Member(lambda _: refusal(ErrorCode.UNSUPPORTED_VERSION)).register()
 
     assert run(story) == pytest.approx(60)
+
+
+def test_a_broker_that_finds_no_controller_says_where_it_looks(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        member = Member(lambda _: refusal(ErrorCode.NOT_CONTROLLER), quorum=QuorumConfig(bootstrap_servers=(QuorumServer(-1, "h1", 9093),)))
+        with pytest.raises(KafkaError, match="it looks at h1:9093"):
+            await member.register()
+
+    run(story)
+    assert "it looks at h1:9093" in caplog.text
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REGISTRATION])
