@@ -163,9 +163,11 @@ def _quorum_findings(quorum: QuorumState, active: Collection[int]) -> Iterator[F
         yield Finding(
             check="quorum", severity=Severity.DEGRADED, text=f"{text} ({present} of {len(voters)} are not: {left})", items=tuple(ids)
         )
+    least_lags = {member.node_id: min(each.lag for each in quorum.members if each.node_id == member.node_id) for member in quorum.members}
     for member in quorum.members:
-        # One that is fenced is a finding already, and the quorum remembers one that has left for minutes.
-        if not member.is_voter and member.is_behind and member.node_id in active:
+        # One that is fenced is a finding already. The quorum remembers for minutes a node that has left, and a directory that a node had.
+        is_present = member.node_id in active and member.lag == least_lags[member.node_id]
+        if not member.is_voter and member.is_behind and is_present:
             text = f"broker {member.node_id} is {member.lag} records behind the metadata log"
             yield Finding(check="quorum", severity=Severity.DEGRADED, text=text, items=(str(member.node_id),))
 

@@ -73,6 +73,15 @@ def test_a_broker_that_is_down_comes_before_the_voter_that_is_behind_for_it() ->
     assert found == [("brokers", Severity.DEGRADED), ("quorum", Severity.DEGRADED)]
 
 
+def test_a_directory_that_a_node_has_left_is_not_behind() -> None:
+    """A voter came back with an empty disk: the quorum remembers its old directory for minutes, and the node has caught up."""
+    old = QuorumMember(node_id=3, is_voter=False, lag=50, caught_up_ms_ago=60_000)
+    assert texts(of(HEALTHY), replace(QUORUM, members=(*QUORUM.members, old))) == []
+    older, late = replace(old, node_id=4, lag=90), replace(old, node_id=4)
+    (found,) = findings_of(layout([*BROKERS, broker(4)], [HEALTHY]), replace(QUORUM, members=(*QUORUM.members, older, late)))
+    assert found.text == "broker 4 is 50 records behind the metadata log"
+
+
 def test_an_observer_that_is_behind_is_told_unless_its_broker_is_down() -> None:
     late = QuorumMember(node_id=4, is_voter=False, lag=50, caught_up_ms_ago=60_000)
     quorum = replace(QUORUM, members=(*QUORUM.members, late))
