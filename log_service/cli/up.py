@@ -17,6 +17,9 @@ from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import DATA_SETTING, data_option, key_values
 from log_service.cli.project_settings import read_settings_of
 from log_service.common.errors import TidelogError
+from log_service.config.definition import unknown_keys_warning
+from log_service.config.describe import broker_key
+from log_service.config.server_keys import SERVER_KEYS
 from log_service.supervisor import control
 from log_service.supervisor.components import (
     BROKER,
@@ -116,7 +119,9 @@ def up(
     servers_by = "--bootstrap-servers" if source_of("bootstrap_servers") is ParameterSource.COMMANDLINE else SERVERS_SETTING
     bootstrap_servers = bootstrap_servers or os.environ.get(SERVERS_SETTING) or None
     spark_remote = spark_remote or os.environ.get(REMOTE_SETTING) or None
-    key_values(overrides, "--broker")
+    given = key_values(overrides, "--broker")
+    if warning := unknown_keys_warning([name for name in given if broker_key(name) is None], SERVER_KEYS):
+        click.echo(f"warning: --broker: {warning}", err=True)
     if bootstrap_servers and (only_broker or overrides or broker_count or rack or secure):
         raise click.UsageError(
             f"--only-broker, --broker, --brokers, --rack and --secure are about brokers started here; {servers_by} names others"

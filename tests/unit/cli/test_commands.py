@@ -133,6 +133,12 @@ def test_wrong_usage_is_told_before_anybody_is_asked(arguments: list[str], said:
     assert result.exit_code == 2
 
 
+def test_a_misspelt_property_of_up_is_told_where_it_was_typed(tmp_path: Path) -> None:
+    typed = ("--broker", "num.partitons=5", "--broker", "listener.name.plaintext.max.connections=9")
+    result = invoke("up", "--data", str(tmp_path), *typed, "--broker", "default.replication.factor=9")
+    assert "warning: --broker: these keys are not known and have no effect: num.partitons (did you mean num.partitions?)\n" in result.output
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
