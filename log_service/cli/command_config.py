@@ -14,8 +14,9 @@ import click
 
 from log_service.cli.output import COMMAND_CONFIG, DATA_SETTING, DEFAULT_DATA, default_servers
 from log_service.client.settings_files import read_settings_file
+from log_service.common.errors import ConfigError
 from log_service.config.client_properties import FILE_VARIABLE, settings_of_environment
-from log_service.config.client_security import SECRETS
+from log_service.config.client_security import SECRETS, SECURITY_SETTINGS, client_security
 
 OPERATOR_FILE = Path("security") / "clients" / "operator.properties"
 """What ``tidelog up --secure`` writes for the person who administers, below the directory of the data."""
@@ -25,12 +26,12 @@ def told_settings(bootstrap_servers: str) -> dict[str, Any]:
     """Return the settings that file and environment say.
 
     Raises:
-        ConfigError: the file cannot be read, or is no properties file.
+        ConfigError: the file cannot be read, or is no properties file, or its settings contradict each other.
     """
     context = click.get_current_context(silent=True)
     given: Path | None = None if context is None else context.find_root().meta.get(COMMAND_CONFIG)
     if given is not None:
-        return read_file(given)
+        return read_whole_file(given)
     if named := os.environ.get(FILE_VARIABLE):
         return read_file(Path(named)) | settings_of_environment(os.environ)
     if told := settings_of_environment(os.environ):
@@ -50,4 +51,21 @@ def read_file(path: Path) -> dict[str, Any]:
         click.echo(f"warning: {path}: {warning}", err=True)
     if is_open and SECRETS & settings.keys():
         click.echo(f"warning: {path} holds a password, and others may read it; see: chmod 600 {path}", err=True)
+    return settings
+
+
+def read_whole_file(path: Path) -> dict[str, Any]:
+    """Return the settings of a properties file that stands alone; see ``read_file``.
+
+    Raises:
+        ConfigError: as ``read_file``; or the settings contradict each other, which is told by the file and in its own words.
+    """
+    settings = read_file(path)
+    try:
+        client_security(settings)
+    except ConfigError as error:
+        text = str(error)
+        for name in sorted(SECURITY_SETTINGS, key=len, reverse=True):
+            text = text.replace(name, name.replace("_", "."))
+        raise ConfigError(f"{path}: {text}") from error
     return settings

@@ -1,10 +1,12 @@
 """The file of ``--command-config``, and the one that the environment names: what is told of them beside what they say."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from log_service.cli.command_config import read_file, told_settings
+from log_service.cli.command_config import read_file, read_whole_file, told_settings
+from log_service.common.errors import ConfigError
 
 
 def test_keys_that_no_client_has_are_told_on_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,3 +31,18 @@ def test_a_file_that_the_environment_names_is_told_of_as_well(
     assert capsys.readouterr().err == (
         f"warning: {file}: these keys are not known and have no effect: sasl.mecanism (did you mean sasl.mechanism?)\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sasl.mechanism=SCRAM-SHA-512\n", "sasl.mechanism means nothing with security.protocol=PLAINTEXT: set security.protocol=SASL_SSL"),
+        ("security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-5\n", "sasl.mechanism must be one of PLAIN"),
+        ("security.protocol=TLS\n", "security.protocol must be one of PLAINTEXT"),
+    ],
+)
+def test_what_a_file_says_wrong_is_told_by_the_file_and_in_its_words(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(f"{file}: {said}")):
+        read_whole_file(file)
