@@ -3,7 +3,7 @@
 import os
 import shutil
 import signal
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -119,9 +119,7 @@ def up(
     servers_by = "--bootstrap-servers" if source_of("bootstrap_servers") is ParameterSource.COMMANDLINE else SERVERS_SETTING
     bootstrap_servers = bootstrap_servers or os.environ.get(SERVERS_SETTING) or None
     spark_remote = spark_remote or os.environ.get(REMOTE_SETTING) or None
-    given = key_values(overrides, "--broker")
-    if warning := unknown_keys_warning([name for name in given if broker_key(name) is None], SERVER_KEYS):
-        click.echo(f"warning: --broker: {warning}", err=True)
+    warn_of_unknown(key_values(overrides, "--broker"))
     if bootstrap_servers and (only_broker or overrides or broker_count or rack or secure):
         raise click.UsageError(
             f"--only-broker, --broker, --brokers, --rack and --secure are about brokers started here; {servers_by} names others"
@@ -160,6 +158,12 @@ def up(
     supervisor = Supervisor(InstallationSpec(context=context, components=tuple(components)), click.echo)
     fleet = None if cluster is None else Fleet(supervisor, cluster, factory)
     trio.run(run_until_interrupted, supervisor, fleet, upkeep_of(data, host, protection))
+
+
+def warn_of_unknown(given: Iterable[str]) -> None:
+    """Tell of names that are no keys of a broker: what the node itself says of them goes to its log."""
+    if warning := unknown_keys_warning([name for name in given if broker_key(name) is None], SERVER_KEYS):
+        click.echo(f"warning: --broker: {warning}", err=True)
 
 
 def protection_of(data: Path, host: str, cluster: ClusterSpec | None, *, is_wanted: bool) -> InstallationProtection | None:
