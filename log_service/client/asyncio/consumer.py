@@ -170,7 +170,7 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
         """Return the offset of the next record that is returned. Raises as ``Consumer.position``."""
         held = self._held.firsts().get(topic_partition)
         found = await self._bridge.call(partial(self._client.position, topic_partition))
-        return found if held is None else held
+        return found if held is None else held.offset
 
     async def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what ``commit`` commits by itself: the offsets behind all records that were returned, where not committed yet."""

@@ -130,7 +130,7 @@ class BlockingConsumer(Blocking[Consumer]):
         """Return the offset of the next record that is returned. Raises as ``Consumer.position``."""
         held = self._held.firsts().get(topic_partition)
         found = self._portal.call(partial(self._client.position, topic_partition))
-        return found if held is None else held
+        return found if held is None else held.offset
 
     def wakeup(self) -> None:
         """End the poll that waits, or else the next one, at once; a loop over the consumer ends. For any thread and signal handlers."""

@@ -19,6 +19,8 @@ from log_service.client.consumer.consumer import Consumer
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.types import TopicPartition
 
+Firsts = Mapping[TopicPartition, OffsetAndMetadata]
+
 
 class HeldRecords(deque[ConsumerRecord]):
     """The records that come next. A deque: ``extend`` holds what a poll returned, ``popleft`` hands out one."""
@@ -31,35 +33,38 @@ class HeldRecords(deque[ConsumerRecord]):
             return taken
         return [self.popleft() for _ in range(limit)]
 
-    def firsts(self) -> dict[TopicPartition, int]:
-        """Return, by partition, the offset of the first record that is held."""
-        found: dict[TopicPartition, int] = {}
-        for record in tuple(self):  # a copy: another thread may take records meanwhile
-            found.setdefault(record.topic_partition, record.offset)
-        return found
+    def firsts(self) -> Firsts:
+        """Return, by partition, the offset of the first record that is held, with the leader epoch of that record.
 
-    def give_up(self) -> dict[TopicPartition, int]:
+        The record before it, whose epoch a commit names (KIP-320), is gone; a log that has this one has that one, too.
+        """
+        found: dict[TopicPartition, ConsumerRecord] = {}
+        for record in tuple(self):  # a copy: another thread may take records meanwhile
+            found.setdefault(record.topic_partition, record)
+        return {each: OffsetAndMetadata(offset=first.offset, leader_epoch=first.leader_epoch) for each, first in found.items()}
+
+    def give_up(self) -> Firsts:
         """Hold nothing any more; returns what ``firsts`` did before: where to read on."""
         found = self.firsts()
         self.clear()
         return found
 
 
-async def go_back(consumer: Consumer, firsts: Mapping[TopicPartition, int]) -> None:
+async def go_back(consumer: Consumer, firsts: Firsts) -> None:
     """Read on at these offsets, where the partitions are assigned still. Not cancelled half way."""
     with trio.CancelScope(shield=True):
         for topic_partition in consumer.assignment:
             if topic_partition in firsts:
-                await consumer.seek(topic_partition, firsts[topic_partition])
+                await consumer.seek(topic_partition, firsts[topic_partition].offset, firsts[topic_partition].leader_epoch)
 
 
-async def call_after_going_back(consumer: Consumer, firsts: Mapping[TopicPartition, int], function: Callable[[], Any]) -> Any:
+async def call_after_going_back(consumer: Consumer, firsts: Firsts, function: Callable[[], Any]) -> Any:
     """Return what a method of the consumer does that changes what is read, whether it waits or not."""
     await go_back(consumer, firsts)
     result = function()
     return await result if isawaitable(result) else result
 
 
-def consumed_before(consumer: Consumer, firsts: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+def consumed_before(consumer: Consumer, firsts: Firsts) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return what is to be committed while records from these offsets on are held."""
-    return {**consumer.consumed(), **{each: OffsetAndMetadata(offset=offset) for each, offset in firsts.items()}}
+    return {**consumer.consumed(), **firsts}

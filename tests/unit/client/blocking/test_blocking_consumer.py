@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, ConsumerRecord, NewTopic, TopicPartition, portal
+from log_service.client import (
+    BlockingAdmin,
+    BlockingConsumer,
+    BlockingProducer,
+    ConsumerRecord,
+    NewTopic,
+    OffsetAndMetadata,
+    TopicPartition,
+    portal,
+)
 from tests.helpers.broker_process import BrokerThread
 
 ONLY = TopicPartition("t", 0)
@@ -103,6 +112,17 @@ def test_what_a_loop_did_not_come_to_is_not_committed_where_the_block_is_left(bo
         assert [next(records).offset for _ in range(3)] == [0, 1, 2]
     with reading(bootstrap, group_id="left") as again:
         assert first_polled(again).offset == 3
+
+
+def test_a_commit_in_a_loop_tells_the_leader_epoch(bootstrap: str) -> None:
+    """Who reads on there knows by it of a leader that has not heard of its successor (KIP-320)."""
+    with reading(bootstrap, group_id="epochs") as consumer:
+        records = iter(consumer)
+        epoch = next(records).leader_epoch
+        consumer.commit()
+        assert (epoch, consumer.committed([ONLY])[ONLY]) == (0, OffsetAndMetadata(offset=1, leader_epoch=0))
+        next(records)
+        assert consumer.consumed()[ONLY] == OffsetAndMetadata(offset=2, leader_epoch=0)
 
 
 def test_a_poll_that_is_interrupted_loses_no_record(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
