@@ -385,7 +385,7 @@ class Process:
             for index, entry in enumerate(entries)
             if isinstance(entry.value, Voters)
         ]
-        return LogChanged(changes=tuple(changes))
+        return LogChanged(changes=tuple(changes), is_refused=not entries)
 
     def _control_entries(self, change: AppendControl) -> list[Entry]:
         entries = [Entry(change.epoch, f"leader={self.node_id}")] if change.granting_ids is not None else []

@@ -6,7 +6,7 @@ import pytest
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId
-from log_service.raft.events import SnapshotInstalled
+from log_service.raft.events import SnapshotInstalled, Synced
 from log_service.raft.log_view import SnapshotId
 from log_service.raft.messages import (
     BeginQuorumEpochRequest,
@@ -30,14 +30,14 @@ CONTENT = (Entry(1, "a"), Entry(1, "b"))
 
 
 class Following:
-    """Node 2, which follows node 1 in epoch 1. ``asked`` is the request that it sent last, with whom it asked."""
+    """Node 2, or another, which follows node 1 in epoch 1. ``asked`` is the request that it sent last, with whom it asked."""
 
-    def __init__(self, *, static: VoterSet | None = None) -> None:
+    def __init__(self, *, own: int = OWN, static: VoterSet | None = None) -> None:
         self.now_ms = 0
         self.sent: list[Message] = []
         self.process = Process(
-            OWN,
-            first_disk(OWN, None if static else VOTERS),
+            own,
+            first_disk(own, None if static else VOTERS),
             static_voters=static or VoterSet(),
             bootstrap_ids=(3,),
             draw=lambda _count: 0,
@@ -47,7 +47,7 @@ class Following:
         self.process.start(0)
         began = BeginQuorumEpochRequest(voter=None, leader_id=NodeId(LEADER), epoch=LeaderEpoch(1), leader_endpoints=(endpoint(LEADER),))
         self.process.ask("began", began, 0)
-        assert self.role_name == "follower"
+        assert self.role_name == ("follower" if own == OWN else "observer")
 
     @property
     def role_name(self) -> str:
@@ -61,7 +61,9 @@ class Following:
         """Have the last request responded to by the leader of epoch 1."""
         told = replace(response, leader_id=NodeId(LEADER), epoch=LeaderEpoch(1))
         asked = self.sent[-1]
-        self.process.receive(replace(asked, sender=asked.receiver, receiver=OWN, response=told, is_response=True), self.now_ms)
+        self.process.receive(
+            replace(asked, sender=asked.receiver, receiver=self.process.node_id, response=told, is_response=True), self.now_ms
+        )
 
     def fail(self, *, is_refused: bool) -> None:
         asked = self.sent[-1]
@@ -148,3 +150,41 @@ def test_a_follower_stands_soon_where_its_leader_refuses_and_not_where_another_s
     following.fail(is_refused=True)
     following.pass_time(CONFIG.death_grace_ms)
     assert following.role_name == "prospective"
+
+
+def test_a_leader_whose_response_was_lost_is_fetched_from_again() -> None:
+    """A broker stands for no election: it would ask other controllers for ever."""
+    following = Following(own=4)
+    assert following.asked[0] == LEADER
+    following.pass_time(CONFIG.request_timeout_ms)
+    assert following.asked[0] != LEADER
+    following.hear(FetchResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert following.asked[0] == LEADER
+
+
+def test_the_time_that_the_own_disk_takes_is_not_the_leaders_silence() -> None:
+    following = Following()
+    following.hear(FetchResponse(records=CONTENT))
+    following.process.step(Synced(end_offset=1), following.now_ms)
+    following.pass_time(CONFIG.fetch_timeout_ms)
+    assert following.role_name == "follower", "one of the two records is not durable yet"
+    following.process.sync(following.now_ms)
+    following.pass_time(CONFIG.fetch_timeout_ms - 1)
+    assert following.role_name == "follower"
+    following.pass_time(1)
+    assert following.role_name == "prospective"
+
+
+def test_a_leader_whose_records_cannot_be_appended_rests_before_it_is_asked_again() -> None:
+    following = Following()
+    following.hear(FetchResponse(records=CONTENT))
+    following.process.sync(following.now_ms)
+    assert following.asked[0] == LEADER, "what was appended is no reason to wait"
+    following.hear(FetchResponse(records=(Entry(2, "of an epoch that is not known"),)))
+    assert following.asked[0] != LEADER
+    following.hear(FetchResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    following.pass_time(CONFIG.retry_backoff_ms)
+    assert following.asked[0] == LEADER
+    following.hear(FetchResponse())
+    following.pass_time(CONFIG.fetch_timeout_ms)
+    assert following.role_name == "prospective", "nothing waits for the disk, so the silence that follows is the leader's"
