@@ -335,6 +335,20 @@ def test_a_full_disk_puts_a_snapshot_off(place: str) -> None:
     run(main)
 
 
+def test_a_disk_that_fails_while_a_snapshot_is_written_is_final() -> None:
+    async def main() -> None:
+        machine = formatted(MetadataLogConfig(max_record_bytes_between_snapshots=2_000))
+        with pytest.RaisesGroup(pytest.RaisesExc(StorageError, match="the snapshot of offset"), flatten_subgroups=True):
+            async with machine.started(is_running=False) as (raft, replayed), trio.open_nursery() as nursery:
+                await nursery.start(raft.run, lambda: list(replayed.records[-1:]))
+                machine.files.fail_next("open", containing=".checkpoint.tmp")
+                for value in range(60):
+                    await commit(raft, config(str(value)))
+                nursery.cancel_scope.cancel()
+
+    run(main)
+
+
 def test_what_a_crash_left_of_a_snapshot_goes_with_the_next_one() -> None:
     async def main() -> None:
         machine = formatted()

@@ -7,6 +7,8 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.config.views import QuorumConfig
 from log_service.protocol.messages import vote
+from log_service.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from log_service.raft.voters import VoterEndpoint
 from tests.sim.world import World, sim_run
 from tests.unit.raft.three_drivers import LISTENER, Line, append, config, three_nodes, until, voters
 
@@ -135,6 +137,58 @@ def test_kraft_version_is_raised_by_the_leader_alone() -> None:
                 await quorum.driver(first % 3 + 1).upgrade(1)
             assert raised.value.code is ErrorCode.NOT_CONTROLLER
             await quorum.driver(first).upgrade(1)
+
+    sim_run(6, main)
+
+
+def test_records_that_were_damaged_on_the_way_are_fetched_again_after_a_pause() -> None:
+    async def main(world: World) -> None:
+        async with three_nodes(world) as quorum:
+            leader = await quorum.leader()
+            began_s = trio.current_time()
+            await append(quorum, leader, [str(value) for value in range(100)])
+            assert trio.current_time() - began_s < 1, "records that are appended are no reason to pause"
+            unlucky, network = min({1, 2, 3} - {leader}), quorum.network
+            network.spoiled.add(f"node{unlucky}")
+            await append(quorum, leader, ["damaged"])
+            network.sent.clear()
+            await trio.sleep(1)
+            asked = [receiver for _, sender, receiver in network.sent if (sender, receiver) == (f"node{unlucky}", f"node{leader}")]
+            assert 10 < len(asked) <= 1_000 / QuorumConfig().retry_backoff_ms
+            assert config("damaged") not in quorum.records(unlucky)
+            network.spoiled.clear()
+            await until(lambda: quorum.records(unlucky)[-1:] == [config("damaged")])
+
+    sim_run(6, main)
+
+
+def test_a_voter_that_is_removed_is_none_for_any_node_and_after_a_restart() -> None:
+    async def main(world: World) -> None:
+        async with three_nodes(world) as quorum:
+            leader = await quorum.leader()
+            await append(quorum, leader, ["1"])
+            gone, stays = (each for each in (1, 2, 3) if each != leader)
+            named = voters()[gone - 1]
+            request = RemoveRaftVoterRequest(cluster_id="cluster", voter_id=gone, voter_directory_id=named.directory_id)
+            response = await quorum.driver(leader).handle(request, listener_name=LISTENER)
+            assert response == RemoveRaftVoterResponse(error_message=None)
+            remaining = tuple(each for each in voters() if each != named)
+            await until(lambda: all(quorum.driver(each).voters == remaining for each in (1, 2, 3)))
+            quorum.kill(stays)
+            await quorum.start(stays)
+            assert quorum.driver(stays).voters == remaining
+
+    sim_run(6, main)
+
+
+def test_a_node_knows_where_another_leads_and_names_no_address_for_itself() -> None:
+    async def main(world: World) -> None:
+        async with three_nodes(world) as quorum:
+            assert {quorum.driver(each).leader_endpoint for each in (1, 2, 3)} == {None}, "no leader is known yet"
+            leader = await quorum.leader()
+            await until(lambda: all(quorum.driver(each).leader_id == leader for each in (1, 2, 3)))
+            own, led = VoterEndpoint(LISTENER, f"node{leader}", 9093), [quorum.driver(each).leader_endpoint for each in (1, 2, 3)]
+            assert led == [None if each == leader else own for each in (1, 2, 3)]
 
     sim_run(6, main)
 

@@ -10,6 +10,7 @@ import trio
 from log_service.common.types import NodeId
 from log_service.config.views import QuorumConfig
 from log_service.protocol.codec import decode, encode
+from log_service.protocol.messages.fetch import FetchResponse
 from log_service.protocol.schema import Message
 from log_service.protocol.stored.metadata_records import ConfigRecord, MetadataRecord
 from log_service.raft.driver import RaftDriver
@@ -54,6 +55,8 @@ class Network:
         self.drivers: dict[str, RaftDriver] = {}
         self.silent: set[str] = set()
         """Nodes to and from which nothing comes through, and nothing is refused."""
+        self.spoiled: set[str] = set()
+        """Nodes that get records with a byte that was changed on the way."""
         self.sent: list[tuple[float, str, str]] = []
         """When a message was sent, from which node to which."""
         self.received: list[tuple[str, WireMessage]] = []
@@ -69,6 +72,15 @@ class Network:
                 await trio.sleep_forever()
             finally:
                 self.given_up_after_s.append(trio.current_time() - began)
+
+    def arrived(self, name: str, response: WireMessage) -> WireMessage:
+        """Return what a node gets of a response."""
+        found = over_the_wire(response)
+        if name in self.spoiled and isinstance(found, FetchResponse):
+            for told in found.responses[0].partitions if found.responses else ():
+                told.records = bytes(told.records)[:-1] + b"?" if told.records else told.records
+        self.received.append((name, found))
+        return found
 
     def of(self, name: str) -> "Line":
         return Line(self, name)
@@ -96,8 +108,7 @@ class Line:
             raise ConnectionResetError(peer.host) from crashed
         await self.network.come_through(self.name, peer.host)
         await trio.sleep(0.001)
-        self.network.received.append((self.name, over_the_wire(response)))
-        return over_the_wire(response)
+        return self.network.arrived(self.name, response)
 
 
 class Quorum:
