@@ -19,6 +19,8 @@ from log_service.coordinator.share.share_coordinator import (
     CLEAN_UP_TIMER,
     COLD_TIMER,
     MAX_CLEAN_UP_RECORDS,
+    PRUNE_TIMER,
+    NeedlessRecords,
     ShareCoordinatorShard,
     ShareStateWrite,
     StateRefusal,
@@ -221,6 +223,36 @@ def test_partitions_must_exist(asked: str) -> None:
     assert story.log == []
 
 
+def test_what_is_refused_is_not_stored() -> None:
+    story = Story()
+    story.initialize(2, 0)
+    story.read(leader_epoch=5)
+    before, count = story.state(), len(story.log)
+    assert code(story.write((0, 0, 2, 1), leader_epoch=4)) is ErrorCode.FENCED_LEADER_EPOCH
+    assert code(story.write((0, 0, 2, 1), state_epoch=1)) is ErrorCode.FENCED_STATE_EPOCH
+    assert code(story.read(leader_epoch=4)) is ErrorCode.FENCED_LEADER_EPOCH
+    assert code(story.initialize(1, 7)) is ErrorCode.FENCED_STATE_EPOCH
+    del story.topics[TOPIC]
+    for reply in (
+        story.read(leader_epoch=6),
+        story.write((0, 0, 2, 1), leader_epoch=5),
+        story.initialize(3),
+        story.delete(),
+        story.summary(),
+    ):
+        assert code(reply) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "its topic was deleted"
+    assert (story.state(), len(story.log)) == (before, count)
+
+
+def test_a_new_leader_that_reads_changes_nothing_but_who_leads() -> None:
+    story = Story()
+    story.initialize(2, 0)
+    story.write((3, 4, 2, 1), start=3, done=1)
+    before = story.state()
+    assert story.read(leader_epoch=5) == before
+    assert story.state() == replace(before, leader_epoch=5)
+
+
 def test_a_deleted_state_is_gone_and_its_epochs_are_forgotten() -> None:
     story = Story()
     story.initialize(5, 0)
@@ -241,6 +273,16 @@ def test_a_summary_fences_nobody() -> None:
 
 
 # Time and metadata
+
+
+def test_records_that_no_state_needs_are_told_of_from_time_to_time() -> None:
+    story = Story(updates_per_snapshot=0)
+    story.initialize(start_offset=0)
+    story.write((0, 0, 2, 1))
+    due = SetTimer(PRUNE_TIMER, story.wall_ms + story.config.prune_interval_ms)
+    assert due in story.decide(story.shard.on_loaded).timers
+    decision = story.decide(partial(story.shard.on_timer, PRUNE_TIMER))
+    assert (decision.timers, decision.announcements) == ([due], [NeedlessRecords(1)])
 
 
 def test_states_that_are_not_written_are_stored_anew_once() -> None:
