@@ -15,6 +15,7 @@ from log_service.broker.timer_task import TimerTask
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import SHARE_GROUP_STATE_TOPIC, NodeId
 from log_service.coordinator.share.share_state import ShareKey, ShareState
+from log_service.metadata.partition import NO_LEADER
 from log_service.protocol.messages import delete_share_group_state as deleting
 from log_service.protocol.messages import initialize_share_group_state as initializing
 from log_service.protocol.messages import read_share_group_state as reading
@@ -62,6 +63,8 @@ class Brokers:
     codes: list[ErrorCode] = field(default_factory=list)
     requests: list[Any] = field(default_factory=list)
     created_count: int = 0
+    left_out: set[int] = field(default_factory=set)
+    """Partitions that are not in the response."""
     may_answer: trio.Event = field(default_factory=trio.Event)
 
     async def request(self, _destination: Any, request: Any, response_type: type[Any]) -> Any:
@@ -78,7 +81,11 @@ class Brokers:
         results = [
             module[1](
                 topic_id=topic.topic_id,
-                partitions=[module[0].PartitionResult(partition=each.partition, error_code=code) for each in topic.partitions],
+                partitions=[
+                    module[0].PartitionResult(partition=each.partition, error_code=code)
+                    for each in topic.partitions
+                    if each.partition not in self.left_out
+                ],
             )
             for topic in request.topics
         ]
@@ -197,9 +204,36 @@ def test_a_coordinator_that_stays_away_is_given_up() -> None:
         await until_told(told)
         assert codes_of(told) == [ErrorCode.NOT_COORDINATOR]
         assert len(pool.requests) == MAX_ATTEMPTS
-        assert node.node.clock.monotonic_ms() - begin_ms < MAX_ATTEMPTS * LONGEST_PAUSE_MS
+        took_ms = node.node.clock.monotonic_ms() - begin_ms
+        assert 3 * LONGEST_PAUSE_MS < took_ms < MAX_ATTEMPTS * LONGEST_PAUSE_MS, "the pauses double up to the longest"
 
     tell(story, *[ErrorCode.NOT_COORDINATOR] * 50)
+
+
+def test_a_coordinator_that_leaves_a_state_out_of_its_response_is_not_waited_for() -> None:
+    async def story(node: HandlerNode, pool: Brokers, told: list[Any]) -> None:
+        asking = states(node, pool)
+        pool.left_out = {1}
+        for partition in range(3):
+            asking.delete(key(partition), on_done=told.append)
+        await until_told(told, 3)
+        assert codes_of(told) == [None, ErrorCode.UNKNOWN_SERVER_ERROR, None]
+
+    tell(story)
+
+
+def test_a_coordinator_without_a_leader_is_asked_once_it_has_one() -> None:
+    async def story(node: HandlerNode, pool: Brokers, told: list[Any]) -> None:
+        asking = states(node, pool)
+        node.context.elect(NO_LEADER, SHARE_GROUP_STATE_TOPIC)
+        asking.delete(key(), on_done=told.append)
+        await trio.sleep(2)
+        assert (told, pool.requests) == ([], [])
+        node.context.elect(2, SHARE_GROUP_STATE_TOPIC)
+        await until_told(told)
+        assert codes_of(told) == [None]
+
+    tell(story)
 
 
 def test_questions_of_one_state_do_not_overtake_each_other() -> None:
