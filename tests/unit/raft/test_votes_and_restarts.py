@@ -7,10 +7,20 @@ import pytest
 from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.raft.events import RequestArrived, ResignAsked, Synced
-from log_service.raft.messages import NO_LEADER, BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest, VoteResponse
+from log_service.raft.leader import Leader, PendingVoterChange
+from log_service.raft.messages import (
+    NO_LEADER,
+    AddVoterRequest,
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    Request,
+    VoteRequest,
+    VoteResponse,
+)
 from log_service.raft.roles import ElectionState
 from log_service.raft.voters import ReplicaKey
-from tests.unit.raft.quorum import Entry, Message, Process, directory, endpoint
+from tests.unit.raft.quorum import Entry, Message, Process, directory, endpoint, voter
 from tests.unit.raft.script import Script
 
 OWN, OTHER, THIRD = (ReplicaKey(NodeId(each), directory(each)) for each in (1, 2, 3))
@@ -88,6 +98,16 @@ def test_a_vote_is_given_once_in_an_epoch_and_is_on_disk(waited_ms: int, role: s
     assert script.disks[1].state.voted == OTHER
     assert not vote_of(script, THIRD)
     assert vote_of(script, OTHER), "a repeated request"
+
+
+def test_a_voter_that_has_voted_and_hears_no_leader_keeps_its_vote_while_it_stands() -> None:
+    script = restarted(ElectionState(NO_LEADER, LeaderEpoch(1)))
+    assert vote_of(script, OTHER)
+    script.perform("run 1500")
+    assert stands(script.processes[1]) == ("prospective", 1)
+    assert not vote_of(script, THIRD), "the epoch may have a leader by now"
+    assert script.disks[1].state is not None
+    assert script.disks[1].state.voted == OTHER
 
 
 def test_a_repeated_request_for_a_vote_does_not_put_the_next_election_off() -> None:
@@ -178,3 +198,31 @@ def test_a_sync_counts_no_further_than_the_log_reaches_by_now() -> None:
     only = script.processes[1]
     only.step(Synced(end_offset=only.disk.log.end_offset + 5), script.now_ms)
     assert only.core.high_watermark == only.disk.log.end_offset
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        FetchRequest(replica=OTHER, epoch=LeaderEpoch(1), fetch_offset=3, last_epoch=1, high_watermark=3, max_wait_ms=10_000),
+        AddVoterRequest(voter=voter(4)),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_who_waits_at_a_leader_hears_that_it_leads_no_more(waiting: Request) -> None:
+    script = script_of("voters 1 2 3", "start 1 2 3", "run 1000", "append 1 a", "run 100", "cut 1")
+    leader = script.processes[1]
+    leader.ask("waiting", waiting, script.now_ms)
+    assert not leader.outcomes
+    leader.step(ResignAsked(epoch=LeaderEpoch(1)), script.now_ms)
+    assert leader.outcomes[("operator", "waiting")].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_who_has_its_response_already_gets_no_second_one() -> None:
+    """A joining controller hears at once that it is being added; the change of voters goes on."""
+    script = script_of("voters 1 2 3", "start 1 2 3", "run 1000")
+    leader = script.processes[1]
+    assert isinstance(leader.core.role, Leader)
+    leader.core.role.pending = PendingVoterChange(voter=voter(4), reply_to=None, deadline_ms=script.now_ms + 1_000)
+    leader.step(ResignAsked(epoch=LeaderEpoch(1)), script.now_ms)
+    assert stands(leader) == ("resigned", 1)
+    assert leader.outcomes == {}
