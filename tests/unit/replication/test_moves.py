@@ -2,6 +2,7 @@
 
 import errno
 from itertools import pairwise
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -11,7 +12,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
 from log_service.protocol.stored.metadata_records import PartitionRecord, TopicRecord
 from log_service.replication.log_deletions import DELETED_AT_ONCE
-from log_service.storage.future_logs import COPIED_AT_ONCE
+from log_service.storage.future_logs import COPIED_AT_ONCE, MOVED_HERE
 from tests.unit.replication.context import LOG_DIR, NODE, OTHER_DIR, Hearing, ReplicaContext, key_of, run_story, running, topic_id
 
 
@@ -78,6 +79,66 @@ def test_a_change_of_mind_gives_the_move_up() -> None:
     run_story(main)
 
 
+def other_directory(context: ReplicaContext) -> Path:
+    log = context.partition().log
+    assert log is not None
+    return OTHER_DIR if log.home.path == LOG_DIR else LOG_DIR
+
+
+def test_a_repeated_request_lets_the_move_go_on() -> None:
+    async def main() -> None:
+        async with running(log_dirs=(LOG_DIR, OTHER_DIR)) as context:
+            context.create_topic()
+            target = str(other_directory(context))
+            context.replicas.move("a", 0, target)
+            ((_, scope),) = context.replicas.moves._targets.values()
+            context.replicas.move("a", 0, target)
+            assert not scope.cancel_called
+
+    run_story(main)
+
+
+def test_a_move_that_failed_may_be_asked_for_again() -> None:
+    async def main() -> None:
+        async with running(log_dirs=(LOG_DIR, OTHER_DIR)) as context:
+            context.create_topic()
+            context.produce(b"one")
+            target = other_directory(context)
+            context.files.fail_next("open", error=errno.ENOSPC, containing="-future")
+            context.replicas.move("a", 0, str(target))
+            await trio.sleep(1)
+            assert other_directory(context) == target
+            context.replicas.move("a", 0, str(target))
+            await trio.sleep(1)
+            assert other_directory(context) != target
+            assert not context.replicas.moves._targets
+
+    run_story(main)
+
+
+@pytest.mark.parametrize("is_target_well", [True, False])
+def test_a_move_that_a_stop_interrupted_begins_again_where_its_target_is_well(*, is_target_well: bool) -> None:
+    async def main() -> None:
+        async with running(log_dirs=(LOG_DIR, OTHER_DIR)) as context:
+            context.create_topic(partitions=2)
+            context.produce(b"one")
+            await context.partition().sync()
+            files, target = context.files, other_directory(context)
+        copy = target / f"a-0.{'0a' * 16}-future"
+        files.make_directory(copy)
+        files.write_atomically(copy / MOVED_HERE, b"")
+        async with running(files, log_dirs=(LOG_DIR, OTHER_DIR)) as context:
+            if not is_target_well:
+                next(home for home in context.logs.directories if home.path == target).fail(OSError(errno.EIO, "the disk is gone"))
+            context.create_topic(partitions=2)
+            assert (other_directory(context), context.partition().high_watermark) == (target, 1)
+            await trio.sleep(1)
+            assert (other_directory(context) != target) is is_target_well
+            assert context.produce(b"two") == 1
+
+    run_story(main)
+
+
 def test_a_topic_that_is_deleted_on_its_way_leaves_nothing() -> None:
     async def main() -> None:
         async with running(log_dirs=(LOG_DIR, OTHER_DIR)) as context:
@@ -94,6 +155,19 @@ def test_a_topic_that_is_deleted_on_its_way_leaves_nothing() -> None:
             await context.logs.removals.run_due(context.env.clock.monotonic_ms() + 120_000)
             names = [name for path in (LOG_DIR, OTHER_DIR) for name in context.files.list_directory(path)]
             assert not [name for name in names if name.startswith("a-0")]
+
+    run_story(main)
+
+
+def test_a_replica_whose_own_directory_is_offline_cannot_move() -> None:
+    async def main() -> None:
+        async with running(log_dirs=(LOG_DIR, OTHER_DIR)) as context:
+            context.create_topic()
+            target = other_directory(context)
+            next(home for home in context.logs.directories if home.path != target).fail(OSError(errno.EIO, "the disk is gone"))
+            with pytest.raises(KafkaError) as caught:
+                context.replicas.move("a", 0, str(target))
+            assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
     run_story(main)
 
