@@ -142,11 +142,17 @@ def test_after_so_many_updates_comes_a_snapshot() -> None:
     story.initialize(start_offset=0)
     for offset in range(3):
         story.wall_ms += 10
-        story.write((offset, offset, 2, 1))
+        story.write((offset, offset, 2, 1), start=offset, done=offset + 1)
     record = story.last_record()
     assert isinstance(record, SnapshotRecord)
     assert record.state == replace(
-        story.state(), snapshot_epoch=1, batches=batches((0, 2, 2, 1)), create_timestamp_ms=1_030, write_timestamp_ms=1_030
+        story.state(),
+        snapshot_epoch=1,
+        start_offset=2,
+        delivery_complete_count=3,
+        batches=batches((2, 2, 2, 1)),
+        create_timestamp_ms=1_030,
+        write_timestamp_ms=1_030,
     )
     assert story.shard.needed_offset == len(story.log) - 1
     story.write((3, 3, 2, 1))
@@ -159,6 +165,10 @@ def test_without_updates_every_write_is_a_snapshot() -> None:
     story.write((0, 0, 2, 1))
     assert isinstance(story.last_record(), SnapshotRecord)
     assert story.state().snapshot_epoch == 1
+    story.read(leader_epoch=7)
+    assert isinstance(story.last_record(), SnapshotRecord)
+    assert code(story.write((1, 1, 2, 1), leader_epoch=6)) is ErrorCode.FENCED_LEADER_EPOCH
+    assert (story.state().snapshot_epoch, story.state().leader_epoch) == (2, 7)
 
 
 def test_a_load_brings_back_what_was_written() -> None:
@@ -295,6 +305,18 @@ def test_states_that_are_not_written_are_stored_anew_once() -> None:
     story.wall_ms += INTERVAL_MS
     story.decide(partial(story.shard.on_timer, COLD_TIMER))
     assert len(story.log) == 2
+
+
+def test_a_state_that_was_stored_anew_keeps_no_other_one_from_it() -> None:
+    """Else the log before the oldest state could never be deleted."""
+    story, other = Story(), replace(KEY, topic_id=OTHER_TOPIC)
+    for key in (KEY, other):
+        story.initialize(start_offset=0, key=key)
+        story.wall_ms += INTERVAL_MS
+        story.decide(partial(story.shard.on_timer, COLD_TIMER))
+    stored = story.shard.state_of(other)
+    assert stored is not None
+    assert stored.snapshot_epoch == 1
 
 
 def test_the_states_of_a_deleted_topic_go_and_those_of_an_unknown_one_stay() -> None:
