@@ -83,6 +83,16 @@ def test_partition_moves_only_after_its_owner_gave_it_up() -> None:
     assert assigned(story.told("b", 3)) == {ORDERS: (2, 3)}
 
 
+def test_members_keep_what_they_have_when_another_one_comes() -> None:
+    """Each partition that moves costs its consumer what it has fetched and built up."""
+    story = ConsumerStory()
+    story.enter("b")
+    story.enter("a")
+    assert assigned(story.told("b", 2)) == {ORDERS: (0, 1)}
+    story.told("b", 2, {ORDERS: (0, 1)})
+    assert assigned(story.told("a", 3)) == {ORDERS: (2, 3)}
+
+
 def test_partition_that_comes_back_before_it_was_given_up_stays() -> None:
     story = ConsumerStory()
     story.enter("a")

@@ -91,6 +91,17 @@ def test_follower_that_rejoins_unchanged_stays_in_its_generation() -> None:
     assert story.describe().group_state == "Stable"
 
 
+def test_leader_hears_what_a_member_says_anew_of_itself() -> None:
+    story = GroupStory()
+    leader, follower = story.stable_group(2)
+    token = story.join(leader)
+    story.join(follower, metadata=b"other topics")
+    assert [(member.member_id, member.metadata) for member in story.joined(token).members] == [
+        (leader, b"topics"),
+        (follower, b"other topics"),
+    ]
+
+
 def test_leader_that_rejoins_starts_a_rebalance() -> None:
     story = GroupStory()
     leader, _ = story.stable_group(2)
@@ -266,6 +277,24 @@ def test_static_leader_that_comes_back_skips_the_assignment() -> None:
     assert (new.skip_assignment, new.leader) == (True, new.member_id)
     older = story.joined(story.join(instance="a", api_version=8))
     assert (older.skip_assignment, older.leader) == (False, new.member_id)
+
+
+def test_static_leader_that_stays_away_is_followed_by_one_that_is_there_and_goes_on_leading() -> None:
+    story = GroupStory()
+    tokens = [story.join(instance="a"), story.join(instance="b")]
+    story.advance(0)
+    first, second = (story.joined(token).member_id for token in tokens)
+    story.sync(first, 1, {first: b"one", second: b"two"}, instance="a")
+    rejoining = story.join(second, instance="b", protocols=("range", "sticky"))
+    while rejoining not in story.replies:
+        story.advance(5_000)
+        story.heartbeat(first, 1, "a")
+    response = story.joined(rejoining)
+    assert (response.leader, {member.member_id for member in response.members}) == (second, {first, second})
+    story.sync(second, 2, {second: b"all"}, instance="b")
+    again, back = story.join(second, instance="b"), story.join(first, instance="a")
+    assert story.joined(back).generation_id == 3
+    assert story.joined(back).leader == story.joined(again).leader == second
 
 
 def test_administrator_removes_a_static_member_by_its_instance_id() -> None:
