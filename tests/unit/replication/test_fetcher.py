@@ -11,6 +11,7 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import NodeId
 from log_service.config.views import ReplicationConfig
 from log_service.metadata.partition import NO_LEADER
+from log_service.protocol.messages.fetch import FetchResponse
 from log_service.protocol.stored.metadata_records import PartitionChangeRecord
 from log_service.replication.fetcher import PATIENCE_MS, STALE_TOLD_AFTER_MS, THROTTLED_PAUSE_MS, Fetcher
 from log_service.replication.links import ClusterLinks
@@ -22,7 +23,11 @@ BACKOFF_MS = 1_000
 
 
 def fetcher_of(
-    context: ReplicaContext, *, find_leader: Callable[[], tuple[str, int] | None] = lambda: None, throttle: Throttle | None = None
+    context: ReplicaContext,
+    *,
+    find_leader: Callable[[], tuple[str, int] | None] = lambda: None,
+    throttle: Throttle | None = None,
+    metadata_version: int = 30,
 ) -> Fetcher:
     """Return a fetcher whose leader has no address: it fetches nothing, and waits."""
     unused: Any = None
@@ -36,7 +41,7 @@ def fetcher_of(
         links=links,
         clock=context.env.clock,
         find_leader=find_leader,
-        metadata_version=lambda: 30,
+        metadata_version=lambda: metadata_version,
         throttle=lambda: throttle,
         on_safe=lambda _partition: None,
         start_soon=context.nursery.start_soon,
@@ -219,6 +224,40 @@ def test_a_partition_that_comes_while_all_others_rest_is_asked_for_at_once() -> 
             await trio.sleep(0.1)
             assert asked == [None]
             nursery.cancel_scope.cancel()
+
+    tell(story)
+
+
+@pytest.mark.parametrize(("metadata_version", "is_in_state"), [(13, False), (14, True), (30, True)])
+def test_a_request_names_its_follower_where_its_version_has_room_for_it(metadata_version: int, *, is_in_state: bool) -> None:
+    """To a leader that finds no follower named it is a consumer, which gets only what is safe."""
+
+    async def story(context: ReplicaContext) -> None:
+        request = fetcher_of(context, metadata_version=metadata_version)._request()
+        state = request.replica_state
+        assert request.replica_id == (-1 if is_in_state else NODE)
+        assert (None if state is None else (state.replica_id, state.replica_epoch)) == ((NODE, 1) if is_in_state else None)
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("code", "is_paused"),
+    [
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, True),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, True),
+        (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, False),
+        (ErrorCode.INVALID_FETCH_SESSION_EPOCH, False),
+    ],
+)
+def test_a_leader_that_refuses_is_left_alone_for_a_moment_and_one_that_forgot_the_session_is_not(
+    code: ErrorCode, *, is_paused: bool
+) -> None:
+    async def story(context: ReplicaContext) -> None:
+        fetcher, _, _ = followed_pair(context)
+        await fetcher._take(FetchResponse(error_code=code), cast("Any", Receiving()))
+        assert (fetcher._resume_ms > context.env.clock.monotonic_ms()) is is_paused
+        assert len(fetcher._request().topics[0].partitions) == 2, "the next request names all"
 
     tell(story)
 
