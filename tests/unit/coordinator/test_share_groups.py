@@ -111,6 +111,27 @@ def test_a_member_that_leaves_or_is_silent_leaves_its_partitions_to_others() -> 
     assert story.described().group_state == "Empty"
 
 
+def test_a_member_that_goes_on_reporting_stays_and_nothing_is_stored_meanwhile() -> None:
+    story = running("a", "b")
+    epochs = {member_id: member.current.epoch for member_id, member in story.group.members.items()}
+    stored = len(story.log)
+    for _ in range(10):
+        story.advance(30_000)
+        for member_id, epoch in epochs.items():
+            response = story.told(member_id, epoch)
+            assert (response.member_id, response.member_epoch, response.assignment) == (member_id, epoch, None)
+    assert (sorted(story.group.members), len(story.log)) == (["a", "b"], stored)
+
+
+def test_a_member_names_its_rack_once() -> None:
+    story = ShareStory()
+    epoch = story.told("a", 0, topics=("orders",), rack="east").member_epoch
+    story.told("a", epoch)
+    assert [member.rack_id for member in story.described().members] == ["east"]
+    story.told("a", epoch, rack="west")
+    assert [member.rack_id for member in story.described().members] == ["west"]
+
+
 def test_a_lost_reply_does_no_harm_and_a_zombie_is_fenced() -> None:
     story = running("a")
     assert story.group.members["a"].current.epoch == 3
