@@ -146,6 +146,62 @@ def test_static_member_that_comes_back_brings_its_own_timeouts() -> None:
     assert story.describe().group_state == "Empty"
 
 
+def test_static_member_that_comes_back_and_falls_silent_is_removed() -> None:
+    story = GroupStory()
+    member_id = story.joined(_after_join(story, story.join(instance="one"))).member_id
+    story.sync(member_id, 1, {member_id: b"all"}, instance="one")
+    story.advance(SESSION_MS // 2)
+    story.join(instance="one")
+    story.advance(SESSION_MS - 1)
+    assert story.describe().group_state == "Stable"
+    story.advance(1)
+    assert story.describe().group_state == "Empty"
+
+
+def test_static_member_that_comes_back_before_the_assignment_is_there_joins_anew_and_its_old_self_is_fenced() -> None:
+    story = GroupStory()
+    tokens = [story.join(instance="a"), story.join(instance="b")]
+    story.advance(0)
+    first, second = (story.joined(token).member_id for token in tokens)
+    waiting = story.sync(second, 1, instance="b")
+    back = story.join(instance="b")
+    assert story.synced(waiting).error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert story.describe().group_state == "PreparingRebalance"
+    story.join(first, instance="a")
+    assert story.joined(back).generation_id == 2
+
+
+def test_static_member_that_comes_back_with_another_protocol_starts_a_rebalance() -> None:
+    story = GroupStory()
+    member_id = story.joined(_after_join(story, story.join(instance="one", protocols=("range", "sticky")))).member_id
+    story.sync(member_id, 1, {member_id: b"all"}, instance="one")
+    back = story.joined(story.join(instance="one", protocols=("sticky",)))
+    assert (back.generation_id, back.protocol_name) == (2, "sticky")
+
+
+def test_members_that_keep_arriving_put_the_first_generation_off_no_longer_than_the_rebalance_timeout() -> None:
+    """KIP-134."""
+    story = GroupStory(GroupConfig(initial_rebalance_delay_ms=3_000))
+    began_ms, first = story.now_ms, story.join(api_version=3)
+    while first not in story.replies:
+        assert story.now_ms - began_ms < REBALANCE_MS
+        story.advance(1_500)
+        story.join(api_version=3)
+    assert story.joined(first).generation_id == 1
+    assert story.now_ms - began_ms > REBALANCE_MS // 2
+
+
+def test_member_that_rejoins_brings_its_own_timeouts() -> None:
+    story = GroupStory()
+    (member_id,) = story.stable_group(1)
+    story.join(member_id, session_ms=2 * SESSION_MS)
+    story.sync(member_id, 2, {member_id: b"all"})
+    story.advance(2 * SESSION_MS - 1)
+    assert story.describe().group_state == "Stable"
+    story.advance(1)
+    assert story.describe().group_state == "Empty"
+
+
 def test_a_join_phase_that_waits_for_absent_members_is_not_looked_at_in_a_tight_loop() -> None:
     story = GroupStory()
     leaver = story.new_member_id()
