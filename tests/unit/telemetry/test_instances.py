@@ -42,6 +42,21 @@ def test_a_client_asks_pushes_at_once_and_then_once_an_interval() -> None:
     assert get_at(one, 2_001) is ErrorCode.NONE
 
 
+def test_a_client_that_was_refused_may_ask_out_of_its_turn_once() -> None:
+    one = instance()
+    assert get_at(one, 0) is ErrorCode.NONE
+    assert push_at(one, 10, number=6) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    assert get_at(one, 20) is ErrorCode.NONE
+    assert get_at(one, 30) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+@pytest.mark.parametrize(("interval_ms", "memory_ms"), [(1_000, 60_000), (300_000, 900_000)])
+def test_a_client_is_remembered_for_some_of_its_intervals(interval_ms: int, memory_ms: int) -> None:
+    one = Instance(Subscription(subscription_id=5, metrics=("*",), interval_ms=interval_ms), version=1, connection_id=1)
+    assert not one.is_silent_at(memory_ms - 1)
+    assert one.is_silent_at(memory_ms)
+
+
 def test_a_client_that_asks_or_pushes_twice_at_a_time_is_refused() -> None:
     one = instance()
     assert get_at(one, 0) is ErrorCode.NONE
