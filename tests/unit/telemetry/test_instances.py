@@ -48,6 +48,9 @@ def test_a_client_that_was_refused_may_ask_out_of_its_turn_once() -> None:
     assert push_at(one, 10, number=6) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     assert get_at(one, 20) is ErrorCode.NONE
     assert get_at(one, 30) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert push_at(one, 1_010, number=6) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    assert push_at(one, 2_010) is ErrorCode.NONE
+    assert get_at(one, 2_020) is ErrorCode.THROTTLING_QUOTA_EXCEEDED, "it was told nothing new since"
 
 
 @pytest.mark.parametrize(("interval_ms", "memory_ms"), [(1_000, 60_000), (300_000, 900_000)])
