@@ -253,3 +253,16 @@ def test_subscriptions_say_what_their_members_own() -> None:
     said = subscription_of(wants("orders", owned=(1, 2)))
     assert [(each.topic, each.partitions) for each in said.owned_partitions] == [("orders", [1, 2])]
     assert NAMES["orders"] == ORDERS
+
+
+def test_static_classic_member_that_comes_back_as_a_consumer_need_not_leave_first() -> None:
+    """It cannot: a classic static member stays until its session is over."""
+    story = story_with()
+    token = story.join(instance="one", metadata=wants("orders"))
+    story.advance(0)
+    member_id = story.joined(token).member_id
+    story.sync(member_id, 1, {member_id: part(story, 0, 1, 2, 3)}, instance="one")
+    story.enter("b")
+    assert story.enter("c", instance="one").member_id == "c"
+    assert sorted(story.group.members) == ["b", "c"]
+    assert story.heartbeat(member_id, 1, "one") == ErrorCode.FENCED_INSTANCE_ID
