@@ -74,12 +74,13 @@ def test_a_rate_next_to_nothing_has_the_longest_pause() -> None:
     assert charge.throttle_time_ms == LONGEST_PAUSE_MS
 
 
-def test_a_bucket_is_forgotten_when_it_is_full_again() -> None:
-    bucket = TokenBucket(0)
-    bucket.refill(1, WINDOWS, 0)
+@pytest.mark.parametrize("began_ms", [0, 1_000_000_000])
+def test_a_bucket_is_forgotten_when_it_is_full_again(began_ms: int) -> None:
+    bucket = TokenBucket(began_ms)
+    bucket.refill(1, WINDOWS, began_ms)
     bucket.take(100)
-    assert not bucket.is_idle(WINDOWS, 99_000)
-    assert bucket.is_idle(WINDOWS, 100_000)
+    assert not bucket.is_idle(WINDOWS, began_ms + 99_000)
+    assert bucket.is_idle(WINDOWS, began_ms + 100_000)
 
 
 def test_a_bucket_that_no_request_took_from_is_forgotten() -> None:
