@@ -9,7 +9,7 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.protocol.codec import decode, encode
 from log_service.raft import wire
-from log_service.raft.leader import MAX_OBSERVERS, MAX_PARKED_OBSERVERS, Leader, ParkedFetch
+from log_service.raft.leader import MAX_OBSERVERS, MAX_PARKED_OBSERVERS, OBSERVER_SESSION_MS, Leader, ParkedFetch
 from log_service.raft.log_view import EpochEnd, SnapshotId
 from log_service.raft.messages import (
     NO_LEADER,
@@ -273,3 +273,23 @@ def test_fetches_of_observers_that_wait_are_bounded() -> None:
     observers = leader.observer_progress(MAX_OBSERVERS + 50)
     assert len(observers) <= MAX_OBSERVERS
     assert observers[-1].key.node_id == MAX_OBSERVERS + 49
+
+
+def test_a_voters_fetch_waits_however_many_observers_wait() -> None:
+    leader = Leader(epoch=LeaderEpoch(1), own=OWN, epoch_start_offset=0, voters=VOTERS, check_quorum_ms=1, now_ms=0)
+    leader.parked.append(ParkedFetch(reply_to="voter", request=FETCH, deadline_ms=500))
+    for number in range(MAX_PARKED_OBSERVERS):
+        leader.parked.append(ParkedFetch(reply_to=number, request=replace(FETCH, replica=STRANGER), deadline_ms=500))
+    assert leader.superfluous_fetch() is None
+    leader.parked.append(ParkedFetch(reply_to="one more", request=replace(FETCH, replica=STRANGER), deadline_ms=500))
+    superfluous = leader.superfluous_fetch()
+    assert superfluous is not None
+    assert superfluous.reply_to == 0
+
+
+def test_an_observer_is_told_of_while_it_fetches() -> None:
+    leader = Leader(epoch=LeaderEpoch(1), own=OWN, epoch_start_offset=0, voters=VOTERS, check_quorum_ms=1, now_ms=0)
+    observer, began_ms = ReplicaKey(NodeId(4), directory(4)), 10 * OBSERVER_SESSION_MS
+    leader.note_fetch(observer, 0, 10, began_ms)
+    assert [each.key for each in leader.observer_progress(began_ms + OBSERVER_SESSION_MS - 1)] == [observer]
+    assert leader.observer_progress(began_ms + OBSERVER_SESSION_MS) == []
