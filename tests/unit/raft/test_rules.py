@@ -291,5 +291,14 @@ def test_an_observer_is_told_of_while_it_fetches() -> None:
     leader = Leader(epoch=LeaderEpoch(1), own=OWN, epoch_start_offset=0, voters=VOTERS, check_quorum_ms=1, now_ms=0)
     observer, began_ms = ReplicaKey(NodeId(4), directory(4)), 10 * OBSERVER_SESSION_MS
     leader.note_fetch(observer, 0, 10, began_ms)
+    leader.note_fetch(ReplicaKey(NodeId(5), directory(5)), 0, 10, began_ms - OBSERVER_SESSION_MS)
     assert [each.key for each in leader.observer_progress(began_ms + OBSERVER_SESSION_MS - 1)] == [observer]
     assert leader.observer_progress(began_ms + OBSERVER_SESSION_MS) == []
+
+
+@pytest.mark.parametrize(("count", "is_over"), [(1, False), (2, True), (3, True)])
+def test_a_leader_asks_whether_a_majority_follows_unless_it_is_alone(count: int, *, is_over: bool) -> None:
+    voters = VoterSet(VOTERS.voters[:count])
+    leader = Leader(epoch=LeaderEpoch(1), own=OWN, epoch_start_offset=0, voters=voters, check_quorum_ms=100, now_ms=0)
+    assert not leader.is_check_quorum_over(99)
+    assert leader.is_check_quorum_over(100) is is_over
