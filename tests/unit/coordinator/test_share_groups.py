@@ -1,5 +1,6 @@
 """Share groups (KIP-932): members share partitions, but only those with a state; administrators alter and delete offsets."""
 
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -26,9 +27,10 @@ from log_service.coordinator.group.share_records import (
     StatePartitionsRecord,
     StateTopic,
 )
+from log_service.coordinator.group.share_states import with_all_deleting, with_topics_deleting, without_deleting, without_initializing
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.delta import MetadataDelta
-from log_service.metadata.image import ResourceType
+from log_service.metadata.image import EMPTY_IMAGE, ResourceType
 from log_service.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -94,6 +96,29 @@ def test_new_partitions_of_a_topic_begin_and_are_assigned() -> None:
     assert wanted.start_offsets == {ORDERS: {4: -1, 5: -1}}
     story.begin()
     assert assigned(story.told("a", epoch)) == {ORDERS: [0, 1, 2, 3, 4, 5]}
+
+
+def test_states_that_could_not_be_initialized_take_no_others_along() -> None:
+    orders, bills = StateTopic(name="orders", partitions=frozenset({0, 1})), StateTopic(name="bills", partitions=frozenset({0}))
+    states = StatePartitions(initializing={ORDERS: orders, BILLS: bills})
+    some = without_initializing(states, {ORDERS: frozenset({1})})
+    assert some.initializing == {ORDERS: replace(orders, partitions=frozenset({0})), BILLS: bills}
+    assert without_initializing(states, {ORDERS: orders.partitions}).initializing == {BILLS: bills}
+
+
+def test_states_that_are_deleted_take_no_others_along() -> None:
+    orders, bills = StateTopic(name="orders", partitions=frozenset({0, 1})), StateTopic(name="bills", partitions=frozenset({0}))
+    states = StatePartitions(initializing={BILLS: bills}, initialized={ORDERS: orders})
+    deleting, going = with_topics_deleting(states, [ORDERS, BILLS], EMPTY_IMAGE)
+    assert deleting == StatePartitions(initializing={BILLS: bills}, deleting={ORDERS: "orders"})
+    assert going == {ORDERS: orders.partitions}
+    both = replace(states, deleting={ORDERS: "orders", BILLS: "bills"})
+    assert without_deleting(both, [ORDERS]) == replace(states, deleting={BILLS: "bills"})
+
+
+def test_states_of_a_group_are_deleted_where_a_topic_of_an_earlier_attempt_has_gone_since() -> None:
+    states = StatePartitions(deleting={BILLS: "bills"})
+    assert with_all_deleting(states, EMPTY_IMAGE) == (StatePartitions(), {})
 
 
 def test_members_share_partitions_where_there_are_more_of_them() -> None:
