@@ -8,10 +8,11 @@ import pytest
 from log_service.common.errors import ErrorCode
 from log_service.common.features import DYNAMIC_QUORUM, STATIC_QUORUM
 from log_service.common.types import LeaderEpoch, NodeId
+from log_service.raft.batches import decode_batches, encode_control, kraft_version, leader_change, voter_changes, voters_record
 from log_service.raft.leader import Leader, PendingVoterChange
 from log_service.raft.messages import UNKNOWN_OFFSET, AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest, UpgradeRequest
 from log_service.raft.voter_changes import Refusal, check_addition, check_removal, check_update, check_upgrade
-from log_service.raft.voters import NO_DIRECTORY, ReplicaKey, Voter, VoterEntry, VoterSet
+from log_service.raft.voters import NO_DIRECTORY, ReplicaKey, Voter, VoterChange, VoterEntry, VoterSet
 from tests.unit.raft.quorum import LISTENER, directory, voter
 
 OWN = ReplicaKey(NodeId(1), directory(1))
@@ -127,3 +128,11 @@ def test_a_voter_is_updated_only_to_a_range_of_kraft_version_that_holds_the_pres
     if isinstance(found, VoterSet):
         assert found.get(NodeId(2)) == updated
         assert len(found) == len(VOTERS)
+
+
+def test_a_control_batch_says_who_votes_and_at_which_level() -> None:
+    """Each record holds from its own offset on; what the leader itself is, is no change."""
+    written = VoterSet((replace(voter(1), min_kraft_version=1, max_kraft_version=2), voter(2)))
+    values = [leader_change(NodeId(1), [NodeId(1)], [NodeId(1)]), kraft_version(DYNAMIC_QUORUM), voters_record(written)]
+    batches = list(decode_batches(encode_control(values, base_offset=5, epoch=3, timestamp_ms=0), "the test"))
+    assert voter_changes(batches) == (VoterChange(offset=6, kraft_version=DYNAMIC_QUORUM), VoterChange(offset=7, voters=written))
