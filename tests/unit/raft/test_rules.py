@@ -13,6 +13,7 @@ from log_service.raft.leader import MAX_OBSERVERS, MAX_PARKED_OBSERVERS, OBSERVE
 from log_service.raft.log_view import EpochEnd, SnapshotId
 from log_service.raft.messages import (
     NO_LEADER,
+    UNKNOWN_OFFSET,
     AddVoterRequest,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -302,3 +303,17 @@ def test_a_leader_asks_whether_a_majority_follows_unless_it_is_alone(count: int,
     leader = Leader(epoch=LeaderEpoch(1), own=OWN, epoch_start_offset=0, voters=voters, check_quorum_ms=100, now_ms=0)
     assert not leader.is_check_quorum_over(99)
     assert leader.is_check_quorum_over(100) is is_over
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_what_a_majority_has_behind_the_start_of_the_epoch_is_committed_for_good(count: int) -> None:
+    """Records of earlier epochs are committed only with one of the leader's own (KIP-595)."""
+    voters = VoterSet(VOTERS.voters[:count])
+    leader = Leader(epoch=LeaderEpoch(2), own=OWN, epoch_start_offset=5, voters=voters, check_quorum_ms=1, now_ms=0)
+    assert not leader.note_synced(9)
+    assert not leader.note_fetch(OTHER, 5, 9, 0)
+    assert leader.high_watermark == UNKNOWN_OFFSET
+    assert leader.note_fetch(OTHER, 8, 9, 1)
+    assert not leader.note_fetch(OTHER, 8, 9, 2), "nothing more than before"
+    assert not leader.note_fetch(OTHER, 6, 9, 3), "it was restarted, and what it had not synced is gone"
+    assert leader.high_watermark == 8
