@@ -182,6 +182,7 @@ def _broker(broker: BrokerDescription, directories: Mapping[str, LogDirDescripti
                 total_bytes=each.total_bytes,
                 usable_bytes=each.usable_bytes,
                 used_bytes=sum(replica.size_bytes for replica in each.replicas.values()),
+                served=frozenset(where for where, replica in each.replicas.items() if not replica.is_future),
             )
             for each in directories.values()
         ),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, LogDirectory, PartitionLayout, why_cordoned
+from log_service.common.disk_reserve import DISK_RESERVE_BYTES
 
 MAX_NAMED = 5
 DISK_FULL_PERCENT = 85
@@ -202,9 +203,17 @@ def _directory_findings(layout: ClusterLayout, disk_full_percent: int) -> Iterat
             if not directory.is_online:
                 text = f"log directory {directory.path} of broker {broker.broker_id} has failed"
                 yield Finding(check="log_directories", severity=Severity.DEGRADED, text=text, items=(item,))
+            elif 0 <= directory.usable_bytes < DISK_RESERVE_BYTES and (refusing := _led_in(layout, broker.broker_id, directory)):
+                text = f"the disk of {directory.path} of broker {broker.broker_id} is full"
+                text = f"{text}: {_are(refusing, 'led there, and writes are refused')}"
+                yield Finding(check="disk", severity=Severity.FAILED, text=text, items=(item,))
             elif (percent := _percent_full(directory)) > disk_full_percent:
                 text = f"the disk of {directory.path} of broker {broker.broker_id} is {percent:.0f} % full"
                 yield Finding(check="disk", severity=Severity.DEGRADED, text=text, items=(item,))
+
+
+def _led_in(layout: ClusterLayout, broker_id: int, directory: LogDirectory) -> list[PartitionLayout]:
+    return [each for each in layout.partitions if each.leader == broker_id and each.where in directory.served]
 
 
 def _percent_full(directory: LogDirectory) -> float:

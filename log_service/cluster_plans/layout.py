@@ -21,7 +21,7 @@ class PlanRefused(TidelogError):  # noqa: N818 - it names what happened
 class LogDirectory:
     """A log directory. Sizes are -1 where the broker does not tell them; ``used_bytes`` are those of the replicas in it.
 
-    A cordoned one takes no new replicas (KIP-1066).
+    ``served`` are the partitions of these, without copies on their way. A cordoned one takes no new replicas (KIP-1066).
     """
 
     path: str
@@ -30,6 +30,7 @@ class LogDirectory:
     total_bytes: int = -1
     usable_bytes: int = -1
     used_bytes: int = 0
+    served: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

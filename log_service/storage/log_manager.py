@@ -17,6 +17,7 @@ from uuid import UUID
 
 import trio
 
+from log_service.common.disk_reserve import DISK_RESERVE_BYTES
 from log_service.common.env import DirectoryLock, Files, NodeEnv
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import TopicId, TopicPartition
@@ -63,7 +64,7 @@ class LogManager:
         *,
         node_id: int | None = None,
         cluster_id: str | None = None,
-        reserve_bytes: int = 64 << 20,
+        reserve_bytes: int = DISK_RESERVE_BYTES,
     ) -> None:
         self.env = env
         self.config = config

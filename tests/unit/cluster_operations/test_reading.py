@@ -1,15 +1,24 @@
 """What is told of brokers, and of a cluster some of whose brokers do not respond."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from log_service.client.admin.values import BrokerDescription, ConfigEntry, ConfigResource, FeatureDescription, LogDirDescription
+from log_service.client.admin.values import (
+    BrokerDescription,
+    ConfigEntry,
+    ConfigResource,
+    FeatureDescription,
+    LogDirDescription,
+    ReplicaDescription,
+)
 from log_service.cluster_operations.reading import CORDONED, observers_among, read_layout
 from log_service.cluster_plans.layout import why_cordoned
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import OBSERVERS
+from log_service.common.types import TopicPartition
 from log_service.config.dynamic_keys import OBSERVER
 
 OWN, CLUSTER, FILE = "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG", "STATIC_BROKER_CONFIG"
@@ -110,6 +119,18 @@ def test_a_broker_all_of_whose_directories_are_cordoned_receives_nothing() -> No
     found = read_layout(cast("Any", CordonedAdmin((OWN, "*"))))
     assert [[each.is_cordoned for each in broker.log_dirs] for broker in found.brokers] == [[True, False], [True, True]]
     assert (found.active, found.cordoned, found.receiving) == ((1, 2), (2,), (1,))
+
+
+def test_a_log_directory_serves_its_replicas_and_not_the_copies_on_their_way() -> None:
+    class CopyingAdmin(CordonedAdmin):
+        def describe_log_dirs(self, broker_ids: Sequence[int], *, timeout_ms: int) -> Mapping[int, Mapping[str, LogDirDescription]]:
+            replicas = {
+                TopicPartition("t", number): ReplicaDescription(size_bytes=5, offset_lag=0, is_future=number == 1) for number in (0, 1)
+            }
+            return {each: {"/a": replace(directory("/a", is_cordoned=False), replicas=replicas)} for each in broker_ids}
+
+    (found,) = read_layout(cast("Any", CopyingAdmin())).broker(1).log_dirs
+    assert (found.served, found.used_bytes) == ({TopicPartition("t", 0)}, 10)
 
 
 @pytest.mark.parametrize(

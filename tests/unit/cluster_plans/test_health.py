@@ -102,6 +102,22 @@ def test_directories_that_failed_and_disks_that_are_nearly_full() -> None:
     assert [each.text for each in found] == ["log directory /b of broker 1 has failed"]
 
 
+def test_a_full_disk_is_a_failure_where_leaders_refuse_writes_for_it() -> None:
+    led, followed = partition("t", 1, [1, 2, 3]), partition("t", 2, [2, 1, 3])
+    full = LogDirectory(path="/a", total_bytes=1 << 40, usable_bytes=(64 << 20) - 1, served=frozenset({led.where, followed.where}))
+    (found,) = findings_of(layout([replace(BROKERS[0], log_dirs=(full,)), *BROKERS[1:]], [led, followed]), QUORUM)
+    assert (found.check, found.severity, found.items) == ("disk", Severity.FAILED, ("1:/a",))
+    assert found.text == "the disk of /a of broker 1 is full: 1 partition is led there, and writes are refused (t-1)"
+    for directory, partitions in (
+        (replace(full, usable_bytes=64 << 20), [led]),
+        (full, [followed]),
+        (replace(full, served=frozenset()), [led]),
+        (replace(full, usable_bytes=-1, total_bytes=-1), [led]),
+    ):
+        found_now = findings_of(layout([replace(BROKERS[0], log_dirs=(directory,)), *BROKERS[1:]], partitions), QUORUM)
+        assert Severity.FAILED not in {each.severity for each in found_now}
+
+
 def test_leaders_away_from_home_are_a_notice_only() -> None:
     assert texts(of(partition("t", 0, [1, 2], leader=2), HEALTHY)) == [("leader_balance", Severity.NOTICE)]
 
