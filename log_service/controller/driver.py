@@ -365,5 +365,5 @@ def _tell_fences(batches: Sequence[MetadataBatch]) -> None:
     """Say in the active controller's log which brokers went and came: an operator asks for that first."""
     for change in (record for batch in batches for record in batch.records if isinstance(record, BrokerRegistrationChangeRecord)):
         if change.fenced:
-            what = "is fenced: others lead its partitions" if change.fenced > 0 else "serves again"
+            what = "is fenced: others lead its partitions" if change.fenced > 0 else "serves"
             logger.info("Broker %d %s", change.broker_id, what)

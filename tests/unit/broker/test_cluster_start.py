@@ -48,6 +48,8 @@ def test_logs_tell_who_leads_the_quorum_and_which_brokers_went_and_came(caplog: 
     async def story(cluster: Cluster) -> None:
         first = await cluster.leader()
         await cluster.until(lambda: all(cluster.unfenced(each) == [1, 2, 3] for each in cluster.brokers))
+        began = [record.getMessage() for record in caplog.records]
+        assert {f"Broker {each} serves" for each in (1, 2, 3)} <= set(began), "none of them has served before"
         dead = min({1, 2, 3} - {first})
         cluster.kill(dead)
         await cluster.until(lambda: dead not in cluster.unfenced(first))
@@ -56,7 +58,7 @@ def test_logs_tell_who_leads_the_quorum_and_which_brokers_went_and_came(caplog: 
         told = [record.getMessage() for record in caplog.records]
         assert any(text.startswith(f"Node {first}, this one, leads the metadata quorum in epoch ") for text in told)
         assert any(text.startswith(f"Node {first} leads the metadata quorum in epoch ") for text in told)
-        gone, back = told.index(f"Broker {dead} is fenced: others lead its partitions"), told[::-1].index(f"Broker {dead} serves again")
+        gone, back = told.index(f"Broker {dead} is fenced: others lead its partitions"), told[::-1].index(f"Broker {dead} serves")
         assert gone < len(told) - back
 
     tell_cluster(story)
