@@ -87,14 +87,22 @@ def read_configuration(properties_path: Path | str | None, overrides: Sequence[s
     """Return the configuration of a file with overrides over it.
 
     Raises:
-        ConfigError: the file cannot be read, or asks for what is not there.
+        ConfigError: the file cannot be read, or asks for what is not there; the text names the file.
     """
-    text = ""
-    if properties_path is not None:
-        try:
-            text = _decoded(Path(properties_path).read_bytes())
-        except OSError as error:
-            raise ConfigError(f"{properties_path} cannot be read: {error}") from error
+    if properties_path is None:
+        return _parsed("", overrides)
+    try:
+        text = _decoded(Path(properties_path).read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{properties_path} cannot be read: {error}") from error
+    try:
+        return _parsed(text, overrides)
+    except ConfigError as error:
+        over = " with its overrides" if overrides else ""
+        raise ConfigError(f"{properties_path}{over}: {error}") from error
+
+
+def _parsed(text: str, overrides: Sequence[str]) -> tuple[NodeConfig, ServerSettings]:
     config, settings = parse_server_properties(text, overrides)
     if any(not listener.host for listener in config.listeners) and "advertised.listeners" not in settings.texts:
         return parse_server_properties(text, overrides, host_name=_own_name())

@@ -1,9 +1,7 @@
-"""The properties files of nodes, as commands read them: what is wrong with one is told with its name."""
+"""The properties files of nodes, as commands read them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from log_service.common.errors import ConfigError
 
 if TYPE_CHECKING:
     from log_service.config.views import NodeConfig
@@ -17,8 +15,4 @@ def read_node_file(path: Path) -> "NodeConfig":
     """
     from log_service.broker.main import read_configuration  # noqa: PLC0415 - most commands need no node
 
-    try:
-        return read_configuration(path, ())[0]
-    except ConfigError as error:
-        text = str(error)
-        raise ConfigError(text if str(path) in text else f"{path}: {text}") from error
+    return read_configuration(path, ())[0]

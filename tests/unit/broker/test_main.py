@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -158,6 +158,20 @@ def test_a_file_is_read_and_overridden(tmp_path: Path, said: pytest.LogCaptureFi
 def test_a_configuration_that_cannot_be_honoured_is_named(tmp_path: Path, said: pytest.LogCaptureFixture, override: str, told: str) -> None:
     assert serve(None, [*properties(tmp_path), override]) == ExitCode.BAD_CONFIGURATION
     assert told in said.text
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        ((), "{path}: invalid value 'many' for num.partitions"),
+        (("num.partitions=none",), "{path} with its overrides: invalid value 'none' for num.partitions"),
+    ],
+)
+def test_a_wrong_value_is_told_with_the_file(tmp_path: Path, said: pytest.LogCaptureFixture, overrides: Sequence[str], told: str) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("\n".join([*properties(tmp_path), "num.partitions=many"]))
+    assert serve(path, overrides) == ExitCode.BAD_CONFIGURATION
+    assert [text for text in said.messages if text.startswith(told.format(path=path))], said.text
 
 
 @pytest.mark.parametrize("content", ["broker.rack=Büro".encode(), "broker.rack=Büro".encode("latin-1"), "\ufeffbroker.rack=Büro".encode()])
