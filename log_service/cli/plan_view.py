@@ -308,8 +308,13 @@ def left_behind(mover: Mover, plan: Plan) -> str:
     """Return what a plan that was stopped leaves, and what can be done."""
     complete = len(plan.moves) - len(mover.waiting) - len(mover.moving)
     moves = counted(len(plan.moves), "move")
+    stopped = f"stopped: {complete} of {moves} complete, {len(mover.moving)} under way, {len(mover.waiting)} not begun."
+    if not mover.moving:
+        return (
+            f"{stopped}\nThe same command plans what is left.\n  see that nothing moves, and take the throttle away:  tidelog cluster watch"
+        )
     lines = [
-        f"stopped: {complete} of {moves} complete, {len(mover.moving)} under way, {len(mover.waiting)} not begun.",
+        stopped,
         "The cluster completes what is under way. The same command plans what is left.",
         "  watch it, and take the throttle away at its end:  tidelog cluster watch",
         "  put back what is under way:                       tidelog cluster cancel",

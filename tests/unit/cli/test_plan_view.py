@@ -1,13 +1,14 @@
 """Plans as a person reads them: throttles that are typed, times and summaries that are shown, commands that contradict themselves."""
 
 from pathlib import Path
+from typing import cast
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from log_service.cli.main import tidelog
-from log_service.cli.plan_view import TOLD_EVERY_SECONDS, ProgressLine, duration, parsed_throttle, present, summary
+from log_service.cli.plan_view import TOLD_EVERY_SECONDS, ProgressLine, carry_out, duration, parsed_throttle, present, summary
 from log_service.cli.quotas import value_of
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_plans.execution import PlanProgress
@@ -91,6 +92,21 @@ def test_a_log_gets_a_line_now_and_then_and_each_text_once(monkeypatch: pytest.M
         line.show(HALF)
     line.close()
     assert capsys.readouterr().err == "1 of 4 moves, 2.0 MiB of 4.0 MiB, 2 under way\n"
+
+
+def test_a_plan_that_is_stopped_before_its_first_move_leaves_nothing_to_put_back(capsys: pytest.CaptureFixture[str]) -> None:
+    class InterruptedAdmin:
+        def describe_cluster(self) -> None:
+            raise KeyboardInterrupt
+
+    plan = Plan(moves=(Move(where=TopicPartition("t", 0), before=(1,), after=(2,)),), throttle_bytes=1 << 20)
+    with pytest.raises(click.exceptions.Exit) as stopped:
+        carry_out(cast("BlockingAdmin", InterruptedAdmin()), plan, limit=1)
+    assert stopped.value.exit_code == 130
+    said = capsys.readouterr().err
+    assert said.startswith("stopped: 0 of 1 move complete, 0 under way, 1 not begun.\nThe same command plans what is left.\n")
+    assert "tidelog cluster watch" in said, "a throttle may be there already"
+    assert "under way:" not in said
 
 
 @pytest.mark.parametrize(
