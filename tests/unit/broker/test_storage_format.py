@@ -107,6 +107,17 @@ def test_a_voter_of_the_configuration_with_an_empty_disk_does_not_format_itself(
     assert read_meta_properties(disk.files, DATA) is None
 
 
+def test_a_controller_that_is_not_formatted_is_told_a_command_that_its_file_fits() -> None:
+    """The quorum's voters are in the metadata here: the command that static voters take is refused, for it names none."""
+    disk = Disk()
+    with pytest.raises(StorageError) as refused:
+        disk.start_alone(DYNAMIC)
+    command = str(refused.value).split("`")[1]
+    assert command == "tidelog storage format --cluster-id ID --no-initial-controllers --config FILE"
+    disk.format(DYNAMIC, is_without_controllers=True)
+    disk.start_alone(DYNAMIC)
+
+
 def test_a_broker_of_a_cluster_that_its_file_names_formats_itself() -> None:
     disk = Disk()
     disk.start_alone(f"{STATIC.replace('1@', '3@')}cluster.id=c1\nprocess.roles=broker\ncontroller.listener.names=CONTROLLER\n", "broker")
