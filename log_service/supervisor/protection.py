@@ -109,7 +109,9 @@ def protect(data_directory: Path, host: str, nodes: Sequence[str], now: datetime
     for client in (OPERATOR, PLATFORM):
         keystore = directory / "clients" / f"{client}.pem"
         authority.keep(keystore, client, (), now)
-        write_private(protection.client_file(client), client_properties(keystore, authority.certificate_path).encode())
+        write_private(
+            protection.client_file(client), client_properties(keystore, authority.certificate_path, by="tidelog up --secure").encode()
+        )
     return protection
 
 
@@ -168,7 +170,7 @@ def issue_client(data_directory: Path, name: str, out: Path, now: datetime) -> I
     pem = authority.issue(name, (), now)
     write_private(trusted, authority.certificate_path.read_bytes())
     write_private(keystore, pem)
-    write_private(properties, client_properties(keystore, trusted).encode())
+    write_private(properties, client_properties(keystore, trusted, by="tidelog certificates issue").encode())
     make_private_directory(directory / "services")
     write_private(directory / "services" / f"{name}.pem", certificate_part(pem))
     return IssuedClient(properties_path=properties, until=end_of(keystore))
@@ -201,10 +203,10 @@ def hosts_of(host: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*LOCAL_NAMES, *own)))
 
 
-def client_properties(keystore: Path, authority: Path) -> str:
-    """Return the settings of a client that shows the certificate in ``keystore``."""
+def client_properties(keystore: Path, authority: Path, *, by: str) -> str:
+    """Return the settings of a client that shows the certificate in ``keystore``; ``by`` is the command that writes them."""
     lines = [
-        "# Written by `tidelog up --secure`; Apache Kafka's tools take it as --command-config.",
+        f"# Written by `{by}`; Apache Kafka's tools take it as --command-config.",
         "security.protocol=SSL",
         "ssl.truststore.type=PEM",
         f"ssl.truststore.location={authority}",

@@ -30,6 +30,8 @@ def test_a_service_is_issued_listed_and_issued_again(data: Path, tmp_path: Path)
     assert (issued.exit_code, "tidelog acls add --allow-principal shop" in issued.output) == (0, True), issued.output
     first = (out / "shop.pem").read_bytes()
     assert stat.S_IMODE((out / "shop.pem").stat().st_mode) == 0o600
+    assert (out / "shop.properties").read_text().startswith("# Written by `tidelog certificates issue`; ")
+    assert (data / "security" / "clients" / "operator.properties").read_text().startswith("# Written by `tidelog up --secure`; ")
     refused = invoke("issue", "shop", "--out", str(out), "--data", str(data))
     assert (refused.exit_code, "--replace" in refused.output) == (1, True)
     assert (out / "shop.pem").read_bytes() == first
