@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 
 NOT_REGISTERED = BrokerEpoch(-1)
 NO_INCARNATION = UUID(int=0)
+SILENCE_MS = 5_000
+"""After how long a start without a controller says that it waits: longer than an election takes."""
 STARTING_PAUSE_MS = 10
 """Between two heartbeats of a broker that waits to be unfenced: it waits for its own metadata log, which takes milliseconds."""
 LEAVING_PAUSE_MS = 20
@@ -93,6 +95,7 @@ class BrokerLifecycle:
         self._incarnation_id = NO_INCARNATION
         self._is_caught_up = False
         self._is_leaving = False
+        self._is_silence_told = False
         self._told_offline: frozenset[UUID] = frozenset()
         self._offline_since: float | None = None
         self._is_hurried = trio.Event()
@@ -140,7 +143,7 @@ class BrokerLifecycle:
             KafkaError: the controller refuses.
         """
         try:
-            return await self._controller.request(request, BrokerRegistrationResponse)
+            return await self._response_to(request)
         except KafkaError as error:
             if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 raise KafkaError(error.code, self._namesake_text()) from error
@@ -151,6 +154,33 @@ class BrokerLifecycle:
                 raise
             text = f"the cluster has {'; '.join(faults)}; lower the level with kafka-features.sh, or start a newer version"
             raise KafkaError(error.code, text) from error
+
+    async def _response_to(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+        """Return the controller's response. A request looks for a controller much longer than a person waits without a word.
+
+        Raises:
+            KafkaError: the controller refuses.
+        """
+        response: BrokerRegistrationResponse | KafkaError | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell_of_silence)
+            try:
+                response = await self._controller.request(request, BrokerRegistrationResponse)
+            except KafkaError as error:
+                response = error
+            nursery.cancel_scope.cancel()
+        assert response is not None, "what is no KafkaError leaves with the nursery"
+        if isinstance(response, KafkaError):
+            raise response
+        return response
+
+    async def _tell_of_silence(self) -> None:
+        await trio.sleep(SILENCE_MS / 1_000)
+        if not self._is_silence_told:
+            self._is_silence_told = True
+            addresses = self._addresses()
+            looks_at = f"; it looks at {addresses}" if addresses else ""
+            logger.warning("No controller has taken this broker for %d s, which goes on asking%s", SILENCE_MS // 1_000, looks_at)
 
     def _namesake_text(self) -> str:
         """Say which process has this broker's id. After a crash that is this broker itself, until its session is over."""
@@ -197,11 +227,14 @@ class BrokerLifecycle:
 
     def _with_addresses(self, error: KafkaError) -> KafkaError:
         """Return the error; where no controller was found it also says which addresses of the file were tried."""
-        quorum = self._config.quorum
-        addresses = ", ".join(f"{each.host}:{each.port}" for each in quorum.bootstrap_servers or quorum.voters)
+        addresses = self._addresses()
         if error.code is not ErrorCode.NOT_CONTROLLER or not addresses:
             return error
         return KafkaError(error.code, f"{error}; it looks at {addresses}")
+
+    def _addresses(self) -> str:
+        quorum = self._config.quorum
+        return ", ".join(f"{each.host}:{each.port}" for each in quorum.bootstrap_servers or quorum.voters)
 
     async def _catch_up(self) -> None:
         while not (await self._beat(wants_fence=True)).is_caught_up:  # noqa: ASYNC110 - the controller is asked, it does not call

@@ -123,6 +123,20 @@ def test_a_broker_that_finds_no_controller_says_where_it_looks(caplog: pytest.Lo
     assert "it looks at h1:9093" in caplog.text
 
 
+def test_a_broker_that_waits_for_a_controller_says_so_once_before_its_first_request_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    answers = iter([refusal(ErrorCode.NOT_CONTROLLER), BrokerRegistrationResponse()])
+
+    async def story() -> None:
+        member = Member(lambda _: next(answers), quorum=QuorumConfig(bootstrap_servers=(QuorumServer(-1, "h1", 9093),)))
+        member.controller.latency_s = 30
+        await member.register()
+
+    run(story)
+    told = [record.getMessage() for record in caplog.records]
+    assert told[0] == "No controller has taken this broker for 5 s, which goes on asking; it looks at h1:9093"
+    assert len(told) == 2, "the second is the refusal, and the second request waits as long"
+
+
 @pytest.mark.parametrize("code", [ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REGISTRATION])
 def test_what_no_later_attempt_can_mend_ends_the_node_at_once(code: ErrorCode) -> None:
     async def story() -> None:
