@@ -130,7 +130,7 @@ def test_a_log_directory_serves_its_replicas_and_not_the_copies_on_their_way() -
             return {each: {"/a": replace(directory("/a", is_cordoned=False), replicas=replicas)} for each in broker_ids}
 
     (found,) = read_layout(cast("Any", CopyingAdmin())).broker(1).log_dirs
-    assert (found.served, found.used_bytes) == ({TopicPartition("t", 0)}, 10)
+    assert (found.served, found.used_bytes) == (frozenset({TopicPartition("t", 0)}), 10)
 
 
 @pytest.mark.parametrize(
