@@ -4,7 +4,7 @@ Each command shows the voters before and after, and how many of them may fail; `
 them. A quorum that is fixed in the nodes' files (``controller.quorum.voters``) is not changed here.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import click
@@ -83,19 +83,27 @@ def _voter_of(properties: Path) -> tuple[str, RaftVoter]:
     return owner.cluster_id, voter
 
 
-def _tell(before: Sequence[int], after: Collection[int], *, execute: bool, as_json: bool) -> None:
+def _tell(before: Mapping[int, bool], after: Collection[int], *, execute: bool, as_json: bool) -> None:
     text = voters_text(before, after)
-    told = {"before": list(before), "after": sorted(after), "may_fail": _spare(after), "is_executed": execute}
+    told = {"before": list(before), "after": sorted(after), "may_fail": _spare(before, after), "is_executed": execute}
     tell(text if execute else f"{text}\nnothing was changed; --execute does it", told, as_json=as_json)
 
 
-def voters_text(before: Collection[int], after: Collection[int]) -> str:
-    """Say who votes before and after a change, and how many of them may fail then."""
-    return f"voters {_listed(before)} -> {_listed(sorted(after))}: {_spare(after)} of {len(after)} may fail"
+def voters_text(before: Mapping[int, bool], after: Collection[int]) -> str:
+    """Say who votes before and after a change, and how many of them may fail then; ``before`` tells of each voter whether it follows."""
+    text = f"voters {_listed(before)} -> {_listed(sorted(after))}: {_spare(before, after)} of {len(after)} may fail"
+    down = _down(before, after)
+    if not down:
+        return text
+    return f"{text} beside {_listed(down)}, which {'is' if len(down) == 1 else 'are'} down or behind"
 
 
-def _spare(voter_ids: Collection[int]) -> int:
-    return (len(voter_ids) - 1) // 2
+def _spare(before: Mapping[int, bool], after: Collection[int]) -> int:
+    return max((len(after) - 1) // 2 - len(_down(before, after)), 0)
+
+
+def _down(before: Mapping[int, bool], after: Collection[int]) -> list[int]:
+    return [each for each in sorted(after) if not before.get(each, True)]
 
 
 def _listed(node_ids: Collection[int]) -> str:

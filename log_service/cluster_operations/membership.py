@@ -3,14 +3,14 @@
 Each check reads the cluster, changes nothing, and refuses with a sentence that says what to do first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from log_service.client.admin.values import RaftVoter
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.reading import QUORUM_TIMEOUT_MS, quorum_of, read_quorum
 from log_service.cluster_plans.health import QuorumState
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
-from log_service.cluster_plans.leaving import refuse_to_lose_majority
+from log_service.cluster_plans.leaving import down_voters, refuse_to_lose_majority
 from log_service.common.errors import KafkaError
 from log_service.common.features import DYNAMIC_QUORUM, KRAFT_VERSION
 
@@ -41,8 +41,8 @@ def no_such_brokers(admin: BlockingAdmin, unknown: Sequence[int], known: Sequenc
     return f"{'; '.join(told)}; there are {', '.join(map(str, known)) or 'none'}"
 
 
-def refuse_removal(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int) -> list[int]:
-    """Return the ids of the voters, none where the broker is no voter; refuse to remove what the cluster cannot be without.
+def refuse_removal(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int) -> dict[int, bool]:
+    """Return which voters follow, by their ids, none where the broker is no voter; refuse to remove what the cluster cannot be without.
 
     Raises:
         PlanRefused: the broker is unknown, the last one, the last voter, a voter that only the nodes' files can take out, or one without
@@ -54,7 +54,7 @@ def refuse_removal(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int) 
     quorum = read_quorum(admin)
     known = _voter_ids(quorum)
     if broker_id not in known:
-        return []
+        return {}
     _refuse_last(known, broker_id)
     if not _is_dynamic(admin):
         raise PlanRefused(
@@ -62,11 +62,11 @@ def refuse_removal(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int) 
             f"empty it with tidelog cluster drain {broker_id}, and take it out of all files"
         )
     refuse_to_lose_majority(quorum, broker_id, layout.fenced)
-    return known
+    return _following(quorum, layout.fenced)
 
 
-def refuse_voter(admin: BlockingAdmin, cluster_id: str, voter: RaftVoter) -> list[int]:
-    """Return the ids of the voters; refuse a voter that could not be added. ``cluster_id`` is what its directory was formatted for.
+def refuse_voter(admin: BlockingAdmin, cluster_id: str, voter: RaftVoter) -> dict[int, bool]:
+    """Return which voters follow, by their ids; refuse a voter that could not be added. ``cluster_id`` is its directory's.
 
     Raises:
         PlanRefused: it belongs to another cluster, it votes already, it does not run, or the quorum is fixed in the nodes' files.
@@ -83,11 +83,11 @@ def refuse_voter(admin: BlockingAdmin, cluster_id: str, voter: RaftVoter) -> lis
         raise PlanRefused(
             f"node {voter.node_id} does not follow the metadata log: start it, and try again once tidelog cluster quorum shows it"
         )
-    return known
+    return _following(quorum_of(quorum))
 
 
-def refuse_voter_removal(admin: BlockingAdmin, node_id: int) -> list[int]:
-    """Return the ids of the voters; refuse to take one out that cannot go.
+def refuse_voter_removal(admin: BlockingAdmin, node_id: int) -> dict[int, bool]:
+    """Return which voters follow, by their ids; refuse to take one out that cannot go.
 
     Raises:
         PlanRefused: the node is no voter or the last one, too few voters would be left, or the quorum is fixed in the nodes' files.
@@ -98,8 +98,9 @@ def refuse_voter_removal(admin: BlockingAdmin, node_id: int) -> list[int]:
         raise PlanRefused(f"node {node_id} is no voter: the voters are {', '.join(map(str, known))}")
     _refuse_last(known, node_id)
     _refuse_fixed_quorum(admin)
-    refuse_to_lose_majority(quorum, node_id, _fenced(admin))
-    return known
+    fenced = _fenced(admin)
+    refuse_to_lose_majority(quorum, node_id, fenced)
+    return _following(quorum, fenced)
 
 
 def remove_voter(admin: BlockingAdmin, node_id: int) -> bool:
@@ -123,6 +124,11 @@ def remove_voter(admin: BlockingAdmin, node_id: int) -> bool:
 
 def _voter_ids(quorum: QuorumState) -> list[int]:
     return sorted({voter.node_id for voter in quorum.voters})
+
+
+def _following(quorum: QuorumState, fenced: Collection[int] = ()) -> dict[int, bool]:
+    down = down_voters(quorum, fenced)
+    return {each: each not in down for each in _voter_ids(quorum)}
 
 
 def _fenced(admin: BlockingAdmin) -> list[int]:

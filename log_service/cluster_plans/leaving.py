@@ -61,17 +61,21 @@ def refuse_to_lose_replicas(layout: ClusterLayout, broker_id: int) -> None:
     )
 
 
+def down_voters(quorum: QuorumState, fenced: Collection[int] = ()) -> list[int]:
+    """Return the voters that count as down: those that do not lead, and are behind or whose broker is among ``fenced``."""
+    others = [each for each in quorum.voters if each.node_id != quorum.leader_id]
+    return [each.node_id for each in others if each.is_behind or each.node_id in fenced]
+
+
 def refuse_to_lose_majority(quorum: QuorumState, node_id: int, fenced: Collection[int] = ()) -> None:
     """Refuse to take a voter out where those that remain could not reach a majority: then nothing could be changed any more.
 
-    A voter that does not lead counts as down where it is behind, or its broker is among ``fenced``. One that is may vote well all the
-    same, so one that seems to be down goes by the same count as any other.
+    A voter that counts as down may vote well all the same, so one that seems to be down goes by the same count as any other.
 
     Raises:
         PlanRefused: too few voters would be left; the text names those that are down.
     """
-    others = [each for each in quorum.voters if each.node_id != quorum.leader_id]
-    down = [each.node_id for each in others if each.is_behind or each.node_id in fenced]
+    down = down_voters(quorum, fenced)
     remaining = [each.node_id for each in quorum.voters if each.node_id != node_id]
     lost = sorted(each for each in remaining if each in down)
     up_count = len(remaining) - len(lost)

@@ -105,7 +105,7 @@ def test_a_broker_that_no_supervisor_runs_is_refused_before_it_loses_its_vote(
     removed: list[int] = []
     monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
     monkeypatch.setattr(jobs, "read_layout", lambda _admin: layout([layout_broker(1), layout_broker(2)], []))
-    monkeypatch.setattr(jobs, "refuse_removal", lambda _admin, _layout, _broker: [1, 2])
+    monkeypatch.setattr(jobs, "refuse_removal", lambda _admin, _layout, _broker: {1: True, 2: True})
     monkeypatch.setattr(removal, "remove_voter", lambda _admin, broker_id: removed.append(broker_id))
     job = next(job for job in cluster_jobs() if job.name == "cluster_remove")
     config = {"ops": {"remove": {"config": {"broker": 2, "dry_run": False}}}}
@@ -169,7 +169,7 @@ def test_a_broker_with_the_only_replica_of_an_offline_partition_is_not_forgotten
     for module in (jobs, removal, waiting):
         monkeypatch.setattr(module, "read_layout", lambda _admin: down)
     monkeypatch.setattr(waiting, "EMPTY_SECONDS", 0.0)
-    monkeypatch.setattr(jobs, "refuse_removal", lambda _admin, _layout, _broker: [])
+    monkeypatch.setattr(jobs, "refuse_removal", lambda _admin, _layout, _broker: {})
     monkeypatch.setattr(removal, "remove_voter", lambda _admin, broker_id: removed.append(broker_id))
     job = next(job for job in cluster_jobs() if job.name == "cluster_remove")
     config = {"ops": {"remove": {"config": {"broker": 2, "dry_run": False}}}}

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, cast
 from uuid import UUID
@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner, Result
 
-from log_service.cli import cluster, cluster_status, topics
+from log_service.cli import cluster, cluster_status, cluster_voters, topics
 from log_service.cli.main import tidelog
 from log_service.client.admin.values import (
     BrokerDescription,
@@ -31,6 +31,7 @@ from log_service.cluster_plans.execution import LEADER_RATE, LEADER_REPLICAS
 from log_service.cluster_plans.health import QuorumMember, QuorumState
 from log_service.cluster_plans.layout import BrokerLayout, PartitionLayout
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.features import KRAFT_VERSION
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
 from tests.unit.cluster_plans.layouts import broker, layout, partition
 
@@ -276,6 +277,33 @@ def test_status_and_quorum_tell_the_same_of_voters_and_lag(quorum_admin: QuorumA
         {"node_id": 3001, "state": "controls"},
         {"node_id": 3002, "state": "behind"},
     ]
+
+
+class FourVoters(QuorumAdmin):
+    """As before, with broker 1 as the fourth voter."""
+
+    def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+        found = super().describe_metadata_quorum(timeout_ms=timeout_ms)
+        return replace(found, voters=(*found.voters, *found.observers), observers=())
+
+    def describe_brokers(self) -> list[BrokerDescription]:
+        return [BrokerDescription(node_id=each, host="h", port=each, rack=None, is_fenced=False) for each in (1, 2)]
+
+    def describe_features(self) -> FeatureDescription:
+        return FeatureDescription(supported={}, finalized={KRAFT_VERSION: 1}, finalized_epoch=1)
+
+
+def test_a_voter_that_is_down_counts_among_those_that_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def opened(_servers: str) -> Iterator[FourVoters]:
+        yield FourVoters()
+
+    monkeypatch.setattr(cluster_voters, "open_admin", opened)
+    assert invoke("voters", "remove", "2").output.splitlines()[0] == (
+        "voters 1, 2, 3001, 3002 -> 1, 3001, 3002: 0 of 3 may fail beside 3002, which is down or behind"
+    )
+    assert json.loads(invoke("voters", "remove", "2", "--json").output)["may_fail"] == 0
+    assert invoke("voters", "remove", "3002").output.splitlines()[0] == "voters 1, 2, 3001, 3002 -> 1, 2, 3001: 1 of 3 may fail"
 
 
 # Topics

@@ -116,14 +116,15 @@ def test_a_live_voter_is_not_taken_out_while_another_is_dead(how: dict[str, Any]
 @pytest.mark.parametrize("how", DEAD, ids=["behind", "fenced"])
 def test_the_dead_voter_itself_is_taken_out(how: dict[str, Any]) -> None:
     admin: Any = Voters(**how)
-    assert refuse_voter_removal(admin, 3) == refuse_removal(admin, THREE, 3) == [1, 2, 3]
+    assert refuse_voter_removal(admin, 3) == {1: True, 2: True, 3: False}
+    assert list(refuse_removal(admin, THREE, 3)) == [1, 2, 3]
     assert remove_voter(admin, 3)
     assert admin.removed == [3]
 
 
 def test_a_voter_is_taken_out_while_all_are_there() -> None:
     admin: Any = Voters(0)
-    assert refuse_voter_removal(admin, 2) == refuse_removal(admin, THREE, 2) == [1, 2, 3]
+    assert refuse_voter_removal(admin, 2) == refuse_removal(admin, THREE, 2) == {1: True, 2: True, 3: True}
     assert remove_voter(admin, 2)
 
 
@@ -188,7 +189,7 @@ def test_the_last_broker_is_not_removed_and_one_that_is_not_there_neither() -> N
     admin: Any = Quorum(3001, 3002, 3003)
     assert refusal(refuse_removal, admin, layout([broker(1)], []), 1) == "broker 1 is the last one: without it there is no cluster"
     assert refusal(refuse_removal, admin, THREE, 9) == "there is no broker 9; there are 1, 2, 3"
-    assert refuse_removal(admin, layout([broker(1), broker(2)], []), 1) == [], "it votes not, and so it leaves no quorum"
+    assert refuse_removal(admin, layout([broker(1), broker(2)], []), 1) == {}, "it votes not, and so it leaves no quorum"
 
 
 def test_a_broker_that_votes_not_ends_no_vote() -> None:
@@ -210,7 +211,7 @@ def test_voters_that_files_name_are_neither_added_nor_taken_out() -> None:
 
 def test_a_voter_is_added_once_it_follows_from_the_directory_that_is_named() -> None:
     admin: Any = Quorum(1, 2, 3)
-    assert refuse_voter(admin, "c", voter(7)) == [1, 2, 3]
+    assert refuse_voter(admin, "c", voter(7)) == {1: True, 2: True, 3: True}
     assert refusal(refuse_voter, admin, "other", voter(7)) == "node 7 was formatted for cluster other, and this is cluster c"
     assert refusal(refuse_voter, admin, "c", voter(2)) == "node 2 is a voter already: the voters are 1, 2, 3"
     said = "does not follow the metadata log: start it, and try again once tidelog cluster quorum shows it"

@@ -65,7 +65,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
         return True
 
     monkeypatch.setattr(jobs, "read_layout", lambda _admin: LAYOUT)
-    monkeypatch.setattr(jobs, "refuse_removal", lambda *_: [])
+    monkeypatch.setattr(jobs, "refuse_removal", lambda *_: {})
     monkeypatch.setattr(removal, "drain", lambda *_, **__: Plan(moves=()))
     monkeypatch.setattr(removal, "remove_voter", remove_voter)
     monkeypatch.setattr(removal, "wait_until_empty", lambda *_: LAYOUT)
@@ -117,7 +117,7 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> None:
     installation = SimpleNamespace(stop_for_good=lambda node_id: DONE.append(f"stop {node_id}"), runs=lambda *_: True)
     monkeypatch.setattr(jobs, "_refuse_to_stop", lambda *_: None)
     monkeypatch.setattr(cluster_moves, "refuse_to_stop", lambda *_: None)
-    monkeypatch.setattr(cluster_moves, "refuse_removal", lambda *_: [])
+    monkeypatch.setattr(cluster_moves, "refuse_removal", lambda *_: {})
     monkeypatch.setattr(cluster_moves, "refuse_unknown_brokers", lambda *_: None)
     monkeypatch.setattr(cluster_moves, "open_admin", lambda _servers: LogService().open_admin())
     monkeypatch.setattr(jobs, "_installation", lambda: installation)
