@@ -9,7 +9,8 @@ of this node's unreplicated partitions wait for a moment, and are written in one
 hears of the outcome is often woken on this node's core, and would stand behind them. A request that needs them says so with ``hurry``.
 
 Invariants: while a marker is owed, the sender looks for its partition's leader at least every ``RETRY_MS``; a marker that is put off is
-written within ``PUT_OFF_MS``, and in the next turn of the event loop after ``hurry``.
+written within ``PUT_OFF_MS``, and in the next turn of the event loop after ``hurry``; or, where a batch of this node waits for followers
+then, right behind that one.
 """
 
 import logging
@@ -98,13 +99,13 @@ class MarkerSender:
                     await self._is_changed.wait()
 
     def _next_look(self) -> float:
-        if self._put_off_until is not None:
+        if self._put_off_until is not None and not self._queue.is_busy(self._node_id):
             return self._put_off_until
         return trio.current_time() + RETRY_MS / 1_000 if len(self._queue) else math.inf
 
     def _send_waiting(self, nursery: trio.Nursery) -> None:
         is_over = self._put_off_until is not None and self._put_off_until <= trio.current_time()
-        if is_over:
+        if is_over and not self._queue.is_busy(self._node_id):  # else they are due with the next batch, and are not put off again
             self._put_off_until = None
         batches, gone = self._queue.take(self._find_leader if is_over else self._find_leader_or_put_off)
         for entry in gone:

@@ -124,6 +124,10 @@ class MarkerQueue:
         for key in [key for key in self._owed if key[0] == partition]:
             del self._owed[key]
 
+    def is_busy(self, node_id: NodeId) -> bool:
+        """Whether a request to a broker is under way: it gets the next one after that."""
+        return node_id in self._busy
+
     def take(self, find_leader: FindLeader) -> tuple[list[MarkerBatch], list[SentMarkers]]:
         """Return requests for brokers that have none under way, and the partitions that are gone. Both wait no more."""
         by_node: dict[NodeId, list[SentMarkers]] = {}

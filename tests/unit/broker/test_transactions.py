@@ -237,6 +237,33 @@ def test_a_marker_of_the_nodes_own_counts_once_all_replicas_have_it() -> None:
     tell_handlers(story)
 
 
+def test_markers_of_unreplicated_partitions_go_with_the_next_ones_that_followers_have_to_get() -> None:
+    """The node is asked for one batch at a time: batches that wait for followers would hold up what is put off for as long as they come."""
+
+    async def story(node: HandlerNode) -> None:
+        await node.create_topic("a")
+        node.context.create_topic("r", replicas=[NodeId(1), NodeId(2)], isr=[NodeId(1), NodeId(2)])
+        replicated, written = TopicPartition("r", 0), Written(count=1)
+        sender = sender_of(node, NodeId(1), Leader(codes=[]), written)
+        await node.context.nursery.start(sender.run)
+        sender.send(OWNER, replace(due(replicated), transactional_id="first"))
+        await trio.testing.wait_all_tasks_blocked()
+        sender.send(OWNER, due(PARTITIONS[0]))
+        sender.send(OWNER, replace(due(replicated), transactional_id="next"))
+        await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(PUT_OFF_MS / 1_000)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (log_end(node, replicated), log_end(node, PARTITIONS[0])) == (1, 0), "the first batch is under way"
+        partition = node.replicas.get_partition(*replicated)
+        node.replicas.note_fetch(partition, 2, 1, log_start_offset=0, broker_epoch=-1, now_ms=node.node.clock.monotonic_ms())
+        node.replicas.announce((partition,))
+        await written.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (log_end(node, replicated), log_end(node, PARTITIONS[0])) == (2, 1)
+
+    tell_handlers(story)
+
+
 def test_a_coordinator_that_was_followed_by_another_sends_no_marker_to_its_own_partitions(caplog: pytest.LogCaptureFixture) -> None:
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
