@@ -216,11 +216,11 @@ class Shards(Generic[S, R]):
         else:
             runtime.ask(partial(decide, led.shard), on_reply, refuse)
 
-    def fire_due(self, partition: int) -> None:
-        """Have a shard that serves do now what is due, instead of in the next turn of the event loop."""
+    def fire_if_due(self, partition: int, key: Hashable) -> None:
+        """Have a shard that serves do now what is due under a key, instead of in the next turn of the event loop."""
         led = self._led.get(partition)
         if led is not None and led.runtime is not None:
-            led.runtime.fire_due()
+            led.runtime.fire_if_due(key)
 
     def end_transaction(self, partition: int, marker: EndOfTransaction, on_reply: OnReply, refuse: Refuse) -> None:
         """Append the end of a producer's transaction, which the shard takes over; ``on_reply`` hears None once it is safe, now or later."""

@@ -29,6 +29,7 @@ from log_service.coordinator.transaction.transaction_coordinator import (
     PartitionsOfTransaction,
     TransactionCoordinatorShard,
     WrittenMarkers,
+    completion_timer,
 )
 from log_service.coordinator.transaction.waiting_requests import WaitingRequests
 from log_service.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -147,7 +148,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             decision.reply(token, None)
 
         self._shards.ask(written.owner.partition, decide, _unheard, _unheard)
-        self._shards.fire_due(written.owner.partition)
+        self._shards.fire_if_due(written.owner.partition, completion_timer(transactional_id))
         shard = self._shards.shard(written.owner.partition)
         if shard is not None and not shard.owed(transactional_id):
             self._waiting.resume(transactional_id)

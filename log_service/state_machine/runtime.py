@@ -191,6 +191,13 @@ class Runtime(Generic[R]):
                 timer.cancel()
                 self._on_timer(key)
 
+    def fire_if_due(self, key: Hashable) -> None:
+        """Do what is due by now under one key, however many timers there are."""
+        timer = self._pending_timers.get(key)
+        if timer is not None and timer.deadline_ms <= self._clock.monotonic_ms():
+            timer.cancel()
+            self._on_timer(key)
+
     def close(self, error: KafkaError) -> None:
         """End with the epoch: refuse every request that waits, and forget all timers."""
         self._is_closed = True

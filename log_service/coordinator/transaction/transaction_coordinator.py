@@ -202,7 +202,7 @@ class TransactionCoordinatorShard:
             return
         ending.owed.difference_update(written.partitions)
         if not ending.owed:
-            decision.set_timer(_completion_timer(written.transactional_id), decision.now_ms)
+            decision.set_timer(completion_timer(written.transactional_id), decision.now_ms)
 
     def listed(self, filters: listing.Filters, now_ms: int) -> Iterable[ListedTransaction]:
         """Tell the transactional ids that pass the filters, in short; the pattern is for ``listing.Search``."""
@@ -265,7 +265,7 @@ class TransactionCoordinatorShard:
     def _announce_markers(self, ending: Transaction, decision: TransactionDecision) -> None:
         """Have the markers written once the outcome is safe. A transaction without partitions owes none."""
         if not ending.partitions:
-            decision.set_timer(_completion_timer(ending.transactional_id), decision.now_ms)
+            decision.set_timer(completion_timer(ending.transactional_id), decision.now_ms)
             return
         decision.announce(
             DueMarkers(
@@ -285,7 +285,8 @@ class TransactionCoordinatorShard:
         return producer_id
 
 
-def _completion_timer(transactional_id: str) -> tuple[str, str]:
+def completion_timer(transactional_id: str) -> tuple[str, str]:
+    """Return the key of what completes a transaction whose markers are all written."""
     return "complete", transactional_id
 
 

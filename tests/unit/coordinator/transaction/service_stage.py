@@ -73,20 +73,20 @@ class Stage:
         request = InitProducerIdRequest(transactional_id=fields.pop("txn", TXN), transaction_timeout_ms=timeout_ms, **fields)
         return self.ask(self.service.init_producer_id, request, version=version)
 
-    def end(self, producer: Any, *, version: int = 5, epoch: int | None = None) -> list[Any]:
+    def end(self, producer: Any, *, version: int = 5, epoch: int | None = None, txn: str = TXN) -> list[Any]:
         request = EndTxnRequest(
-            transactional_id=TXN,
+            transactional_id=txn,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch if epoch is None else epoch,
             committed=True,
         )
         return self.ask(self.service.end_txn, request, version=version)
 
-    def add(self, producer: Any, *, version: int = 5, verify_only: bool = False, epoch: int | None = None) -> list[Any]:
+    def add(self, producer: Any, *, version: int = 5, verify_only: bool = False, epoch: int | None = None, txn: str = TXN) -> list[Any]:
         topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0])]
         asked_epoch = producer.producer_epoch if epoch is None else epoch
         one = AddPartitionsToTxnTransaction(
-            transactional_id=TXN,
+            transactional_id=txn,
             producer_id=producer.producer_id,
             producer_epoch=asked_epoch,
             verify_only=verify_only,
@@ -94,7 +94,7 @@ class Stage:
         )
         request = AddPartitionsToTxnRequest(
             transactions=[one],
-            v3_and_below_transactional_id=TXN,
+            v3_and_below_transactional_id=txn,
             v3_and_below_producer_id=producer.producer_id,
             v3_and_below_producer_epoch=asked_epoch,
             v3_and_below_topics=topics,

@@ -20,6 +20,7 @@ from log_service.protocol.messages.describe_transactions import DescribeTransact
 from log_service.protocol.messages.end_txn import EndTxnRequest
 from log_service.protocol.messages.list_transactions import ListTransactionsRequest
 from log_service.state_machine.runtime import RETRY_MS
+from tests.helpers.opcodes import opcodes_of
 from tests.unit.coordinator.transaction.service_stage import OFFSETS, ORDERS, TXN, Stage, code_of, play
 
 
@@ -249,3 +250,26 @@ def test_times_of_transactions_are_those_of_the_file() -> None:
         assert stage.state() == ""
 
     play(story, config.transactions)
+
+
+def cost_of_an_end(ending_count: int) -> int:
+    """Return what it takes to hear of a marker while the log refuses the ends of so many other transactions."""
+    costs: list[int] = []
+
+    def story(stage: Stage) -> None:
+        producers = {f"t{index}": stage.init(txn=f"t{index}")[0] for index in range(ending_count + 1)}
+        for txn, producer in producers.items():
+            stage.add(producer, txn=txn)
+            stage.end(producer, txn=txn)
+        *others, (owner, due) = stage.due
+        stage.log.failure = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        for each, markers in others:
+            stage.service.markers_written(SentMarkers(each, markers, markers.partitions))
+        costs.append(opcodes_of(lambda: stage.service.markers_written(SentMarkers(owner, due, due.partitions))))
+
+    play(story)
+    return costs[0]
+
+
+def test_the_end_of_a_transaction_takes_as_long_where_the_log_refuses_many_others() -> None:
+    assert cost_of_an_end(40) - cost_of_an_end(4) < 36, "less than one step for each"
