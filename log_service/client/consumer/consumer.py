@@ -204,15 +204,18 @@ class Consumer:
         self._positions.find_missing()
 
     async def unsubscribe(self) -> None:
-        """Give up all partitions, and leave the group."""
-        if self._rebalancer is not None and self._membership is not None:
-            await self._rebalancer.leave(is_committing=True)
-            self._membership.end()
-            self._rebalancer = self._membership = None
-            self._committer.commit_as(None)
-            self._subscriptions.topics, self._pattern = frozenset(), None
-            self._cluster.watch_all(is_on=False)
-        self._subscriptions.revoke(self._subscriptions.assigned)
+        """Give up all partitions, and leave the group; also where it is cancelled, or ``on_revoked`` raises."""
+        try:
+            if self._rebalancer is not None:
+                await self._rebalancer.leave(is_committing=True)
+        finally:
+            if self._membership is not None:
+                self._membership.end()
+                self._rebalancer = self._membership = None
+                self._committer.commit_as(None)
+                self._subscriptions.topics, self._pattern = frozenset(), None
+                self._cluster.watch_all(is_on=False)
+            self._subscriptions.revoke(self._subscriptions.assigned)
 
     def enforce_rebalance(self, reason: str = "") -> None:
         """Let the group rebalance when this consumer polls next, as something changed that only the application knows (KIP-568, KIP-800).

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable
 
+import trio
+
 from log_service.client.connections.cluster_view import ClusterView
 from log_service.client.consumer.assignors import ASSIGNORS
 from log_service.client.consumer.commits import Committer
@@ -21,6 +23,8 @@ from log_service.config.client import ConsumerConfig
 
 logger = logging.getLogger(__name__)
 
+LEAVE_S = 5.0
+"""How long a coordinator may take over a member that leaves: it has heard of that by then, or is not to be reached."""
 RebalanceCallback = Callable[[Sequence[TopicPartition]], Awaitable[None] | None]
 """Called inside ``poll`` with the partitions it is about; may be async, may commit and seek."""
 
@@ -85,13 +89,14 @@ class Rebalancer:
             self._membership.request_join("partitions of subscribed topics changed")
 
     async def leave(self, *, is_committing: bool) -> None:
-        """Give everything up and leave the group."""
-        if is_committing:
-            await self._committer.commit_consumed()
+        """Give everything up and leave the group, also where that is cancelled or a callback fails: others wait for the partitions."""
         try:
+            if is_committing:
+                await self._committer.commit_consumed()
             await self._revoke(self._subscriptions.assigned)
         finally:
-            await self._membership.leave("the consumer was closed")
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + LEAVE_S):
+                await self._membership.leave("the consumer was closed")
 
     async def _prepare(self) -> None:
         """Before a join: commit, and give up what has to be."""

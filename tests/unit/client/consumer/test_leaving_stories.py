@@ -1,0 +1,93 @@
+"""A consumer that gives up its subscription while something goes wrong: it has left all the same, and can subscribe again."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+from log_service.client import Consumer, TopicPartition
+from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse, ResponseTopicPartitions
+from tests.unit.client.consumer_story import tell_consumer_story
+from tests.unit.client.scripted_broker import TOPIC_ID, ScriptedBroker
+from tests.unit.client.scripted_group import Group
+
+Story = Callable[["LeavingGroup", Consumer], Awaitable[None]]
+
+
+class LeavingGroup(Group):
+    """Serves both protocols, assigns one partition, and counts who left. ``delay_s`` is what it takes over a LeaveGroup or a commit."""
+
+    def __init__(self, broker: ScriptedBroker) -> None:
+        super().__init__(broker)
+        self.left_count = 0
+        self.slow: ApiKey | None = None
+        broker.other[ApiKey.CONSUMER_GROUP_HEARTBEAT] = self._beat_of_consumer
+
+    async def _beat_of_consumer(self, request: Any, version: int) -> ConsumerGroupHeartbeatResponse:
+        if request.member_epoch < 0:
+            await self._delay(ApiKey.LEAVE_GROUP)
+            self.left_count += 1
+        await trio.lowlevel.checkpoint()
+        told = Assignment(topic_partitions=[ResponseTopicPartitions(topic_id=TOPIC_ID, partitions=[0])])
+        return ConsumerGroupHeartbeatResponse(
+            member_epoch=max(request.member_epoch, 1), heartbeat_interval_ms=60_000, assignment=None if request.member_epoch else told
+        )
+
+    async def _leave(self, request: Any, version: int) -> Any:
+        await self._delay(ApiKey.LEAVE_GROUP)
+        self.left_count += 1
+        return await super()._leave(request, version)
+
+    async def _commit(self, request: Any, version: int) -> Any:
+        await self._delay(ApiKey.OFFSET_COMMIT)
+        return await super()._commit(request, version)
+
+    async def _delay(self, api: ApiKey) -> None:
+        if api is self.slow:
+            await trio.sleep(2)
+
+
+def tell(story: Story, **settings: Any) -> None:
+    tell_consumer_story(story, LeavingGroup, **{"group_id": "g", **settings})
+
+
+async def poll_until_assigned(consumer: Consumer) -> None:
+    with trio.fail_after(100):
+        while not consumer.assignment:
+            await consumer.poll()
+
+
+@pytest.mark.parametrize("slow", [ApiKey.OFFSET_COMMIT, ApiKey.LEAVE_GROUP])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_consumer_whose_unsubscribing_is_cancelled_has_left_and_reads_what_it_subscribes_next(protocol: str, slow: ApiKey) -> None:
+    async def story(group: LeavingGroup, consumer: Consumer) -> None:
+        await poll_until_assigned(consumer)
+        await consumer.seek(TopicPartition("t", 0), 5)
+        group.slow = slow
+        with trio.move_on_after(1) as unsubscribing:
+            await consumer.unsubscribe()
+        assert unsubscribing.cancelled_caught or slow is ApiKey.LEAVE_GROUP
+        assert (group.left_count, consumer.assignment, consumer.subscription) == (1, [], frozenset())
+        await consumer.subscribe(["t"])
+        await poll_until_assigned(consumer)
+
+    tell(story, group_protocol=protocol)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_consumer_whose_callback_fails_while_it_unsubscribes_has_left(protocol: str) -> None:
+    async def story(group: LeavingGroup, consumer: Consumer) -> None:
+        def fail(_partitions: object) -> None:
+            raise ValueError("the state of the partitions cannot be stored")
+
+        await consumer.subscribe(["t"], on_revoked=fail)
+        await poll_until_assigned(consumer)
+        with pytest.raises(ValueError, match="cannot be stored"):
+            await consumer.unsubscribe()
+        assert (group.left_count, consumer.assignment, consumer.subscription) == (1, [], frozenset())
+        await consumer.subscribe(["t"])
+        await poll_until_assigned(consumer)
+
+    tell(story, group_protocol=protocol)
