@@ -191,6 +191,7 @@ class ConsumerMembership:
                 self._wakeup = trio.Event()
                 if self._failed_count:  # what is urgent may not hurry a cluster that fails
                     await trio.sleep(self._cluster.backoff_ms(self._failed_count - 1) / 1_000)
+        self._heard.set()  # there is no epoch to wait for any more
 
     def end(self) -> None:
         """End the task; later responses are dropped."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.client import Consumer, TopicPartition
+from log_service.client import Consumer, ErrorCode, KafkaError, TopicPartition
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse, ResponseTopicPartitions
 from tests.unit.client.consumer_story import tell_consumer_story
@@ -23,12 +23,15 @@ class LeavingGroup(Group):
         super().__init__(broker)
         self.left_count = 0
         self.slow: ApiKey | None = None
+        self.are_beats_lost = False
         broker.other[ApiKey.CONSUMER_GROUP_HEARTBEAT] = self._beat_of_consumer
 
     async def _beat_of_consumer(self, request: Any, version: int) -> ConsumerGroupHeartbeatResponse:
         if request.member_epoch < 0:
             await self._delay(ApiKey.LEAVE_GROUP)
             self.left_count += 1
+        elif self.are_beats_lost:
+            await trio.sleep_forever()
         await trio.lowlevel.checkpoint()
         told = Assignment(topic_partitions=[ResponseTopicPartitions(topic_id=TOPIC_ID, partitions=[0])])
         return ConsumerGroupHeartbeatResponse(
@@ -91,3 +94,20 @@ def test_a_consumer_whose_callback_fails_while_it_unsubscribes_has_left(protocol
         await poll_until_assigned(consumer)
 
     tell(story, group_protocol=protocol)
+
+
+def test_a_commit_does_not_wait_for_the_epoch_of_a_member_whose_consumer_unsubscribes() -> None:
+    """It waited for a heartbeat in a task of its own, and held up all commits of the consumer (KIP-848)."""
+
+    async def story(group: LeavingGroup, consumer: Consumer) -> None:
+        await poll_until_assigned(consumer)
+        group.commit_error, group.are_beats_lost = ErrorCode.STALE_MEMBER_EPOCH, True
+        heard: list[KafkaError | None] = []
+        consumer.commit_soon({TopicPartition("t", 0): 5}, lambda _offsets, error: heard.append(error))
+        await trio.sleep(1)
+        assert heard == []
+        await consumer.unsubscribe()
+        await trio.sleep(1)
+        assert [error and error.code for error in heard] == [ErrorCode.STALE_MEMBER_EPOCH]
+
+    tell(story, group_protocol="consumer", enable_auto_commit=False)
