@@ -25,6 +25,9 @@ C = TypeVar("C")
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
+END_S = 1.0
+"""For so long Ctrl-C waits for the call that it has cancelled: a callback of the application may take longer over that."""
+
 
 class Outcome(Protocol[T_contra]):
     """The place where the result of a call arrives, set once, in the trio thread; ``concurrent.futures.Future`` is one."""
@@ -295,14 +298,15 @@ class _Call(Generic[T]):
         self._post = post
 
     def result(self) -> T:
-        """Wait for the result and return it, or raise what the function raised; Ctrl-C cancels the function."""
+        """Wait for the result and return it, or raise what the function raised; Ctrl-C cancels the function, and gives it time to end."""
         try:
             return self._future.result()
         except CancelledError:
             raise closed() from None
         except BaseException:
-            if not self._future.done():
-                self._post(self._scope.cancel)
+            if not self._future.done() and self._post(self._scope.cancel):
+                with suppress(Exception):
+                    self._future.exception(END_S)  # the caller's next call may not go beside this one
             raise
 
     def abandon(self) -> None:

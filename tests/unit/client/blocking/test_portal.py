@@ -117,6 +117,36 @@ def test_an_interrupted_wait_cancels_the_call(monkeypatch: pytest.MonkeyPatch) -
     portal.close()
 
 
+def test_a_call_that_was_interrupted_has_ended_when_the_next_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A poll after Ctrl-C was refused every other time, because the one that was interrupted had not ended."""
+    portal = Portal(client([]), "test")
+    portal.open()
+    told: list[str] = []
+
+    async def wait_for_ever() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            told.append("ended")
+
+    async def begin() -> None:
+        told.append("began")
+        await trio.lowlevel.checkpoint()
+
+    def interrupt(self: object, timeout: float | None = None) -> None:
+        time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    for _ in range(20):
+        with monkeypatch.context() as patch:
+            patch.setattr("concurrent.futures.Future.result", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                portal.call(wait_for_ever)
+        portal.call(begin)
+    portal.close()
+    assert told == ["ended", "began"] * 20
+
+
 def test_an_async_generator_is_iterated_and_closed_early() -> None:
     portal = Portal(client([]), "test")
     portal.open()
