@@ -153,10 +153,19 @@ class AsyncioProducer(OnAsyncio[Producer]):
     partitions_for = awaited(Producer.partitions_for)
     metrics = awaited_sync(Producer.metrics)
     init_transactions = awaited(Producer.init_transactions)
-    begin_transaction = awaited(Producer.begin_transaction)
     send_offsets_to_transaction = awaited(Producer.send_offsets_to_transaction)
     commit_transaction = awaited(Producer.commit_transaction)
     abort_transaction = awaited(Producer.abort_transaction)
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction, as ``Producer.begin_transaction``. One that has begun as the task was cancelled is aborted."""
+        begun: list[None] = []
+        try:
+            await self._bridge.call(self._producer.begin_transaction, begun.append)
+        except asyncio.CancelledError:
+            if begun and not self._producer.is_closed:
+                self._portal.post(self._producer.transactor.abort_soon)
+            raise
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -105,6 +106,33 @@ def test_a_cancelled_block_on_asyncio_is_aborted_before_the_next_begins() -> Non
     asyncio.run(main())
     assert coordinator.ended == [False, True]
     assert coordinator.broker.logs[0].values == [b"lost", b"kept", b"too"]
+
+
+def test_a_block_on_asyncio_that_was_cancelled_as_it_began_is_aborted_before_the_next_begins() -> None:
+    """The transaction is open, the task does not know yet: the loop stands still in between."""
+    coordinator, unopened = asyncio_producer()
+
+    async def main() -> None:
+        async with unopened as producer:
+            await producer.init_transactions()
+
+            async def endless() -> None:
+                async with producer.transaction():
+                    await asyncio.sleep(PATIENCE_S)
+
+            beginning = asyncio.create_task(endless())
+            await asyncio.sleep(0)
+            deadline = time.monotonic() + PATIENCE_S
+            while not producer._bridge._mailbox and time.monotonic() < deadline:
+                time.sleep(0.001)  # noqa: ASYNC251 - the loop has to stand still
+            beginning.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await beginning
+            async with producer.transaction():
+                await producer.send("t", b"kept", partition=0)
+
+    asyncio.run(main())
+    assert coordinator.ended == [True]
 
 
 def test_an_exception_in_a_block_on_asyncio_aborts_it() -> None:
