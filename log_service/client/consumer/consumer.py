@@ -158,14 +158,13 @@ class Consumer:
         if isinstance(topics, SubscriptionPattern) and self.config.group_protocol != "consumer":
             raise ConfigError("a SubscriptionPattern needs group_protocol='consumer'; a compiled pattern works with 'classic', too")
         named = () if isinstance(topics, Pattern | SubscriptionPattern) else arguments.names(topics, "topics")
-        self._pattern = topics if isinstance(topics, Pattern) else None
-        self._cluster.watch_all(is_on=self._pattern is not None)
         if isinstance(topics, Pattern):
-            await self._cluster.retry(self._cluster.refresh, self.config.default_api_timeout_ms, is_refreshing=False)
-            self._subscriptions.topics = self._matching(topics)
+            await self._list_topics()
+            self._pattern, self._subscriptions.topics = topics, self._matching(topics)
         else:
-            self._subscriptions.topics = frozenset(named)
             self._cluster.watch_only(named)
+            self._cluster.watch_all(is_on=False)
+            self._pattern, self._subscriptions.topics = None, frozenset(named)
         callbacks = RebalanceCallbacks(on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
         regex = topics.pattern if isinstance(topics, SubscriptionPattern) else ""
         self._rebalancer = self._take_part(self.config.group_id, callbacks, regex)
@@ -541,6 +540,15 @@ class Consumer:
             deadline = min(deadline, trio.current_time() + max(until_due_s, 0.001))
         with trio.move_on_at(deadline):
             await self._changed.wait()
+
+    async def _list_topics(self) -> None:
+        """Know all topics of the cluster from now on; where they cannot be listed nothing changes."""
+        self._cluster.watch_all(is_on=True)
+        try:
+            await self._cluster.retry(self._cluster.refresh, self.config.default_api_timeout_ms, is_refreshing=False)
+        except BaseException:
+            self._cluster.watch_all(is_on=self._pattern is not None)
+            raise
 
     def _matching(self, pattern: Pattern[str]) -> frozenset[str]:
         """Return the topics that a pattern stands for now."""

@@ -306,6 +306,37 @@ def test_a_loop_reads_a_topic_that_matches_its_pattern_as_soon_as_the_cluster_te
     tell(story)
 
 
+def test_subscribing_to_a_topic_that_there_cannot_be_changes_nothing() -> None:
+    async def story(group: Group, consumer: Consumer) -> None:
+        with pytest.raises(KafkaError, match="1 to"):
+            await consumer.subscribe(["u", ""])
+        assert consumer.subscription == {"t"}
+
+    tell(story)
+
+
+def test_subscribing_to_a_pattern_that_is_cancelled_changes_nothing() -> None:
+    """It read by the pattern from the next change of the cluster on."""
+
+    async def story(group: Group, consumer: Consumer) -> None:
+        async def respond_slowly(request: Any, version: int) -> Any:
+            await trio.sleep(2)
+            return await group.broker._metadata(request)
+
+        await poll_until(consumer, lambda: bool(consumer.assignment))
+        group.broker.other[ApiKey.METADATA] = respond_slowly
+        with trio.move_on_after(1) as subscribing:
+            await consumer.subscribe(re.compile("another"))
+        assert subscribing.cancelled_caught
+        group.broker.grow(2)
+        await poll_for(consumer, 20)
+        assert (consumer.subscription, consumer.assignment) == ({"t"}, [TopicPartition("t", 0)])
+        asked = [request for api, request in group.broker.requests if api is ApiKey.METADATA]
+        assert [topic.name for topic in asked[-1].topics] == ["t"]
+
+    tell(story)
+
+
 @pytest.mark.parametrize("is_raising", [False, True], ids=["cancelled", "raising"])
 def test_what_a_poll_that_ended_early_did_not_give_up_the_next_one_does(is_raising: bool) -> None:
     """The group goes on with an assignment that was told once: a member that forgot it would read what others wait for."""
