@@ -70,6 +70,8 @@ class ConsumerMembership:
         self._polled_ms = 0
         self._failed_count = 0
         self._has_taken = False
+        self.names: dict[UUID, str] = {}
+        """The topics of what the member owns, by their ids; what it gives up may be gone, or of an earlier subscription."""
         self.taken_as = ("", NO_EPOCH)
         """Member id and newest epoch in which the application has the partitions that it knows of; also once the group has gone on."""
 

@@ -45,7 +45,6 @@ class Reconciler:
         self._callbacks = callbacks
         self._regex = regex
         self._meter = meter
-        self._names: dict[UUID, str] = {}
         self._news = AssignmentNews(callbacks.on_assigned)
 
     async def advance(self) -> None:
@@ -89,10 +88,10 @@ class Reconciler:
             await self._committer.commit_consumed()
             await self._revoke(self._named(lost))
             self._membership.give_up(lost)
-        self._names.update(await self._membership.names_of({topic_id for topic_id, _ in told} - self._names.keys()))
+        self._membership.names.update(await self._membership.names_of({topic_id for topic_id, _ in told} - self._membership.names.keys()))
         if self._membership.told is not told:
             return  # something newer was heard meanwhile, or the member is lost
-        known = frozenset(each for each in told if each[0] in self._names)
+        known = frozenset(each for each in told if each[0] in self._membership.names)
         added = self._named(known - self._membership.owned)
         if len(known) < len(told):
             logger.info("group %s: %d assigned partitions are of topics that are not known yet", self._config.group_id, len(told - known))
@@ -100,13 +99,13 @@ class Reconciler:
         self._committer.forget()
         self._subscriptions.assign(self._named(known), Start.COMMITTED)
         self._membership.finish(known)
-        self._names = {topic_id: self._names[topic_id] for topic_id, _ in known}
+        self._membership.names = {topic_id: self._membership.names[topic_id] for topic_id, _ in known}
         self._meter.note_rebalance(started_ms, is_failed=False)
         self._news.note(added)
         await self._news.tell()
 
     def _named(self, partitions: Iterable[tuple[UUID, int]]) -> list[TopicPartition]:
-        return sorted(TopicPartition(self._names[topic_id], index) for topic_id, index in partitions)
+        return sorted(TopicPartition(self._membership.names[topic_id], index) for topic_id, index in partitions)
 
     async def _revoke(self, partitions: Sequence[TopicPartition]) -> None:
         if partitions:
@@ -117,7 +116,7 @@ class Reconciler:
     async def _lose(self) -> None:
         lost = self._subscriptions.assigned
         self._subscriptions.revoke(lost)
-        self._names.clear()
+        self._membership.names.clear()
         self._news.forget()
         if lost:
             logger.warning("group %s: lost %d partitions", self._config.group_id, len(lost))

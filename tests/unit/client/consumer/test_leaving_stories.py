@@ -1,6 +1,6 @@
-"""A consumer that gives up its subscription while something goes wrong: it has left all the same, and can subscribe again."""
+"""A consumer that gives up its subscription, for another one or while something goes wrong: it has left, and can subscribe again."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -24,6 +24,7 @@ class LeavingGroup(Group):
         self.left_count = 0
         self.slow: ApiKey | None = None
         self.are_beats_lost = False
+        self.told: list[ResponseTopicPartitions] | None = None
         broker.other[ApiKey.CONSUMER_GROUP_HEARTBEAT] = self._beat_of_consumer
 
     async def _beat_of_consumer(self, request: Any, version: int) -> ConsumerGroupHeartbeatResponse:
@@ -33,10 +34,12 @@ class LeavingGroup(Group):
         elif self.are_beats_lost:
             await trio.sleep_forever()
         await trio.lowlevel.checkpoint()
-        told = Assignment(topic_partitions=[ResponseTopicPartitions(topic_id=TOPIC_ID, partitions=[0])])
-        return ConsumerGroupHeartbeatResponse(
-            member_epoch=max(request.member_epoch, 1), heartbeat_interval_ms=60_000, assignment=None if request.member_epoch else told
-        )
+        told, self.told = self.told, None
+        if not request.member_epoch:
+            told = [ResponseTopicPartitions(topic_id=TOPIC_ID, partitions=[0])]
+        response = ConsumerGroupHeartbeatResponse(member_epoch=max(request.member_epoch, 1), heartbeat_interval_ms=60_000)
+        response.assignment = None if told is None else Assignment(topic_partitions=told)
+        return response
 
     async def _leave(self, request: Any, version: int) -> Any:
         await self._delay(ApiKey.LEAVE_GROUP)
@@ -111,3 +114,19 @@ def test_a_commit_does_not_wait_for_the_epoch_of_a_member_whose_consumer_unsubsc
         assert [error and error.code for error in heard] == [ErrorCode.STALE_MEMBER_EPOCH]
 
     tell(story, group_protocol="consumer", enable_auto_commit=False)
+
+
+def test_another_subscription_gives_up_what_the_one_before_was_assigned() -> None:
+    """The names of those topics went with the subscription before, and polls failed (KIP-848)."""
+
+    async def story(group: LeavingGroup, consumer: Consumer) -> None:
+        await poll_until_assigned(consumer)
+        given_up: list[Sequence[TopicPartition]] = []
+        group.told = []
+        await consumer.subscribe(["another"], on_revoked=given_up.append)
+        with trio.fail_after(100):
+            while consumer.assignment:
+                await consumer.poll()
+        assert given_up == [[TopicPartition("t", 0)]]
+
+    tell(story, group_protocol="consumer")
