@@ -67,6 +67,7 @@ class ConsumerMembership:
         self._heard = trio.Event()
         self._error: KafkaError | None = None
         self._is_started = self._is_lost = self._is_polling = False
+        self._is_known = False  # to the coordinator, which may have taken in a join whose response has not come
         self._polled_ms = 0
         self._failed_count = 0
         self._has_taken = False
@@ -229,6 +230,7 @@ class ConsumerMembership:
         started_ms = self._now_ms()
         if not self._member.is_member:
             self._meter.note_join()
+        self._is_known = True
         response = await self._ask(connection, request)
         raise_for(response.error_code, response.error_message, f"heartbeat to group {self._member.group_id!r}")
         self._meter.note_heartbeat(started_ms)
@@ -276,7 +278,7 @@ class ConsumerMembership:
     def _lose(self, reason: str) -> None:
         self._quiet.warning("lost", "group %s goes on without this member: %s", self._member.group_id, reason)
         self._member.lose()
-        self._is_lost, self._has_taken = True, False
+        self._is_lost, self._has_taken, self._is_known = True, False, False
         self._failed_count = 0
         self._on_change()
 
@@ -289,8 +291,9 @@ class ConsumerMembership:
 
     async def leave(self, reason: str) -> None:
         """Tell the coordinator, if there is anything to tell; a static member keeps its place until its session ends (KIP-345)."""
-        if not self._member.is_member:
+        if not self._is_known:
             return
+        self._is_known = False
         request = self._member.leaving()
         self._member.lose()
         try:

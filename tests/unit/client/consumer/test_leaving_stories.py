@@ -17,7 +17,7 @@ Story = Callable[["LeavingGroup", Consumer], Awaitable[None]]
 
 
 class LeavingGroup(Group):
-    """Serves both protocols, assigns one partition, and counts who left. ``delay_s`` is what it takes over a LeaveGroup or a commit."""
+    """Serves both protocols, assigns one partition, and counts who left. ``slow`` is the API over which it takes its time."""
 
     def __init__(self, broker: ScriptedBroker) -> None:
         super().__init__(broker)
@@ -25,9 +25,16 @@ class LeavingGroup(Group):
         self.slow: ApiKey | None = None
         self.are_beats_lost = False
         self.told: list[ResponseTopicPartitions] | None = None
+        self.epochs: list[int] = []
+        self.refused: trio.Event | None = None
         broker.other[ApiKey.CONSUMER_GROUP_HEARTBEAT] = self._beat_of_consumer
 
     async def _beat_of_consumer(self, request: Any, version: int) -> ConsumerGroupHeartbeatResponse:
+        self.epochs.append(request.member_epoch)
+        if self.refused is not None and not self.refused.is_set():
+            self.refused.set()
+            return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        await self._delay(ApiKey.CONSUMER_GROUP_HEARTBEAT)
         if request.member_epoch < 0:
             await self._delay(ApiKey.LEAVE_GROUP)
             self.left_count += 1
@@ -128,5 +135,31 @@ def test_another_subscription_gives_up_what_the_one_before_was_assigned() -> Non
             while consumer.assignment:
                 await consumer.poll()
         assert given_up == [[TopicPartition("t", 0)]]
+
+    tell(story, group_protocol="consumer")
+
+
+def test_a_consumer_that_leaves_while_it_joins_is_no_member() -> None:
+    """The group knew it already, and waited for its session to end (KIP-848)."""
+
+    async def story(group: LeavingGroup, consumer: Consumer) -> None:
+        group.slow = ApiKey.CONSUMER_GROUP_HEARTBEAT
+        await consumer.poll(timeout_ms=1_000)
+        await consumer.unsubscribe()
+        assert group.epochs == [0, -1]
+
+    tell(story, group_protocol="consumer")
+
+
+def test_a_consumer_that_leaves_does_not_join_again_meanwhile() -> None:
+    async def story(group: LeavingGroup, consumer: Consumer) -> None:
+        await poll_until_assigned(consumer)
+        group.refused = trio.Event()
+        await consumer.subscribe(["t", "u"])
+        await group.refused.wait()
+        await trio.sleep(0.01)  # the next heartbeat is due after the pause behind an error
+        group.slow = ApiKey.LEAVE_GROUP
+        await consumer.unsubscribe()
+        assert group.epochs[-1] == -1
 
     tell(story, group_protocol="consumer")
