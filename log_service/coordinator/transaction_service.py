@@ -26,6 +26,7 @@ from log_service.coordinator.transaction.rules import Producer
 from log_service.coordinator.transaction.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
 from log_service.coordinator.transaction.transaction_coordinator import (
     PAUSE_MS,
+    EndedTransaction,
     PartitionsOfTransaction,
     TransactionCoordinatorShard,
     WrittenMarkers,
@@ -129,8 +130,11 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
 
     # Markers
 
-    def _on_announcement(self, coordinator_log: CoordinatorLog, due: DueMarkers) -> None:
-        self._on_due(Owner(partition=coordinator_log.partition, leader_epoch=coordinator_log.leader_epoch), due)
+    def _on_announcement(self, coordinator_log: CoordinatorLog, announced: DueMarkers | EndedTransaction) -> None:
+        if isinstance(announced, EndedTransaction):
+            self._waiting.resume(announced.transactional_id)
+        else:
+            self._on_due(Owner(partition=coordinator_log.partition, leader_epoch=coordinator_log.leader_epoch), announced)
 
     def markers_written(self, written: SentMarkers) -> None:
         """Tell the coordinator that partitions have their marker, or are gone. News of an earlier leader epoch is passed over.

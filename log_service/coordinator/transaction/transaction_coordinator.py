@@ -62,6 +62,13 @@ class WrittenMarkers:
     partitions: tuple[TopicPartition, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class EndedTransaction:
+    """What is announced when a transaction is complete."""
+
+    transactional_id: str
+
+
 @dataclass(slots=True)
 class _Ending:
     """Which partitions have not acknowledged the marker yet."""
@@ -224,6 +231,7 @@ class TransactionCoordinatorShard:
                 self._abort_timed_out(known, decision)
             elif known is not None and known.is_ending and not self.owed(transactional_id):
                 self._store(rules.complete(known, decision.wall_ms), decision)
+                decision.announce(EndedTransaction(transactional_id))
 
     def _find_timed_out(self, decision: TransactionDecision) -> None:
         """Have each transaction that takes too long aborted by itself, so that one that the log refuses holds up no other."""

@@ -73,12 +73,12 @@ class Stage:
         request = InitProducerIdRequest(transactional_id=fields.pop("txn", TXN), transaction_timeout_ms=timeout_ms, **fields)
         return self.ask(self.service.init_producer_id, request, version=version)
 
-    def end(self, producer: Any, *, version: int = 5, epoch: int | None = None, txn: str = TXN) -> list[Any]:
+    def end(self, producer: Any, *, version: int = 5, epoch: int | None = None, txn: str = TXN, is_commit: bool = True) -> list[Any]:
         request = EndTxnRequest(
             transactional_id=txn,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch if epoch is None else epoch,
-            committed=True,
+            committed=is_commit,
         )
         return self.ask(self.service.end_txn, request, version=version)
 

@@ -10,6 +10,7 @@ from log_service.config.views import TransactionConfig
 from log_service.coordinator.transaction.markers import SentMarkers
 from log_service.coordinator.transaction_service import BROKER_PATIENCE_MS
 from log_service.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from log_service.state_machine.runtime import RETRY_MS
 from tests.unit.coordinator.transaction.service_stage import OFFSETS, TXN, Stage, code_of, play
 
 PATIENCE_MS = TransactionConfig().end_patience_ms
@@ -147,6 +148,31 @@ def test_a_request_waits_on_while_the_log_refuses_the_end() -> None:
         stage.log.failure = None
         stage.pass_time(PATIENCE_MS)
         assert [code_of(reply) for reply in replies] == [CONCURRENT], "the end is stored a second later"
+
+    play(story)
+
+
+def test_a_request_is_asked_again_where_the_end_is_stored_later_than_the_last_marker() -> None:
+    def story(stage: Stage) -> None:
+        producer = end(stage)
+        stage.log.failure = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        stage.write_all()
+        replies = stage.add(producer, version=3)
+        stage.log.failure = None
+        stage.pass_time(RETRY_MS)
+        assert [code_of(reply) for reply in replies] == [ErrorCode.NONE]
+
+    play(story, TransactionConfig(end_patience_ms=2 * RETRY_MS))
+
+
+def test_a_request_waits_for_the_end_of_a_transaction_without_partitions() -> None:
+    def story(stage: Stage) -> None:
+        (producer,) = stage.init()
+        aborted = stage.end(producer, is_commit=False)[0]
+        replies = stage.add(aborted, version=3)
+        assert replies == []
+        stage.pass_time(0)
+        assert [code_of(reply) for reply in replies] == [ErrorCode.NONE]
 
     play(story)
 

@@ -14,6 +14,7 @@ from log_service.coordinator.transaction.records import TransactionRecord, decod
 from log_service.coordinator.transaction.rules import Producer
 from log_service.coordinator.transaction.transaction import Transaction
 from log_service.coordinator.transaction.transaction_coordinator import (
+    EndedTransaction,
     PartitionsOfTransaction,
     TransactionCoordinatorShard,
     WrittenMarkers,
@@ -79,8 +80,11 @@ class TransactionStory:
             if isinstance(timer, SetTimer):
                 self.timers[timer.key] = timer.deadline_ms
         for announcement in decision.announcements:
-            assert isinstance(announcement, DueMarkers)
-            self.due.append(announcement)
+            if isinstance(announcement, DueMarkers):
+                self.due.append(announcement)
+            else:
+                assert isinstance(announcement, EndedTransaction)
+                assert not self.shard.transactions[announcement.transactional_id].is_ending
 
     def ask(self, handler: str, request: object, *, api_version: int = 5) -> Any:
         token = next(self._tokens)
