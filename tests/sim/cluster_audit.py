@@ -5,10 +5,13 @@ knew to be committed: below the high watermark nothing may be missing or other t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from log_service.common.types import TopicPartition
 from log_service.records.batch import iterate_headers, iterate_records
-from log_service.storage.file_names import parse_directory_name
+from log_service.storage.file_names import LOG_SUFFIX, offsets_by_suffix, parse_directory_name
+from tests.sim.disk import Disk
 from tests.sim.node_audit import METADATA_DIRECTORY, Auditor, DeathRecord, LogKey, StoredBatch, stored_logs
 from tests.sim.node_checker import Violation
 from tests.sim.node_host import Death, Incarnation, NodeHost
@@ -51,49 +54,78 @@ def _compare_below(
             return
 
 
+class _Replica(NamedTuple):
+    """The log of a partition on one node's disk: where it begins and ends, as far as batches tell, or else the name of its file."""
+
+    host: str
+    start: int
+    end: int
+    batches: list[StoredBatch]
+
+
 def check_replicas(
-    hosts: Sequence[NodeHost], ends: Mapping[TopicPartition, int], whole: frozenset[str], compacted: frozenset[str] = frozenset()
+    hosts: Sequence[NodeHost],
+    ends: Mapping[TopicPartition, int],
+    whole: frozenset[str],
+    asked: Mapping[TopicPartition, int],
+    compacted: frozenset[str] = frozenset(),
 ) -> Iterator[Violation]:
     """Compare the logs of all replicas on the disks of nodes that have stopped, byte for byte.
 
     ``ends`` is how far each partition was committed while all replicas were in sync: what is committed later, while one node after the
     other leaves the in-sync replicas and stops, is not on those that have left. The topics in ``whole`` are at rest: their replicas also
-    end at the same offset. Where a cleaner runs, those in ``compacted`` have the same records last of each key, wherever each replica's
-    cleaner has come to.
+    end at the same offset. Up to ``asked`` clients had records deleted: where none answers, it may be done at one replica alone, and that
+    replica is empty where all of it was committed. Where a cleaner runs, those in ``compacted`` have the same records last of each key,
+    wherever each replica's cleaner has come to.
     """
-    logs: dict[tuple[str, bytes], list[tuple[str, list[StoredBatch]]]] = {}
+    logs: dict[tuple[str, bytes], list[_Replica]] = {}
     for host in hosts:
         for key, batches in stored_logs(host.disk).items():
-            if key.name != METADATA_DIRECTORY:
-                logs.setdefault((key.name, key.identity), []).append((host.name, batches))
+            partition = parse_directory_name(key.name)
+            if partition is not None and key.name != METADATA_DIRECTORY:
+                replica = _replica(host.name, batches, _offsets_of_files(host.disk, key), asked.get(partition, 0))
+                logs.setdefault((key.name, key.identity), []).append(replica)
     for (name, _), replicas in sorted(logs.items()):
         partition = parse_directory_name(name)
-        if partition is not None and partition.topic in compacted:
+        assert partition is not None
+        if partition.topic in compacted:
             yield from _compare_compacted(name, replicas, ends.get(partition, 0))
-        elif partition is not None:
+        else:
             yield from _compare_replicas(name, replicas, ends.get(partition, 0), is_at_rest=partition.topic in whole)
 
 
-def _compare_replicas(name: str, replicas: list[tuple[str, list[StoredBatch]]], end: int, *, is_at_rest: bool) -> Iterator[Violation]:
-    start = max((batches[0].base_offset for _, batches in replicas if batches), default=0)
-    first_name, first = replicas[0]
-    expected = _between(first, start, end)
-    for other_name, other in replicas[1:]:
-        found = _between(other, start, end)
+def _replica(host: str, batches: list[StoredBatch], offsets: Sequence[int], asked: int) -> _Replica:
+    """An empty log that begins behind what clients had deleted counts as one that never had anything."""
+    if batches:
+        return _Replica(host, batches[0].base_offset, batches[-1].last_offset + 1, batches)
+    start = min(offsets, default=0)
+    return _Replica(host, start, start, batches) if start <= asked else _Replica(host, 0, 0, batches)
+
+
+def _offsets_of_files(disk: Disk, key: LogKey) -> list[int]:
+    return offsets_by_suffix(disk.directory(Path(key.path)).children).get(LOG_SUFFIX, [])
+
+
+def _compare_replicas(name: str, replicas: Sequence[_Replica], end: int, *, is_at_rest: bool) -> Iterator[Violation]:
+    start = max(replica.start for replica in replicas)
+    first = replicas[0]
+    expected = _between(first.batches, start, end)
+    for other in replicas[1:]:
+        found = _between(other.batches, start, end)
         if found != expected:
             different = next((pair for pair in zip(expected, found, strict=False) if pair[0] != pair[1]), None)
             text = f"{len(expected)} and {len(found)} batches below {end}"
             if different is not None:
                 ours, theirs = different
                 text += f"; first {ours[:3]} of {len(ours.content)} bytes and {theirs[:3]} of {len(theirs.content)} bytes"
-            yield Violation("replicas are equal", f"{name} on {first_name} and on {other_name} has {text}")
-        elif is_at_rest and _end_of(other) != _end_of(first):
-            yield Violation("replicas are equal", f"{name} ends at {_end_of(first)} on {first_name}, at {_end_of(other)} on {other_name}")
+            yield Violation("replicas are equal", f"{name} on {first.host} and on {other.host} has {text}")
+        elif is_at_rest and other.end != first.end:
+            yield Violation("replicas are equal", f"{name} ends at {first.end} on {first.host}, at {other.end} on {other.host}")
 
 
-def _compare_compacted(name: str, replicas: list[tuple[str, list[StoredBatch]]], end: int) -> Iterator[Violation]:
+def _compare_compacted(name: str, replicas: Sequence[_Replica], end: int) -> Iterator[Violation]:
     """The last record of each key is the same; a tombstone may be gone already, and with it all that has its key."""
-    found = [(host, _last_of_each_key(batches, end)) for host, batches in replicas]
+    found = [(replica.host, _last_of_each_key(replica.batches, end)) for replica in replicas]
     for key in sorted({key for _, last in found for key in last}):
         values = {host: last[key] for host, last in found if key in last and last[key][1] is not None}
         tombstones = {host: last[key] for host, last in found if key in last and last[key][1] is None}
@@ -121,7 +153,3 @@ def is_control(content: bytes) -> bool:
 
 def _between(batches: list[StoredBatch], start: int, end: int) -> list[StoredBatch]:
     return [batch for batch in batches if start <= batch.base_offset and batch.last_offset < end]
-
-
-def _end_of(batches: list[StoredBatch]) -> int:
-    return batches[-1].last_offset + 1 if batches else -1

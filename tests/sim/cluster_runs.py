@@ -45,7 +45,7 @@ from tests.sim.cluster_watch import ClusterWatch
 from tests.sim.copy_clients import CopyClients
 from tests.sim.copying import COPIED_TOPICS, Copying
 from tests.sim.node_audit import Auditor
-from tests.sim.node_checker import Violation, check
+from tests.sim.node_checker import Violation, asked_to_delete, check
 from tests.sim.node_clients import Clients
 from tests.sim.node_faults import Adversary
 from tests.sim.node_history import NEVER, E, Entry, History, Lost, Operation
@@ -341,7 +341,8 @@ class ClusterRun(Run):
         await super()._stop()
 
     def _check_stopped(self) -> None:
-        self.violations += check_replicas(self.cluster.nodes, self._ends, frozenset(self.history.topics), self._compacted)
+        whole, asked = frozenset(self.history.topics), asked_to_delete(self.history)
+        self.violations += check_replicas(self.cluster.nodes, self._ends, whole, asked, self._compacted)
 
     @property
     def _compacted(self) -> frozenset[str]:

@@ -394,16 +394,22 @@ def taken_at_most_once(case: Case) -> Iterator[Violation]:
             taken[key] = entry.consumer
 
 
+def asked_to_delete(history: History) -> dict[TopicPartition, int]:
+    """Return up to where clients asked to delete records, whatever the responses were: each request may have been done."""
+    asked: dict[TopicPartition, int] = defaultdict(int)
+    for delete in history.of(DeleteRecords):
+        asked[delete.partition] = max(asked[delete.partition], delete.before)
+    return dict(asked)
+
+
 def deleted_stays_within_bounds(case: Case) -> Iterator[Violation]:
     """The log's start moves no further than a client asked for, where only DeleteRecords moves it."""
-    asked: dict[TopicPartition, int] = defaultdict(int)
-    for delete in case.history.of(DeleteRecords):
-        asked[delete.partition] = max(asked[delete.partition], delete.before)
+    asked = asked_to_delete(case.history)
     for final in case.finals:
         topic = case.topic(final.partition.topic)
         is_by_request = topic.is_trimmed and "retention.ms" not in topic.configs and "retention.bytes" not in topic.configs
-        if is_by_request and final.log_start_offset > asked[final.partition]:
-            text = f"{final.partition} begins at {final.log_start_offset}, asked for was {asked[final.partition]}"
+        if is_by_request and final.log_start_offset > asked.get(final.partition, 0):
+            text = f"{final.partition} begins at {final.log_start_offset}, asked for was {asked.get(final.partition, 0)}"
             yield Violation("deleted stays within bounds", text)
 
 
