@@ -6,17 +6,18 @@ Decides nothing for the nodes. The promises, each checked on every node whenever
   the set when it dies, so that it may lead again;
 * the leader is in sync; the leader epoch and the partition epoch never go back;
 * a leader that was neither in sync nor eligible is elected where that is allowed, and only while none of those that were lives. Excused is
-  the last known leader (KIP-966);
+  the last known leader (KIP-966). So is any other, in the change that says that the log of that one is gone with its directory;
 * a broker that was let go does not come back before it has registered again;
 * in the term of a controller a broker that lives is fenced at most once for a connection that ended.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from log_service.common.types import NodeId
 from log_service.controller.death_watch import DeathWatch
-from log_service.metadata.image import MetadataImage
-from log_service.metadata.partition import PartitionRegistration
+from log_service.metadata.image import BrokerRegistration, MetadataImage
+from log_service.metadata.partition import FIRST_FREE_DIRECTORY_ID, PartitionRegistration
 from tests.sim.node_host import Incarnation, NodeHost
 from tests.sim.quorum_witness import Report
 
@@ -88,9 +89,11 @@ class MetadataWitness:
         self.unclean_count += 1
         if partition.leader in was.last_known_elr:
             return
+        earlier, now = (image.cluster.brokers for image in images)
+        if not able and _is_last_log_lost(partition, was, now):
+            return
         if not self.may_be_unclean(topic):
             self.report(RULE, f"{topic} has an unclean leader, and may have none: {was}, then {partition}")
-        earlier, now = (image.cluster.brokers for image in images)
         for node_id in able:
             old, new = earlier.get(node_id), now.get(node_id)
             if old is not None and new is not None and old.epoch == new.epoch and old.is_active and new.is_active:
@@ -111,3 +114,14 @@ class MetadataWitness:
             broker = brokers.get(node_id)
             if broker is None or not broker.is_active:
                 self.report(RULE, f"{node_id} is in sync in {name}, and does not live: {broker}; {partition}")
+
+
+def _is_last_log_lost(partition: PartitionRegistration, was: PartitionRegistration, brokers: Mapping[NodeId, BrokerRegistration]) -> bool:
+    """Whether the one that led last has a new log directory for the partition, and no more the one where its log was."""
+    if len(was.last_known_elr) != 1:
+        return False
+    (last,) = was.last_known_elr
+    old, broker = was.directory_of(last), brokers.get(last)
+    if old is None or old.int < FIRST_FREE_DIRECTORY_ID or broker is None:
+        return False
+    return old not in broker.log_dirs and partition.directory_of(last) in broker.log_dirs

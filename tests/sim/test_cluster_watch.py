@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -11,8 +12,8 @@ from log_service.client import Admin, NewTopic, Producer
 from log_service.common.types import GROUP_METADATA_TOPIC, BrokerEpoch, LeaderEpoch, NodeId, PartitionEpoch
 from log_service.controller.death_watch import DeathWatch
 from log_service.coordinator.java_hashing import hashed_partition
-from log_service.metadata.image import BrokerRegistration, MetadataImage
-from log_service.metadata.partition import NO_LEADER, PartitionRegistration
+from log_service.metadata.image import EMPTY_IMAGE, BrokerRegistration, MetadataImage
+from log_service.metadata.partition import LOST_DIRECTORY, NO_LEADER, RECOVERING, UNASSIGNED_DIRECTORY, PartitionRegistration
 from log_service.raft.batches import MetadataBatch
 from log_service.raft.events import Effects, RequestArrived
 from log_service.raft.messages import VoteRequest, VoteResponse
@@ -20,6 +21,7 @@ from log_service.raft.roles import Unattached
 from log_service.raft.voters import ReplicaKey, Voter, VoterChange, VoterSet
 from tests.sim import World
 from tests.sim.cluster_watch import ClusterWatch
+from tests.sim.metadata_witness import MetadataWitness
 from tests.sim.node_history import NEVER, Poll, SeenRecord, Send, Superseded
 from tests.sim.node_host import BOOTSTRAP, Death, NodeHost, node_config
 from tests.sim.quorum_witness import _Reader, _Vote
@@ -282,6 +284,53 @@ def test_an_in_sync_replica_that_does_not_live_and_epochs_that_go_back_are_named
     first, second = found_after(act)
     assert "7 is in sync in a, and does not live: None" in first
     assert "the epochs of b went back" in second
+
+
+OLD_DISK, NEW_DISK = UUID(int=501), UUID(int=777)
+LEADERLESS = PartitionRegistration(
+    replicas=(NodeId(1), NodeId(2)),
+    isr=(),
+    leader=NO_LEADER,
+    leader_epoch=LeaderEpoch(2),
+    partition_epoch=PartitionEpoch(4),
+    directories=(UUID(int=500), OLD_DISK),
+    last_known_elr=(NodeId(2),),
+)
+"""Broker 2 led it last, and came back uncleanly; broker 1 is there, and was not in sync."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "log_dirs", "is_named"),
+    [
+        pytest.param({}, NEW_DISK, (NEW_DISK,), False, id="the last leader's log is lost"),
+        pytest.param({}, NEW_DISK, (OLD_DISK, NEW_DISK), True, id="its disk is still there"),
+        pytest.param({}, OLD_DISK, (NEW_DISK,), True, id="it has not said where its replica is now"),
+        pytest.param({"directories": (UUID(int=500), UNASSIGNED_DIRECTORY)}, NEW_DISK, (NEW_DISK,), True, id="nobody knew its disk"),
+        pytest.param({"directories": (UUID(int=500), LOST_DIRECTORY)}, NEW_DISK, (NEW_DISK,), True, id="its disk only failed"),
+        pytest.param({"last_known_elr": ()}, NEW_DISK, (NEW_DISK,), True, id="nobody is known to have led last"),
+        pytest.param({"isr": (NodeId(2),)}, NEW_DISK, (NEW_DISK,), True, id="it is in sync"),
+        pytest.param({"eligible_leader_replicas": (NodeId(2),)}, NEW_DISK, (NEW_DISK,), True, id="it is eligible"),
+    ],
+)
+def test_another_than_the_last_leader_is_elected_uncleanly_only_where_the_log_of_that_one_is_lost(
+    changes: dict[str, Any], place: UUID, log_dirs: tuple[UUID, ...], *, is_named: bool
+) -> None:
+    texts: list[str] = []
+    witness = MetadataWitness(lambda _rule, text: texts.append(text))
+    broker = BrokerRegistration(node_id=NodeId(2), epoch=BrokerEpoch(62), incarnation_id=UUID(int=9), endpoints={}, log_dirs=log_dirs)
+    elected = LEADERLESS._replace(
+        isr=(NodeId(1),),
+        leader=NodeId(1),
+        leader_epoch=LeaderEpoch(3),
+        partition_epoch=PartitionEpoch(5),
+        directories=(UUID(int=500), place),
+        last_known_elr=(),
+        leader_recovery_state=RECOVERING,
+    )
+    image = with_broker(EMPTY_IMAGE, broker)
+    witness._check_election(TOPIC, elected, LEADERLESS._replace(**changes), (image, image))
+    assert ["has an unclean leader, and may have none" in text for text in texts] == [True] * is_named
+    assert witness.unclean_count == 1
 
 
 @pytest.mark.parametrize("is_again", [False, True])
