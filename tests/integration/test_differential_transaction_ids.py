@@ -27,6 +27,7 @@ from tests.integration.record_requests import fetch_request, wanted
 from tests.integration.wire import Wire
 
 PROPERTIES = {
+    "add.partitions.to.txn.retry.backoff.max.ms": "0",  # tidelog waits for the end of the transaction before, Kafka does not
     "transaction.state.log.num.partitions": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
