@@ -95,6 +95,7 @@ class Rebalancer:
                 await self._committer.commit_consumed()
             await self._revoke(self._subscriptions.assigned)
         finally:
+            self._membership.end()  # it would join again
             with trio.CancelScope(shield=True, deadline=trio.current_time() + LEAVE_S):
                 await self._membership.leave("the consumer was closed")
 

@@ -9,6 +9,7 @@ import trio
 from log_service.client import Consumer, ErrorCode, KafkaError, TopicPartition
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse, ResponseTopicPartitions
+from log_service.protocol.messages.join_group import JoinGroupResponse
 from tests.unit.client.consumer_story import tell_consumer_story
 from tests.unit.client.scripted_broker import TOPIC_ID, ScriptedBroker
 from tests.unit.client.scripted_group import Group
@@ -27,6 +28,8 @@ class LeavingGroup(Group):
         self.told: list[ResponseTopicPartitions] | None = None
         self.epochs: list[int] = []
         self.refused: trio.Event | None = None
+        self.rejoined: trio.Event | None = None
+        self.is_left = trio.Event()
         broker.other[ApiKey.CONSUMER_GROUP_HEARTBEAT] = self._beat_of_consumer
 
     async def _beat_of_consumer(self, request: Any, version: int) -> ConsumerGroupHeartbeatResponse:
@@ -48,7 +51,16 @@ class LeavingGroup(Group):
         response.assignment = None if told is None else Assignment(topic_partitions=told)
         return response
 
+    async def _join(self, request: Any, version: int) -> Any:
+        response = await super()._join(request, version)
+        if self.rejoined is None or self.rejoined.is_set():
+            return response
+        self.rejoined.set()
+        await self.is_left.wait()
+        return JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+
     async def _leave(self, request: Any, version: int) -> Any:
+        self.is_left.set()
         await self._delay(ApiKey.LEAVE_GROUP)
         self.left_count += 1
         return await super()._leave(request, version)
@@ -163,3 +175,19 @@ def test_a_consumer_that_leaves_does_not_join_again_meanwhile() -> None:
         assert group.epochs[-1] == -1
 
     tell(story, group_protocol="consumer")
+
+
+def test_a_consumer_that_leaves_while_its_group_rebalances_does_not_join_again() -> None:
+    """The coordinator ends a join that waits when its member leaves. The others waited for the new member until its session ended."""
+
+    async def story(group: LeavingGroup, consumer: Consumer) -> None:
+        await poll_until_assigned(consumer)
+        group.rejoined, group.slow = trio.Event(), ApiKey.LEAVE_GROUP
+        consumer.enforce_rebalance()
+        while not group.rejoined.is_set():
+            await consumer.poll(timeout_ms=100)
+        count = len(group.joins)
+        await consumer.unsubscribe()
+        assert (group.left_count, len(group.joins)) == (1, count)
+
+    tell(story)
