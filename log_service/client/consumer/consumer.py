@@ -209,7 +209,6 @@ class Consumer:
                 await self._rebalancer.leave(is_committing=True)
         finally:
             if self._membership is not None:
-                self._membership.end()
                 self._rebalancer = self._membership = None
                 self._committer.commit_as(None)
                 self._subscriptions.topics, self._pattern = frozenset(), None

@@ -6,7 +6,8 @@ records are being worked on.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from inspect import isawaitable
 
@@ -15,6 +16,7 @@ import trio
 from log_service.client.connections.cluster_view import ClusterView
 from log_service.client.consumer.assignors import ASSIGNORS
 from log_service.client.consumer.commits import Committer
+from log_service.client.consumer.consumer_membership import ConsumerMembership
 from log_service.client.consumer.membership import JoinOutcome, Membership
 from log_service.client.consumer.subscriptions import Start, Subscriptions
 from log_service.client.group_protocol import encode_subscription, subscription_for
@@ -89,15 +91,11 @@ class Rebalancer:
             self._membership.request_join("partitions of subscribed topics changed")
 
     async def leave(self, *, is_committing: bool) -> None:
-        """Give everything up and leave the group, also where that is cancelled or a callback fails: others wait for the partitions."""
-        try:
+        """Give everything up and leave the group; see ``leaving``."""
+        async with leaving(self._membership):
             if is_committing:
                 await self._committer.commit_consumed()
             await self._revoke(self._subscriptions.assigned)
-        finally:
-            self._membership.end()  # it would join again
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + LEAVE_S):
-                await self._membership.leave("the consumer was closed")
 
     async def _prepare(self) -> None:
         """Before a join: commit, and give up what has to be."""
@@ -150,6 +148,17 @@ class Rebalancer:
         generation_id = self._membership.generation_id if self._membership.is_member else self._previous_generation
         subscription = subscription_for(assignor, sorted(self._subscriptions.topics), owned, generation_id, self._config.client_rack)
         return encode_subscription(subscription)
+
+
+@asynccontextmanager
+async def leaving(membership: Membership | ConsumerMembership) -> AsyncIterator[None]:
+    """Have a block give everything up, and leave the group then, also where it is cancelled or fails: others wait for the partitions."""
+    try:
+        yield
+    finally:
+        membership.end()  # it would join again
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + LEAVE_S):
+            await membership.leave("the consumer was closed")
 
 
 class AssignmentNews:

@@ -9,13 +9,11 @@ import logging
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-import trio
-
 from log_service.client.connections.cluster_view import ClusterView
 from log_service.client.consumer.commits import Committer
 from log_service.client.consumer.consumer_membership import ConsumerMembership
 from log_service.client.consumer.group_member import Owned, Wanted
-from log_service.client.consumer.rebalance import LEAVE_S, AssignmentNews, RebalanceCallbacks, tell
+from log_service.client.consumer.rebalance import AssignmentNews, RebalanceCallbacks, leaving, tell
 from log_service.client.consumer.subscriptions import Start, Subscriptions
 from log_service.client.metrics import ConsumerMeter
 from log_service.common.types import TopicPartition
@@ -72,15 +70,11 @@ class Reconciler:
         """Partitions and racks of topics are the coordinator's to watch."""
 
     async def leave(self, *, is_committing: bool) -> None:
-        """Give everything up and leave the group, also where that is cancelled or a callback fails: others wait for the partitions."""
-        try:
+        """Give everything up and leave the group; see ``leaving``."""
+        async with leaving(self._membership):
             if is_committing:
                 await self._committer.commit_consumed()
             await self._revoke(self._subscriptions.assigned)
-        finally:
-            self._membership.end()  # it would join again
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + LEAVE_S):
-                await self._membership.leave("the consumer was closed")
 
     async def _reconcile(self, told: Owned) -> None:
         started_ms = self._meter.now_ms()
