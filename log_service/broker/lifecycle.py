@@ -178,9 +178,8 @@ class BrokerLifecycle:
         await trio.sleep(SILENCE_MS / 1_000)
         if not self._is_silence_told:
             self._is_silence_told = True
-            addresses = self._addresses()
-            looks_at = f"; it looks at {addresses}" if addresses else ""
-            logger.warning("No controller has taken this broker for %d s, which goes on asking%s", SILENCE_MS // 1_000, looks_at)
+            text = "No controller has taken this broker for %d s, which goes on asking%s"
+            logger.warning(text, SILENCE_MS // 1_000, self._looks_at())
 
     def _namesake_text(self) -> str:
         """Say which process has this broker's id. After a crash that is this broker itself, until its session is over."""
@@ -227,14 +226,14 @@ class BrokerLifecycle:
 
     def _with_addresses(self, error: KafkaError) -> KafkaError:
         """Return the error; where no controller was found it also says which addresses of the file were tried."""
-        addresses = self._addresses()
-        if error.code is not ErrorCode.NOT_CONTROLLER or not addresses:
-            return error
-        return KafkaError(error.code, f"{error}; it looks at {addresses}")
+        looks_at = self._looks_at()
+        return KafkaError(error.code, f"{error}{looks_at}") if looks_at and error.code is ErrorCode.NOT_CONTROLLER else error
 
-    def _addresses(self) -> str:
+    def _looks_at(self) -> str:
+        """Return the end of a sentence, with the addresses where the file says that controllers are; empty where it says nothing."""
         quorum = self._config.quorum
-        return ", ".join(f"{each.host}:{each.port}" for each in quorum.bootstrap_servers or quorum.voters)
+        addresses = ", ".join(f"{each.host}:{each.port}" for each in quorum.bootstrap_servers or quorum.voters)
+        return f"; it looks at {addresses}" if addresses else ""
 
     async def _catch_up(self) -> None:
         while not (await self._beat(wants_fence=True)).is_caught_up:  # noqa: ASYNC110 - the controller is asked, it does not call

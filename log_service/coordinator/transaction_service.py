@@ -155,7 +155,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         self._shards.fire_if_due(written.owner.partition, completion_timer(transactional_id))
         shard = self._shards.shard(written.owner.partition)
         if shard is not None and not shard.owed(transactional_id):
-            self._waiting.resume(transactional_id)
+            self._waiting.resume(transactional_id)  # the announcement of the end waits for followers
 
     # One transactional id
 

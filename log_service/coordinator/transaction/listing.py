@@ -87,12 +87,12 @@ class Search:
 
     def take_step(self) -> bool:
         """Look at as many ids as one step may; whether these were the last ones."""
-        work = WORK_PER_STEP
+        work, size = WORK_PER_STEP, program_size(self._pattern) if self._left else 0
         while self._left and work > 0:
             each = self._left.popleft()
             if is_match(self._pattern, each.transactional_id):
                 self.found.append(each)
-            work -= program_size(self._pattern) * (1 + len(each.transactional_id) // USUAL_LENGTH)
+            work -= size * (1 + len(each.transactional_id) // USUAL_LENGTH)
         return not self._left
 
 
