@@ -25,7 +25,7 @@ class ClusterBug(Bug):
     """
 
     aim: Aim | None = None
-    seed_limit: int = 6
+    seed_limit: int = 24
 
     def plan_of(self, seed: int) -> ClusterPlan:
         return draw_cluster_plan(seed, aim=self.aim)

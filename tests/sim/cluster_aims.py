@@ -86,6 +86,33 @@ SEVERAL_DEATHS = Aim(
 )
 """Several nodes or all end in one moment: most of them are killed, and one has lost its power."""
 
+LOST_DISKS = Aim(
+    name="lost disks",
+    faults=(Fault.SEVERAL_DIE, Fault.DIE, Fault.LOST_DISK),
+    deaths=(Death.POWER,),
+    properties={
+        "broker.session.timeout.ms": "9000",
+        "broker.heartbeat.interval.ms": "1000",
+        "controller.quorum.election.timeout.ms": "300",
+        "controller.quorum.fetch.timeout.ms": "700",
+        "controller.quorum.request.timeout.ms": "500",
+    },
+    fields={
+        "is_all_synced": False,
+        "seconds": 10.0,
+        "pause_seconds": 2.0,
+        "session_seconds": 9.0,
+        "member_count": 1,
+        "records_per_second": 15.0,
+        "reassigner_count": 0,
+        "topics": (TopicPlan(name="pair", partition_count=6, is_synced=True, replication_factor=2, configs={"min.insync.replicas": "1"}),),
+    },
+)
+"""Machines come back with empty disks, and the controller dies before it has heard of that: its successor presumes that they are there.
+
+Each record survives though it has two replicas and no sync: power goes or a disk is lost only while both are in sync.
+"""
+
 SHORT_SNAPSHOTS = Aim(
     name="short snapshots",
     faults=(Fault.DIE, Fault.STOP),
@@ -548,6 +575,7 @@ AIMS = (
     SLOW_SYNCS,
     LATE_CHANGES,
     SEVERAL_DEATHS,
+    LOST_DISKS,
     SHORT_SNAPSHOTS,
     CONSUMER_GROUPS,
     CHANGED_PROTOCOLS,

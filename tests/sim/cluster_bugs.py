@@ -316,8 +316,8 @@ BUGS: Sequence[ClusterBug] = (
     ClusterBug(
         name="presumed broker is elected",
         replacements=((BrokerSessions, "presumed", _presume_nobody),),
-        fits=has_deaths,
-        shown_by=(3575,),
+        aim=aims.LOST_DISKS,
+        shown_by=(4, 5, 14, 8, 16),
     ),
     ClusterBug(
         name="snapshot without its tail",

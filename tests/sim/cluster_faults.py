@@ -34,7 +34,8 @@ class Allowance:
     out a voter that is not back yet: the quorum can spare no other one.
 
     Where logs are not synced first, power goes on one machine at a time, or a disk: that machine is ``wounded`` until the cluster is whole
-    again. Processes may be killed at any time, all at once too: they have lost nothing, and the controller is told so.
+    again. Where a disk is lost, power goes on no other machine, synced or not: a broker that comes back from that may not say that it has
+    everything. Processes may be killed at any time, all at once too: they have lost nothing, and the controller is told so.
     """
 
     def __init__(self, plan: ClusterPlan, is_whole: Callable[[], bool], *, is_voter_missed: Callable[[], bool] = lambda: False) -> None:
@@ -42,13 +43,14 @@ class Allowance:
         self._is_voter_missed = is_voter_missed
         self._is_whole = is_whole
         self.wounded: str | None = None
+        self._is_disk_lost = False
 
     def may_lose_power(self, name: str) -> bool:
         """Whether the machine ``name`` may lose what it has not synced: what counts there is on another machine."""
-        if self.wounded is not None and self.wounded != name and not self.plan.is_all_synced:
+        if self.wounded is not None and self.wounded != name and (self._is_disk_lost or not self.plan.is_all_synced):
             if not self._is_whole():
                 return False
-            self.wounded = None
+            self.wounded, self._is_disk_lost = None, False
         return True
 
     def may_lose_disk(self, host: NodeHost) -> bool:
@@ -63,7 +65,12 @@ class Allowance:
 
     def note_power_lost(self, name: str) -> None:
         """Take note that a machine has lost what it had not synced."""
+        self._is_disk_lost &= self.wounded == name
         self.wounded = name
+
+    def note_disk_lost(self, name: str) -> None:
+        """Take note that a machine has lost all that it had."""
+        self.wounded, self._is_disk_lost = name, True
 
 
 class ClusterAdversary(Adversary):
@@ -221,7 +228,7 @@ class ClusterAdversary(Adversary):
             return
         self.host.die(Death.KILL)
         await self._wait_ended()
-        self._allowance.note_power_lost(self.host.name)
+        self._allowance.note_disk_lost(self.host.name)
         self._put_in_an_empty_one(path)
 
     def _put_in_an_empty_one(self, path: Path) -> None:
@@ -249,7 +256,8 @@ class ClusterAdversary(Adversary):
             is_for_good = self._allowance.may_lose_directory()
         if not self.host.has_partitions or not self._allowance.may_lose_power(self.host.name):
             return
-        self._allowance.note_power_lost(self.host.name)
+        note_lost = self._allowance.note_disk_lost if is_for_good else self._allowance.note_power_lost
+        note_lost(self.host.name)
         self._begin_disk_fault()
         self.host.disk.failed = path
         await self._live_without_a_directory()

@@ -31,7 +31,7 @@ MORE_SEEDS = tuple(
         ",3575,3921,6719"
     )
 )
-"""Of the general plan as well; one planted bug is known by one of them, 3575. In 3921 two voters that refuse their peers die at one moment,
+"""Of the general plan as well; in 3575 a new controller elected a dead broker, in 3921 two voters that refuse their peers die at one moment,
 in 6719 a group's commits went back."""
 OTHER_SEEDS: Mapping[int, tuple[int, ...]] = {1: (0,), 5: (3, 6, 7, 11), 7: (1, 4)}
 """The same with other numbers of nodes; some of those with more than three have controllers of their own."""
@@ -51,6 +51,7 @@ AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "slow syncs": (1,),
     "late changes": (2, 7),
     "several deaths": (13,),
+    "lost disks": (4,),
     "short snapshots": (1,),
     "consumer groups": (0,),
     "changed protocols": (0,),

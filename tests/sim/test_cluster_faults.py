@@ -76,3 +76,18 @@ def test_where_each_record_is_synced_power_goes_on_any_machine() -> None:
     allowance = Allowance(plan, lambda: False)
     allowance.note_power_lost("node1")
     assert allowance.may_lose_power("node2")
+
+
+def test_where_a_disk_is_lost_power_goes_on_no_other_machine_before_all_replicas_are_in_sync_again() -> None:
+    plan: Any = SimpleNamespace(is_all_synced=True)
+    state = SimpleNamespace(is_whole=False)
+    allowance = Allowance(plan, lambda: state.is_whole)
+    allowance.note_disk_lost("node1")
+    assert allowance.may_lose_power("node1"), "it has nothing left to lose"
+    allowance.note_power_lost("node1")
+    assert not allowance.may_lose_power("node2"), "it may be the only one that has everything, and could not say so"
+    state.is_whole = True
+    assert allowance.may_lose_power("node2")
+    allowance.note_power_lost("node2")
+    state.is_whole = False
+    assert allowance.may_lose_power("node1")
