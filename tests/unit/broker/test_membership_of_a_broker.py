@@ -1,7 +1,8 @@
 """A broker registers until it is taken, leaves only when it may, and asks for producer ids before they are used up."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from itertools import chain, cycle, repeat
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -67,7 +68,10 @@ class Member:
         self.directories = DirectoryStates(previous_broker_epoch=5, cordoned=frozenset({CORDONED}))
         self.image = image_at(100)
         config = replace(configuration({})[0], log_dir_failure_timeout_ms=6_000, quorum=quorum or QuorumConfig())
-        self.lifecycle = BrokerLifecycle(config, self.controller, lambda: self.image, lambda: self.directories)
+        self.quorum_looks: Iterator[str] = repeat("0")
+        self.lifecycle = BrokerLifecycle(
+            config, self.controller, lambda: self.image, lambda: self.directories, is_quorum_gone=lambda: next(self.quorum_looks) == "1"
+        )
 
     async def register(self) -> None:
         await self.lifecycle.register(cluster_id="c", incarnation_id=OWN, endpoints={}, log_dirs=(DISK, CORDONED, BROKEN))
@@ -211,6 +215,33 @@ def test_a_broker_that_is_never_let_go_stops_after_a_while() -> None:
             await member.lifecycle.leave()
 
     assert run(story) == pytest.approx(30)
+
+
+class Silent(Controller):
+    """Takes requests, and never responds."""
+
+    async def request(self, request: Any, response_type: Any, caller: Any = None) -> Any:
+        self.asked.append((trio.current_time(), request))
+        await trio.sleep_forever()
+
+
+@pytest.mark.parametrize(
+    ("looks", "taken_s"),
+    [(repeat("1"), 0.5), (chain("000", repeat("1")), 0.8), (chain("11110", repeat("1")), 1.0), (cycle("11110"), 5)],
+    ids=["from the beginning", "a moment later", "once more and for good", "four times in five"],
+)
+def test_a_broker_leaves_without_its_quorum_once_that_was_gone_five_times_in_a_row(looks: Iterator[str], taken_s: float) -> None:
+    """A controller that starts again is gone for a moment too, and then lets the broker go. ``looks`` has a 1 where the quorum is gone."""
+
+    async def story() -> None:
+        member = Member(lambda _: None, Silent)
+        member.quorum_looks = looks
+        member.lifecycle.broker_epoch = BrokerEpoch(1)
+        with pytest.raises(KafkaError, match="too few of them are left to decide") as raised:
+            await member.lifecycle.leave()
+        assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+    assert run(story) == pytest.approx(taken_s)
 
 
 def test_every_heartbeat_of_a_broker_that_leaves_says_so_until_its_process_ends() -> None:
@@ -363,10 +394,6 @@ def test_a_producer_is_told_to_come_again_while_there_are_no_ids() -> None:
 
 
 def test_a_producer_does_not_wait_for_ever_for_a_controller_that_is_silent() -> None:
-    class Silent(Controller):
-        async def request(self, request: Any, response_type: Any, caller: Any = None) -> Any:
-            await trio.sleep_forever()
-
     async def story() -> None:
         ids = ProducerIds(Silent(lambda _: None), NodeId(1), lambda: BrokerEpoch(1))
         with pytest.raises(KafkaError) as raised:
