@@ -95,6 +95,24 @@ def test_a_vote_is_granted_once_and_a_pre_vote_by_those_that_hear_no_leader(role
     assert is_vote_granted(role, OTHER, is_up_to_date=True, is_pre_vote=False) is binding
     assert is_vote_granted(role, OTHER, is_up_to_date=True, is_pre_vote=True) is pre_vote
     assert not is_vote_granted(role, OTHER, is_up_to_date=False, is_pre_vote=True)
+    has_its_vote = isinstance(role, Unattached) and role.voted == OTHER
+    assert is_vote_granted(role, OTHER, is_up_to_date=False, is_pre_vote=False) is has_its_vote, "what was given is not taken back"
+
+
+@pytest.mark.parametrize(
+    ("voted", "candidate", "is_granted"),
+    [
+        (OTHER, OTHER, True),
+        (OTHER, ReplicaKey(OTHER.node_id, THIRD.directory_id), False),
+        (ReplicaKey(OTHER.node_id, NO_DIRECTORY), OTHER, True),
+        (ReplicaKey(OTHER.node_id, NO_DIRECTORY), THIRD, False),
+        (ReplicaKey(OTHER.node_id, THIRD.directory_id), THIRD, False),
+    ],
+    ids=["the same disk", "another disk", "a disk that was not named", "another node", "another node with its directory id"],
+)
+def test_the_vote_of_an_epoch_belongs_to_one_node_on_one_disk(voted: ReplicaKey, candidate: ReplicaKey, *, is_granted: bool) -> None:
+    role = replace(roles(5)["unattached"], voted=voted)  # type: ignore[type-var]
+    assert is_vote_granted(role, candidate, is_up_to_date=True, is_pre_vote=False) is is_granted
 
 
 def asked(request: Request, commands: str = "voters 1 2 3|start 1 2 3|run 1000") -> Response:
