@@ -119,7 +119,10 @@ def _joined(common: Labels | None, own: Labels | None) -> Labels | None:
 
 
 def _text(value: Any) -> str:
+    """Return a label's value as text, numbers and truth as JSON has them; nothing of a list, a map or bytes."""
     kind = value.WhichOneof("value")
     if kind == "string_value":
         return str(value.string_value)
-    return str(getattr(value, kind)) if kind in {"int_value", "double_value", "bool_value"} else ""
+    if kind == "bool_value":
+        return "true" if value.bool_value else "false"
+    return str(getattr(value, kind)) if kind in {"int_value", "double_value"} else ""

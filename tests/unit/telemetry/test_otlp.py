@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint
 
 from log_service.common.errors import ErrorCode, KafkaError
@@ -59,12 +60,37 @@ def test_a_point_has_few_labels_and_little_text_however_they_come() -> None:
     assert [point.name for point in read_push(0, few, MAX_BYTES).points] == ["kept"]
 
 
+def test_texts_are_kept_up_to_their_bounds() -> None:
+    """Sixteen labels, 1024 characters of labels, and 256 characters of a name, of all and of one point together."""
+    own, common = ({f"{letter}{number}": "v" * 62 for number in range(8)} for letter in "oc")
+    pushed = read_push(0, payload(gauge("n" * 256, 1.0, **own), **common), MAX_BYTES)
+    assert [(len(point.name), len(point.labels)) for point in pushed.points] == [(256, 16)]
+    assert sum(len(name) + len(value) for name, value in pushed.points[0].labels) == 1_024
+    assert read_push(0, payload(gauge("n", 1.0, **{**own, "o0": "v" * 63}), **common), MAX_BYTES) == Pushed((), 1)
+
+
+def test_labels_that_are_no_text_are_shown_as_json_has_them() -> None:
+    attributes = [
+        KeyValue(key="count", value=AnyValue(int_value=7)),
+        KeyValue(key="ratio", value=AnyValue(double_value=0.5)),
+        KeyValue(key="is_so", value=AnyValue(bool_value=True)),
+        KeyValue(key="list", value=AnyValue(array_value=ArrayValue(values=[AnyValue(int_value=1)]))),
+        KeyValue(key="nothing"),
+        KeyValue(key="", value=AnyValue(string_value="without a name")),
+    ]
+    metric = Metric(name="labels", gauge=Gauge(data_points=[NumberDataPoint(as_int=1, attributes=attributes)]))
+    (point,) = read_push(0, payload(metric), MAX_BYTES).points
+    assert point.labels == (("count", "7"), ("ratio", "0.5"), ("is_so", "true"), ("list", ""), ("nothing", "")), "a list is not shown"
+
+
 def test_points_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otlp, "MAX_POINTS", 10)
     pushed = read_push(0, payload(*(gauge(f"m{number}", 1.0) for number in range(25))), MAX_BYTES)
     assert (len(pushed.points), pushed.left_out_count) == (10, 15)
     none = [Metric(name="nothing", gauge=Gauge(data_points=[NumberDataPoint(as_double=float("nan"))] * 12)), gauge("late", 1.0)]
     assert read_push(0, payload(*none), MAX_BYTES) == Pushed((), 13), "those that are passed over take time to look at, too"
+    histograms = [Metric(name="h", histogram=Histogram(data_points=[HistogramDataPoint(count=1)]))] * 12
+    assert read_push(0, payload(*histograms, gauge("late", 1.0)), MAX_BYTES) == Pushed((), 13), "and so do those of another kind"
 
 
 @pytest.mark.parametrize(
