@@ -1,5 +1,7 @@
 """Three nodes' metadata logs over disks in memory and a network in memory: elected, appended to, killed, and going on."""
 
+from typing import Any
+
 import pytest
 import trio
 
@@ -94,6 +96,25 @@ def test_a_node_whose_end_was_cut_starts_again_after_a_crash() -> None:
             assert quorum.records(first) == [config("committed"), config("afterwards")]
 
     sim_run(1, main)
+
+
+def test_a_leader_whose_disk_is_slow_commits_what_the_others_have_on_theirs() -> None:
+    """The others get a record at once, while the leader makes it durable: two disks of three are a majority without its own."""
+
+    async def main(world: World) -> None:
+        async with three_nodes(world) as quorum:
+            leader = await quorum.leader()
+            await append(quorum, leader, ["1"])
+            files: Any = quorum.driver(leader)._env.files
+            files.sync_seconds = (60, 60)
+            for value in range(10):
+                await trio.sleep(0.2)
+                began_s = trio.current_time()
+                await append(quorum, leader, [str(value)])
+                assert trio.current_time() - began_s < 0.05
+            assert quorum.driver(leader).is_leader
+
+    sim_run(6, main)
 
 
 def test_a_leader_that_stops_hands_over_at_once() -> None:

@@ -19,7 +19,7 @@ from log_service.raft.messages import (
     VoteResponse,
 )
 from log_service.raft.roles import ElectionState
-from log_service.raft.voters import ReplicaKey
+from log_service.raft.voters import ReplicaKey, VoterEndpoint
 from tests.unit.raft.quorum import Entry, Message, Process, directory, endpoint, voter
 from tests.unit.raft.script import Script
 
@@ -74,6 +74,21 @@ def test_a_log_of_a_later_epoch_than_is_remembered_tells_the_epoch() -> None:
     assert (*stands(script.processes[1]), script.processes[1].core.leader_id) == ("unattached", 5, NO_LEADER)
     script.perform("run 1000")
     assert stands(script.processes[1]) == ("prospective", 5), "it stands for election when its timer is over"
+
+
+def test_a_voter_that_starts_from_another_directory_says_at_once_that_it_has_no_vote() -> None:
+    """Its own log names the voters. It waits for no leader: without its vote there may never be one."""
+    script = script_of("voters 1 2 3")
+    script.disks[1].directory_id = directory(9)
+    script.perform("start 1")
+    assert script.told[-1:] == ["     0 1: has no vote, node 1 votes from directory 1"]
+
+
+def test_a_leader_that_is_no_voter_any_more_is_remembered() -> None:
+    """Its epoch has had a leader: a second one must not be elected in it."""
+    script = restarted(ElectionState(NodeId(9), LeaderEpoch(1)))
+    assert (*stands(script.processes[1]), script.processes[1].core.leader_id) == ("unattached", 1, 9)
+    assert not vote_of(script, OTHER)
 
 
 # Votes
@@ -151,6 +166,17 @@ def test_a_node_that_is_told_that_it_leads_and_does_not_has_a_rival() -> None:
         assert told_by(2, epoch) == (ErrorCode.UNKNOWN_SERVER_ERROR, epoch)
     assert told_by(3, 1) == (ErrorCode.UNKNOWN_SERVER_ERROR, None), "that is node 3's mistake, or node 1's"
     assert told_by(1, 1) == (ErrorCode.NONE, None)
+
+
+def test_a_leader_is_where_it_says_itself_and_else_where_the_voters_have_it() -> None:
+    """It may listen elsewhere since it was written down as a voter."""
+    script = script_of("voters 1 2 3", "start 1 2 3", "run 1000")
+    core = script.processes[2].core
+    assert core.leader_endpoints == (endpoint(1),)
+    moved = (VoterEndpoint("CONTROLLER", "elsewhere", 1),)
+    told = BeginQuorumEpochRequest(voter=OTHER, leader_id=NodeId(3), epoch=LeaderEpoch(2), leader_endpoints=moved)
+    core.step(RequestArrived(reply_to="told", request=told), script.now_ms)
+    assert (core.leader_id, core.leader_endpoints) == (3, moved)
 
 
 def test_a_leader_that_a_peer_names_as_such_has_no_rival() -> None:
