@@ -16,6 +16,8 @@ from log_service.broker.producer_ids import ProducerIds
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
 from log_service.config.views import QuorumConfig, QuorumServer
+from log_service.metadata.features import SUPPORTED_FEATURES
+from log_service.metadata.image import Endpoint
 from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -67,14 +69,15 @@ class Member:
         self.controller = kind(answer)
         self.directories = DirectoryStates(previous_broker_epoch=5, cordoned=frozenset({CORDONED}))
         self.image = image_at(100)
-        config = replace(configuration({})[0], log_dir_failure_timeout_ms=6_000, quorum=quorum or QuorumConfig())
+        config = replace(configuration({})[0], log_dir_failure_timeout_ms=6_000, rack="r", quorum=quorum or QuorumConfig())
         self.quorum_looks: Iterator[str] = repeat("0")
         self.lifecycle = BrokerLifecycle(
             config, self.controller, lambda: self.image, lambda: self.directories, is_quorum_gone=lambda: next(self.quorum_looks) == "1"
         )
 
     async def register(self) -> None:
-        await self.lifecycle.register(cluster_id="c", incarnation_id=OWN, endpoints={}, log_dirs=(DISK, CORDONED, BROKEN))
+        endpoints = {"L": Endpoint(host="h", port=9092, security_protocol=1)}
+        await self.lifecycle.register(cluster_id="c", incarnation_id=OWN, endpoints=endpoints, log_dirs=(DISK, CORDONED, BROKEN))
 
 
 def run(story: Callable[[], Awaitable[None]]) -> float:
@@ -88,13 +91,17 @@ def run(story: Callable[[], Awaitable[None]]) -> float:
     return trio.run(timed, clock=MockClock(autojump_threshold=0))
 
 
-def test_a_registration_says_how_the_last_stop_was_and_leaves_out_what_is_offline() -> None:
+def test_a_registration_says_who_the_broker_is_and_how_its_last_stop_was_and_leaves_out_what_is_offline() -> None:
     async def story() -> None:
         member = Member(lambda _: BrokerRegistrationResponse(broker_epoch=42))
         member.directories = replace(member.directories, offline=frozenset({BROKEN}))
         await member.register()
         (request,) = member.controller.of(BrokerRegistrationRequest)
+        assert (request.broker_id, request.cluster_id, request.incarnation_id, request.rack) == (1, "c", OWN, "r")
         assert (request.previous_broker_epoch, request.log_dirs) == (5, [DISK, CORDONED])
+        assert {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features} == SUPPORTED_FEATURES
+        (listener,) = request.listeners
+        assert (listener.name, listener.host, listener.port, listener.security_protocol) == ("L", "h", 9092, 1)
         assert member.lifecycle.broker_epoch == 42
 
     run(story)
@@ -150,11 +157,21 @@ def test_what_no_later_attempt_can_mend_ends_the_node_at_once(code: ErrorCode) -
     assert run(story) == 0
 
 
+def test_a_broker_that_may_not_register_says_as_whom_it_came_and_ends_at_once() -> None:
+    async def story() -> None:
+        with pytest.raises(KafkaError, match="this node comes as User:ANONYMOUS") as raised:
+            await Member(lambda _: refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)).register()
+        assert raised.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+    assert run(story) == 0
+
+
 def test_a_broker_asks_to_stay_fenced_until_it_has_caught_up_and_then_to_lead() -> None:
     async def story() -> None:
         answers = iter(
             [
                 BrokerHeartbeatResponse(is_caught_up=False, is_fenced=True),
+                BrokerHeartbeatResponse(is_caught_up=True, is_fenced=True),
                 BrokerHeartbeatResponse(is_caught_up=True, is_fenced=True),
                 BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False),
             ]
@@ -163,11 +180,11 @@ def test_a_broker_asks_to_stay_fenced_until_it_has_caught_up_and_then_to_lead() 
         await member.lifecycle.catch_up()
         await member.lifecycle.unfence()
         beats = member.controller.of(BrokerHeartbeatRequest)
-        assert [beat.want_fence for beat in beats] == [True, True, False]
-        assert [beat.cordoned_log_dirs for beat in beats] == [None, None, [CORDONED]], "null until the broker has caught up"
+        assert [beat.want_fence for beat in beats] == [True, True, False, False]
+        assert [beat.cordoned_log_dirs for beat in beats] == [None, None, [CORDONED], [CORDONED]], "null until the broker has caught up"
         assert {beat.current_metadata_offset for beat in beats} == {100}
 
-    assert run(story) == pytest.approx(0.01)
+    assert run(story) == pytest.approx(0.02), "a pause before each question that is asked again"
 
 
 def test_a_broker_leaves_when_it_may_and_asks_more_and_more_seldom() -> None:
