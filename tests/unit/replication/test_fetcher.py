@@ -1,62 +1,18 @@
 """Which partitions a fetcher goes on with when the metadata says something new while one of them waits."""
 
 import errno
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 import trio
 
 from log_service.common.errors import ErrorCode
-from log_service.common.types import NodeId
-from log_service.config.views import ReplicationConfig
-from log_service.metadata.partition import NO_LEADER
 from log_service.protocol.messages.fetch import FetchResponse
-from log_service.protocol.stored.metadata_records import PartitionChangeRecord
 from log_service.replication.fetcher import PATIENCE_MS, STALE_TOLD_AFTER_MS, THROTTLED_PAUSE_MS, Fetcher
-from log_service.replication.links import ClusterLinks
 from log_service.replication.partition import Partition
 from log_service.replication.throttles import Throttle, ThrottledSide
-from tests.unit.replication.context import NODE, ReplicaContext, batch, run_story, running
-
-BACKOFF_MS = 1_000
-
-
-def fetcher_of(
-    context: ReplicaContext,
-    *,
-    find_leader: Callable[[], tuple[str, int] | None] = lambda: None,
-    throttle: Throttle | None = None,
-    metadata_version: int = 30,
-) -> Fetcher:
-    """Return a fetcher whose leader has no address: it fetches nothing, and waits."""
-    unused: Any = None
-    links = ClusterLinks(
-        controller=unused, pool=unused, broker_epoch=lambda: 1, listener_name="", config=ReplicationConfig(backoff_ms=BACKOFF_MS)
-    )
-    return Fetcher(
-        node_id=NODE,
-        leader_id=2,
-        index=0,
-        links=links,
-        clock=context.env.clock,
-        find_leader=find_leader,
-        metadata_version=lambda: metadata_version,
-        throttle=lambda: throttle,
-        on_safe=lambda _partition: None,
-        start_soon=context.nursery.start_soon,
-    )
-
-
-def pair_of(context: ReplicaContext, *values: bytes, **configs: Any) -> tuple[Partition, Partition]:
-    """Return two partitions that this node has led, with ``values``, and that have no leader now."""
-    context.create_topic(partitions=2, replicas=(NODE, NodeId(2)), isr=(NODE, NodeId(2)), **configs)
-    for value in values:
-        context.produce(value, index=0)
-        context.produce(value, index=1)
-    identity = context.image.topics.by_name["a"].topic_id
-    context.publish(*(PartitionChangeRecord(topic_id=identity, partition_id=index, leader=NO_LEADER) for index in (0, 1)))
-    return context.partition(index=0), context.partition(index=1)
+from tests.unit.replication.context import NODE, ReplicaContext, batch
+from tests.unit.replication.fetching import active, fetcher_of, pair_of, tell
 
 
 def followed_pair(context: ReplicaContext) -> tuple[Fetcher, Partition, Partition]:
@@ -64,19 +20,6 @@ def followed_pair(context: ReplicaContext) -> tuple[Fetcher, Partition, Partitio
     for partition in pair:
         fetcher.add(partition)
     return fetcher, *pair
-
-
-def active(fetcher: Fetcher) -> list[Partition]:
-    """Return the partitions that the next requests ask for."""
-    return [each.partition for each in fetcher._active.values()]
-
-
-def tell(story: Callable[[ReplicaContext], Any]) -> None:
-    async def main() -> None:
-        async with running() as context:
-            await story(context)
-
-    run_story(main)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH], ids=["paused", "stopped"])
