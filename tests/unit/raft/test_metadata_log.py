@@ -14,7 +14,7 @@ from log_service.raft.events import AppendControl, AppendFetched, StoreSlice
 from log_service.raft.log_view import SnapshotId
 from log_service.raft.metadata_log import MetadataLog
 from log_service.raft.snapshots import Snapshot, encode_snapshot
-from log_service.raft.voters import ReplicaKey, VoterEntry, VoterSet
+from log_service.raft.voters import ReplicaKey, Voter, VoterEntry, VoterSet
 from tests.sim.disk import Crashed
 from tests.sim.files import MemoryFiles
 from tests.unit.raft.node import DIRECTORY, METADATA
@@ -150,6 +150,31 @@ def test_snapshots_are_read_in_pieces_by_their_id_alone() -> None:
     assert log.read_snapshot_slice(OLD, 10, 20) == content[10:30]
     log.close_files()
     assert files.open_count == 0
+
+
+def test_a_read_is_as_large_as_was_asked_for_and_has_one_whole_batch_at_least() -> None:
+    files = MemoryFiles(rng=Random(1))
+    log, _ = opened(files)
+    append(log, "1", "2", "3", "4")
+    content = log.read(0, 1_000_000)
+    size = len(content) // 4
+    assert content == files.read_bytes(METADATA / "00000000000000000000.log")
+    assert log.read(1, 1_000_000) == content[size:]
+    assert log.read(1, 1) == content[size : 2 * size]
+    assert len(log.read(0, 3 * size)) == 3 * size
+    assert log.read(4, 1_000_000) == b""
+    assert files.lease_count == 0, "what was read may be deleted"
+
+
+@pytest.mark.parametrize(("kraft_version", "named"), [(0, ()), (1, VOTERS.voters.voters)])
+def test_a_snapshot_names_the_voters_where_they_are_records(kraft_version: int, named: tuple[Voter, ...]) -> None:
+    files = MemoryFiles(rng=Random(1))
+    log, _ = opened(files)
+    append(log, "1")
+    log.write_snapshot(1, [config("1")], VOTERS._replace(kraft_version=kraft_version))
+    _, snapshot = opened(files)
+    assert snapshot is not None
+    assert (snapshot.voters, snapshot.records) == (named, (config("1"),))
 
 
 def test_the_log_lets_go_of_what_its_oldest_snapshot_holds() -> None:
