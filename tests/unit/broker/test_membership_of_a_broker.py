@@ -306,6 +306,28 @@ def test_a_failed_directory_that_the_controller_does_not_hear_of_ends_the_node()
     assert run(story) == pytest.approx(8)
 
 
+def test_the_time_to_tell_of_a_failed_directory_begins_anew_with_each_that_fails() -> None:
+    async def story() -> None:
+        began = trio.current_time()
+
+        def answer(_request: object) -> Any:
+            is_reached = (trio.current_time() - began) % 60 > 3
+            return BrokerHeartbeatResponse() if is_reached else refusal(ErrorCode.NETWORK_EXCEPTION)
+
+        member = Member(answer)
+        member.directories = replace(member.directories, offline=frozenset({BROKEN}))
+        async with trio.open_nursery() as nursery:
+            await nursery.start(member.lifecycle.run)
+            await trio.sleep(59)
+            member.directories = replace(member.directories, offline=frozenset({BROKEN, DISK}))
+            await trio.sleep(30)
+            told = [sorted(request.offline_log_dirs) for _, request in member.controller.asked]
+            assert (told[0], told[-1]) == ([BROKEN], [DISK, BROKEN]), "it runs on"
+            nursery.cancel_scope.cancel()
+
+    run(story)
+
+
 def test_each_new_controller_hears_of_the_broker_at_once() -> None:
     async def story() -> None:
         member = Member(lambda request: BrokerHeartbeatResponse())
