@@ -353,6 +353,53 @@ def test_the_logs_of_a_topic_that_is_deleted_before_it_is_open_go_too() -> None:
     run_story(main)
 
 
+def test_a_replica_that_moves_away_before_it_is_open_is_not_opened_and_its_log_goes() -> None:
+    async def main() -> None:
+        files = MemoryFiles(clock=VirtualClock())
+        async with running(files) as before:
+            before.create_topic("wide", partitions=100)
+            await trio.sleep(1)
+        async with running(files) as context:
+            context.create_topic("wide", partitions=100)
+            assert ("wide", 99) not in context.replicas.partitions
+            context.publish(PartitionChangeRecord(topic_id=topic_id("wide"), partition_id=99, replicas=[2], isr=[2], leader=2))
+            await trio.sleep(1)
+            assert sorted(context.replicas.partitions) == [("wide", index) for index in range(99)]
+            assert sorted(context.logs.logs) == [("wide", index) for index in range(99)]
+            assert code_of_find(context, "wide", 99) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run_story(main)
+
+
+def test_a_partition_whose_leader_changes_before_it_is_open_opens_as_the_newest_image_says() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("wide", partitions=100)
+            context.elect(1, "wide", 98)
+            context.elect(-1, "wide", 99)
+            await trio.sleep(1)
+            last, lost = context.partition("wide", 98), context.partition("wide", 99)
+            assert (last.is_leader, last.leader_epoch, lost.is_leader, lost.leader_epoch) == (True, 1, False, 1)
+            assert len(context.replicas.partitions) == 100
+
+    run_story(main)
+
+
+def test_the_disk_syncs_for_no_record_whose_topic_does_not_ask_for_it() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("a")
+            context.create_topic("b", flush_messages="1")
+            await trio.sleep(1)
+            for name in ("a", "b"):
+                before = context.files.sync_count
+                context.produce(b"one", name=name)
+                await trio.sleep(0.1)
+                assert (context.files.sync_count > before) is (name == "b")
+
+    run_story(main)
+
+
 def test_any_number_of_rooms_listen_and_one_that_goes_takes_no_other_with_it() -> None:
     async def main() -> None:
         async with running() as context:

@@ -12,6 +12,7 @@ from log_service.protocol.stored.metadata_records import ConfigRecord
 from log_service.replication.throttles import ByteRate, Throttle, ThrottledSide, throttled_partitions
 from tests.helpers.replica_cluster import ReplicaCluster, tell_cluster, until
 from tests.unit.broker.context import batch
+from tests.unit.replication.context import NODE, config_record, run_story, running
 
 RECORD = b"x" * 10_000
 
@@ -44,6 +45,23 @@ def test_a_rate_forgets() -> None:
     assert rate.per_second(10_000) == 18_000
     assert rate.per_second(12_001) == 10_000
     assert rate.per_second(60_000) == 0
+
+
+def test_a_throttle_holds_whatever_else_is_configured_with_it() -> None:
+    """After a start all that was ever configured comes at once."""
+
+    async def main() -> None:
+        async with running() as context:
+            rate = ConfigRecord(resource_type=4, resource_name=str(NODE), name="follower.replication.throttled.rate", value="1000")
+            other = ConfigRecord(resource_type=4, resource_name=str(NODE), name="log.cleaner.threads", value="1")
+            context.publish(other)
+            assert context.replicas.throttles is None, "most nodes never need any"
+            named = config_record("a", "follower.replication.throttled.replicas", "*")
+            context.publish(rate, other, config_record("a", "retention.ms", "1"), named)
+            assert context.replicas.throttles is not None
+            assert context.replicas.throttles.follower.covers(TopicPartition("a", 0))
+
+    run_story(main)
 
 
 def configure(cluster: ReplicaCluster, side: str, rate: int) -> None:
@@ -103,9 +121,11 @@ def test_a_rate_that_is_taken_away_lets_all_go_at_once() -> None:
         await cluster.start(2)
         await trio.sleep(20)
         assert cluster.node(2).log().log_end_offset < 20
+        assert 80 < cluster.node(2).replicas.max_lag <= 100, "the metrics page shows how far it is behind"
         key = "leader.replication.throttled.rate"
         cluster.publish(ConfigRecord(resource_type=4, resource_name="1", name=key, value=None))
         assert await until(lambda: cluster.node(2).log().log_end_offset == 100) < 1
+        assert (cluster.node(1).replicas.max_lag, cluster.node(2).replicas.max_lag) == (0, 0)
 
     tell_cluster(story, count=2, replica_fetch_max_bytes="20200")
 
