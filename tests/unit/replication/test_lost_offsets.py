@@ -14,7 +14,7 @@ from log_service.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from log_service.protocol.stored.metadata_records import PartitionChangeRecord
-from log_service.replication.fetcher import Fetcher
+from log_service.replication.fetcher import Fetcher, Followed
 from log_service.replication.partition import OffsetSpec, Partition
 from tests.unit.replication.context import NODE, ReplicaContext
 from tests.unit.replication.fetching import BACKOFF_MS, active, fetcher_of, pair_of, tell
@@ -48,7 +48,8 @@ async def lost(context: ReplicaContext, leader: Leader) -> tuple[Fetcher, Partit
     fetcher.add(first)
     assert named(fetcher) == [0]
     followed = next(iter(fetcher._followed.values()))
-    fetcher._take_error(followed, ErrorCode.OFFSET_OUT_OF_RANGE, found := [])
+    found: list[Followed] = []
+    fetcher._take_error(followed, ErrorCode.OFFSET_OUT_OF_RANGE, found)
     assert found == [followed]
     await fetcher._find_offset(followed, cast("Any", leader))
     return fetcher, first

@@ -12,7 +12,7 @@ from log_service.protocol.stored.metadata_records import ConfigRecord
 from log_service.replication.throttles import ByteRate, Throttle, ThrottledSide, throttled_partitions
 from tests.helpers.replica_cluster import ReplicaCluster, tell_cluster, until
 from tests.unit.broker.context import batch
-from tests.unit.replication.context import NODE, config_record, run_story, running
+from tests.unit.replication.context import NODE, ReplicaContext, config_record, run_story, running
 
 RECORD = b"x" * 10_000
 
@@ -55,13 +55,18 @@ def test_a_throttle_holds_whatever_else_is_configured_with_it() -> None:
             rate = ConfigRecord(resource_type=4, resource_name=str(NODE), name="follower.replication.throttled.rate", value="1000")
             other = ConfigRecord(resource_type=4, resource_name=str(NODE), name="log.cleaner.threads", value="1")
             context.publish(other)
-            assert context.replicas.throttles is None, "most nodes never need any"
+            assert not has_throttles(context), "most nodes never need any"
             named = config_record("a", "follower.replication.throttled.replicas", "*")
             context.publish(rate, other, config_record("a", "retention.ms", "1"), named)
-            assert context.replicas.throttles is not None
-            assert context.replicas.throttles.follower.covers(TopicPartition("a", 0))
+            throttles = context.replicas.throttles
+            assert throttles is not None
+            assert throttles.follower.covers(TopicPartition("a", 0))
 
     run_story(main)
+
+
+def has_throttles(context: ReplicaContext) -> bool:
+    return context.replicas.throttles is not None
 
 
 def configure(cluster: ReplicaCluster, side: str, rate: int) -> None:
