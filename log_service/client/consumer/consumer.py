@@ -81,6 +81,8 @@ class Consumer:
         self._subscriptions = Subscriptions()
         self._rebalancer: GroupSteps | None = None
         self._membership: Membership | ConsumerMembership | None = None
+        self._is_leaving = False
+        self._next: tuple[RebalanceCallbacks, str] | None = None  # of what is subscribed while the membership before leaves
         self._is_auto_commit_told = False
         self._stack = AsyncExitStack()
         self._changed = trio.Event()
@@ -167,18 +169,26 @@ class Consumer:
             self._pattern, self._subscriptions.topics = None, frozenset(named)
         callbacks = RebalanceCallbacks(on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
         regex = topics.pattern if isinstance(topics, SubscriptionPattern) else ""
-        self._rebalancer = self._take_part(self.config.group_id, callbacks, regex)
-        self._rebalancer.subscribed("the subscription changed")
+        if self._is_leaving:
+            self._next = callbacks, regex
+        else:
+            self._take_part(callbacks, regex)
         await trio.lowlevel.checkpoint()
 
-    def _take_part(self, group_id: str, callbacks: RebalanceCallbacks, regex: str) -> GroupSteps:
-        """Return the steps of a member of the group in the protocol that the consumer speaks; it becomes one if it is none yet."""
+    def _take_part(self, callbacks: RebalanceCallbacks, regex: str) -> None:
+        """Have the steps of a member of the group that wants the subscribed topics; the consumer becomes one if it is none yet."""
+        self._rebalancer = self._steps(callbacks, regex)
+        self._rebalancer.subscribed("the subscription changed")
+
+    def _steps(self, callbacks: RebalanceCallbacks, regex: str) -> GroupSteps:
+        """Return the steps of a member in the protocol that the consumer speaks."""
         membership: Membership | ConsumerMembership
         if self._membership is not None:
             membership = self._membership
         else:
+            assert self.config.group_id is not None, "subscribe() looked"
             kind = ConsumerMembership if self.config.group_protocol == "consumer" else Membership
-            membership = self._membership = kind(self._cluster, self.config, group_id, self._note_change, self._meter)
+            membership = self._membership = kind(self._cluster, self.config, self.config.group_id, self._note_change, self._meter)
             self._committer.commit_as(membership)
             self._nursery.start_soon(membership.run)
         if isinstance(membership, ConsumerMembership):
@@ -204,16 +214,28 @@ class Consumer:
 
     async def unsubscribe(self) -> None:
         """Give up all partitions, and leave the group; also where it is cancelled, or ``on_revoked`` raises."""
+        rebalancer = self._rebalancer
+        self._is_leaving, self._next = rebalancer is not None, None
         try:
-            if self._rebalancer is not None:
-                await self._rebalancer.leave(is_committing=True)
+            if rebalancer is not None:
+                await rebalancer.leave(is_committing=True)
         finally:
-            if self._membership is not None:
-                self._rebalancer = self._membership = None
-                self._committer.commit_as(None)
-                self._subscriptions.topics, self._pattern = frozenset(), None
-                self._cluster.watch_all(is_on=False)
-            self._subscriptions.revoke(self._subscriptions.assigned)
+            if self._rebalancer is rebalancer:  # another task that unsubscribes may have ended it
+                self._note_left()
+
+    def _note_left(self) -> None:
+        """Read nothing any more, except what another task has subscribed meanwhile."""
+        self._is_leaving = False
+        self._subscriptions.revoke(self._subscriptions.assigned)
+        if self._membership is None:
+            return
+        self._rebalancer = self._membership = None
+        self._committer.commit_as(None)
+        if self._next is None:
+            self._subscriptions.topics, self._pattern = frozenset(), None
+            self._cluster.watch_all(is_on=False)
+        elif self._is_open:
+            self._take_part(*self._next)
 
     def enforce_rebalance(self, reason: str = "") -> None:
         """Let the group rebalance when this consumer polls next, as something changed that only the application knows (KIP-568, KIP-800).
@@ -490,7 +512,7 @@ class Consumer:
 
     async def _advance(self) -> None:
         """Everything that has to happen before records may be handed out."""
-        if self._rebalancer is not None:
+        if self._rebalancer is not None and not self._is_leaving:
             if self._cluster.view.version != self._view_version:
                 self._view_version = self._cluster.view.version
                 self._match_again()

@@ -1,5 +1,6 @@
 """A consumer that gives up its subscription, for another one or while something goes wrong: it has left, and can subscribe again."""
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -114,6 +115,46 @@ def test_a_consumer_whose_callback_fails_while_it_unsubscribes_has_left(protocol
         assert (group.left_count, consumer.assignment, consumer.subscription) == (1, [], frozenset())
         await consumer.subscribe(["t"])
         await poll_until_assigned(consumer)
+
+    tell(story, group_protocol=protocol)
+
+
+@pytest.mark.parametrize("is_pattern", [False, True], ids=["names", "pattern"])
+@pytest.mark.parametrize("slow", [ApiKey.OFFSET_COMMIT, ApiKey.LEAVE_GROUP])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_what_one_task_subscribes_while_another_unsubscribes_is_read(protocol: str, slow: ApiKey, is_pattern: bool) -> None:  # noqa: FBT001
+    """The end of the unsubscribing wiped it."""
+
+    async def story(group: LeavingGroup, consumer: Consumer) -> None:
+        await poll_until_assigned(consumer)
+        await consumer.seek(TopicPartition("t", 0), 5)
+        group.slow = slow
+        assigned: list[Sequence[TopicPartition]] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(consumer.unsubscribe)
+            await trio.sleep(1)
+            await consumer.subscribe(re.compile("t") if is_pattern else ["t"], on_assigned=assigned.append)
+            assert await consumer.poll(timeout_ms=500) == []
+        assert (group.left_count, consumer.subscription) == (1, {"t"})
+        group.slow = None
+        await poll_until_assigned(consumer)
+        assert assigned == [[TopicPartition("t", 0)]]
+
+    tell(story, group_protocol=protocol)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_last_of_two_that_unsubscribe_leaves_nothing_subscribed(protocol: str) -> None:
+    async def story(group: LeavingGroup, consumer: Consumer) -> None:
+        await poll_until_assigned(consumer)
+        group.slow = ApiKey.LEAVE_GROUP
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(consumer.unsubscribe)
+            await trio.sleep(0.5)
+            await consumer.subscribe(["t"])
+            nursery.start_soon(consumer.unsubscribe)
+        assert (consumer.assignment, consumer.subscription) == ([], frozenset())
+        consumer.assign([TopicPartition("t", 0)])
 
     tell(story, group_protocol=protocol)
 
