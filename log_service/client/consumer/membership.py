@@ -191,8 +191,9 @@ class Membership:
             await self._run()
 
     def end(self) -> None:
-        """End the tasks; later responses are dropped."""
+        """End the tasks; later responses are dropped, and what was not taken yet."""
         self._scope.cancel()
+        self._outcome = None
 
     async def _run(self) -> None:
         async with trio.open_nursery() as nursery:

@@ -232,3 +232,31 @@ def test_a_consumer_that_leaves_while_its_group_rebalances_does_not_join_again()
         assert (group.left_count, len(group.joins)) == (1, count)
 
     tell(story)
+
+
+def test_a_poll_that_gives_up_partitions_takes_none_after_another_task_has_unsubscribed() -> None:
+    """It took over the assignment that it had begun with, of a group that the consumer had left, and gave that up once more."""
+
+    async def story(group: LeavingGroup, consumer: Consumer) -> None:
+        both = [TopicPartition("t", 0), TopicPartition("t", 1)]
+        given_up: list[Sequence[TopicPartition]] = []
+
+        async def give_up(partitions: Sequence[TopicPartition]) -> None:
+            given_up.append(partitions)
+            await trio.sleep(5)
+
+        group.assigned = both
+        await consumer.subscribe(["t"], on_revoked=give_up)
+        while consumer.assignment != both:
+            await consumer.poll()
+        group.assigned = both[:1]
+        consumer.enforce_rebalance()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(consumer.poll, None, 20_000)
+            while not given_up:
+                await trio.sleep(0.1)
+            with trio.move_on_after(1):
+                await consumer.unsubscribe()
+        assert (given_up, consumer.assignment) == ([both[1:], both], [])
+
+    tell(story, partition_count=2, partition_assignment_strategy=("cooperative-sticky",))
