@@ -28,7 +28,8 @@ logger = logging.getLogger(__name__)
 LEAVE_S = 5.0
 """How long a coordinator may take over a member that leaves: it has heard of that by then, or is not to be reached."""
 RebalanceCallback = Callable[[Sequence[TopicPartition]], Awaitable[None] | None]
-"""Called inside ``poll`` with the partitions it is about; may be async, may commit and seek."""
+"""Called inside ``poll`` with the partitions it is about; may be async, may commit and seek. The next poll calls it again where the one
+before was cancelled in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,8 @@ class Rebalancer:
         self._is_creating_topics = is_creating_topics
         self._previous: tuple[TopicPartition, ...] = ()
         self._previous_generation = -1
-        self._news = AssignmentNews(callbacks.on_assigned)
+        self._news = News(callbacks.on_assigned)
+        self._loss = News(callbacks.on_lost or callbacks.on_revoked)
         self.is_cooperative = all(ASSIGNORS[name].is_cooperative for name in config.partition_assignment_strategy)
 
     async def advance(self) -> None:
@@ -71,8 +73,7 @@ class Rebalancer:
             KafkaError: this member can never join; or what a callback raised.
         """
         membership = self._membership
-        if membership.take_lost():
-            await self._lose()
+        await self._lose()
         membership.raise_error()
         await self._news.tell()
         if membership.outcome is not None:
@@ -93,6 +94,7 @@ class Rebalancer:
     async def leave(self, *, is_committing: bool) -> None:
         """Give everything up and leave the group; see ``leaving``."""
         async with leaving(self._membership):
+            await self._lose()
             if is_committing:
                 await self._committer.commit_consumed()
             await self._revoke(self._subscriptions.assigned)
@@ -135,13 +137,16 @@ class Rebalancer:
             self._subscriptions.revoke(partitions)
 
     async def _lose(self) -> None:
-        lost = self._subscriptions.assigned
-        self._previous, self._previous_generation = (), -1
-        self._news.forget()
-        self._subscriptions.revoke(lost)
-        if lost:
-            logger.warning("group %s: lost %d partitions", self._config.group_id, len(lost))
-            await tell(self._callbacks.on_lost or self._callbacks.on_revoked, lost)
+        """Tell what went to others without being given up, if anything did."""
+        if self._membership.take_lost():
+            lost = self._subscriptions.assigned
+            self._previous, self._previous_generation = (), -1
+            self._news.forget()
+            self._subscriptions.revoke(lost)
+            if lost:
+                logger.warning("group %s: lost %d partitions", self._config.group_id, len(lost))
+                self._loss.note(lost)
+        await self._loss.tell()
 
     def _subscribing(self, assignor: str) -> bytes:
         owned = self._subscriptions.assigned if self.is_cooperative else self._previous
@@ -161,11 +166,11 @@ async def leaving(membership: Membership | ConsumerMembership) -> AsyncIterator[
             await membership.leave("the consumer was closed")
 
 
-class AssignmentNews:
-    """What ``on_assigned`` has not heard yet. A call that was cancelled is made again by the next poll, one that raised is not."""
+class News:
+    """What one callback has not heard yet. A call that was cancelled is made again by the next poll, one that raised is not."""
 
-    def __init__(self, on_assigned: RebalanceCallback | None) -> None:
-        self._on_assigned = on_assigned
+    def __init__(self, callback: RebalanceCallback | None) -> None:
+        self._callback = callback
         self._partitions: Sequence[TopicPartition] | None = None
 
     def note(self, partitions: Sequence[TopicPartition]) -> None:
@@ -173,7 +178,7 @@ class AssignmentNews:
         self._partitions = partitions
 
     def forget(self) -> None:
-        """Have nothing to tell: the partitions are lost."""
+        """Have nothing to tell any more."""
         self._partitions = None
 
     async def tell(self) -> None:
@@ -181,7 +186,7 @@ class AssignmentNews:
         if self._partitions is None:
             return
         try:
-            await tell(self._on_assigned, self._partitions)
+            await tell(self._callback, self._partitions)
         except Exception:
             self.forget()
             raise

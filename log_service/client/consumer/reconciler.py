@@ -13,7 +13,7 @@ from log_service.client.connections.cluster_view import ClusterView
 from log_service.client.consumer.commits import Committer
 from log_service.client.consumer.consumer_membership import ConsumerMembership
 from log_service.client.consumer.group_member import Owned, Wanted
-from log_service.client.consumer.rebalance import AssignmentNews, RebalanceCallbacks, leaving, tell
+from log_service.client.consumer.rebalance import News, RebalanceCallbacks, leaving, tell
 from log_service.client.consumer.subscriptions import Start, Subscriptions
 from log_service.client.metrics import ConsumerMeter
 from log_service.common.types import TopicPartition
@@ -43,7 +43,8 @@ class Reconciler:
         self._callbacks = callbacks
         self._regex = regex
         self._meter = meter
-        self._news = AssignmentNews(callbacks.on_assigned)
+        self._news = News(callbacks.on_assigned)
+        self._loss = News(callbacks.on_lost or callbacks.on_revoked)
 
     async def advance(self) -> None:
         """Take the next steps, if there are any.
@@ -52,9 +53,7 @@ class Reconciler:
             KafkaError: this member can never join; or what a callback raised.
         """
         membership = self._membership
-        if membership.is_lost:
-            await self._lose()
-            membership.begin_anew()
+        await self._lose()
         membership.raise_error()
         membership.start()
         await self._news.tell()
@@ -72,6 +71,7 @@ class Reconciler:
     async def leave(self, *, is_committing: bool) -> None:
         """Give everything up and leave the group; see ``leaving``."""
         async with leaving(self._membership):
+            await self._lose()
             if is_committing:
                 await self._committer.commit_consumed()
             await self._revoke(self._subscriptions.assigned)
@@ -109,10 +109,15 @@ class Reconciler:
             self._subscriptions.revoke(partitions)
 
     async def _lose(self) -> None:
+        """Tell what went to others without being given up, if anything did; then the member may join again."""
+        if not self._membership.is_lost:
+            return
         lost = self._subscriptions.assigned
         self._subscriptions.revoke(lost)
         self._membership.names.clear()
         self._news.forget()
         if lost:
             logger.warning("group %s: lost %d partitions", self._config.group_id, len(lost))
-            await tell(self._callbacks.on_lost or self._callbacks.on_revoked, lost)
+            self._loss.note(lost)
+        await self._loss.tell()
+        self._membership.begin_anew()

@@ -122,7 +122,7 @@ def test_a_consumer_whose_callback_fails_while_it_unsubscribes_has_left(protocol
 @pytest.mark.parametrize("is_pattern", [False, True], ids=["names", "pattern"])
 @pytest.mark.parametrize("slow", [ApiKey.OFFSET_COMMIT, ApiKey.LEAVE_GROUP])
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_what_one_task_subscribes_while_another_unsubscribes_is_read(protocol: str, slow: ApiKey, is_pattern: bool) -> None:  # noqa: FBT001
+def test_what_one_task_subscribes_while_another_unsubscribes_is_read(protocol: str, slow: ApiKey, is_pattern: bool) -> None:
     """The end of the unsubscribing wiped it."""
 
     async def story(group: LeavingGroup, consumer: Consumer) -> None:
@@ -240,9 +240,11 @@ def test_a_poll_that_gives_up_partitions_takes_none_after_another_task_has_unsub
     async def story(group: LeavingGroup, consumer: Consumer) -> None:
         both = [TopicPartition("t", 0), TopicPartition("t", 1)]
         given_up: list[Sequence[TopicPartition]] = []
+        is_giving_up = trio.Event()
 
         async def give_up(partitions: Sequence[TopicPartition]) -> None:
             given_up.append(partitions)
+            is_giving_up.set()
             await trio.sleep(5)
 
         group.assigned = both
@@ -253,8 +255,7 @@ def test_a_poll_that_gives_up_partitions_takes_none_after_another_task_has_unsub
         consumer.enforce_rebalance()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(consumer.poll, None, 20_000)
-            while not given_up:
-                await trio.sleep(0.1)
+            await is_giving_up.wait()
             with trio.move_on_after(1):
                 await consumer.unsubscribe()
         assert (given_up, consumer.assignment) == ([both[1:], both], [])
