@@ -17,7 +17,7 @@ from log_service.client.admin.values import OffsetAndMetadata
 from log_service.client.asyncio.calls import OnAsyncio, awaited, awaited_sync
 from log_service.client.consumer.commits import CommitCallback
 from log_service.client.consumer.consumer import Consumer
-from log_service.client.consumer.held_records import HeldRecords, call_after_going_back, consumed_before, go_back
+from log_service.client.consumer.held_records import HeldRecords, Positions, call_after_going_back, consumed_before, go_back, to_commit
 from log_service.client.consumer.rebalance import RebalanceCallback
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.client.consumer.subscriptions import SubscriptionPattern
@@ -27,8 +27,6 @@ from log_service.common.types import TopicPartition
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-Positions = Mapping[TopicPartition, OffsetAndMetadata | int]
 
 
 @overload
@@ -181,23 +179,22 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
 
         Where it is cancelled, the commit may have been made or not.
         """
-        firsts = self._held.firsts() if positions is None else {}
+        firsts = self._held.firsts()
 
         async def commit() -> None:
-            await self._client.commit(consumed_before(self._client, firsts) if firsts else positions)
+            await self._client.commit(to_commit(self._client, positions, firsts))
 
         await self._bridge.call(commit)
 
     async def commit_soon(self, positions: Positions | None = None, on_commit: CommitCallback | None = None) -> None:
         """Commit without waiting for it; ``on_commit`` hears on the loop how it went. Raises as ``Consumer.commit_soon``."""
-        firsts = self._held.firsts() if positions is None else {}
+        firsts = self._held.firsts()
 
         def report(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: KafkaError | None) -> None:
             self._bridge.put(partial(cast(CommitCallback, on_commit), offsets, error))
 
         def commit_soon() -> None:
-            given = consumed_before(self._client, firsts) if firsts else positions
-            self._client.commit_soon(given, None if on_commit is None else report)
+            self._client.commit_soon(to_commit(self._client, positions, firsts), None if on_commit is None else report)
 
         await self._bridge.call_sync(commit_soon)
 

@@ -6,7 +6,7 @@ Invariants: a record that was polled is returned once, also where Ctrl-C interru
 first with the next one. What is held counts as not consumed: it is not committed, and read again after a seek.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial, update_wrapper
 from inspect import isawaitable
 from re import Pattern
@@ -19,7 +19,7 @@ from log_service.client.admin.values import OffsetAndMetadata
 from log_service.client.blocking.calls import Blocking, blocking, blocking_sync
 from log_service.client.consumer.commits import CommitCallback
 from log_service.client.consumer.consumer import Consumer
-from log_service.client.consumer.held_records import HeldRecords, call_after_going_back, consumed_before, go_back
+from log_service.client.consumer.held_records import HeldRecords, Positions, call_after_going_back, consumed_before, go_back, to_commit
 from log_service.client.consumer.rebalance import RebalanceCallback
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.client.consumer.subscriptions import SubscriptionPattern
@@ -141,13 +141,11 @@ class BlockingConsumer(Blocking[Consumer]):
         """Return what ``commit`` commits by itself: the offsets behind what ``poll`` or a loop returned, where not committed yet."""
         return self._portal.call_sync(partial(consumed_before, self._client, self._held.firsts()))
 
-    def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
+    def commit(self, positions: Positions | None = None) -> None:
         """Commit these offsets (default: behind all records that ``poll`` or a loop returned). Raises as ``Consumer.commit``."""
         self._portal.call(partial(self._client.commit, self._to_commit(positions)))
 
-    def commit_soon(
-        self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, on_commit: CommitCallback | None = None
-    ) -> None:
+    def commit_soon(self, positions: Positions | None = None, on_commit: CommitCallback | None = None) -> None:
         """Commit without waiting, otherwise as ``commit``; ``on_commit`` hears how it went, in the consumer's own thread."""
         self._portal.call_sync(partial(self._client.commit_soon, self._to_commit(positions), on_commit))
 
@@ -186,13 +184,11 @@ class BlockingConsumer(Blocking[Consumer]):
         if self._held and self.is_open:
             self._portal.call(partial(go_back, self._client, self._held.give_up()))
 
-    def _to_commit(
-        self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None
-    ) -> Mapping[TopicPartition, OffsetAndMetadata | int] | None:
-        """Leave out what a loop has not yielded yet."""
-        if positions is not None or not self._held:
+    def _to_commit(self, positions: Positions | None) -> Positions | None:
+        """Return what is to be committed while a loop has not yielded all that was polled."""
+        if not self._held:
             return positions
-        return self._portal.call_sync(partial(consumed_before, self._client, self._held.firsts()))
+        return self._portal.call_sync(partial(to_commit, self._client, positions, self._held.firsts()))
 
 
 async def _call_beside(callback: RebalanceCallback, partitions: Sequence[TopicPartition]) -> None:

@@ -8,18 +8,21 @@ Invariant: of each partition the records are held in the order of their offsets.
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from inspect import isawaitable
 from typing import Any
 
 import trio
 
 from log_service.client import arguments
+from log_service.client.admin.groups import as_offsets
 from log_service.client.admin.values import OffsetAndMetadata
 from log_service.client.consumer.consumer import Consumer
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.types import TopicPartition
 
 Firsts = Mapping[TopicPartition, OffsetAndMetadata]
+Positions = Mapping[TopicPartition, OffsetAndMetadata | int]
 
 
 class HeldRecords(deque[ConsumerRecord]):
@@ -68,3 +71,19 @@ async def call_after_going_back(consumer: Consumer, firsts: Firsts, function: Ca
 def consumed_before(consumer: Consumer, firsts: Firsts) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return what is to be committed while records from these offsets on are held."""
     return {**consumer.consumed(), **firsts}
+
+
+def to_commit(consumer: Consumer, positions: Positions | None, firsts: Firsts) -> Positions | None:
+    """Return what the consumer is to commit while records from these offsets on are held: what is given, or else what is before them.
+
+    To the application its position is where they begin: that offset is committed with the leader epoch that is known of it, too (KIP-320).
+    """
+    if positions is None:
+        return consumed_before(consumer, firsts) if firsts else None
+    given = as_offsets(positions)
+    known = {
+        each: firsts[each].leader_epoch
+        for each, offset in given.items()
+        if each in firsts and firsts[each].offset == offset.offset and offset.leader_epoch < 0
+    }
+    return given | {each: replace(given[each], leader_epoch=epoch) for each, epoch in known.items()}

@@ -166,7 +166,7 @@ def test_a_commit_in_a_loop_covers_what_the_loop_has_returned(bootstrap: str) ->
         heard: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
         def note(committed: Mapping[TopicPartition, OffsetAndMetadata], error: KafkaError | None) -> None:
-            heard.set_result((committed[ONLY].offset, error, threading.current_thread()))
+            heard.set_result((committed[ONLY], error, threading.current_thread()))
 
         async with AsyncioConsumer(bootstrap, group_id="loop", auto_offset_reset="earliest", enable_auto_commit=False) as consumer:
             await consumer.subscribe(["t"])
@@ -174,9 +174,12 @@ def test_a_commit_in_a_loop_covers_what_the_loop_has_returned(bootstrap: str) ->
                 if record.offset == 10:
                     await consumer.commit()
                     assert (await consumer.committed([ONLY]))[ONLY].offset == 11
+                if record.offset == 15:
+                    await consumer.commit({ONLY: 16})
+                    assert (await consumer.committed([ONLY]))[ONLY] == OffsetAndMetadata(offset=16, leader_epoch=0)
                 if record.offset == 20:
                     await consumer.commit_soon(on_commit=note)
-                    assert await heard == (21, None, threading.current_thread())
+                    assert await heard == (OffsetAndMetadata(offset=21, leader_epoch=0), None, threading.current_thread())
                     break
             assert offsets(await consumer.poll(2)) == [21, 22], "leaving the loop skips nothing"
             assert (await consumer.consumed())[ONLY].offset == 23

@@ -125,6 +125,23 @@ def test_a_commit_in_a_loop_tells_the_leader_epoch(bootstrap: str) -> None:
         assert consumer.consumed()[ONLY] == OffsetAndMetadata(offset=2, leader_epoch=0)
 
 
+def test_a_plain_offset_that_is_committed_in_a_loop_tells_the_leader_epoch_where_it_is_the_position(bootstrap: str) -> None:
+    """As that of a consumer on trio does: the positions of this one are behind what its loop has not returned yet (KIP-320)."""
+    with reading(bootstrap, group_id="plain") as consumer:
+        records = iter(consumer)
+        next(records)
+        given = [1, 0, OffsetAndMetadata(offset=1, metadata="here"), OffsetAndMetadata(offset=1, leader_epoch=7)]
+        told: list[tuple[int, int, str]] = []
+        for offset in given:
+            consumer.commit({ONLY: offset})
+            committed = consumer.committed([ONLY])[ONLY]
+            told.append((committed.offset, committed.leader_epoch, committed.metadata))
+        assert told == [(1, 0, ""), (0, -1, ""), (1, 0, "here"), (1, 7, "")]
+        heard: Future[OffsetAndMetadata] = Future()
+        consumer.commit_soon({ONLY: 1}, lambda offsets, _error: heard.set_result(offsets[ONLY]))
+        assert heard.result(60) == OffsetAndMetadata(offset=1, leader_epoch=0)
+
+
 def test_a_poll_that_is_interrupted_loses_no_record(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C comes when the records are there, and the application goes on, or leaves the block in peace."""
 
