@@ -93,7 +93,7 @@ class Producer:
         self._size_of, self._place = self.intake.size_of, self.intake.place  # called for every record
         self._stack = AsyncExitStack()
         self._blocked_count = 0
-        self.is_closed = True
+        self.is_closed = self._is_settled = True
         self.is_barred = True  # takes no records: closed, or outside a transaction
         self._is_yield_due = False
         self._yield_ms = 0
@@ -119,7 +119,7 @@ class Producer:
             self._transactor = self._open_transactor(self._transactions, self._sequences)
         self._nursery.start_soon(self._sender.run)
         self._nursery.start_soon(self.cluster.keep_fresh)
-        self.is_closed = False
+        self.is_closed = self._is_settled = False
         self._note_taking()
         return self
 
@@ -143,7 +143,8 @@ class Producer:
     ) -> Delivery:
         """Take a record and return its receipt. Waits only while the buffer is full, or the topic or partition is not known yet.
 
-        ``timestamp_ms`` is the producer's clock where it is None; -1 is a record without a timestamp, as a copy of one has to be.
+        Where it is cancelled, the record was not taken. ``timestamp_ms`` is the producer's clock where it is None; -1 is a record without a
+        timestamp, as a copy of one has to be.
 
         Raises:
             KafkaError: REQUEST_TIMED_OUT, no room within ``max_block_ms``; UNKNOWN_TOPIC_OR_PARTITION, no such topic or no such partition
@@ -233,27 +234,30 @@ class Producer:
     async def close(self, timeout_ms: int | None = None) -> None:
         """Take nothing more, deliver what waits for up to ``timeout_ms`` (default: the delivery timeout), and fail the rest. Idempotent.
 
-        An open transaction is aborted.
+        An open transaction is aborted. Where several tasks close, each waits until all is settled; cancelled, it fails the rest at once.
 
         Raises:
             ValueError: ``timeout_ms`` is negative; the producer stays open.
         """
         limit_ms = self.config.delivery_timeout_ms if timeout_ms is None else timeout_ms
         seconds = limit_s(limit_ms)
-        if self.is_closed:
+        if self._is_settled:
             return
         with self.accumulator.guarded():
             self.is_closed = True  # a thread that appends looked at it under the same guard
             self._note_taking()
+        patience = trio.move_on_after(seconds)
         try:
-            with trio.move_on_after(seconds):
+            with patience:
                 if self._transactor is not None:
                     await self._transactor.abort_quietly()
                 await self.flush()
         finally:
-            text = f"the producer was closed, and {limit_ms} ms did not suffice to deliver"
+            reason = f"{limit_ms} ms did not suffice to deliver" if patience.cancelled_caught else "closing it was cancelled"
+            text = f"the producer was closed, and {reason}"
             self._sender.give_up(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text), is_in_flight_included=True)
             self.accumulator.wake_all()
+            self._is_settled = True
 
     def metrics(self) -> ProducerMetrics:
         """Return what the producer counted so far; see ``metrics``."""
@@ -382,7 +386,10 @@ class Producer:
         partition: int | None,
         on_delivery: DeliveryCallback | None,
     ) -> Delivery:
-        """``send`` for a record whose key and value are bytes already."""
+        """``send`` for a record whose key and value are bytes already. Where it is cancelled, the record was not taken."""
+        if self._is_yield_due:
+            self._is_yield_due = False
+            await trio.lowlevel.checkpoint()
         size_bytes = self._size_of(key, value, headers)
         view = self.cluster.view.topics.get(topic) if not self.is_barred else None
         limit_ms = self.config.max_block_ms
@@ -393,11 +400,7 @@ class Producer:
             limit_ms = max(limit_ms - (self.monotonic_ms() - started_ms), 0)
         if not self.accumulator.has_room_for(size_bytes):
             await self.wait_for_room(size_bytes, limit_ms)
-        delivery = self._append(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
-        if self._is_yield_due:
-            self._is_yield_due = False
-            await trio.lowlevel.checkpoint()
-        return delivery
+        return self._append(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
 
     def _append(  # noqa: PLR0917 - called for every record, where keywords cost
         self,

@@ -25,6 +25,7 @@ from log_service.client import (
 from log_service.client.admin.admin import Admin
 from log_service.client.portal import Portal
 from tests.helpers.broker_process import BrokerThread
+from tests.unit.client.asyncio.scripted import beside_broker
 
 
 @pytest.fixture(scope="module")
@@ -220,3 +221,18 @@ def test_a_portal_refuses_to_wait_for_itself() -> None:
     with pytest.raises(KafkaError, match="must not wait for the client"):
         portal.call(inside)
     portal.close()
+
+
+def test_two_threads_that_close_a_producer_deliver_what_waits() -> None:
+    """The second ended the run in which the first one waited for the broker: the records were given up."""
+    broker, producer = beside_broker(BlockingProducer)
+    broker.delay_s = 1
+    with producer:
+        receipts = [producer.send("t", b"%d" % number) for number in range(10)]
+        first = threading.Thread(target=producer.close)
+        first.start()
+        while not producer._producer.is_closed:
+            time.sleep(0.001)
+        producer.close()
+        first.join()
+    assert [receipt.wait().offset for receipt in receipts] == list(range(10))
