@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import repeat
+from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from log_service.client.asyncio.calls import OnAsyncio, awaited, awaited_sync
@@ -84,6 +85,12 @@ class AsyncioProducer(OnAsyncio[Producer]):
     async def __aenter__(self) -> Self:
         await self._bridge.open(on_end=self._settlements.wake_all)
         return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None:
+            await self.close()  # beside what another task may have begun
+        else:
+            await super().__aexit__(kind, error, trace)
 
     async def send(
         self,

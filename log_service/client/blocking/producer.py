@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import repeat
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import trio
@@ -80,6 +81,12 @@ class BlockingProducer(Blocking[Producer]):
         super().__init__(producer)
         self._producer = producer
         self._intake = SharedIntake(producer, require_open=self._portal.require_open, submit=self._portal.submit)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None:
+            self.close()  # beside what another thread may have begun
+        else:
+            super().__exit__(kind, error, trace)
 
     def send(
         self,
@@ -164,9 +171,11 @@ class BlockingProducer(Blocking[Producer]):
 
     def close(self, timeout_ms: int | None = None) -> None:
         """Take nothing more, deliver what waits for up to ``timeout_ms`` (default: the delivery timeout), and fail the rest. Idempotent."""
-        if self.is_open:
-            self._portal.call(partial(self._producer.close, timeout_ms))
-        super().close()
+        try:
+            if self.is_open:
+                self._portal.call(partial(self._producer.close, timeout_ms))
+        finally:
+            super().close()
 
     def _place_late(self, record: Unplaced) -> Delivery:
         """Wait for the topic, and then for room, up to ``max_block_ms`` in all; no batch lingers while a thread waits for room."""

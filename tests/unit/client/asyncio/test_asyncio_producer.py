@@ -378,3 +378,20 @@ def test_serializers_and_the_partitioner_run_on_the_loop() -> None:
     asyncio.run(main())
     assert threads == {threading.current_thread()}
     assert broker.logs[0].values == [b"%d" % number for number in range(10)]
+
+
+def test_a_task_that_leaves_the_block_while_another_closes_the_producer_delivers_what_waits() -> None:
+    """It ended the run in which the other waited for the broker: the records were given up."""
+
+    async def main() -> None:
+        broker, producer = scripted_producer()
+        broker.delay_s = 1
+        async with producer:
+            receipts = [await producer.send("t", b"%d" % number) for number in range(10)]
+            closing = asyncio.create_task(producer.close())
+            while not producer._producer.is_closed:  # noqa: ASYNC110 - the other thread does that
+                await asyncio.sleep(0.001)
+        await closing
+        assert [(await receipt.wait()).offset for receipt in receipts] == list(range(10))
+
+    asyncio.run(main())
