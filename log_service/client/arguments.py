@@ -79,6 +79,17 @@ def by_partition(given: Mapping[TopicPartition, T], what: str) -> Mapping[TopicP
     return given
 
 
+def values(given: Iterable[Any]) -> Iterable[Any]:
+    """Return the values of several records.
+
+    Raises:
+        TypeError: they are one text, whose letters would be taken for values.
+    """
+    if isinstance(given, str | bytes | bytearray | memoryview):
+        raise TypeError(f"values are several, such as [{given!r}], not one: send() takes one")
+    return given
+
+
 def all_of(kind: type[T], given: Iterable[Any], what: str) -> list[T]:
     """Return ``what`` (topics, resources) as a list of values of one class.
 
@@ -150,11 +161,14 @@ def limit_s(timeout_ms: float | None) -> float:
     """Return the seconds that a call may wait, for ever where none is given.
 
     Raises:
+        TypeError: it is no number.
         ValueError: it is negative.
     """
     if timeout_ms is None:
         return inf
-    if timeout_ms < 0:
+    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int | float):
+        raise TypeError(f"timeout_ms is a number of milliseconds, not {timeout_ms!r}")
+    if not timeout_ms >= 0:
         raise ValueError(f"timeout_ms is not negative: {timeout_ms}")
     return timeout_ms / 1_000
 

@@ -16,6 +16,7 @@ from itertools import repeat
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from log_service.client import arguments
 from log_service.client.asyncio.calls import OnAsyncio, awaited, awaited_sync
 from log_service.client.asyncio.settlements import Settlements
 from log_service.client.producer.delivery import Delivery, DeliveryCallback, ProducerBatch, RecordMetadata
@@ -141,7 +142,7 @@ class AsyncioProducer(OnAsyncio[Producer]):
         """
         intake, settlements = self._intake, self._settlements
         is_run = intake.is_run_possible
-        contents = [to_bytes(value) for value in values] if is_run else list(values)
+        contents = [to_bytes(value) for value in arguments.values(values)] if is_run else list(arguments.values(values))
         pairs = checked_headers(headers)
         reporting = None if on_delivery is None else settlements.reporting(on_delivery, topic)
         receipts: list[AsyncioDelivery] = []

@@ -9,7 +9,7 @@ import asyncio
 from functools import partial
 
 from log_service.client.asyncio.bridge import Bridge
-from log_service.client.producer.delivery import DeliveryCallback, ProducerBatch, RecordMetadata, call_back
+from log_service.client.producer.delivery import DeliveryCallback, ProducerBatch, RecordMetadata, call_back, require_callback
 from log_service.common.errors import KafkaError
 
 
@@ -37,7 +37,8 @@ class Settlements:
         await future
 
     def reporting(self, callback: DeliveryCallback, topic: str) -> DeliveryCallback:
-        """Return a delivery callback for the producer's thread, which has the application's called on the loop."""
+        """Return a delivery callback for the producer's thread, which has the application's called on the loop. Raises TypeError."""
+        require_callback(callback)
 
         def report(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
             self._bridge.put(partial(call_back, callback, metadata, error, topic))

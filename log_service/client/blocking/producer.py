@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import trio
 
+from log_service.client import arguments
 from log_service.client.blocking.calls import Blocking, blocking
 from log_service.client.metrics import ProducerMetrics
 from log_service.client.portal import Portal
@@ -126,7 +127,7 @@ class BlockingProducer(Blocking[Producer]):
         """
         intake, portal = self._intake, self._portal
         is_run = intake.is_run_possible
-        contents = [to_bytes(value) for value in values] if is_run else list(values)
+        contents = [to_bytes(value) for value in arguments.values(values)] if is_run else list(arguments.values(values))
         pairs = checked_headers(headers)
         receipts: list[BlockingDelivery] = []
         while len(receipts) < len(contents):

@@ -292,6 +292,12 @@ class ProducerBatch:
             self._listener(self)
 
 
+def require_callback(on_delivery: DeliveryCallback) -> None:
+    """Raise TypeError where it cannot be called."""
+    if not callable(on_delivery):
+        raise TypeError(f"on_delivery is a function that takes a delivery, not {on_delivery!r}")
+
+
 def call_back(callback: DeliveryCallback, metadata: RecordMetadata | None, error: KafkaError | None, topic: str) -> None:
     """Call a delivery callback; what it raises is logged."""
     try:

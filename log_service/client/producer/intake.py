@@ -12,7 +12,7 @@ from typing import Any
 from log_service.client.arguments import whole_number
 from log_service.client.connections.cluster_view import TopicView
 from log_service.client.producer.accumulator import Accumulator
-from log_service.client.producer.delivery import Delivery, DeliveryCallback
+from log_service.client.producer.delivery import Delivery, DeliveryCallback, require_callback
 from log_service.client.producer.interception import ProducerInterceptor, ProducerRecord, Serializer, serializing
 from log_service.client.producer.partitioning import KeyPlacement, Partitioner, StickyPlacement
 from log_service.common.errors import ErrorCode, KafkaError
@@ -106,8 +106,8 @@ class Intake:
             KafkaError: INVALID_TIMESTAMP, INVALID_PARTITIONS.
             TypeError: partition or timestamp is no whole number; ``on_delivery`` cannot be called.
         """
-        if on_delivery is not None and not callable(on_delivery):
-            raise TypeError(f"on_delivery is a function that takes a delivery, not {on_delivery!r}")
+        if on_delivery is not None:
+            require_callback(on_delivery)
         partition = self._choose(view, key, value, size_bytes) if partition is None else index(partition)
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()

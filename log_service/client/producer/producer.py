@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import trio
 
-from log_service.client.arguments import limit_s
+from log_service.client import arguments
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.connections.cluster_view import TopicView
 from log_service.client.connections.env import real_env
@@ -199,8 +199,8 @@ class Producer:
         """
         if not self.intake.is_run_possible:
             each = {"headers": headers, "timestamp_ms": timestamp_ms, "partition": partition, "on_delivery": on_delivery}
-            return [await self.send(topic, value, **each) for value in values]  # type: ignore[arg-type]
-        contents, pairs = [to_bytes(value) for value in values], checked_headers(headers)
+            return [await self.send(topic, value, **each) for value in arguments.values(values)]  # type: ignore[arg-type]
+        contents, pairs = [to_bytes(value) for value in arguments.values(values)], checked_headers(headers)
         deliveries: list[Delivery] = []
         while len(deliveries) < len(contents):
             first = await self._take(topic, contents[len(deliveries)], None, pairs, timestamp_ms, partition, on_delivery)
@@ -223,7 +223,7 @@ class Producer:
             KafkaError: REQUEST_TIMED_OUT, ``timeout_ms`` passed first; nothing is lost by that.
             ValueError: ``timeout_ms`` is negative.
         """
-        with trio.move_on_after(limit_s(timeout_ms)), self.accumulator.urgent():
+        with trio.move_on_after(arguments.limit_s(timeout_ms)), self.accumulator.urgent():
             for batch in self.accumulator.unsettled():
                 self._sender.wake()
                 while not batch.is_fully_settled:
@@ -240,7 +240,7 @@ class Producer:
             ValueError: ``timeout_ms`` is negative; the producer stays open.
         """
         limit_ms = self.config.delivery_timeout_ms if timeout_ms is None else timeout_ms
-        seconds = limit_s(limit_ms)
+        seconds = arguments.limit_s(limit_ms)
         if self._is_settled:
             return
         with self.accumulator.guarded():
@@ -356,6 +356,7 @@ class Producer:
             ProducerFenced, ProducerFailed: this producer can do nothing more.
             KafkaError: INVALID_TXN_STATE, no transaction is open; REQUEST_TIMED_OUT and others, whether it is committed is not known.
         """
+        arguments.limit_s(timeout_ms)  # a mistaken one changes nothing
         await self.transactor.commit(timeout_ms)
 
     async def abort_transaction(self, timeout_ms: int | None = None) -> None:
@@ -492,6 +493,7 @@ class Producer:
         return transactor
 
     def _block_ms(self, timeout_ms: int | None) -> int:
+        arguments.limit_s(timeout_ms)
         return self.config.max_block_ms if timeout_ms is None else timeout_ms
 
     def _note_taking(self) -> None:

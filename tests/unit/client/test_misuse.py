@@ -123,9 +123,22 @@ def test_a_negative_limit_is_refused_and_gives_up_no_record(call: Callable[..., 
         receipt = await producer.send("t", b"x")
         with pytest.raises(ValueError, match="timeout_ms is not negative: -1"):
             await call(producer, -1)
+        with pytest.raises(TypeError, match="timeout_ms is a number of milliseconds, not '5'"):
+            await call(producer, "5")
         assert (await receipt.wait()).offset == 0
 
     tell_producer(story, linger_ms=100)
+
+
+def test_one_text_is_not_taken_for_many_values() -> None:
+    """Each of its letters became a record."""
+
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        for text in ("abc", b"abc"):
+            with pytest.raises(TypeError, match="values are several"):
+                await producer.send_many("t", text)
+
+    assert tell_producer(story).logs[0].values == []
 
 
 def test_flushing_a_producer_that_was_never_opened_has_nothing_to_do() -> None:

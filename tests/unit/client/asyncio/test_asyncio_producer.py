@@ -395,3 +395,21 @@ def test_a_task_that_leaves_the_block_while_another_closes_the_producer_delivers
         assert [(await receipt.wait()).offset for receipt in receipts] == list(range(10))
 
     asyncio.run(main())
+
+
+def test_what_is_no_callback_and_no_list_of_values_is_refused() -> None:
+    """As on trio. The callback failed when the record was acknowledged, and only the log told of that."""
+
+    async def main() -> None:
+        broker, producer = scripted_producer()
+        async with producer:
+            mistaken: Any = 5
+            with pytest.raises(TypeError, match="on_delivery is a function"):
+                await producer.send("t", b"a", on_delivery=mistaken)
+            with pytest.raises(TypeError, match="on_delivery is a function"):
+                await producer.send_many("t", [b"a"], on_delivery=mistaken)
+            with pytest.raises(TypeError, match="values are several"):
+                await producer.send_many("t", "abc")
+        assert broker.logs[0].values == []
+
+    asyncio.run(main())

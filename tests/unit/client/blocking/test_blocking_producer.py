@@ -238,3 +238,10 @@ def test_two_threads_that_close_a_producer_deliver_what_waits(is_left: bool) -> 
             producer.close()
     first.join()
     assert [receipt.wait().offset for receipt in receipts] == list(range(10))
+
+
+def test_one_text_is_not_taken_for_many_values() -> None:
+    broker, producer = beside_broker(BlockingProducer)
+    with producer, pytest.raises(TypeError, match="values are several"):
+        producer.send_many("t", "abc")
+    assert broker.logs[0].values == []

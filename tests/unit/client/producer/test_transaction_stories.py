@@ -417,6 +417,24 @@ def test_calls_out_of_turn_say_which_call_is_missing() -> None:
     assert tell(story, is_initialized=False).broker.logs[0].values == []
 
 
+def test_a_mistaken_limit_changes_nothing_of_the_transaction() -> None:
+    """A commit with one left the transaction to be committed and nothing else, or to be aborted."""
+
+    async def story(coordinator: ScriptedCoordinator, producer: Producer) -> None:
+        async with producer.transaction():
+            await producer.send("t", b"a", partition=0)
+            for limit, told in (("5", "a number of milliseconds, not '5'"), (-1, "is not negative")):
+                mistaken: Any = limit
+                for call in (producer.commit_transaction, producer.abort_transaction):
+                    with pytest.raises((TypeError, ValueError), match=told):
+                        await call(mistaken)
+                with pytest.raises((TypeError, ValueError), match=told):
+                    await producer.send_offsets_to_transaction({TopicPartition("in", 0): 1}, GROUP, mistaken)
+            await producer.send("t", b"b", partition=0)
+
+    assert tell(story).committed() == [b"a", b"b"]
+
+
 def test_group_metadata_is_what_a_consumer_says_of_itself() -> None:
     async def story(coordinator: ScriptedCoordinator, producer: Producer) -> None:
         wrong: Any = "copy"
