@@ -142,10 +142,24 @@ class BlockingProducer(Blocking[Producer]):
     flush = blocking(Producer.flush)
     partitions_for = blocking(Producer.partitions_for)
     init_transactions = blocking(Producer.init_transactions)
-    begin_transaction = blocking(Producer.begin_transaction)
     send_offsets_to_transaction = blocking(Producer.send_offsets_to_transaction)
     commit_transaction = blocking(Producer.commit_transaction)
     abort_transaction = blocking(Producer.abort_transaction)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction, as ``Producer.begin_transaction``. One that has begun as Ctrl-C came is aborted."""
+        begun: list[None] = []
+
+        async def begin() -> None:
+            await self._producer.begin_transaction()
+            begun.append(None)
+
+        try:
+            self._portal.call(begin)
+        except BaseException:
+            if begun and not self._producer.is_closed:
+                self._portal.post(self._producer.transactor.abort_soon)
+            raise
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

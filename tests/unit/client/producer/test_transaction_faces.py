@@ -4,12 +4,13 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from log_service.client import AsyncioProducer, BlockingProducer, KafkaError, TransactionAbortable
+from log_service.client import AsyncioProducer, BlockingProducer, KafkaError, TransactionAbortable, portal
 from log_service.common.errors import ErrorCode
 from tests.unit.client.asyncio.scripted import beside_broker, scripted_producer
 from tests.unit.client.scripted_transactions import ScriptedCoordinator
@@ -66,6 +67,24 @@ def test_what_leaves_a_block_of_a_thread_aborts_it(error: type[BaseException]) -
         with producer.transaction():
             producer.send("t", b"kept", partition=0)
     assert coordinator.ended == [False, True]
+
+
+def test_a_block_of_a_thread_that_was_interrupted_as_it_began_is_aborted_before_the_next_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes when the transaction is open, and the block has not begun: the next one was refused for it."""
+
+    class Interrupted(Future[Any]):
+        def result(self, timeout: float | None = None) -> Any:
+            super().result(timeout)
+            raise KeyboardInterrupt
+
+    with blocking_producer() as (coordinator, producer):
+        with monkeypatch.context() as patched:
+            patched.setattr(portal, "Future", Interrupted)
+            with pytest.raises(KeyboardInterrupt), producer.transaction():
+                pytest.fail("the block was not to begin")
+        with producer.transaction():
+            producer.send("t", b"kept", partition=0)
+    assert coordinator.ended == [True]
 
 
 def test_a_block_of_a_thread_that_cannot_be_committed_is_aborted() -> None:
