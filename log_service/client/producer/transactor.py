@@ -7,7 +7,8 @@ asked for, every record of the transaction is acknowledged.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import trio
@@ -215,7 +216,7 @@ class Transactor:
 
     async def _end(self, left_ms: Callable[[], int], advice: str, *, is_commit: bool) -> None:
         transactions = self._transactions
-        async with self._announcing:
+        async with self._announced_by(left_ms, advice):
             if transactions.is_started:
                 await self._until_done(Step.END, lambda: self._end_once(is_commit=is_commit), left_ms(), advice)
                 transactions.note_coordinator_ended()
@@ -223,6 +224,21 @@ class Transactor:
                 await self._until_done(Step.INIT, self._raise_epoch, left_ms(), advice)
             with self._accumulator.guarded():
                 transactions.note_ended()
+
+    @asynccontextmanager
+    async def _announced_by(self, left_ms: Callable[[], int], advice: str) -> AsyncIterator[None]:
+        """Have nothing announced in a block; what is being announced has what is left of the time."""
+        is_free = False
+        with trio.move_on_after(left_ms() / 1_000):
+            await self._announcing.acquire()
+            is_free = True
+        if not is_free:
+            text = f"transaction of {self._id!r}: the coordinator has not responded to its partitions in time; {advice}"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+        try:
+            yield
+        finally:
+            self._announcing.release()
 
     async def _until_done(
         self, step: Step, attempt: Callable[[], Awaitable[None]], timeout_ms: int, advice: str, group_id: str | None = None

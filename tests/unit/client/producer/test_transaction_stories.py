@@ -355,6 +355,24 @@ def test_an_abort_waits_for_no_broker_that_hangs_where_the_epoch_rises() -> None
     assert tell(story).ended == [True, False]
 
 
+def test_an_abort_waits_for_a_coordinator_that_hangs_no_longer_than_it_may() -> None:
+    """It waited for the response to an announcement, for as long as any request has."""
+
+    async def story(coordinator: ScriptedCoordinator, producer: Producer) -> None:
+        coordinator.script[ApiKey.ADD_PARTITIONS_TO_TXN].append(ScriptedBroker.IGNORE)
+        await producer.begin_transaction()
+        await producer.send("t", b"a", partition=0)
+        await trio.sleep(1)
+        started = trio.current_time()
+        with pytest.raises(KafkaError, match=r"call abort_transaction\(\) again"):
+            await producer.abort_transaction(timeout_ms=2_000)
+        assert trio.current_time() - started < 5
+        await producer.abort_transaction()
+        await one(producer, b"kept")
+
+    assert tell(story, is_version_2=False).committed() == [b"kept"]
+
+
 @BOTH
 def test_partitions_that_may_not_be_written_are_told_and_the_rest_goes_on(is_version_2: bool) -> None:
     async def story(coordinator: ScriptedCoordinator, producer: Producer) -> None:
