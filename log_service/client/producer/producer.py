@@ -506,8 +506,6 @@ class Producer:
     def _require_open(self) -> None:
         if self.is_closed:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed: use it inside 'async with'")
-        if self._sender.refusal is not None:
-            raise self._sender.refusal
 
 
 def _no_partition(topic: TopicView, partition: int) -> KafkaError:

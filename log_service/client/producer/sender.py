@@ -102,7 +102,6 @@ class Sender:
         self._expires_ms = NEVER_MS
         self._wakeup = trio.Event()
         self._settled = trio.Event()
-        self._refusal: KafkaError | None = None
         self._is_refresh_needed = False
         self._is_refreshing = False
         self._is_identifying = False
@@ -110,11 +109,6 @@ class Sender:
 
     def __repr__(self) -> str:
         return f"<Sender in_flight={self._in_flight} {self._accumulator!r}>"
-
-    @property
-    def refusal(self) -> KafkaError | None:
-        """Why nothing can be sent any more, once that is so."""
-        return self._refusal
 
     @property
     def in_flight_count(self) -> int:
@@ -410,7 +404,7 @@ class Sender:
             self._wakeup.set()
 
     async def _identify(self) -> None:
-        """Get a producer id, or learn that there will be none."""
+        """Get a producer id, or give up what waits for one; later records ask again."""
         assert self._sequences is not None, "only an idempotent producer has an identity"
         attempt = 0
         while self._sequences.identity is None:
@@ -419,7 +413,6 @@ class Sender:
             except KafkaError as error:
                 if not error.is_retriable:
                     logger.warning("no producer id: %s", error)
-                    self._refusal = error
                     self.give_up(error)
                     break
                 await trio.sleep(self._cluster.backoff_ms(attempt) / 1_000)

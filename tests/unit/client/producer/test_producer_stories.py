@@ -1,5 +1,7 @@
 """A producer against a broker that misbehaves, in virtual time: what was acknowledged is there once, in order, and all is settled."""
 
+from typing import Any
+
 import pytest
 import trio
 
@@ -7,6 +9,7 @@ from log_service.client.producer.delivery import RecordMetadata
 from log_service.client.producer.producer import Producer
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages.init_producer_id import InitProducerIdResponse
 from tests.sim.world import World, sim_run
 from tests.unit.client.producer.producer_story import send_many, tell
 from tests.unit.client.scripted_broker import ScriptedBroker
@@ -336,3 +339,23 @@ def test_a_lost_producer_id_is_replaced() -> None:
 
     broker = tell(story)
     assert [header.producer_id for header in broker.logs[0].headers] == [101, 102]
+
+
+def test_a_producer_that_was_refused_an_id_goes_on_once_it_may_have_one() -> None:
+    """Topics that it did not know yet, and questions, were refused for ever, although records of the others were delivered."""
+
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        async def refuse(request: Any, version: int) -> InitProducerIdResponse:
+            await trio.lowlevel.checkpoint()
+            return InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+        broker.other[ApiKey.INIT_PRODUCER_ID] = refuse
+        refused = await producer.send("t", b"refused")
+        with pytest.raises(KafkaError, match="CLUSTER_AUTHORIZATION_FAILED"):
+            await refused.wait()
+        del broker.other[ApiKey.INIT_PRODUCER_ID]
+        broker.grow(2)
+        await (await producer.send("t", b"taken", partition=1)).wait()
+        assert await producer.partitions_for("t") == 2
+
+    assert tell(story).logs[1].values == [b"taken"]
