@@ -275,8 +275,10 @@ class ClusterMetadata:
             self._topics.pop(topic, None)
         self.view = self.view.without(gone)
 
-    async def topic(self, name: str, timeout_ms: int) -> TopicView:
+    async def topic(self, name: str, timeout_ms: int, *, before_attempt: Callable[[], None] = lambda: None) -> TopicView:
         """Return a topic, waiting up to ``timeout_ms`` until the cluster knows it (and, where that is on, creates it).
+
+        ``before_attempt`` may raise what ends the wait early.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION and others, the deadline passed; INVALID_TOPIC_EXCEPTION and
@@ -289,6 +291,7 @@ class ClusterMetadata:
         self.watch((name,))
 
         async def attempt() -> TopicView:
+            before_attempt()
             if name not in self.view.topics:
                 await self.refresh((name,), is_creating=True)
             if name in self.view.topics:

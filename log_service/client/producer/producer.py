@@ -214,7 +214,7 @@ class Producer:
     async def partitions_for(self, topic: str) -> int:
         """Return how many partitions a topic has. Raises as ``send``."""
         self._require_open()
-        return (await self.cluster.topic(topic, self.config.max_block_ms)).partition_count
+        return (await self.cluster.topic(topic, self.config.max_block_ms, before_attempt=self._require_open)).partition_count
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Send what waits now and return when every record taken so far is settled.
@@ -436,7 +436,7 @@ class Producer:
         """Return a topic that has that partition, waiting up to ``max_block_ms`` for either to appear. Raises as ``send``."""
         self._require_taking()
         left_ms = self.cluster.countdown(self.config.max_block_ms)
-        view = await self.cluster.topic(topic, left_ms())
+        view = await self.cluster.topic(topic, left_ms(), before_attempt=self._require_open)
         if partition is None or view.has(partition):
             return view
         if index(partition) < 0:

@@ -134,11 +134,12 @@ def test_a_partition_that_never_comes_is_told_after_max_block_ms() -> None:
     tell(story, max_block_ms=20_000)
 
 
-def test_closing_ends_the_wait_for_a_partition() -> None:
+@pytest.mark.parametrize(("topic", "partition"), [("t", 5), ("another", None)], ids=["partition", "topic"])
+def test_closing_ends_the_wait_for_a_partition_or_a_topic(topic: str, partition: int | None) -> None:
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         async def send() -> None:
             with pytest.raises(KafkaError, match="the producer is closed"):
-                await producer.send("t", b"x", partition=5)
+                await producer.send(topic, b"x", partition=partition)
             assert trio.current_time() < 5
 
         async with trio.open_nursery() as nursery:
