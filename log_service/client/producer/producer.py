@@ -197,10 +197,11 @@ class Producer:
 
         Where partitions are not given, whole batches go to one after the other. Raises as ``send``; what came before stays taken.
         """
+        pairs = checked_headers(headers)
         if not self.intake.is_run_possible:
-            each = {"headers": headers, "timestamp_ms": timestamp_ms, "partition": partition, "on_delivery": on_delivery}
+            each = {"headers": pairs, "timestamp_ms": timestamp_ms, "partition": partition, "on_delivery": on_delivery}
             return [await self.send(topic, value, **each) for value in arguments.values(values)]  # type: ignore[arg-type]
-        contents, pairs = [to_bytes(value) for value in arguments.values(values)], checked_headers(headers)
+        contents = [to_bytes(value) for value in arguments.values(values)]
         deliveries: list[Delivery] = []
         while len(deliveries) < len(contents):
             first = await self._take(topic, contents[len(deliveries)], None, pairs, timestamp_ms, partition, on_delivery)

@@ -12,6 +12,7 @@ from log_service.client import ConfigError, ErrorCode, KafkaError, Producer, Pro
 from log_service.client.producer.partitioning import StickyPlacement
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.produce import ProduceResponse
+from log_service.records.batch import iterate_records
 from tests.unit.client.producer.producer_story import send_many, tell
 from tests.unit.client.scripted_broker import ScriptedBroker
 
@@ -378,3 +379,17 @@ def test_many_values_go_through_serializers_and_partitioners_all_the_same() -> N
 
     broker = tell(story, partition_count=2, value_serializer=str, partitioner=lambda *_: 1)
     assert broker.logs[1].values == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"value_serializer": str.upper}])
+def test_many_values_have_the_headers_that_are_made_for_them_once(settings: dict[str, Any]) -> None:
+    """A generator was used up by the first record where a serializer looks at each."""
+
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        requests = broker.requests
+        await producer.send_many("t", ["a", "b"], headers=((name, b"") for name in ("h", "i")))
+        await producer.flush()
+        (batch,) = [request.topic_data[0].partition_data[0].records for key, request in requests if key is ApiKey.PRODUCE]
+        assert [[name for name, _ in record.headers] for record in iterate_records(batch)] == [["h", "i"], ["h", "i"]]
+
+    tell(story, linger_ms=1_000, **settings)
