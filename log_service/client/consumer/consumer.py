@@ -592,7 +592,7 @@ class Consumer:
         seen = records
         try:
             for interceptor in self._interceptors:
-                seen = interceptor(seen)
+                seen = _listed(interceptor(seen))
         except BaseException:
             for record in reversed(records):
                 self._subscriptions.of(record.topic_partition).seek(record.offset)
@@ -620,3 +620,10 @@ class Consumer:
 
     def _now_ms(self) -> int:
         return self._env.clock.monotonic_ms()
+
+
+def _listed(records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+    """Return what an interceptor returned; raises TypeError where that is no list: with None, all records were skipped."""
+    if not isinstance(records, list):
+        raise TypeError(f"an interceptor returns a list of records, not {type(records).__name__}")
+    return records

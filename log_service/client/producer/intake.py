@@ -68,6 +68,8 @@ class Intake:
             record = ProducerRecord(topic, value, key, tuple(headers), timestamp_ms, partition)
             for interceptor in self.interceptors:
                 record = interceptor(record)
+                if not isinstance(record, ProducerRecord):
+                    raise TypeError(f"an interceptor returns a ProducerRecord, not {record!r}")
             topic, value, key, headers, timestamp_ms, partition = record
         return topic, self.serialize_value(value), self.serialize_key(key), headers, timestamp_ms, partition
 

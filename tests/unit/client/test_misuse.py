@@ -8,7 +8,18 @@ import pytest
 import trio
 
 from log_service.broker.broker import Broker
-from log_service.client import Admin, ConfigError, Consumer, KafkaError, NewTopic, OffsetAndMetadata, Producer, TopicPartition, read_range
+from log_service.client import (
+    Admin,
+    ConfigError,
+    Consumer,
+    ConsumerRecord,
+    KafkaError,
+    NewTopic,
+    OffsetAndMetadata,
+    Producer,
+    TopicPartition,
+    read_range,
+)
 from log_service.config.server import parse_server_properties
 from tests.sim import World, sim_run
 from tests.unit.client.consumer.scripted_settings import PROPERTIES, SERVERS
@@ -18,8 +29,9 @@ from tests.unit.client.scripted_broker import ScriptedBroker
 T0 = TopicPartition("t", 0)
 
 
-def tell(story: Callable[[World, Consumer], Awaitable[None]]) -> None:
+def tell(story: Callable[[World, Consumer], Awaitable[None]], **settings: Any) -> None:
     """Run a story with a consumer of topic ``t``, which has three records in partition 0."""
+    settings = {"group_id": "g", "auto_offset_reset": "earliest", **settings}
 
     async def main(world: World) -> None:
         config, _ = parse_server_properties(PROPERTIES)
@@ -30,7 +42,7 @@ def tell(story: Callable[[World, Consumer], Awaitable[None]]) -> None:
             async with Producer(SERVERS, env=world.client_env("producer")) as producer:
                 await producer.send_many("t", [b"0", b"1", b"2"])
             with trio.fail_after(1_000):
-                async with Consumer(SERVERS, env=world.client_env("c"), group_id="g", auto_offset_reset="earliest") as consumer:
+                async with Consumer(SERVERS, env=world.client_env("c"), **settings) as consumer:
                     await story(world, consumer)
             nursery.cancel_scope.cancel()
 
@@ -113,6 +125,31 @@ def test_an_argument_of_another_kind_is_told_as_that(field: str, value: Any, tol
             await producer.send("t", b"x", **given)
 
     tell_producer(story)
+
+
+def test_an_interceptor_of_a_producer_that_returns_no_record_is_told() -> None:
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        with pytest.raises(TypeError, match="an interceptor returns a ProducerRecord, not None"):
+            await producer.send("t", b"x")
+
+    assert tell_producer(story, interceptors=[lambda _record: None, lambda record: record]).logs[0].values == []
+
+
+def test_an_interceptor_of_a_consumer_that_returns_no_list_is_told_and_no_record_lost() -> None:
+    """Where the word return was forgotten, all records were skipped, and committed."""
+    answers: list[Any] = [None, (), 5]
+
+    def forget(records: list[ConsumerRecord]) -> Any:
+        return answers.pop(0) if answers else records
+
+    async def story(_world: World, consumer: Consumer) -> None:
+        consumer.assign([T0])
+        for told in ("NoneType", "tuple", "int"):
+            with pytest.raises(TypeError, match=f"an interceptor returns a list of records, not {told}"):
+                await consumer.poll(timeout_ms=10_000)
+        assert [record.value for record in await consumer.poll(timeout_ms=10_000)] == [b"0", b"1", b"2"]
+
+    tell(story, interceptors=[forget])
 
 
 @pytest.mark.parametrize("call", [Producer.flush, Producer.close])
