@@ -6,9 +6,9 @@ import click
 
 from log_service.cli.output import data_option
 from log_service.common.errors import TidelogError
+from log_service.supervisor import state
 from log_service.supervisor.installation import Installation
 from log_service.supervisor.nodes import ClusterSpec
-from log_service.supervisor.state import is_locked
 
 nodes_option = data_option("The directory of the tidelog up whose nodes these are.")
 
@@ -17,11 +17,13 @@ def required_cluster(data: Path) -> ClusterSpec:
     """Return the nodes that a supervisor runs.
 
     Raises:
-        ClickException: there is none, or it runs a broker alone.
+        ClickException: there is none, it is starting, or it runs a broker alone.
     """
-    if not is_locked(data):
+    if not state.is_locked(data):
         raise click.ClickException(f"nothing runs on {data}: start it with tidelog up --brokers N, or name its directory with --data")
     cluster = Installation(data).nodes()
+    if cluster is None and not state.read(data):
+        raise click.ClickException(f"tidelog is starting on {data}: ask again when everything is ready")
     if cluster is None:
         raise click.ClickException(f"tidelog up runs a broker alone on {data}: a cluster is started with --brokers N, on another directory")
     return cluster

@@ -20,11 +20,12 @@ def status(*, data: Path, as_json: bool) -> None:
         row["state"] = "at fault" if row["state"] == "ready" and row["complaint"] else row["state"]
         row["restarts"] = row.pop("restart_count")
         row["owner"] = f"yours ({row['external_setting']})" if row["external_setting"] else "tidelog"
+    is_starting = not components and state.is_locked(data)
     print_rows(
         rows,
         ["name", "state", "address", "owner", "pid", "restarts"],
         as_json=as_json,
-        empty=f"nothing runs on {data}; start it with: tidelog up --data {data}",
+        empty=f"tidelog is starting on {data}" if is_starting else f"nothing runs on {data}; start it with: tidelog up --data {data}",
     )
     if components and not as_json:
         click.echo("".join(f"\n{row['name']}: {row['complaint']}\n" for row in rows if row["complaint"]), nl=False)

@@ -125,8 +125,7 @@ def up(
             f"--only-broker, --broker, --brokers, --rack and --secure are about brokers started here; {servers_by} names others"
         )
     with left_as_it_was(data):
-        with held_lock(data):
-            pass
+        click.get_current_context().with_resource(held_lock(data))  # while it is prepared, too: that takes seconds
         cluster = None if bootstrap_servers else cluster_of(data, broker_count, rack)
         refuse_factors(overrides, 1 if cluster is None else len(cluster.nodes))
         if rack and cluster is None:
@@ -155,7 +154,7 @@ def up(
             factory.format(cluster, cluster.nodes if read_cluster(data) is None else ())
             write_cluster(context.data_directory, cluster)
         components = broker_components(factory, cluster, protection) + ([] if only_broker else platform_components(context))
-    supervisor = Supervisor(InstallationSpec(context=context, components=tuple(components)), click.echo)
+    supervisor = Supervisor(InstallationSpec(context=context, components=tuple(components)), click.echo, is_data_held=True)
     fleet = None if cluster is None else Fleet(supervisor, cluster, factory)
     trio.run(run_until_interrupted, supervisor, fleet, upkeep_of(data, host, protection))
 

@@ -1,6 +1,7 @@
 """The file in which a supervisor says what it runs, and the lock that keeps a second one off the same data.
 
-``status`` reads the file and believes it only while the lock is held: a supervisor that was killed leaves a file behind, but no lock.
+``status`` reads the file and believes it only while the lock is held: a supervisor that was killed leaves a file behind, but no lock. The
+next one removes that file once it holds the lock: a lock without a file is an installation that is starting.
 
 Invariant: the file of the lock is for its owner alone, whatever the umask was. An account that can open a file for reading can lock it, and
 so keep an installation from its next start.
@@ -9,16 +10,20 @@ so keep an installation from its next start.
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from log_service.common.errors import StorageError
 from log_service.common.private_files import open_private, replace_private
 
 STATE_FILE = "supervisor.json"
 LOCK_FILE = "supervisor.lock"
+LOCK_ATTEMPTS, LOCK_PAUSE_S = 20, 0.01
+"""How often a start tries to lock, and its pause: a process that asks whether one runs has the lock for a moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +71,7 @@ def is_locked(data_directory: Path) -> bool:
     """
     try:
         with (data_directory / LOCK_FILE).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # a shared one, which two that ask at once can have
     except FileNotFoundError:
         return False
     except BlockingIOError:
@@ -78,7 +83,7 @@ def is_locked(data_directory: Path) -> bool:
 
 @contextmanager
 def held_lock(data_directory: Path) -> Iterator[None]:
-    """Hold the data directory for one supervisor.
+    """Hold the data directory for one supervisor, and forget what an earlier one ran.
 
     Raises:
         StorageError: another one runs on it, or it cannot be written.
@@ -91,10 +96,18 @@ def held_lock(data_directory: Path) -> Iterator[None]:
             f"the data directory {data_directory} cannot be used ({error.strerror}): name another one with --data"
         ) from error
     with os.fdopen(number, "rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not _has_locked(file):
             raise StorageError(
                 f"tidelog already runs on {data_directory}: stop it with Ctrl-C where it runs, or name another directory with --data"
-            ) from error
+            )
+        (data_directory / STATE_FILE).unlink(missing_ok=True)
         yield
+
+
+def _has_locked(file: BinaryIO) -> bool:
+    for attempt in range(LOCK_ATTEMPTS):
+        time.sleep(LOCK_PAUSE_S if attempt else 0)
+        with suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    return False

@@ -9,6 +9,7 @@ Invariants: at most one process per component; after ``run`` has returned, none 
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import groupby
 from math import inf
@@ -42,11 +43,15 @@ class StartFailed(TidelogError):  # noqa: N818 - it names what happened
 
 
 class Supervisor:
-    """One installation. ``say`` gets one line per thing that a person at the terminal wants to know."""
+    """One installation. ``say`` gets one line per thing that a person at the terminal wants to know.
 
-    def __init__(self, spec: InstallationSpec, say: Say) -> None:
+    ``is_data_held`` says that the caller holds the lock of the data directory, as one that prepares it does.
+    """
+
+    def __init__(self, spec: InstallationSpec, say: Say, *, is_data_held: bool = False) -> None:
         self._spec = spec
         self._say = say
+        self._is_data_held = is_data_held
         self._ordered = start_order(spec.components)
         self._log_directory = spec.context.data_directory / "logs"
         self._ready = {component.name: trio.Event() for component in self._ordered}
@@ -93,7 +98,7 @@ class Supervisor:
             StartFailed: a component ended or hung before it was ready for the first time.
             ConfigError: a component cannot be asked whether it is ready for the first time.
         """
-        with state.held_lock(self._spec.context.data_directory):
+        with nullcontext() if self._is_data_held else state.held_lock(self._spec.context.data_directory):
             try:
                 async with trio.open_nursery() as nursery:
                     self._nursery = nursery

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from log_service.cli.main import tidelog
+from log_service.common.errors import ConfigError
 from log_service.supervisor import state
 from log_service.supervisor.state import ComponentState
 
@@ -64,3 +65,25 @@ def test_what_a_supervisor_left_that_was_killed_runs_no_more(tmp_path: Path) -> 
     result = told(tmp_path, component("broker"))
     assert result.exit_code == 1
     assert f"nothing runs on {tmp_path}" in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("was_there_before", [False, True])
+def test_what_is_being_prepared_is_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, was_there_before: bool) -> None:
+    """The first start of a cluster with certificates takes seconds before the first component runs."""
+    outcomes: list[Result] = []
+
+    def ask_meanwhile(*_: Any, **__: Any) -> None:
+        for command in (["status"], ["cluster", "stop", "2"], ["up", "--only-broker"]):
+            outcomes.append(CliRunner().invoke(tidelog, [*command, "--data", str(tmp_path)]))
+        raise ConfigError("that is all")
+
+    if was_there_before:
+        state.write(tmp_path, {"broker": component("broker")})
+    monkeypatch.setattr("log_service.cli.up.broker_components", ask_meanwhile)
+    up = CliRunner().invoke(tidelog, ["up", "--only-broker", "--metrics-port", "0", "--data", str(tmp_path)])
+    assert "that is all" in str(up.exception)
+    told, stopped, second = outcomes
+    assert (told.exit_code, told.stdout) == (1, f"tidelog is starting on {tmp_path}\n")
+    assert f"tidelog is starting on {tmp_path}: ask again when everything is ready" in stopped.output
+    assert f"tidelog already runs on {tmp_path}" in str(second.exception)
+    assert not state.is_locked(tmp_path)
