@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 NOT_REGISTERED = BrokerEpoch(-1)
 NO_INCARNATION = UUID(int=0)
 SILENCE_MS = 5_000
-"""After how long a start without a controller says that it waits: longer than an election takes."""
+"""After how long a start that waits, as for a controller, says so: longer than an election takes."""
 STARTING_PAUSE_MS = 10
 """Between two heartbeats of a broker that waits to be unfenced: it waits for its own metadata log, which takes milliseconds."""
 LEAVING_PAUSE_MS = 20
@@ -236,12 +236,20 @@ class BrokerLifecycle:
         return f"; it looks at {addresses}" if addresses else ""
 
     async def _catch_up(self) -> None:
-        while not (await self._beat(wants_fence=True)).is_caught_up:  # noqa: ASYNC110 - the controller is asked, it does not call
-            await trio.sleep(STARTING_PAUSE_MS / 1_000)
-        self._is_caught_up = True
+        text = "This broker has needed more than %d s to follow the metadata up to its registration; its start goes on"
+        await self._beat_until(lambda response: response.is_caught_up, text, wants_fence=True)
 
     async def _unfence(self) -> None:
-        while (await self._beat()).is_fenced:  # noqa: ASYNC110 - as above
+        text = "The controller has needed more than %d s to let this broker lead; its start goes on"
+        await self._beat_until(lambda response: not response.is_fenced, text)
+
+    async def _beat_until(self, is_over: Callable[[BrokerHeartbeatResponse], bool], text: str, *, wants_fence: bool = False) -> None:
+        """Ask until the controller's response says that a wait is over; ``text`` is for the log of a start that takes long."""
+        tell_at = trio.current_time() + SILENCE_MS / 1_000
+        while not is_over(await self._beat(wants_fence=wants_fence)):
+            if trio.current_time() >= tell_at:
+                logger.warning(text, SILENCE_MS // 1_000)
+                tell_at = math.inf
             await trio.sleep(STARTING_PAUSE_MS / 1_000)
         self._is_caught_up = True
 

@@ -82,9 +82,10 @@ def add(
             nodes = required_cluster(data)
             require_same_cluster(data, admin.describe_cluster().cluster_id)
             if how["execute"] and not how["dry_run"]:
+                _say("one more broker starts")
                 started = Installation(data).start_one_more()
-                wait_until_serving(admin, started)
-                click.echo(f"broker {started} has joined", err=True)
+                wait_until_serving(admin, started, _say)
+                _say(f"broker {started} has joined")
                 layout = read_layout(admin)
             else:
                 layout = layout.with_one_more(nodes.next_node_id, nodes.rack or None)
@@ -131,6 +132,10 @@ def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: b
             refuse_to_stop(data, broker_id)
         voter_ids = refuse_removal(admin, layout, broker_id)
 
+        def stop(node_id: int) -> None:
+            _say(f"broker {node_id} stops")
+            Installation(data).stop_for_good(node_id)
+
         def carry_out(seen: ClusterLayout, plan: Plan) -> bool:
             if voter_ids and not as_json:
                 click.echo(f"it also leaves the metadata quorum: {voters_text(voter_ids, set(voter_ids) - {broker_id})}")
@@ -143,7 +148,7 @@ def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: b
             throttle_bytes=throttle_bytes,
             is_carried_out=_is_carried_out(how),
             carry_out=carry_out,
-            stop=Installation(data).stop_for_good if is_ours else None,
+            stop=stop if is_ours else None,
             say=_say,
         )
     if said and not as_json:

@@ -4,6 +4,7 @@ The supervisor leaves it down until it is asked to start it, or until the next `
 only while the cluster can be without it.
 """
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -42,6 +43,7 @@ def stop(*, node_id: int, force: bool, data: Path, as_json: bool, bootstrap_serv
     if why and not force:
         raise click.ClickException(f"node {node_id} is not stopped: {'; '.join(why)}. --force stops it all the same")
     alone = len(single_replicas(state.layout, node_id))
+    click.echo(f"node {node_id} stops; others lead its partitions first", err=True)
     Installation(data).hold(node_id)
     text = f"node {node_id} is stopped until: tidelog cluster start {node_id}"
     if alone:
@@ -57,9 +59,11 @@ def stop(*, node_id: int, force: bool, data: Path, as_json: bool, bootstrap_serv
 def start(*, node_id: int, data: Path, as_json: bool, bootstrap_servers: str) -> None:
     """Start node ID again, which tidelog cluster stop has stopped, and wait until it serves."""
     require_node(data, node_id)
+    say = partial(click.echo, err=True)
+    say(f"node {node_id} starts")
     Installation(data).release(node_id)
     with open_admin(bootstrap_servers) as admin:
-        wait_until_serving(admin, node_id)
+        wait_until_serving(admin, node_id, say)
     tell(f"node {node_id} serves again", {"node_id": node_id, "state": "ready"}, as_json=as_json)
 
 

@@ -75,10 +75,12 @@ def remove_broker(
     with emptying(admin, layout, [broker_id], throttle_bytes=throttle_bytes, is_carried_out=is_carried_out, say=say) as found:
         if not (carry_out(found.layout, found.plan) and is_carried_out):
             return ""
-        return forget(admin, broker_id, stop, found.cordon)
+        return forget(admin, broker_id, stop, found.cordon, say)
 
 
-def forget(admin: BlockingAdmin, broker_id: int, stop: Callable[[int], object] | None, cordon: Cordon) -> str:
+def forget(
+    admin: BlockingAdmin, broker_id: int, stop: Callable[[int], object] | None, cordon: Cordon, say: Callable[[str], object] = str
+) -> str:
     """Take an empty broker out of the quorum, and out of the cluster where it has stopped; return what was done.
 
     Raises:
@@ -88,7 +90,7 @@ def forget(admin: BlockingAdmin, broker_id: int, stop: Callable[[int], object] |
     remove_voter(admin, broker_id)
     if stop is not None:
         stop(broker_id)
-        wait_until_fenced(admin, broker_id)
+        wait_until_fenced(admin, broker_id, say)
     elif not layout.broker(broker_id).is_fenced:
         return f"broker {broker_id} is empty: stop it, and then: tidelog cluster remove {broker_id} --execute"
     admin.unregister_broker(broker_id)

@@ -82,7 +82,7 @@ class RollingRestart:
             self.stage = Stage.RESTARTS
             self._restart(self.current)
             self.stage = Stage.JOINS
-            wait_until_serving(self._admin, self.current)
+            wait_until_serving(self._admin, self.current, self._say)
             self.done.append(self.current)
             self.current = None
         if self.done:

@@ -26,22 +26,27 @@ class ClusterNotReady(TidelogError):  # noqa: N818 - it says what happened
     """The cluster did not come into the state that was waited for; the text says what was missing."""
 
 
-def wait_until_serving(admin: BlockingAdmin, broker_id: int) -> None:
+Say = Callable[[str], object]
+"""Is told once what a long wait is for."""
+
+
+def wait_until_serving(admin: BlockingAdmin, broker_id: int, say: Say = str) -> None:
     """Wait until a broker is registered and not fenced.
 
     Raises:
         ClusterNotReady: it is not, for ``JOIN_SECONDS``.
     """
-    _wait(admin, broker_id, lambda found: found is False, "did not join the cluster")
+    _wait(admin, broker_id, lambda found: found is False, "did not join the cluster", f"broker {broker_id} serves", say)
 
 
-def wait_until_fenced(admin: BlockingAdmin, broker_id: int) -> None:
+def wait_until_fenced(admin: BlockingAdmin, broker_id: int, say: Say = str) -> None:
     """Wait until the cluster has noticed that a broker is down.
 
     Raises:
         ClusterNotReady: it has not, for ``JOIN_SECONDS``.
     """
-    _wait(admin, broker_id, lambda found: found is not False, "still serves, as the cluster says")
+    aim = f"the cluster notices that broker {broker_id} is down"
+    _wait(admin, broker_id, lambda found: found is not False, "still serves, as the cluster says", aim, say)
 
 
 def wait_until_empty(admin: BlockingAdmin, broker_id: int) -> ClusterLayout:
@@ -66,19 +71,23 @@ def wait_until_empty(admin: BlockingAdmin, broker_id: int) -> ClusterLayout:
         time.sleep(POLL_SECONDS)
 
 
-def _wait(admin: BlockingAdmin, broker_id: int, is_wanted: Callable[[bool | None], bool], what: str) -> None:
+def _wait(admin: BlockingAdmin, broker_id: int, is_wanted: Callable[[bool | None], bool], what: str, aim: str, say: Say) -> None:
     """Wait for a state of a broker: True is fenced, False serves, None is not registered."""
-    deadline = time.monotonic() + JOIN_SECONDS
-    problem = f"broker {broker_id} {what} after {JOIN_SECONDS:.0f} s"
+    begun, is_told = time.monotonic(), False
     while True:
+        problem = f"broker {broker_id} {what} after {JOIN_SECONDS:.0f} s"
         try:
             brokers = {broker.node_id: broker.is_fenced for broker in admin.describe_brokers()}
             if is_wanted(brokers.get(broker_id)):
                 return
         except KafkaError as error:  # the broker that was asked may be the one that has just gone
             problem = f"broker {broker_id} cannot be asked about: {error}"
-        if time.monotonic() > deadline:
+        waited_seconds = time.monotonic() - begun
+        if waited_seconds > JOIN_SECONDS:
             raise ClusterNotReady(problem)
+        if waited_seconds > TOLD_AFTER_SECONDS and not is_told:
+            is_told = True
+            say(f"waiting for up to {JOIN_SECONDS:.0f} s until {aim}")
         time.sleep(POLL_SECONDS)
 
 
@@ -86,13 +95,11 @@ def wait_for_sync(
     admin: BlockingAdmin,
     broker_id: int,
     wait_seconds: float = SYNC_SECONDS,
-    say: Callable[[str], object] = str,
+    say: Say = str,
     *,
     is_restarted: bool = False,
 ) -> None:
     """Wait until the cluster can be without a broker, which is to be restarted or is already; see ``cluster_plans.rolling``.
-
-    ``say`` is told once what a long wait is for.
 
     Raises:
         ClusterNotReady: it cannot, for all that time; the text says why.

@@ -162,7 +162,7 @@ def _with_one_more(context: dg.OpExecutionContext, admin: BlockingAdmin, layout:
     if config.dry_run:
         return layout.with_one_more(nodes.next_node_id, nodes.rack or None)
     node_id = _installation().start_one_more()
-    wait_until_serving(admin, node_id)
+    wait_until_serving(admin, node_id, context.log.info)
     context.log.info("broker %d has joined", node_id)
     return read_layout(admin)
 

@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from log_service.broker.lifecycle import BrokerLifecycle, ControllerWatch, DirectoryStates
+from log_service.broker.lifecycle import SILENCE_MS, BrokerLifecycle, ControllerWatch, DirectoryStates
 from log_service.broker.producer_ids import ProducerIds
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
@@ -185,6 +185,29 @@ def test_a_broker_asks_to_stay_fenced_until_it_has_caught_up_and_then_to_lead() 
         assert {beat.current_metadata_offset for beat in beats} == {100}
 
     assert run(story) == pytest.approx(0.02), "a pause before each question that is asked again"
+
+
+@pytest.mark.parametrize(
+    ("later", "told"),
+    [
+        (BrokerHeartbeatResponse(is_caught_up=True, is_fenced=True), "to follow the metadata up to its registration"),
+        (BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False), "to let this broker lead"),
+    ],
+)
+def test_a_broker_whose_start_waits_for_long_says_so_once(
+    later: BrokerHeartbeatResponse, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A node that started so said nothing for as long as that took, and looked as if it hung."""
+
+    async def story() -> None:
+        until = trio.current_time() + 3 * SILENCE_MS / 1_000
+        first = BrokerHeartbeatResponse(is_caught_up=False, is_fenced=True)
+        member = Member(lambda _: first if trio.current_time() < until else later)
+        await (member.lifecycle.catch_up() if later.is_fenced else member.lifecycle.unfence())
+
+    run(story)
+    (record,) = caplog.records
+    assert told in record.getMessage()
 
 
 def test_a_broker_leaves_when_it_may_and_asks_more_and_more_seldom() -> None:

@@ -51,7 +51,8 @@ def test_a_node_is_stopped_with_a_word_about_what_is_offline(held: list[int], mo
     in_cluster(monkeypatch, partition("t", 0, [1, 2, 3]), partition("solo", 0, [2]))
     done = stop(tmp_path, "2")
     assert (done.exit_code, held) == (0, [2])
-    assert done.output.splitlines() == [
+    assert done.stderr.splitlines() == ["node 2 stops; others lead its partitions first"]
+    assert done.stdout.splitlines() == [
         "node 2 is stopped until: tidelog cluster start 2",
         "1 partition with a single replica is offline until then",
     ]

@@ -1,6 +1,6 @@
 """A wait for a cluster says what it is for, once, and at its end what was missing; one for an empty broker asks the cluster anew."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from log_service.cluster_operations import waiting
-from log_service.cluster_operations.waiting import ClusterNotReady, wait_for_sync, wait_until_empty
+from log_service.cluster_operations.waiting import ClusterNotReady, wait_for_sync, wait_until_empty, wait_until_fenced, wait_until_serving
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
 from tests.unit.cluster_plans.layouts import broker, layout, partition
 
@@ -51,6 +51,27 @@ def test_a_wait_that_was_in_vain_says_what_was_missing(monkeypatch: pytest.Monke
     admin: Any = None
     with pytest.raises(ClusterNotReady, match=text):
         wait_for_sync(admin, 2, 10.0, is_restarted=is_restarted)
+
+
+@pytest.mark.parametrize(
+    ("wait", "was_fenced", "text"),
+    [
+        (wait_until_serving, True, "waiting for up to 60 s until broker 2 serves"),
+        (wait_until_fenced, False, "waiting for up to 60 s until the cluster notices that broker 2 is down"),
+    ],
+)
+@pytest.mark.parametrize(("ready_at", "is_told"), [(2, False), (30, True)])
+def test_a_long_wait_for_one_broker_says_what_it_is_for(
+    monkeypatch: pytest.MonkeyPatch, wait: Callable[..., None], text: str, ready_at: int, *, was_fenced: bool, is_told: bool
+) -> None:
+    cluster, told = Cluster(monkeypatch, 0), list[str]()
+
+    def describe_brokers() -> list[SimpleNamespace]:
+        return [SimpleNamespace(node_id=2, is_fenced=was_fenced == (cluster.now < ready_at))]
+
+    admin: Any = SimpleNamespace(describe_brokers=describe_brokers)
+    wait(admin, 2, told.append)
+    assert told == ([text] if is_told else [])
 
 
 HOLDING, EMPTY = (layout([broker(1), broker(2)], [partition("t", 0, replicas)]) for replicas in ([2, 1], [1]))
