@@ -2,8 +2,8 @@
 
 - ``main``: the group of all commands; each command's module is imported only when it is called.
 - ``output``: what everything printed has in common: aligned tables, JSON, errors, exit codes. ``names``: topics, groups and partitions as
-  they are typed, matched and completed. ``times``, ``record_lines``: times and records as text. ``numbers``, ``node_ids``: what is typed as
-  a number or a node. ``explain``: errors as sentences. ``connection``: reaching a cluster.
+  they are typed, matched and completed. ``times``, ``record_lines``: times and records as text. ``numbers``, ``sizes``,
+  ``node_ids``: what is typed as a number, bytes a second or a node. ``explain``: errors as sentences. ``connection``: reaching a cluster.
 - ``init``: a project; ``project_settings``: its ``.env``.
 - ``up``, ``status``, ``serve``, ``demo``: installations and nodes. ``installation_nodes``, ``node_files``: their nodes, from another
   command. ``storage``: directories before the first start.

@@ -1,6 +1,5 @@
 """Plans on a terminal: the moves and what they cost before anything happens, a progress bar while it does, and what Ctrl-C leaves."""
 
-import re
 import sys
 import time
 from collections import Counter
@@ -13,6 +12,7 @@ import click
 
 from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import counted, print_json, print_rows, sized
+from log_service.cli.sizes import rate_of
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.moving import Mover
 from log_service.cluster_plans.execution import DEFAULT_LIMIT, PlanProgress
@@ -25,22 +25,13 @@ SHOWN_MOVES = 20
 POLL_SECONDS = 1.0
 TOLD_EVERY_SECONDS = 10.0
 SETTLE_ATTEMPTS = 5
-SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|KiB|K|MB|MiB|M|GB|GiB|G)?(?:/s)?", re.IGNORECASE)
-_BINARY = {"k": 2**10, "m": 2**20, "g": 2**30}
-UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, **_BINARY, **{f"{unit}ib": size for unit, size in _BINARY.items()}}
 NO_THROTTLE = "none"
 DEFAULT_THROTTLE = "50MiB"
 
 
 def parsed_throttle(_context: click.Context, _parameter: click.Parameter, value: str) -> int | None:
     """Return bytes a second of a text like 50MiB; None of ``none``."""
-    if value.lower() == NO_THROTTLE:
-        return None
-    match = SIZE.fullmatch(value.strip())
-    size = int(float(match[1]) * UNITS[(match[2] or "").lower()]) if match else 0
-    if size < 1:
-        raise click.BadParameter(f"{value!r} is not bytes a second like 50MiB, and not {NO_THROTTLE!r}")
-    return size
+    return None if value.lower() == NO_THROTTLE else rate_of(value, f", and not {NO_THROTTLE!r}")
 
 
 def new_file(_context: click.Context, _parameter: click.Parameter, value: Path | None) -> Path | None:

@@ -1,6 +1,6 @@
 """``tidelog quotas``: how much users, clients and addresses may ask for in a time; showing, setting and removing it.
 
-Decides how the options name an entity, and how values are written: a quota of bytes may have a unit, as in 10M.
+Decides how the options name an entity, and how values are written: a quota of bytes may have a unit, as in 10MiB.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ import click
 
 from log_service.cli.connection import open_admin
 from log_service.cli.output import bootstrap_option, json_option, key_values, print_rows, refuse_both, tell
+from log_service.cli.sizes import rate_of
 from log_service.client.admin.values import QuotaEntity
 
 KEYS = {
@@ -19,7 +20,6 @@ KEYS = {
     "controller_mutation_rate": "partitions per second that are created and deleted",
     "connection_creation_rate": "connections per second from an address",
 }
-UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 BYTES = frozenset({"producer_byte_rate", "consumer_byte_rate"})
 
 
@@ -91,13 +91,12 @@ def value_of(key: str, text: str) -> float:
     """
     if key not in KEYS:
         raise click.BadParameter(f"there is no quota {key!r}; there are {', '.join(KEYS)}", param_hint="KEY=VALUE")
-    bare = text.removesuffix("iB")
-    unit = UNITS.get(bare[-1:].upper()) if key in BYTES else None
+    if key in BYTES:
+        return rate_of(text, hint="KEY=VALUE")
     try:
-        return float(bare[:-1]) * unit if unit else float(text)
+        return float(text)
     except ValueError:
-        how = "a number of bytes, as in 1048576 or 1MiB" if key in BYTES else f"a number: {KEYS[key]}"
-        raise click.BadParameter(f"{text!r} is no value of {key}; give {how}", param_hint="KEY=VALUE") from None
+        raise click.BadParameter(f"{text!r} is no value of {key}; give a number: {KEYS[key]}", param_hint="KEY=VALUE") from None
 
 
 @quotas.command(short_help="Show the quotas that are set.")
