@@ -22,6 +22,7 @@ import trio
 
 from log_service.broker.peers import destination_of
 from log_service.common.errors import KafkaError
+from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import NO_NODE, NodeId, TopicPartition
 from log_service.coordinator.transaction.markers import GONE, DueMarkers, Gone, MarkerBatch, MarkerQueue, Owner, SentMarkers
 from log_service.metadata.image import MetadataImage
@@ -64,6 +65,7 @@ class MarkerSender:
         self._queue = MarkerQueue()
         self._is_changed = trio.Event()
         self._put_off_until: float | None = None
+        self._quiet = QuietLogger(logger, lambda: int(trio.current_time() * 1_000))
 
     def __repr__(self) -> str:
         return f"<MarkerSender {self._queue!r}>"
@@ -159,7 +161,8 @@ class MarkerSender:
         try:
             return await self._pool().request(destination, batch.request(), WriteTxnMarkersResponse)
         except KafkaError as error:
-            logger.info("Broker %d did not take markers of transactions, which are sent again: %s", batch.node_id, error)
+            text = "Broker %d did not take markers of transactions, which are sent again: %s"
+            self._quiet.info(batch.node_id, text, batch.node_id, error)
             return None
 
     def _find_leader(self, where: TopicPartition) -> NodeId | Gone | None:

@@ -14,7 +14,7 @@ is over.
 
 Invariants: a record is replayed exactly once, right after its append; a reply, of a read too, leaves when the high watermark has passed
 what had been appended when it was made, in the order of the decisions; a request is replied to exactly once, unless its sender gives up
-with ``forget``; a timer whose decision is refused fires again after ``RETRY_MS``.
+with ``forget``; a timer whose decision is refused fires again after ``RETRY_MS``, of which the log tells seldom, and when it is over.
 """
 
 import logging
@@ -26,6 +26,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
 from log_service.common.timers import Timer, TimerQueue
 from log_service.state_machine.decision import CancelTimer, Decision, InTransaction, ReplayContext, SetTimer
 
@@ -123,6 +124,8 @@ class Runtime(Generic[R]):
         self._requests: dict[Hashable, tuple[OnReply, Refuse]] = {}
         self._held_replies: deque[_HeldReply] = deque()
         self._pending_timers: dict[Hashable, Timer] = {}
+        self._refused_timers: set[Hashable] = set()
+        self._quiet = QuietLogger(logger, clock.monotonic_ms)
 
     def __repr__(self) -> str:
         return f"<Runtime of {self._machine!r} end={self._appended_end} requests={len(self._requests)} closed={self._is_closed}>"
@@ -284,15 +287,27 @@ class Runtime(Generic[R]):
         if isinstance(timer, SetTimer):
             key = timer.key
             self._pending_timers[key] = self._timers.schedule(timer.deadline_ms, lambda: self._on_timer(key))
+        else:
+            self._refused_timers.discard(timer.key)
 
     def _on_timer(self, key: Hashable) -> None:
         del self._pending_timers[key]
         try:
             self._decide(lambda decision: self._machine.on_timer(key, decision))
         except KafkaError as error:
-            logger.warning("%r could not act on %s (%s); it tries again in %d ms", self._machine, key, error, RETRY_MS)
+            text = "%r could not act on %s (%s); it tries again every %d ms"
+            self._quiet.warning("refused", text, self._machine, key, error, RETRY_MS)
             if not self._is_closed:
                 self._perform_timer(SetTimer(key, self._clock.monotonic_ms() + RETRY_MS))
+                self._refused_timers.add(key)
+        else:
+            self._note_success(key)
+
+    def _note_success(self, key: Hashable) -> None:
+        if key in self._refused_timers:
+            self._refused_timers.remove(key)
+            if not self._refused_timers:
+                self._quiet.info("over", "%r has acted on all that was refused before", self._machine)
 
 
 def _raise(error: Exception) -> None:

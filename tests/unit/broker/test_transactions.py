@@ -1,5 +1,6 @@
 """Transactions at a broker: the topic that keeps them, and the markers on their way to the leaders of partitions."""
 
+import logging
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -122,17 +123,20 @@ def sender_of(node: HandlerNode, node_id: NodeId, pool: object, written: Written
     )
 
 
-def test_markers_are_sent_until_every_partition_has_its_own() -> None:
+def test_markers_are_sent_until_every_partition_has_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
     async def story(node: HandlerNode) -> None:
         await node.create_topic("a", partitions=2)
-        leader = Leader(codes=[None, ErrorCode.NOT_ENOUGH_REPLICAS])
+        leader = Leader(codes=[None, None, ErrorCode.NOT_ENOUGH_REPLICAS])
         written = Written(count=3)
         sender = sender_of(node, NodeId(2), leader, written)
         await node.context.nursery.start(sender.run)
         sender.send(OWNER, due(*PARTITIONS, GONE))
         await written.wait()
         assert written.partitions == {*PARTITIONS, GONE}
-        assert len(leader.requests) == 3
+        assert len(leader.requests) == 4
+        assert ["did not take markers" in text for text in caplog.messages].count(True) == 1, "a node that is down is not told ten times a second"
         assert {marker.coordinator_epoch for request in leader.requests for marker in request.markers} == {9}
 
     tell_handlers(story)

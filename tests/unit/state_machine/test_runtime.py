@@ -1,5 +1,6 @@
 """One machine over one log: what a decision does, when its reply leaves, and what is left when it is refused."""
 
+import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import INTERVAL_MS
 from log_service.common.timers import TimerQueue
 from log_service.state_machine.decision import Decision, ReplayContext
 from log_service.state_machine.runtime import RETRY_MS, Runtime
@@ -210,6 +212,24 @@ def test_a_timer_whose_decision_is_refused_fires_again() -> None:
         stage.fire(now_ms)
     assert stage.machine.fired == [("t", 100), ("t", 100 + RETRY_MS), ("t", 100 + 2 * RETRY_MS)]
     assert stage.log.batches == [["timer t"]]
+
+
+def test_refused_timers_are_told_of_when_it_begins_then_seldom_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    """It used to be a line a second for each of them, for as long as too few replicas were in sync."""
+    caplog.set_level(logging.INFO)
+    stage, tries = Stage(), 2 * INTERVAL_MS // RETRY_MS
+    for key in ("t", "u", "v"):
+        stage.set_timer(key, 0)
+    stage.log.failures = [REFUSED] * 3 * tries
+    for turn in range(tries):
+        stage.fire(turn * RETRY_MS)
+    stage.runtime.tell(lambda decision: decision.cancel_timer("v"))
+    first, second = caplog.messages
+    assert "could not act on t" in first and "could not act on t" in second
+    assert f"(and {3 * INTERVAL_MS // RETRY_MS - 1} times more before)" in second
+    stage.fire(tries * RETRY_MS)
+    (over,) = caplog.messages[2:]
+    assert "has acted on all that was refused before" in over
 
 
 def test_timers_of_a_refused_decision_are_not_set() -> None:
