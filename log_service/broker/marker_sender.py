@@ -76,8 +76,8 @@ class MarkerSender:
         self._is_changed.set()
 
     def hurry(self) -> None:
-        """Write what is put off in the next turn of the event loop: a request waits for it."""
-        if self._put_off_until is not None:
+        """Write what is owed to this node's partitions in the next turn of the event loop: a request waits for it."""
+        if len(self._queue):
             self._put_off_until = -math.inf
             self._is_changed.set()
 

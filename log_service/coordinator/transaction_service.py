@@ -76,7 +76,8 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
 
     ``next_producer_id`` returns an id that no producer has, None while there is none at hand; ``server_version`` is the level of
     transaction.version. ``on_due`` is called with markers whose outcome is safe, ``on_dropped`` with a partition of ``__transaction_state``
-    that this node leads no more, ``on_wait`` where a request begins to wait for the end of the transaction before.
+    that this node leads no more, ``on_wait`` where a request begins to wait for the end of the transaction before, and where
+    markers become due that one waits for.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         self._timers = timers
         self._config = config
         self._waiting = WaitingRequests(clock=clock, timers=timers, is_ending_soon=self._is_ending_soon, on_wait=on_wait)
+        self._on_wait = on_wait
         self._on_due = on_due
         self._on_dropped = on_dropped
         self._epochs: dict[int, int] = {}
@@ -135,6 +137,8 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
             self._waiting.resume(announced.transactional_id)
         else:
             self._on_due(Owner(partition=coordinator_log.partition, leader_epoch=coordinator_log.leader_epoch), announced)
+            if self._waiting.is_awaited(announced.transactional_id):  # by a producer that had its own transaction aborted
+                self._on_wait()
 
     def markers_written(self, written: SentMarkers) -> None:
         """Tell the coordinator that partitions have their marker, or are gone. News of an earlier leader epoch is passed over.

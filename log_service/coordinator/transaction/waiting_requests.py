@@ -50,6 +50,10 @@ class WaitingRequests:
         """Ask, and pass on what is said: an error code, or a response with one. CONCURRENT_TRANSACTIONS is passed on after the patience."""
         self._ask_until(self._clock.monotonic_ms() + patience_ms, transactional_id, ask, on_reply)
 
+    def is_awaited(self, transactional_id: str) -> bool:
+        """Whether a request waits for the end of this id's transaction."""
+        return transactional_id in self._waiting
+
     def resume(self, transactional_id: str) -> None:
         """Ask again what waits for the end of a transaction, in the order in which it came."""
         for waiting in self._waiting.pop(transactional_id, ()):

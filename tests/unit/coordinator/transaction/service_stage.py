@@ -48,6 +48,7 @@ class Stage:
         self.due: list[tuple[Owner, DueMarkers]] = []
         self.dropped: list[int] = []
         self.wait_count = 0
+        self.hurried: list[DueMarkers] = []
         self.service = TransactionService(
             clock=self.clock,
             config=config,
@@ -63,6 +64,7 @@ class Stage:
 
     def _count_wait(self) -> None:
         self.wait_count += 1
+        self.hurried.extend(due for _, due in self.due if due not in self.hurried)
 
     def ask(self, method: Callable[..., None], *arguments: Any, version: int = 5) -> list[Any]:
         replies: list[Any] = []

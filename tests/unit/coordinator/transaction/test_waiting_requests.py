@@ -81,6 +81,27 @@ def test_a_producer_that_starts_again_waits_until_what_it_left_open_is_aborted()
     play(story)
 
 
+def test_the_markers_of_a_transaction_that_a_waiting_producer_has_aborted_are_in_a_hurry() -> None:
+    """The producer waits before its markers are due, for what it asks has them written."""
+
+    def story(stage: Stage) -> None:
+        stage.add(stage.init()[0])
+        assert stage.init() == []
+        assert [due.is_commit for due in stage.hurried] == [False]
+
+    play(story)
+
+
+def test_markers_that_no_request_waits_for_are_in_no_hurry() -> None:
+    def story(stage: Stage) -> None:
+        (producer,) = stage.init()
+        stage.add(producer)
+        stage.end(producer)
+        assert (len(stage.due), stage.hurried) == (1, [])
+
+    play(story)
+
+
 @pytest.mark.parametrize(("version", "patience_ms"), [(3, PATIENCE_MS), (5, BROKER_PATIENCE_MS)])
 def test_a_request_is_refused_when_its_patience_is_over(version: int, patience_ms: int) -> None:
     def story(stage: Stage) -> None:
