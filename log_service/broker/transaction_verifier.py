@@ -10,7 +10,8 @@ coordinator while a request to it is on its way goes out together, in the next o
 
 Invariants: at most one request per coordinator is in flight, and at most one question per transactional id. A line is as long as the
 requests that connections may have in flight, and all lines together hold ``MAX_HELD_BYTES`` at most: what comes beyond is refused, and its
-client tries again. A request's act runs exactly once, also where no coordinator can be reached.
+client tries again. A request's act runs exactly once, also where no coordinator can be reached. A request waits once in all for the end of
+the transaction before: here, in a line or at a coordinator of this node, ``retry_max_ms`` from when it came.
 """
 
 from collections import deque
@@ -58,7 +59,7 @@ Errors = Mapping[TopicPartition, ErrorCode]
 class AskLocally(Protocol):
     """A coordinator of this process. See ``TransactionService.settle_partitions``."""
 
-    def __call__(self, asked: PartitionsOfTransaction, tell: Callable[[Codes], None], *, verify_only: bool) -> None:
+    def __call__(self, asked: PartitionsOfTransaction, tell: Callable[[Codes], None], *, verify_only: bool, patience_ms: int) -> None:
         """Add partitions, or look whether they are there. ``tell`` hears a code for each, once, now or later."""
 
 
@@ -121,11 +122,15 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Standing:
-    """A request in a line. ``begun`` is what was begun of it before it had to wait: its verdict so far, and what was asked for it."""
+    """A request in a line, which waits for the end of the transaction before until ``deadline_ms``.
+
+    ``begun`` is what was begun of it before it had to wait: its verdict so far, and what was asked for it.
+    """
 
     question: Question
     act: Act
     deferred: Deferred
+    deadline_ms: int
     begun: tuple[Verdict, _Asked] | None = None
 
 
@@ -184,9 +189,9 @@ class TransactionVerifier:
         if self._held_bytes and self._held_bytes + question.held_bytes > MAX_HELD_BYTES:
             act(Verdict(errors=dict.fromkeys(question.sequences, ErrorCode.COORDINATOR_NOT_AVAILABLE)))
             return
-        standing = _Standing(question, act, deferred)
+        standing = _Standing(question, act, deferred, self._clock.monotonic_ms() + self._config.retry_max_ms)
         if line is None:
-            asked = self._ask(question, unasked)
+            asked = self._ask(standing, unasked)
             if asked.done.is_set() and not _must_ask_again(question, asked):
                 act(self._settled(question, verdict, asked))
                 return
@@ -240,15 +245,14 @@ class TransactionVerifier:
         else:
             verdict = self._begin(question)
             if unasked := verdict.unasked:
-                asked = self._ask(question, unasked)
-        deadline_ms = self._clock.monotonic_ms() + self._config.retry_max_ms
+                asked = self._ask(standing, unasked)
         while asked is not None:
             await asked.done.wait()
-            if not _must_ask_again(question, asked) or self._clock.monotonic_ms() >= deadline_ms:
+            if not _must_ask_again(question, asked) or self._clock.monotonic_ms() >= standing.deadline_ms:
                 break
             self._note(asked)
             await trio.sleep(self._config.retry_backoff_ms / 1_000)
-            asked = self._ask(question, verdict.unasked)
+            asked = self._ask(standing, verdict.unasked)
         return self._settled(question, verdict, asked)
 
     def _settled(self, question: Question, verdict: Verdict, asked: _Asked | None) -> Verdict:
@@ -266,19 +270,19 @@ class TransactionVerifier:
 
     # Asking
 
-    def _ask(self, question: Question, partitions: Collection[TopicPartition]) -> _Asked:
+    def _ask(self, standing: _Standing, partitions: Collection[TopicPartition]) -> _Asked:
         """Ask the coordinator; one of this node may have settled the question on return."""
-        asked = _Asked(question, partitions, self._clock.monotonic_ns())
-        self._send(question.transactional_id, asked)
+        asked = _Asked(standing.question, partitions, self._clock.monotonic_ns())
+        self._send(standing.question.transactional_id, asked, max(standing.deadline_ms - self._clock.monotonic_ms(), 0))
         return asked
 
-    def _send(self, transactional_id: str, asked: _Asked) -> None:
+    def _send(self, transactional_id: str, asked: _Asked, patience_ms: int) -> None:
         """Have the leader of the transactional id's partition of ``__transaction_state`` settle what is asked."""
         image = self._image()
         state = image.topics.by_name.get(TRANSACTION_STATE_TOPIC)
         registration = None if state is None else state.partitions.get(hashed_partition(transactional_id, len(state.partitions)))
         if registration is not None and registration.leader == self._node_id and self._ask_locally is not None:
-            self._ask_locally(asked.partitions, asked.settle, verify_only=asked.verify_only)
+            self._ask_locally(asked.partitions, asked.settle, verify_only=asked.verify_only, patience_ms=patience_ms)
             return
         destination = None
         if registration is not None and registration.leader != self._node_id:

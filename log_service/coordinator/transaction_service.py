@@ -258,9 +258,12 @@ class TransactionService(ShardedService[TransactionCoordinatorShard, Transaction
         self.settle_partitions(asked, tell, verify_only=request.verify_only, patience_ms=BROKER_PATIENCE_MS)
 
     def settle_partitions(
-        self, asked: PartitionsOfTransaction, tell: Callable[[Codes], None], *, verify_only: bool, patience_ms: int | None = None
+        self, asked: PartitionsOfTransaction, tell: Callable[[Codes], None], *, verify_only: bool, patience_ms: int
     ) -> None:
-        """Add partitions to a transaction, or only look whether it has them. ``tell`` hears a code for each, once, now or later."""
+        """Add partitions to a transaction, or only look whether it has them. ``tell`` hears a code for each, once, now or later.
+
+        ``patience_ms`` is how long that may wait for the end of the transaction before.
+        """
         if verify_only:
             self._verify(asked, tell)
         else:

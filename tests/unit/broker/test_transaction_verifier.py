@@ -1,5 +1,6 @@
 """A leader that asks a transaction coordinator on another broker about partitions (KIP-890)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +13,7 @@ from log_service.broker.transaction_verdicts import Asker
 from log_service.broker.transaction_verifier import Question, Verdict
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
+from log_service.coordinator.transaction.transaction_coordinator import PartitionsOfTransaction
 from log_service.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -90,6 +92,32 @@ def test_what_another_broker_says_is_the_verdict(codes: list[ErrorCode], expecte
         assert [verdict.errors for verdict in verdicts] == [expected]
         assert coordinator.asked == [["tx"]]
         assert node.node.transaction_verifier.failure_count == len(expected)
+
+    tell_handlers(story)
+
+
+def test_each_request_waits_once_in_all_for_the_end_of_the_transaction_before() -> None:
+    """The coordinator of this node waits itself. A request that stood in a line meanwhile was waited for a second time."""
+
+    async def story(node: HandlerNode) -> None:
+        await node.create_topic("a")
+        await node.create_topic(TRANSACTION_STATE_TOPIC)
+        verdicts = list[Verdict]()
+        retry_max_ms = node.node.config.verification.retry_max_ms
+
+        def ask_locally(asked: PartitionsOfTransaction, tell: Callable[[Any], None], *, verify_only: bool, patience_ms: int) -> None:
+            assert not verify_only
+            node.context.nursery.start_soon(refuse_after, patience_ms, asked, tell)
+
+        async def refuse_after(patience_ms: int, asked: PartitionsOfTransaction, tell: Callable[[Any], None]) -> None:
+            await trio.sleep(patience_ms / 1_000)
+            tell(dict.fromkeys(asked.partitions, ErrorCode.CONCURRENT_TRANSACTIONS))
+
+        node.node.transaction_verifier._ask_locally = ask_locally
+        for _ in range(3):
+            ask(node, verdicts)
+        await trio.sleep(retry_max_ms / 1_000 + 0.002)
+        assert [verdict.errors for verdict in verdicts] == [{PARTITION: ErrorCode.CONCURRENT_TRANSACTIONS}] * 3
 
     tell_handlers(story)
 

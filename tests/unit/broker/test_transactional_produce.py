@@ -33,7 +33,7 @@ class Coordinator:
         self._waiting: list[tuple[PartitionsOfTransaction, Tell]] = []
         self.verdicts: list[ErrorCode] | None = None
 
-    def ask(self, asked: PartitionsOfTransaction, tell: Tell, *, verify_only: bool) -> None:
+    def ask(self, asked: PartitionsOfTransaction, tell: Tell, *, verify_only: bool, patience_ms: int) -> None:
         self.asked.append((asked, verify_only))
         self._waiting.append((asked, tell))
         if self.verdicts is not None:
