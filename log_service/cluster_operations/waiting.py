@@ -36,7 +36,8 @@ def wait_until_serving(admin: BlockingAdmin, broker_id: int, say: Say = str) -> 
     Raises:
         ClusterNotReady: it is not, for ``JOIN_SECONDS``.
     """
-    _wait(admin, broker_id, lambda found: found is False, "did not join the cluster", f"broker {broker_id} serves", say)
+    aim = f"broker {broker_id} serves"
+    _wait(admin, broker_id, lambda found: found is False, say, aim=aim, failed="did not join the cluster")
 
 
 def wait_until_fenced(admin: BlockingAdmin, broker_id: int, say: Say = str) -> None:
@@ -46,7 +47,7 @@ def wait_until_fenced(admin: BlockingAdmin, broker_id: int, say: Say = str) -> N
         ClusterNotReady: it has not, for ``JOIN_SECONDS``.
     """
     aim = f"the cluster notices that broker {broker_id} is down"
-    _wait(admin, broker_id, lambda found: found is not False, "still serves, as the cluster says", aim, say)
+    _wait(admin, broker_id, lambda found: found is not False, say, aim=aim, failed="still serves, as the cluster says")
 
 
 def wait_until_empty(admin: BlockingAdmin, broker_id: int) -> ClusterLayout:
@@ -71,11 +72,11 @@ def wait_until_empty(admin: BlockingAdmin, broker_id: int) -> ClusterLayout:
         time.sleep(POLL_SECONDS)
 
 
-def _wait(admin: BlockingAdmin, broker_id: int, is_wanted: Callable[[bool | None], bool], what: str, aim: str, say: Say) -> None:
+def _wait(admin: BlockingAdmin, broker_id: int, is_wanted: Callable[[bool | None], bool], say: Say, *, aim: str, failed: str) -> None:
     """Wait for a state of a broker: True is fenced, False serves, None is not registered."""
     begun, is_told = time.monotonic(), False
     while True:
-        problem = f"broker {broker_id} {what} after {JOIN_SECONDS:.0f} s"
+        problem = f"broker {broker_id} {failed} after {JOIN_SECONDS:.0f} s"
         try:
             brokers = {broker.node_id: broker.is_fenced for broker in admin.describe_brokers()}
             if is_wanted(brokers.get(broker_id)):

@@ -136,7 +136,9 @@ def test_markers_are_sent_until_every_partition_has_its_own(caplog: pytest.LogCa
         await written.wait()
         assert written.partitions == {*PARTITIONS, GONE}
         assert len(leader.requests) == 4
-        assert ["did not take markers" in text for text in caplog.messages].count(True) == 1, "a node that is down is not told ten times a second"
+        assert ["did not take markers" in text for text in caplog.messages].count(True) == 1, (
+            "a node that is down is not told ten times a second"
+        )
         assert {marker.coordinator_epoch for request in leader.requests for marker in request.markers} == {9}
 
     tell_handlers(story)

@@ -73,8 +73,8 @@ def test_what_is_being_prepared_is_starting(tmp_path: Path, monkeypatch: pytest.
     outcomes: list[Result] = []
 
     def ask_meanwhile(*_: Any, **__: Any) -> None:
-        for command in (["status"], ["cluster", "stop", "2"], ["up", "--only-broker"]):
-            outcomes.append(CliRunner().invoke(tidelog, [*command, "--data", str(tmp_path)]))
+        commands = (["status"], ["cluster", "stop", "2"], ["up", "--only-broker"])
+        outcomes.extend(CliRunner().invoke(tidelog, [*command, "--data", str(tmp_path)]) for command in commands)
         raise ConfigError("that is all")
 
     if was_there_before:
