@@ -34,6 +34,8 @@ from log_service.cluster_plans.leaving import refuse_to_forget, what_is_on
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
 
+MAX_LEVEL = 2**15 - 1
+
 broker_option = click.option("--broker", "node_id", type=NODE_ID, metavar="ID", help="Ask this broker.")
 
 
@@ -148,8 +150,8 @@ def levels_of(updates: Sequence[str], upgrade_type: UpgradeType) -> dict[str, Fe
     """
     levels = key_values(updates, "--set")
     for name, level in levels.items():
-        if not level.isdecimal():
-            raise click.BadParameter(f"the level of {name} is {level!r}, not a number", param_hint="--set")
+        if not (level.isdecimal() and len(level) < 6 and int(level) <= MAX_LEVEL):
+            raise click.BadParameter(f"the level of {name} is {level!r}, not a number up to {MAX_LEVEL}", param_hint="--set")
     return {name: FeatureUpdate(level=int(level), upgrade_type=upgrade_type) for name, level in levels.items()}
 
 
@@ -207,6 +209,9 @@ def log_dirs(*, names: tuple[str, ...], node_id: int | None, with_replicas: bool
         require_broker(admin, node_id)
         wanted = set(matching_topics(admin, names, is_internal_included=True)) if names else None
         found = admin.describe_log_dirs(None if node_id is None else [node_id])
+        present = {where.topic for by_path in found.values() for directory in by_path.values() for where in directory.replicas}
+        if absent := sorted((wanted or set()) - present):
+            admin.describe_topics(absent)  # refuses those that are not there
     directories = [(broker, directory) for broker, by_path in sorted(found.items()) for directory in by_path.values()]
     if with_replicas or names:
         rows = [row for broker, directory in directories for row in replica_rows(broker, directory, wanted)]

@@ -64,7 +64,13 @@ class Limits:
 )
 @click.option("-B", "--from-beginning", is_flag=True, help="Start at the first record (a group: only where it has committed nothing).")
 @click.option(
-    "-p", "--partition", "partitions", type=WholeNumber(min=0), multiple=True, metavar="N", help="Read only this one; may be repeated."
+    "-p",
+    "--partition",
+    "partitions",
+    type=WholeNumber(min=0, bits=32),
+    multiple=True,
+    metavar="N",
+    help="Read only this one; may be repeated.",
 )
 @click.option("-o", "--offset", type=int, metavar="N", help="Start at this offset; -N starts N offsets before the end.")
 @click.option("--from-time", type=TimeParameter(), help="Start at the first record as new as this: ISO 8601, or ms since 1970.")

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from log_service.cli.names import partitions_named
+from log_service.cli.numbers import checked_size
 from log_service.client.admin.values import OffsetAndMetadata, OffsetSpec, PartitionOffsets
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.types import TopicPartition
@@ -56,7 +57,7 @@ class DurationParameter(click.ParamType[int]):
         parts = {unit: int(count) for unit, count in found.groupdict().items() if count} if found and text else {}
         if not parts:
             self.fail(f"{text!r} is no duration like 90m, 2h30m, 1d or PT2H30M", param, ctx)
-        return sum(count * MS_OF[unit] for unit, count in parts.items())
+        return checked_size(sum(count * MS_OF[unit] for unit, count in parts.items()), self, param, ctx)
 
 
 def chosen_partitions(

@@ -30,6 +30,7 @@ from log_service.common.types import TopicPartition
 
 STATES = ["Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead", "Assigning", "Reconciling"]
 
+NO_GROUPS = "there are no groups"
 ABSENT = "Dead"
 """The state of a group that is not there."""
 MIRROR_PREFIX = "tidelog."
@@ -70,12 +71,14 @@ def list_groups(*, states: tuple[str, ...], group_ids: tuple[str, ...], as_json:
     with open_admin(bootstrap_servers) as admin:
         found = admin.list_groups(states=states)
         if group_ids:
-            wanted = set(matching_groups(admin, group_ids))
+            wanted = matching_groups(admin, group_ids)
+            known = {group.group_id for group in (admin.list_groups() if states else found)}
+            for group_id in wanted:
+                require_group(group_id, is_there=group_id in known)
             found = [group for group in found if group.group_id in wanted]
     columns = ["group_id", "state", "protocol_type", "group_type"]
-    print_rows(
-        [{column: getattr(group, column) for column in columns} for group in found], columns, as_json=as_json, empty="there are no groups"
-    )
+    rows = [{column: getattr(group, column) for column in columns} for group in found]
+    print_rows(rows, columns, as_json=as_json, empty="no group is in that state" if states else NO_GROUPS)
 
 
 @groups.command(short_help="Show offsets and lag, members or state.")
@@ -100,7 +103,9 @@ def describe(*, group_ids: tuple[str, ...], with_members: bool, with_state: bool
         print_json(told[0] if len(group_ids) == 1 and len(told) == 1 else told)
     elif with_state:
         columns = ["group_id", "state", "assignor", "members", "partitions", "lag"]
-        print_rows([state_row(each) for each in told], columns, as_json=False, empty="there are no groups")
+        print_rows([state_row(each) for each in told], columns, as_json=False, empty=NO_GROUPS)
+    elif not told:
+        say(NO_GROUPS)
     else:
         for number, each in enumerate(told):
             say(("\n" if number else "") + headline(each))
@@ -118,9 +123,14 @@ def found_groups(admin: BlockingAdmin, group_ids: Sequence[str]) -> list[GroupDe
     if shared:
         found.update(admin.describe_share_groups(sorted(shared)))
     for group_id in wanted:
-        if found[group_id].state == "Dead":
-            raise click.ClickException(f"there is no group {group_id!r}; see: tidelog groups list")
+        require_group(group_id, is_there=found[group_id].state != ABSENT)
     return [found[group_id] for group_id in wanted]
+
+
+def require_group(group_id: str, *, is_there: bool) -> None:
+    """Refuse a group that is not there."""
+    if not is_there:
+        raise click.ClickException(f"there is no group {group_id!r}; see: tidelog groups list")
 
 
 def described(admin: BlockingAdmin, group: GroupDescription | ShareGroupDescription) -> dict[str, Any]:

@@ -1,15 +1,34 @@
 """Numbers on the command line. They are click's ranges under names that a person understands: 'x' is not a valid 'integer range' there."""
 
+from typing import Any
+
 import click
 
 
 class WholeNumber(click.IntRange):
-    """A whole number within bounds."""
+    """A whole number within bounds, and of as many bits as requests have for it."""
 
     name = "whole number"
+
+    def __init__(self, min: int | None = None, max: int | None = None, *, bits: int = 64) -> None:  # noqa: A002 - click's names
+        super().__init__(min, max)
+        self._largest = 2 ** (bits - 1) - 1
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        return checked_size(super().convert(value, param, ctx), self, param, ctx, largest=self._largest)
 
 
 class Number(click.FloatRange):
     """A number within bounds."""
 
     name = "number"
+
+
+def checked_size(
+    number: int, kind: click.ParamType[int], param: click.Parameter | None, ctx: click.Context | None, *, largest: int = 2**63 - 1
+) -> int:
+    """Return a number that a request has room for, and refuse another one as ``kind`` does."""
+    if not -largest <= number <= largest:
+        kind.fail(f"{number} is too large: at most {largest} is possible", param, ctx)
+    return number

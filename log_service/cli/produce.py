@@ -105,7 +105,7 @@ class Deliveries:
 @click.option("--null", "null_text", metavar="TEXT", help="A key or value that reads like this is null.")
 @click.option("-k", "--key-separator", metavar="TEXT", help="Each line is key, this text, value; without it records have no key.")
 @click.option("--json", "as_json", is_flag=True, help="Each line is an object as 'tidelog consume --json' prints it; only value is needed.")
-@click.option("-p", "--partition", type=WholeNumber(min=0), metavar="N", help="Send all to this partition.")
+@click.option("-p", "--partition", type=WholeNumber(min=0, bits=32), metavar="N", help="Send all to this partition.")
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header for every record; may be repeated.")
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True)
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)

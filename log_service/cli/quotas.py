@@ -127,7 +127,7 @@ def show(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
         for entity, values in sorted(found.items(), key=lambda item: str(item[0]))
         for key, value in sorted(values.items())
     ]
-    empty = "no quotas are set; see: tidelog quotas set --help"
+    empty = f"no quotas are set{f' for {QuotaEntity.of(parts)}' if parts else ''}; see: tidelog quotas set --help"
     print_rows(rows, ["for", "quota", "value", "meaning"], as_json=as_json, empty=empty, flexible=["meaning", "for"])
 
 
@@ -163,15 +163,15 @@ def remove(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_ser
     tidelog quotas remove --default-ip
     """
     entity = named_entity(given)
-    if not keys:
-        with open_admin(bootstrap_servers) as admin:
-            found = admin.describe_client_quotas({kind: name or "" for kind, name in entity.parts().items()}, is_strict=True)
-        keys = tuple(sorted(found.get(entity, {})))
-        if not keys:
-            raise click.ClickException(f"{entity} has no quotas; see: tidelog quotas show")
     for key in keys:
         if key not in KEYS:
             raise click.BadParameter(f"there is no quota {key!r}; there are {', '.join(KEYS)}", param_hint="KEY")
+    with open_admin(bootstrap_servers) as admin:
+        found = admin.describe_client_quotas({kind: name or "" for kind, name in entity.parts().items()}, is_strict=True).get(entity, {})
+    absent = [key for key in keys if key not in found]
+    if absent or not found:
+        raise click.ClickException(f"{entity} has no {' and no '.join(absent) or 'quotas'}; see: tidelog quotas show")
+    keys = keys or tuple(sorted(found))
     change(entity, dict.fromkeys(keys), bootstrap_servers, dry_run=dry_run, as_json=as_json, done=f"removed {', '.join(keys)}")
 
 

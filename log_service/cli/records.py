@@ -20,7 +20,7 @@ def records() -> None:
 
 @records.command(short_help="Delete records below an offset.")
 @click.argument("name", required=False, shell_complete=complete_topics)
-@click.option("-p", "--partition", type=WholeNumber(min=0), metavar="N", help="The partition.")
+@click.option("-p", "--partition", type=WholeNumber(min=0, bits=32), metavar="N", help="The partition.")
 @click.option("--before", type=WholeNumber(min=-1), metavar="N", help="The first offset to keep; -1 deletes all that is committed.")
 @click.option(
     "--from-file",

@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from log_service.cli.numbers import checked_size
+
 
 class TimeParameter(click.ParamType[int]):
     """Milliseconds since 1970, or ISO 8601 (local time where it names no zone)."""
@@ -15,7 +17,7 @@ class TimeParameter(click.ParamType[int]):
         """Return milliseconds since 1970."""
         text = str(value)
         if text.isdecimal():
-            return int(text)
+            return checked_size(int(text), self, param, ctx)
         try:
             return int(datetime.fromisoformat(text).timestamp() * 1_000)
         except ValueError:

@@ -27,9 +27,11 @@ config_option = click.option("-c", "--config", "configs", multiple=True, metavar
 
 @topics.command(short_help="Create topics.")
 @click.argument("names", nargs=-1, required=True)
-@click.option("-p", "--partitions", type=WholeNumber(min=1), metavar="N", help="Partitions of each (default: the broker's num.partitions).")
 @click.option(
-    "-r", "--replication-factor", type=WholeNumber(min=1), metavar="N", help="Replicas of each partition (default: the broker's)."
+    "-p", "--partitions", type=WholeNumber(min=1, bits=32), metavar="N", help="Partitions of each (default: the broker's num.partitions)."
+)
+@click.option(
+    "-r", "--replication-factor", type=WholeNumber(min=1, bits=16), metavar="N", help="Replicas of each partition (default: the broker's)."
 )
 @config_option
 @click.option("--if-not-exists", is_flag=True, help="A topic that is there already is fine.")
@@ -187,7 +189,9 @@ def config_rows(admin: BlockingAdmin, names: Sequence[str]) -> list[dict[str, An
 
 @topics.command(short_help="Change configs, or add partitions.")
 @click.argument("name", shell_complete=complete_topics)
-@click.option("-p", "--partitions", type=WholeNumber(min=1), metavar="N", help="Grow to so many partitions; they never become fewer.")
+@click.option(
+    "-p", "--partitions", type=WholeNumber(min=1, bits=32), metavar="N", help="Grow to so many partitions; they never become fewer."
+)
 @config_option
 @click.option("--reset", "resets", multiple=True, metavar="KEY", help="Give a config its default back; may be repeated.")
 @json_option

@@ -72,6 +72,11 @@ def test_a_topic_that_is_there_is_an_error_or_fine(tidelog: Command, topic: str)
         (["topics", "create", "fresh", "-c", "colour=red"], "colour"),
         (["topics", "create", "fresh", "-r", "3"], "3"),
         (["topics", "describe", "nowhere"], "no such topic"),
+        (["cluster", "log-dirs", "nowhere"], "no such topic"),
+        (["groups", "list", "nowhere"], "there is no group 'nowhere'"),
+        (["groups", "list", "nowhere", "--state", "Stable"], "there is no group 'nowhere'"),
+        (["quotas", "remove", "-u", "nobody"], "user nobody has no quotas"),
+        (["quotas", "remove", "producer_byte_rate", "-u", "nobody"], "user nobody has no producer_byte_rate"),
         (["topics", "delete", "nowhere", "-y"], "nowhere"),
         (["topics", "alter", "nowhere", "-p", "3"], "nowhere"),
         (["topics", "delete", "there-is-none-*", "-y"], "no topic matches 'there-is-none-*'"),
@@ -93,6 +98,11 @@ def test_what_cannot_be_done_is_one_sentence_and_exit_code_1(tidelog: Command, a
     assert finished.errors.startswith("Error: ")
     assert finished.errors.count("\n") == 1
     assert said in finished.errors
+
+
+def test_nothing_that_is_like_that_is_said_so(tidelog: Command) -> None:
+    assert tidelog("groups", "list", "--state", "Dead").output == "no group is in that state\n"
+    assert tidelog("quotas", "show", "-u", "nobody").output == "no quotas are set for user nobody; see: tidelog quotas set --help\n"
 
 
 def test_deleting_asks_first(tidelog: Command, topic: str) -> None:

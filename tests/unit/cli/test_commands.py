@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -102,6 +103,13 @@ def test_json_is_everywhere(path: Sequence[str]) -> None:
         (["configs", "unset", "retention.ms=1", "--topic", "a"], "is more than a key"),
         (["topics", "describe", "--configs", "--unavailable"], "--configs and --unavailable exclude each other"),
         (["cluster", "features", "--set", "a=b"], "the level of a is 'b', not a number"),
+        (["cluster", "features", "--set", "a=32768"], "the level of a is '32768', not a number up to 32767"),
+        (["topics", "create", "a", "-p", f"{2**31}"], "2147483648 is too large: at most 2147483647 is possible"),
+        (["topics", "create", "a", "-r", f"{2**15}"], "32768 is too large: at most 32767 is possible"),
+        (["records", "delete", "a", "-p", "0", "--before", f"{2**63}"], f"{2**63} is too large"),
+        (["transactions", "list", "--producer-id", f"{2**63}"], f"{2**63} is too large"),
+        (["transactions", "list", "--longer-than", "200000000000d"], "is too large"),
+        (["groups", "reset", "g", "--all-topics", "--to-time", f"{2**63}"], f"{2**63} is too large"),
         (["cluster", "reassign", "--to", "1"], "say what to move"),
         (["cluster", "reassign", "a", "--to", "1;2"], "not a list of node ids"),
         (["cluster", "reassign", "a", "--to", "1", "--cancel"], "--to and --cancel exclude each other"),
@@ -386,3 +394,12 @@ def test_up_says_what_named_the_other_cluster(options: list[str], environment: d
     arguments = ["up", "--brokers", "3", "--data", str(tmp_path / "data"), "--project", str(tmp_path), *options]
     refused = CliRunner(env={"COLUMNS": "200", **environment}).invoke(tidelog, arguments)
     assert (refused.exit_code, named in " ".join(refused.stderr.split())) == (2, True), refused.output
+
+
+def test_a_cluster_without_groups_is_said_to_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def opened(_servers: str) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(list_groups=list)
+
+    monkeypatch.setattr("log_service.cli.groups.open_admin", opened)
+    assert [invoke("groups", "describe", *options).stdout for options in ([], ["--members"], ["--state"])] == ["there are no groups\n"] * 3
