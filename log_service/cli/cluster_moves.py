@@ -16,7 +16,7 @@ from log_service.cli.installation_nodes import nodes_option, refuse_to_stop, req
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
 from log_service.cli.node_ids import NODE_ID, node_ids_of
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, sized, tell
+from log_service.cli.output import bootstrap_option, counted, json_option, note, print_json, print_rows, sized, tell
 from log_service.cli.plan_view import POLL_SECONDS, ProgressLine, plan_options, present, told_refusals
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.membership import refuse_removal, refuse_unknown_brokers
@@ -82,10 +82,10 @@ def add(
             nodes = required_cluster(data)
             require_same_cluster(data, admin.describe_cluster().cluster_id)
             if how["execute"] and not how["dry_run"]:
-                _say("one more broker starts")
+                note("one more broker starts")
                 started = Installation(data).start_one_more()
-                wait_until_serving(admin, started, _say)
-                _say(f"broker {started} has joined")
+                wait_until_serving(admin, started, note)
+                note(f"broker {started} has joined")
                 layout = read_layout(admin)
             else:
                 layout = layout.with_one_more(nodes.next_node_id, nodes.rack or None)
@@ -109,7 +109,7 @@ def drain(*, broker_ids: tuple[int, ...], throttle_bytes: int | None, as_json: b
     with open_admin(bootstrap_servers) as admin, told_refusals():
         layout = read_layout(admin)
         refuse_unknown_brokers(admin, layout, broker_ids)
-        with emptying(admin, layout, broker_ids, throttle_bytes=throttle_bytes, is_carried_out=_is_carried_out(how), say=_say) as found:
+        with emptying(admin, layout, broker_ids, throttle_bytes=throttle_bytes, is_carried_out=_is_carried_out(how), say=note) as found:
             present(admin, found.layout, found.plan, as_json=as_json, nothing="nothing is there to move: they are empty", **how)
 
 
@@ -133,7 +133,7 @@ def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: b
         voter_ids = refuse_removal(admin, layout, broker_id)
 
         def stop(node_id: int) -> None:
-            _say(f"broker {node_id} stops")
+            note(f"broker {node_id} stops")
             Installation(data).stop_for_good(node_id)
 
         def carry_out(seen: ClusterLayout, plan: Plan) -> bool:
@@ -149,7 +149,7 @@ def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: b
             is_carried_out=_is_carried_out(how),
             carry_out=carry_out,
             stop=stop if is_ours else None,
-            say=_say,
+            say=note,
         )
     if said and not as_json:
         click.echo(said)
@@ -157,10 +157,6 @@ def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: b
 
 def _is_carried_out(how: Mapping[str, Any]) -> bool:
     return how["execute"] and not how["dry_run"]
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)
 
 
 @click.group("topics", short_help="Plan the replicas of topics.")

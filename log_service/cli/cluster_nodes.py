@@ -4,7 +4,6 @@ The supervisor leaves it down until it is asked to start it, or until the next `
 only while the cluster can be without it.
 """
 
-from functools import partial
 from pathlib import Path
 
 import click
@@ -12,7 +11,7 @@ import click
 from log_service.cli.connection import open_admin
 from log_service.cli.installation_nodes import nodes_option, require_same_cluster, required_cluster
 from log_service.cli.node_ids import NODE_ID
-from log_service.cli.output import bootstrap_option, counted, json_option, tell
+from log_service.cli.output import bootstrap_option, counted, json_option, note, tell
 from log_service.cluster_operations.reading import read_state
 from log_service.cluster_operations.waiting import wait_until_serving
 from log_service.cluster_plans.rolling import obstacles_to_stay_down, single_replicas
@@ -43,7 +42,7 @@ def stop(*, node_id: int, force: bool, data: Path, as_json: bool, bootstrap_serv
     if why and not force:
         raise click.ClickException(f"node {node_id} is not stopped: {'; '.join(why)}. --force stops it all the same")
     alone = len(single_replicas(state.layout, node_id))
-    click.echo(f"node {node_id} stops; others lead its partitions first", err=True)
+    note(f"node {node_id} stops; others lead its partitions first")
     Installation(data).hold(node_id)
     text = f"node {node_id} is stopped until: tidelog cluster start {node_id}"
     if alone:
@@ -59,11 +58,10 @@ def stop(*, node_id: int, force: bool, data: Path, as_json: bool, bootstrap_serv
 def start(*, node_id: int, data: Path, as_json: bool, bootstrap_servers: str) -> None:
     """Start node ID again, which tidelog cluster stop has stopped, and wait until it serves."""
     require_node(data, node_id)
-    say = partial(click.echo, err=True)
-    say(f"node {node_id} starts")
+    note(f"node {node_id} is to start")
     Installation(data).release(node_id)
     with open_admin(bootstrap_servers) as admin:
-        wait_until_serving(admin, node_id, say)
+        wait_until_serving(admin, node_id, note)
     tell(f"node {node_id} serves again", {"node_id": node_id, "state": "ready"}, as_json=as_json)
 
 

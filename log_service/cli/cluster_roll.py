@@ -7,7 +7,7 @@ for the broker's. The cluster decides when the next one may go: all replicas are
 import shlex
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from log_service.cli.connection import NO_LEADER_TEXT, open_admin
 from log_service.cli.installation_nodes import nodes_option
 from log_service.cli.node_ids import NODE_ID
 from log_service.cli.numbers import Number
-from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, refuse_both
+from log_service.cli.output import bootstrap_option, counted, json_option, note, print_json, print_rows, refuse_both
 from log_service.cli.plan_view import told_refusals
 from log_service.cluster_operations.reading import ClusterState, read_state
 from log_service.cluster_operations.rolling import Restart, RollingRestart, Stage, brokers_to_restart
@@ -73,11 +73,12 @@ def roll(
         if execute and strange:
             raise click.ClickException(f"{nothing_restarts(strange, data)}. Nothing was restarted")
         if not as_json:
-            show(rows, strange, data)
-            tell_down(before.layout)
+            with suppress(BrokenPipeError) if execute else nullcontext():  # as for plans
+                show(rows, strange, data)
+                tell_down(before.layout)
         if execute:
             restart = commander(words, before) if words else installation.restart
-            rolling = RollingRestart(admin, before, order, restart, partial(click.echo, err=True), wait_seconds=wait_seconds)
+            rolling = RollingRestart(admin, before, order, restart, note, wait_seconds=wait_seconds)
             carry_out(rolling, command)
     if as_json:
         print_json({"order": rows, "executed": execute})

@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,12 @@ def tell(text: str, values: Any, *, as_json: bool) -> None:
 def say(text: str, *, err: bool = False) -> None:
     """Print sentences that may have names in them."""
     click.echo(escaped_lines(text), err=err)
+
+
+def note(text: str, *, nl: bool = True) -> None:
+    """Say on standard error what goes on. Where no one reads that any more, it goes on all the same."""
+    with suppress(BrokenPipeError):
+        click.echo(text, nl=nl, err=True)
 
 
 def print_json(value: Any) -> None:

@@ -4,14 +4,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import counted, print_json, print_rows, sized
+from log_service.cli.output import counted, note, print_json, print_rows, sized
 from log_service.cli.sizes import rate_of
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.moving import Mover
@@ -113,7 +113,8 @@ def present(
         if path is not None:
             path.write_text(text)
     if not as_json:
-        show(layout, plan, nothing)
+        with suppress(BrokenPipeError) if execute else nullcontext():  # what is to be done is done where no one reads about it, too
+            show(layout, plan, nothing)
         for problem in problems:
             click.echo(f"it does not fit: {problem}", err=True)
     if execute and problems:
@@ -131,8 +132,8 @@ def present(
 
 def show(layout: ClusterLayout, plan: Plan, nothing: str) -> None:
     """Print the moves, what each broker has before and after, and what the plan costs."""
-    for note in plan.notes:
-        click.echo(note, err=True)
+    for text in plan.notes:
+        click.echo(text, err=True)
     if plan.is_empty:
         click.echo(nothing)
         return
@@ -243,15 +244,15 @@ class ProgressLine:
         text = f"{progress.complete} of {counted(progress.total, 'move')}, {copied}, {progress.moving} under way"
         if self._is_terminal:
             filled = round(30 * share)
-            click.echo(f"\r[{'#' * filled}{'.' * (30 - filled)}] {100 * share:3.0f} %  {text}\x1b[K", nl=False, err=True)
+            note(f"\r[{'#' * filled}{'.' * (30 - filled)}] {100 * share:3.0f} %  {text}\x1b[K", nl=False)
         elif text != self._told and time.monotonic() - self._told_at >= TOLD_EVERY_SECONDS:
-            click.echo(text, err=True)
+            note(text)
             self._told, self._told_at = text, time.monotonic()
 
     def close(self) -> None:
         """Leave the line."""
         if self._is_terminal:
-            click.echo(err=True)
+            note("")
 
 
 def carry_out(admin: BlockingAdmin, plan: Plan, *, limit: int) -> None:

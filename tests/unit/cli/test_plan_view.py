@@ -1,13 +1,18 @@
 """Plans as a person reads them: throttles that are typed, times and summaries that are shown, commands that contradict themselves."""
 
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import Any, TextIO, cast
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from log_service.cli import plan_view
 from log_service.cli.main import tidelog
+from log_service.cli.output import note
 from log_service.cli.plan_view import TOLD_EVERY_SECONDS, ProgressLine, carry_out, duration, parsed_throttle, present, summary
 from log_service.cli.quotas import value_of
 from log_service.client.blocking.admin import BlockingAdmin
@@ -129,6 +134,39 @@ def test_wrong_usage_is_told_before_anybody_is_asked(arguments: list[str], said:
     result = CliRunner(env={"COLUMNS": "200"}).invoke(tidelog, ["cluster", *arguments, "-b", "127.0.0.1:1"])
     assert result.exit_code == 2
     assert said in result.output + result.stderr
+
+
+@pytest.fixture
+def unread() -> Iterator[TextIO]:
+    """A stream whose reader has gone, as head goes after its lines."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    stream = os.fdopen(writing, "w")
+    yield stream
+    with suppress(BrokenPipeError):
+        stream.close()
+
+
+def test_what_is_to_be_done_is_done_where_no_one_reads_about_it(monkeypatch: pytest.MonkeyPatch, unread: TextIO) -> None:
+    """A plan that was carried out into ``head`` was not, and the exit code was 0."""
+    done: list[Plan] = []
+    monkeypatch.setattr(plan_view, "carry_out", lambda _admin, plan, **_: done.append(plan))
+    monkeypatch.setattr("sys.stdout", unread)
+    plan = Plan(moves=(Move(where=TopicPartition("t", 0), before=(1,), after=(2,)),))
+    brokers = layout([broker(1), broker(2)], [partition("t", 0, [1])])
+    how: dict[str, Any] = {"dry_run": False, "limit": 1, "plan_file": None, "back_file": None, "as_json": False, "nothing": ""}
+    with pytest.raises(BrokenPipeError):
+        present(BlockingAdmin("127.0.0.1:1"), brokers, plan, execute=True, **how)
+    assert done == [plan]
+
+
+def test_moves_go_on_where_no_one_reads_how_far_they_are(monkeypatch: pytest.MonkeyPatch, unread: TextIO) -> None:
+    monkeypatch.setattr("sys.stderr", unread)
+    monkeypatch.setattr(unread, "isatty", lambda: True, raising=False)
+    line = ProgressLine()
+    line.show(HALF)
+    line.close()
+    note("broker 4 stops")
 
 
 @pytest.mark.parametrize("option", ["--write", "--write-back"])
