@@ -220,7 +220,7 @@ def test_refused_timers_are_told_of_when_it_begins_then_seldom_and_when_it_is_ov
     stage, tries = Stage(), 2 * INTERVAL_MS // RETRY_MS
     for key in ("t", "u", "v"):
         stage.set_timer(key, 0)
-    stage.log.failures = [REFUSED] * 3 * tries
+    stage.log.failures = [REFUSED for _ in range(3 * tries)]
     for turn in range(tries):
         stage.fire(turn * RETRY_MS)
     stage.runtime.tell(lambda decision: decision.cancel_timer("v"))
