@@ -130,7 +130,12 @@ def test_a_plain_offset_that_is_committed_in_a_loop_tells_the_leader_epoch_where
     with reading(bootstrap, group_id="plain") as consumer:
         records = iter(consumer)
         next(records)
-        given = [1, 0, OffsetAndMetadata(offset=1, metadata="here"), OffsetAndMetadata(offset=1, leader_epoch=7)]
+        given: list[OffsetAndMetadata | int] = [
+            1,
+            0,
+            OffsetAndMetadata(offset=1, metadata="here"),
+            OffsetAndMetadata(offset=1, leader_epoch=7),
+        ]
         told: list[tuple[int, int, str]] = []
         for offset in given:
             consumer.commit({ONLY: offset})

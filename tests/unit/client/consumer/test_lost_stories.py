@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from log_service.client import Consumer, TopicPartition
-from tests.unit.client.consumer.test_leaving_stories import LeavingGroup, poll_until_assigned, tell
+from tests.unit.client.leaving_group import LeavingGroup, poll_until_assigned, tell
 
 LOST = [TopicPartition("t", 0)]
 MAX_POLL_INTERVAL_MS = 10_000
