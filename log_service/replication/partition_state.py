@@ -355,12 +355,15 @@ class PartitionState:
     def note_fetch(self, broker_id: int, offset: int, *, log_start_offset: int, broker_epoch: int, now_ms: int) -> Change:
         """Take over a follower's fetch: ``offset`` is its log end. A fetch that diverges from this log is not one to note.
 
-        A fetch of a member of the ISR changes no one's place, so that only the high watermark is looked at.
+        A fetch of a member of the ISR changes no one's place, so that only the high watermark is looked at, and only where its log has
+        grown: what else the high watermark waits for looks at it when it changes.
         """
-        self.followers[broker_id].note_fetch(offset, log_start_offset, broker_epoch, self.log_end_offset, now_ms)
+        follower = self.followers[broker_id]
+        has_moved = offset != follower.log_end_offset
+        follower.note_fetch(offset, log_start_offset, broker_epoch, self.log_end_offset, now_ms)
         if not self._awaits_isr_alone or broker_id not in self.isr:
             return self.look_again(now_ms)
-        return Change.HIGH_WATERMARK if self._advance_high_watermark() else Change.NOTHING
+        return Change.HIGH_WATERMARK if has_moved and self._advance_high_watermark() else Change.NOTHING
 
     def note_follower_append(self, log_end_offset: int) -> None:
         """Take over this follower's new log end."""
