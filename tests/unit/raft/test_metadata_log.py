@@ -120,6 +120,10 @@ def test_a_snapshot_that_is_fetched_anew_begins_at_its_first_byte() -> None:
     assert snapshot is not None
     assert snapshot.records == (config("a"), config("b"))
     assert (log.snapshots, log.start_offset, log.end_offset) == ([NEW], 50, 50)
+    assert [name for name in files.list_directory(METADATA) if NEW.file_name in name or OLD.file_name in name] == [NEW.file_name]
+    log.store_slice(slices(SnapshotId(60, 3), "more")[0])
+    log.close_files()
+    assert files.open_count == 0, "the slice's file too"
 
 
 def test_what_a_follower_says_of_its_log_when_it_holds_a_snapshot_alone() -> None:
