@@ -326,6 +326,36 @@ def test_a_large_topic_is_opened_in_turns_and_on_demand() -> None:
     run_story(main)
 
 
+def test_partitions_that_this_node_leads_are_opened_before_those_that_it_follows() -> None:
+    """Others wait for a leader."""
+
+    class Opened(ReplicaListener):
+        def on_opened(self, partition: Partition) -> None:
+            opened.append(partition.topic_partition.partition)
+
+    opened: list[int] = []
+
+    async def main() -> None:
+        async with running() as context:
+            context.replicas.add_listener(Opened())
+            places = [
+                PartitionRecord(
+                    topic_id=topic_id("a"),
+                    partition_id=index,
+                    replicas=[1, 2],
+                    isr=[1, 2],
+                    leader=leader,
+                    leader_epoch=0,
+                    partition_epoch=0,
+                )
+                for index, leader in enumerate((2, 1, 2, 1))
+            ]
+            context.publish(TopicRecord(name="a", topic_id=topic_id("a")), *places)
+            assert opened == [1, 3, 0, 2]
+
+    run_story(main)
+
+
 def test_a_large_topic_may_be_deleted_before_it_is_open() -> None:
     async def main() -> None:
         async with running() as context:
