@@ -51,7 +51,7 @@ class Deferred:
 
     def __init__(self, call: "Call") -> None:
         self._call = call
-        self._on_discard: Callable[[], None] = lambda: None
+        self._on_discard: Callable[[], None] | None = None
         self.response = PendingResponse(self._discarded)
         self.on_responded: Callable[[], None] | None = None
 
@@ -60,7 +60,9 @@ class Deferred:
         self._on_discard = callback
 
     def _discarded(self) -> None:
-        self._on_discard()
+        on_discard, self._on_discard, self.on_responded = self._on_discard, None, None
+        if on_discard is not None:
+            on_discard()
         self._call.charge(None)  # a client that does not wait for the response has asked for as much
 
     def complete(self, response: Message) -> None:
@@ -105,9 +107,10 @@ class Deferred:
             self._complete([NO_RESPONSE])
 
     def _complete(self, chunks: list[Chunk]) -> None:
+        on_responded, self._on_discard, self.on_responded = self.on_responded, None, None  # they may lead back to this
         self.response.complete(chunks)
-        if self.on_responded is not None:
-            self.on_responded()
+        if on_responded is not None:
+            on_responded()
 
     async def complete_after(self, waiting: Coroutine[Any, Any, Message]) -> None:
         """Respond with what ``waiting`` returns; with the error response of the API where it raises."""

@@ -11,6 +11,10 @@ from itertools import count
 Callback = Callable[[], None]
 
 
+def _do_nothing() -> None:
+    """Stand for what a timer that is over would have called: that often leads back to the timer, and is much to keep until it surfaces."""
+
+
 class Timer:
     """A scheduled callback. ``cancel`` may be called at any time, any number of times."""
 
@@ -30,12 +34,13 @@ class Timer:
         """Never fire; a timer that fired already stays fired."""
         queue, self._queue = self._queue, None
         if queue is not None:
+            self.callback = _do_nothing
             queue.forget_one()
 
     def take(self) -> Callback:
         """Mark as fired and return what to call."""
-        self._queue = None
-        return self.callback
+        callback, self._queue, self.callback = self.callback, None, _do_nothing
+        return callback
 
 
 class TimerQueue:

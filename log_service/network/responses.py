@@ -89,6 +89,7 @@ class PendingResponse:
             return
         assert not self.is_done, "a response was completed twice"
         self.is_done = True
+        self.on_discard = None  # it leads back to who has promised this: with it each request would wait for the garbage collector
         self._chunks = chunks or []
         self.size_bytes = memory_bytes(self._chunks)
         if self._on_done is not None:
@@ -96,13 +97,13 @@ class PendingResponse:
 
     def discard(self) -> None:
         """The connection has gone: release what is held and tell ``on_discard``, unless the response was complete."""
-        was_done, self.is_discarded = self.is_done, True
-        self.is_done = True
+        on_discard, self.on_discard = self.on_discard, None
+        self.is_done = self.is_discarded = True
         release_slices(self._chunks)
         self._chunks = []
-        if not was_done and self.on_discard is not None:
+        if on_discard is not None:
             try:
-                self.on_discard()
+                on_discard()
             except Exception:
                 logger.exception("discarding a response failed")
 
@@ -114,6 +115,10 @@ class PendingResponse:
         """Hand the chunks over to the connection, which sends them and releases their slices."""
         chunks, self._chunks = self._chunks, []
         return chunks
+
+
+def _do_nothing() -> None:
+    """Stand for what nobody has to be told."""
 
 
 Response = list[Chunk] | PendingResponse | None
@@ -178,7 +183,8 @@ class ResponseQueue:
         return chunks
 
     def discard(self) -> None:
-        """Drop everything, complete or not."""
+        """Drop everything, complete or not, and tell ``on_head_ready`` nothing any more: it leads back to the connection."""
+        self._on_head_ready = _do_nothing
         while self.responses:
             response = self.responses.popleft()
             if response.is_done:

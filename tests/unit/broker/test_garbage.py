@@ -1,0 +1,119 @@
+"""A request whose response has left leaves nothing to Python's garbage collector.
+
+A circle of references would keep each request, its bytes among them, until the next collection, and have the collector run all the time:
+pauses of milliseconds, and a tenth of the CPU where requests wait.
+"""
+
+from collections import Counter
+
+import pytest
+import trio
+
+from log_service.client import Consumer, Producer
+from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages.end_txn import EndTxnRequest
+from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
+from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
+from tests.helpers.cluster import BROKER_PORT, Cluster, host_of, replicate_records, tell_cluster
+from tests.helpers.garbage import counted_garbage
+from tests.unit.broker.context import Story, batch, fetch_request, produce_request, tell
+from tests.unit.broker.group_requests import coordinated
+from tests.unit.broker.least_requests import VERSIONS, least_request
+
+COUNT = 20
+NEWEST = {key: version for key, version in VERSIONS if key is not ApiKey.UNREGISTER_BROKER}
+"""The node's own registration stays: without it there is nobody to ask."""
+
+
+def per_request(left: Counter[str]) -> dict[str, int]:
+    """Classes of which each request leaves an object; one that a connection or a timer leaves once is none of these."""
+    return {name: count for name, count in left.items() if count >= COUNT // 2}
+
+
+@pytest.mark.parametrize("key", NEWEST, ids=lambda key: key.name)
+def test_a_request_leaves_no_garbage(key: ApiKey) -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        await coordinated(node)
+        await node.ask(least_request(key), NEWEST[key])
+        with counted_garbage() as left:
+            for _ in range(COUNT):
+                await node.ask(least_request(key), NEWEST[key])
+        assert per_request(left) == {}
+
+    tell(story)
+
+
+@pytest.mark.parametrize("end", ["by time", "by records", "with their connections"])
+def test_fetches_that_wait_leave_no_garbage(end: str) -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        await node.produce("a", batch(b"zero"))
+        with counted_garbage() as left:
+            for number in range(COUNT):
+                client = await node.connect()
+                await client.send(fetch_request("a", number + 1 if end == "by records" else 1, max_wait_ms=500), 12)
+                await trio.sleep(0.1)
+                if end == "by records":
+                    await node.produce("a", batch(b"next"))
+                if end != "with their connections":
+                    await client.receive()
+                client.close()
+                await trio.sleep(1)
+        assert per_request(left) == {}
+
+    tell(story)
+
+
+def test_transactions_leave_no_garbage() -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        await node.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]), 6)
+        await trio.sleep(5)
+        made = await node.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 5)
+        epoch = made.producer_epoch
+        with counted_garbage() as left:
+            for _ in range(COUNT):
+                content = batch(b"one", producer_id=made.producer_id, producer_epoch=epoch, base_sequence=0, is_transactional=True)
+                sending = produce_request("a", content)
+                sending.transactional_id = "t"
+                assert (await node.ask(sending, 12)).responses[0].partition_responses[0].error_code == 0
+                ending = EndTxnRequest(transactional_id="t", producer_id=made.producer_id, producer_epoch=epoch, committed=True)
+                ended = await node.ask(ending, 5)
+                assert ended.error_code == 0
+                epoch = ended.producer_epoch
+        assert per_request(left) == {}
+
+    tell(story)
+
+
+def test_clients_leaders_and_followers_leave_no_garbage() -> None:
+    async def story(cluster: Cluster) -> None:
+        leader = await cluster.leader()
+        await replicate_records(cluster, leader)
+        servers, env = f"{host_of(leader)}:{BROKER_PORT}", cluster.world.client_env()
+        async with (
+            Producer(servers, env=env) as producer,
+            Consumer(servers, env=env, group_id="g", auto_offset_reset="earliest") as consumer,
+        ):
+            await consumer.subscribe(["orders"])
+            await consumer.poll(timeout_ms=10_000)
+            with counted_garbage() as left:
+                for _ in range(COUNT):
+                    receipt = await producer.send("orders", b"next")
+                    await receipt.wait()
+                    await consumer.poll(timeout_ms=1_000)
+                    await consumer.commit()
+            assert per_request(left) == {}
+
+    tell_cluster(story)
+
+
+def test_nodes_of_which_nobody_asks_anything_leave_no_garbage() -> None:
+    async def story(cluster: Cluster) -> None:
+        await replicate_records(cluster, await cluster.leader())
+        with counted_garbage() as left:
+            await trio.sleep(60)
+        assert per_request(left) == {}
+
+    tell_cluster(story)
