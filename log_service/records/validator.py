@@ -70,16 +70,13 @@ class NotOneBatchError(KafkaError):
 class ValidatedBatches(NamedTuple):
     """Batches that may be appended. ``buffer`` is what was handed in, or a new buffer where the codec had to change.
 
-    ``max_timestamp`` is the latest of the headers, -1 for none, and ``max_timestamp_offset_delta`` the offset, relative to the first
-    batch's base offset, of the last record of the batch that has it.
+    ``batches`` are the position and the header of each. ``max_timestamp`` is the latest of the headers, -1 for none.
     """
 
     buffer: bytearray | memoryview
     batches: tuple[tuple[int, BatchHeader], ...]
     size_bytes: int
-    record_count: int
     max_timestamp: int
-    max_timestamp_offset_delta: int
 
 
 def validate_for_append(
@@ -110,8 +107,7 @@ def validate_for_append(
             buffer, header = _recompress(buffer, compress(target, plain, _level_of(config)), target, config.max_message_bytes)
     elif codec is Codec.NONE:
         check_first_record(buffer, HEADER_SIZE, header.record_count)
-    fields = buffer, ((0, header),), len(buffer), header.record_count, header.max_timestamp, header.last_offset_delta
-    return _new(ValidatedBatches, fields)
+    return _new(ValidatedBatches, (buffer, ((0, header),), len(buffer), header.max_timestamp))
 
 
 def accept_own_batches(buffer: bytearray | memoryview) -> ValidatedBatches:
@@ -122,15 +118,7 @@ def accept_own_batches(buffer: bytearray | memoryview) -> ValidatedBatches:
     """
     batches = tuple(iterate_headers(buffer))
     assert batches, "an append has at least one batch"
-    latest = batches[0][1] if len(batches) == 1 else max((header for _, header in batches), key=lambda header: header.max_timestamp)
-    return ValidatedBatches(
-        buffer,
-        batches,
-        len(buffer),
-        sum(header.record_count for _, header in batches),
-        latest.max_timestamp,
-        latest.last_offset - batches[0][1].base_offset,
-    )
+    return ValidatedBatches(buffer, batches, len(buffer), max(header.max_timestamp for _, header in batches))
 
 
 # Header

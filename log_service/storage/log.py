@@ -260,7 +260,7 @@ class Log:
         """
         if self.home.append_refusal is not None or self.is_closed:
             raise self._refused()
-        buffer, batches, size_bytes, _, max_timestamp, _ = validated
+        buffer, batches, size_bytes, max_timestamp = validated
         for _, header in batches:
             if header.producer_id >= 0 and (repeated := (check or self.producer_state.check)(header)) is not None:
                 return AppendResult(

@@ -213,12 +213,12 @@ def _append(content: bytes, **rules: Any) -> None:
     """What is accepted can be read by whoever opens it, or refused as records."""
     config = LogConfig(**{"message_timestamp_after_max_ms": FOREVER_MS, **rules})
     result = validate_for_append(bytearray(content), config, NOW_MS, max_plain_bytes=PLAIN_BOUND_BYTES)
-    if result.record_count < 1 or result.size_bytes != len(result.buffer):
-        raise BrokenPromiseError(f"accepted {result.record_count} records, {result.size_bytes} of {len(result.buffer)} bytes")
-    for position, _ in result.batches:
+    if result.size_bytes != len(result.buffer):
+        raise BrokenPromiseError(f"accepted {result.size_bytes} of {len(result.buffer)} bytes")
+    for position, header in result.batches:
         records = list(iterate_records(result.buffer, position, max_size_bytes=PLAIN_BOUND_BYTES))
-        if len(records) != result.record_count:
-            raise BrokenPromiseError(f"accepted {result.record_count} records and read {len(records)}")
+        if not len(records) == header.record_count > 0:
+            raise BrokenPromiseError(f"accepted {header.record_count} records and read {len(records)}")
 
 
 def _read_batches(content: bytes) -> None:

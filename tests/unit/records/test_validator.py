@@ -25,6 +25,10 @@ def validate(batch: bytes | bytearray, *, max_plain_bytes: int = 1 << 20, **rule
     return validate_for_append(bytearray(batch), LogConfig(**rules), NOW_MS, max_plain_bytes=max_plain_bytes)
 
 
+def record_count(validated: ValidatedBatches) -> int:
+    return sum(header.record_count for _, header in validated.batches)
+
+
 def refusal(batch: bytes | bytearray, **rules: Any) -> KafkaError:
     with pytest.raises(KafkaError) as caught:
         validate(batch, **rules)
@@ -53,8 +57,7 @@ def test_batch_of_any_codec_is_accepted_as_it_is(codec: Codec) -> None:
     validated = validate_for_append(memoryview(batch), LogConfig(max_message_bytes=len(batch)), NOW_MS)
     assert bytes(validated.buffer) == bytes(batch)
     assert validated.batches == ((0, parse_header(batch)),)
-    assert (validated.record_count, validated.size_bytes) == (3, len(batch))
-    assert (validated.max_timestamp, validated.max_timestamp_offset_delta) == (NOW_MS, 2)
+    assert (record_count(validated), validated.size_bytes, validated.max_timestamp) == (3, len(batch), NOW_MS)
 
 
 def test_accepted_buffer_is_the_one_that_came() -> None:
@@ -65,7 +68,7 @@ def test_accepted_buffer_is_the_one_that_came() -> None:
 @pytest.mark.parametrize("is_transactional", [False, True])
 def test_batch_of_an_idempotent_producer_is_accepted(is_transactional: bool) -> None:
     batch = batch_of(producer_id=0, producer_epoch=0, base_sequence=0, is_transactional=is_transactional)
-    assert validate(batch).record_count == 1
+    assert record_count(validate(batch)) == 1
 
 
 @given(
@@ -74,13 +77,13 @@ def test_batch_of_an_idempotent_producer_is_accepted(is_transactional: bool) -> 
     )
 )
 def test_whatever_is_built_is_accepted(pairs: list[tuple[bytes | None, bytes | None]]) -> None:
-    assert validate(build_batch([NewRecord(NOW_MS - 5, key, value, (("h", value),)) for key, value in pairs])).record_count == len(pairs)
+    assert record_count(validate(build_batch([NewRecord(NOW_MS - 5, key, value, (("h", value),)) for key, value in pairs]))) == len(pairs)
 
 
 def test_compressed_batch_is_not_opened() -> None:
     batch = batch_of(codec=Codec.ZSTD)
     garbage = with_fields(batch[:HEADER_SIZE] + b"\x00" * (len(batch) - HEADER_SIZE))
-    assert validate(garbage).record_count == 1
+    assert record_count(validate(garbage)) == 1
 
 
 # Shape
@@ -108,7 +111,7 @@ def test_unknown_magic_is_corrupt() -> None:
 def test_batch_larger_than_the_topic_allows_is_too_large() -> None:
     batch = batch_of(b"v" * 1000)
     assert refusal(batch, max_message_bytes=len(batch) - 1).code is ErrorCode.MESSAGE_TOO_LARGE
-    assert validate(batch, max_message_bytes=len(batch)).record_count == 1
+    assert record_count(validate(batch, max_message_bytes=len(batch))) == 1
 
 
 def test_batch_that_is_cut_off_is_invalid() -> None:
@@ -159,7 +162,7 @@ def test_field_that_no_producer_may_set_is_refused(fields: dict[str, int], code:
 )
 def test_field_without_a_meaning_for_producers_is_taken(fields: dict[str, int]) -> None:
     """As in Apache Kafka 4.3: a delete horizon is the cleaner's, unused bits and ids below 0 belong to no producer."""
-    assert validate(with_fields(batch_of(), **fields)).record_count == 1
+    assert record_count(validate(with_fields(batch_of(), **fields))) == 1
 
 
 def test_claim_of_a_stamped_time_is_taken_out() -> None:
@@ -193,7 +196,7 @@ def test_timestamps_too_far_ahead_name_their_records() -> None:
 
 def test_timestamps_too_far_back_name_their_records() -> None:
     batch = build_batch([NewRecord(NOW_MS, None, b"a"), NewRecord(NOW_MS - HOUR_MS - 1, None, b"b")], codec=Codec.LZ4)
-    assert validate(batch).record_count == 2
+    assert record_count(validate(batch)) == 2
     error = refusal(batch, message_timestamp_before_max_ms=HOUR_MS)
     assert isinstance(error, RejectedRecordsError)
     assert [index for index, _ in error.record_errors] == [1]
@@ -205,7 +208,7 @@ def test_records_without_timestamp_are_never_too_old() -> None:
 
 def test_append_time_does_not_look_at_timestamps() -> None:
     batch = batch_of(timestamp=NOW_MS + 10 * HOUR_MS)
-    assert validate(batch, message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms=1).record_count == 1
+    assert record_count(validate(batch, message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms=1)) == 1
 
 
 # Keys
@@ -218,7 +221,7 @@ def test_compacted_topic_refuses_each_record_without_key(codec: Codec) -> None:
     assert isinstance(error, RejectedRecordsError)
     assert error.code is ErrorCode.INVALID_RECORD
     assert [index for index, _ in error.record_errors] == [1, 3]
-    assert validate(build_batch(records[::2], codec=codec), is_compacted=True).record_count == 2
+    assert record_count(validate(build_batch(records[::2], codec=codec), is_compacted=True)) == 2
 
 
 # Codecs
@@ -297,7 +300,7 @@ def test_single_record_is_accepted_where_it_reads(damages: list[tuple[int, int]]
 
 def is_accepted(batch: bytearray) -> bool:
     try:
-        return validate(batch).record_count == 1
+        return record_count(validate(batch)) == 1
     except KafkaError:
         return False
 
@@ -332,7 +335,7 @@ def test_own_batches_are_taken_at_their_word() -> None:
     buffer = bytearray(GOLDEN["none"] + GOLDEN["gzip"])
     validated = accept_own_batches(buffer)
     assert [position for position, _ in validated.batches] == [0, len(GOLDEN["none"])]
-    assert (validated.record_count, validated.size_bytes) == (10, len(buffer))
+    assert (record_count(validated), validated.size_bytes) == (10, len(buffer))
     assert validated.max_timestamp == 1700000090123
 
 
