@@ -16,8 +16,8 @@
 - ``live``, ``loggers``: what changes while the node runs. ``storage_format``: directories before the first start. ``first_logins``: who can
   log in to a cluster that begins.
 - ``time_slice``: how soon the event loop's thread runs once bytes have woken it.
-- ``fetch_session``, ``cluster_view``, ``auto_creation``, ``internal_topics``, ``producer_ids``, ``end_offsets``: what several handlers
-  share.
+- ``fetch_session``, ``cluster_view``, ``auto_creation``, ``producer_ids``, ``end_offsets``: what several handlers share.
+  ``streams_topics``: the topics that Kafka Streams applications miss.
 - ``authorization``: what each request needs of ACLs, and what becomes of one that has not got it.
 - ``quotas``: what each request is charged to. ``client_telemetry``: the metrics that clients push (KIP-714).
 - ``coordinator_leadership``: which partitions of internal topics this node coordinates. ``partition_writer``: such a partition as its

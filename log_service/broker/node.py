@@ -13,10 +13,10 @@ from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.end_offsets import EndOffsets
 from log_service.broker.fetch_session import FetchSessionCache
-from log_service.broker.internal_topics import InternalTopicCreation
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.share.persister import SharePersister
 from log_service.broker.share.shares import Shares
+from log_service.broker.streams_topics import StreamsTopicCreation
 from log_service.broker.transaction_verifier import TransactionVerifier
 from log_service.common.env import Clock, RunInPool
 from log_service.config.views import NodeConfig
@@ -74,7 +74,7 @@ class Node(QuorumNode):
     producer_ids: ProducerIds
     transaction_verifier: TransactionVerifier
     topic_creation: TopicCreation
-    internal_topics: InternalTopicCreation
+    streams_topics: StreamsTopicCreation
     telemetry: ClientTelemetry
     judges: Sequence[ChangeJudge] = ()
     """What judges changes of this broker's certificates and users, before the controller decides on them."""

@@ -17,7 +17,6 @@ from log_service.broker.coordinator_leadership import Coordinated, CoordinatorLe
 from log_service.broker.directory_reports import DirectoryReports
 from log_service.broker.end_offsets import EndOffsets
 from log_service.broker.fetch_session import FetchSessionCache
-from log_service.broker.internal_topics import InternalTopicCreation
 from log_service.broker.lifecycle import BrokerLifecycle, DirectoryStates
 from log_service.broker.marker_sender import MarkerSender
 from log_service.broker.node import Node, QuorumNode
@@ -30,6 +29,7 @@ from log_service.broker.share.persister import SharePersister
 from log_service.broker.share.shares import Shares
 from log_service.broker.share.start_offsets import StartOffsets
 from log_service.broker.share.state_requests import ShareStateRequests
+from log_service.broker.streams_topics import StreamsTopicCreation
 from log_service.broker.transaction_verifier import TransactionVerifier
 from log_service.common.env import NodeEnv
 from log_service.common.errors import KafkaError
@@ -188,7 +188,7 @@ class Rooms:
     share_states: ShareStateService
     share_persister: SharePersister
     topic_creation: TopicCreation
-    internal_topics: InternalTopicCreation
+    streams_topics: StreamsTopicCreation
     replicas: ReplicaManager
     directory_reports: DirectoryReports
     leadership: CoordinatorLeadership
@@ -228,7 +228,7 @@ class Rooms:
             producer_ids=self.producer_ids,
             transaction_verifier=self.transaction_verifier,
             topic_creation=self.topic_creation,
-            internal_topics=self.internal_topics,
+            streams_topics=self.streams_topics,
             telemetry=self.telemetry,
             judges=[each for each in (foundation.certificates, foundation.logins) if each is not None],
             controller_address=controller_address,
@@ -349,7 +349,7 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         share_states=share_states,
         share_persister=share_persister,
         topic_creation=topic_creation,
-        internal_topics=InternalTopicCreation(controller_channel, env.clock, background.start_soon),
+        streams_topics=StreamsTopicCreation(controller_channel, env.clock, background.start_soon),
         leadership=CoordinatorLeadership(replicas, coordinated),
         fetch_sessions=FetchSessionCache(config.fetch, env.rng),
         shares=shares,

@@ -22,7 +22,6 @@ from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.call import Side
 from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.fetch_session import FetchSessionCache
-from log_service.broker.internal_topics import InternalTopicCreation
 from log_service.broker.node import Node
 from log_service.broker.pipeline import Pipeline, new_meters
 from log_service.broker.producer_ids import ProducerIds
@@ -30,6 +29,7 @@ from log_service.broker.registry import REGISTRY
 from log_service.broker.share.group_settings import ShareGroupSettings
 from log_service.broker.share.shares import Shares
 from log_service.broker.share.start_offsets import StartOffsets
+from log_service.broker.streams_topics import StreamsTopicCreation
 from log_service.broker.transaction_verifier import TransactionVerifier
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, BrokerEpoch, NodeId, TopicId
@@ -136,7 +136,7 @@ class HandlerNode(Asking):
                 start_task=context.nursery.start_soon,
             ),
             topic_creation=TopicCreation(controller, config, context.env.clock, lambda: context.image),
-            internal_topics=InternalTopicCreation(controller, context.env.clock, context.nursery.start_soon),
+            streams_topics=StreamsTopicCreation(controller, context.env.clock, context.nursery.start_soon),
             telemetry=_new_telemetry(context),
         )
         self.pipeline = Pipeline(self.node, Side.BROKER, context.nursery.start_soon, REGISTRY, new_meters(REGISTRY, 0))

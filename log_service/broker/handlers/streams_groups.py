@@ -77,8 +77,8 @@ def _create(node: Node, call: Call, reply: StreamsHeartbeatReply) -> None:
     if denied:
         _tell(reply.response, f"Unauthorized to CREATE on topics {', '.join(denied)}.")
         return
-    node.internal_topics.create(reply.missing_topics, call.caller(), reply.retry_ms)
-    refusals = node.internal_topics.refusals(names)
+    node.streams_topics.create(reply.missing_topics, call.caller(), reply.retry_ms)
+    refusals = node.streams_topics.refusals(names)
     if refusals:
         _tell(reply.response, _creation_failed(refusals))
 

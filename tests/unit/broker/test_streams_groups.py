@@ -6,7 +6,7 @@ import trio
 import trio.testing
 
 from log_service.broker.cluster_view import GROUP_OPERATIONS
-from log_service.broker.internal_topics import MAX_REFUSALS, InternalTopicCreation
+from log_service.broker.streams_topics import MAX_REFUSALS, StreamsTopicCreation
 from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.controller.caller import Caller
@@ -206,7 +206,7 @@ def run(story: Any) -> None:
     async def main() -> None:
         world = World()
         async with trio.open_nursery() as nursery:
-            creation = InternalTopicCreation(world, world, nursery.start_soon)  # type: ignore[arg-type]
+            creation = StreamsTopicCreation(world, world, nursery.start_soon)  # type: ignore[arg-type]
             await story(world, creation)
             world.may_respond.set()
 
@@ -218,7 +218,7 @@ def topics(*names: str) -> list[InternalTopic]:
 
 
 def test_a_topic_is_asked_for_once_at_a_time_with_the_defaults_of_the_cluster() -> None:
-    async def story(world: World, creation: InternalTopicCreation) -> None:
+    async def story(world: World, creation: StreamsTopicCreation) -> None:
         creation.create(topics("a"), CALLER, 1_000)
         creation.create([*topics("a"), InternalTopic(name="b", partitions=5, replication_factor=2)], CALLER, 1_000)
         await trio.testing.wait_all_tasks_blocked()
@@ -234,7 +234,7 @@ def test_a_topic_is_asked_for_once_at_a_time_with_the_defaults_of_the_cluster() 
 
 
 def test_a_topic_that_was_refused_is_left_alone_for_a_while() -> None:
-    async def story(world: World, creation: InternalTopicCreation) -> None:
+    async def story(world: World, creation: StreamsTopicCreation) -> None:
         world.may_respond.set()
         world.refused = {"a": ErrorCode.POLICY_VIOLATION, "b": ErrorCode.TOPIC_ALREADY_EXISTS}
         creation.create(topics("a", "b"), CALLER, 1_000)
@@ -253,7 +253,7 @@ def test_a_topic_that_was_refused_is_left_alone_for_a_while() -> None:
 
 
 def test_a_controller_that_is_not_there_refuses_all() -> None:
-    async def story(world: World, creation: InternalTopicCreation) -> None:
+    async def story(world: World, creation: StreamsTopicCreation) -> None:
         world.may_respond.set()
         world.failure = KafkaError(ErrorCode.NOT_CONTROLLER, "no node is the controller")
         creation.create(topics("a", "b"), CALLER, 1_000)
@@ -264,7 +264,7 @@ def test_a_controller_that_is_not_there_refuses_all() -> None:
 
 
 def test_so_many_refusals_are_remembered() -> None:
-    async def story(world: World, creation: InternalTopicCreation) -> None:
+    async def story(world: World, creation: StreamsTopicCreation) -> None:
         world.may_respond.set()
         names = [f"topic-{number}" for number in range(MAX_REFUSALS + 10)]
         world.refused = dict.fromkeys(names, ErrorCode.POLICY_VIOLATION)

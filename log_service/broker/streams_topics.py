@@ -33,7 +33,7 @@ class _Refusal(NamedTuple):
     until_ms: int
 
 
-class InternalTopicCreation:
+class StreamsTopicCreation:
     """Asks the controller for topics; ``start_task`` runs what no heartbeat waits for."""
 
     def __init__(self, controller: ControllerChannel, clock: Clock, start_task: Callable[..., None]) -> None:
@@ -44,7 +44,7 @@ class InternalTopicCreation:
         self._refusals: dict[str, _Refusal] = {}
 
     def __repr__(self) -> str:
-        return f"<InternalTopicCreation asked={sorted(self._asked)} refused={len(self._refusals)}>"
+        return f"<StreamsTopicCreation asked={sorted(self._asked)} refused={len(self._refusals)}>"
 
     def create(self, topics: Iterable[InternalTopic], client: Caller, retry_ms: int) -> None:
         """Have topics created, and leave those that are refused alone for ``retry_ms``."""
