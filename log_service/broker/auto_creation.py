@@ -30,7 +30,8 @@ CREATE_TIMEOUT_MS = 10_000
 
 LAST_LENIENT_VERSION = 5
 """Of CreateTopics, in which a quota that is used up refuses nothing: who only asked for metadata must not be refused for it (KIP-599)."""
-_IS_THERE_NOW = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
+IS_THERE_NOW = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
+"""What CreateTopics says of a topic that clients find from now on: another broker may have asked for it at the same time."""
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class TopicCreation:
             await self._ask({name: asked[name] for name in new}, client)
         for each in asked.values():
             await each.is_done.wait()
-        return {name: each.code for name, each in asked.items() if each.code not in _IS_THERE_NOW}
+        return {name: each.code for name, each in asked.items() if each.code not in IS_THERE_NOW}
 
     async def _ask(self, asked: dict[str, _Asked], client: Caller | None) -> None:
         request = CreateTopicsRequest(topics=[self._topic(name) for name in asked], timeout_ms=CREATE_TIMEOUT_MS)
@@ -92,7 +93,7 @@ class TopicCreation:
 
     def _settle(self, name: str, asked: _Asked, code: ErrorCode, reason: str) -> None:
         asked.code = code
-        if code in _IS_THERE_NOW:
+        if code in IS_THERE_NOW:
             return
         if code is ErrorCode.INVALID_REPLICATION_FACTOR:
             text = "topic %s cannot be created, because %s: start more brokers, or set %s to what the cluster has"

@@ -1,8 +1,8 @@
 """What clients are told of the image: brokers by listener, topics, partitions, and what they may do with them.
 
 Decides nothing about the cluster: it reads one image and says how it looks from one listener. Shared by Metadata, DescribeCluster,
-DescribeTopicPartitions and FindCoordinator, which differ only in the shapes of their responses. Produce and Fetch take the leader from here
-that they name beside an error (KIP-951).
+DescribeTopicPartitions and FindCoordinator, which differ only in the shapes of their responses. Produce, Fetch and the APIs of share
+sessions take the leader from here that they name beside an error (KIP-951).
 """
 
 from collections.abc import Iterable
@@ -82,6 +82,8 @@ class LeaderHint(NamedTuple):
 
 
 NO_HINT = LeaderHint(-1, -1)
+STALE_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""The refusals beside which a response names the leader: the client asked another broker, or in an older epoch."""
 
 
 def told_controller(image: MetadataImage, rng: Random) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from log_service.broker.auto_creation import IS_THERE_NOW
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.controller.caller import Caller
@@ -23,7 +24,6 @@ CREATE_TIMEOUT_MS = 30_000
 MAX_REFUSALS = 1_000
 DEFAULT_REPLICATION = -1
 """Has the controller take the cluster's default."""
-_IS_THERE_NOW = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
 
 
 class _Refusal(NamedTuple):
@@ -74,7 +74,7 @@ class StreamsTopicCreation:
             self._note(dict.fromkeys(names, str(error)), retry_ms)
         else:
             results = ((each.name, ErrorCode.of(each.error_code), each.error_message) for each in response.topics)
-            self._note({name: message or code.name for name, code, message in results if code not in _IS_THERE_NOW}, retry_ms)
+            self._note({name: message or code.name for name, code, message in results if code not in IS_THERE_NOW}, retry_ms)
         finally:
             self._asked.difference_update(names)
 

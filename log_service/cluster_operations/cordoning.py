@@ -11,8 +11,7 @@ from log_service.client.admin.values import ConfigResource, ItemsFailed
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.reading import CORDONED
 from log_service.common.errors import KafkaError
-
-ALL_DIRECTORIES = "*"
+from log_service.config.broker import ALL_DIRECTORIES
 
 
 class Cordon:

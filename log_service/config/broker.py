@@ -39,6 +39,7 @@ OF_LISTENERS = frozenset({"num.network.threads", *POSITIVE})
 CLEANER_THREADS, DEDUPE_BUFFER = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
 MIN_DEDUPE_BYTES = 1 << 20
 ALL_DIRECTORIES = "*"
+"""What ``cordoned.log.dirs`` says for all of ``log.dirs`` (KIP-1066)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

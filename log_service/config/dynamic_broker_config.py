@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from log_service.common.errors import ConfigError
+from log_service.config.broker import ALL_DIRECTORIES
 from log_service.config.describe import broker_key
 from log_service.config.dynamic_keys import base_name, listener_name
 from log_service.config.host_limits import host_limits
 from log_service.config.resolve import NO_TEXTS, Texts
 from log_service.config.server_values import ServerValues
 from log_service.config.views import CleanerConfig, ConnectionLimits, DynamicBrokerConfig
-
-ALL_DIRECTORIES = "*"
 
 
 def dynamic_broker_config(

@@ -10,6 +10,7 @@ controllers without a listener.
 from collections.abc import Sequence
 
 from log_service.common.errors import ConfigError
+from log_service.config.listeners import EVERY_ADDRESS
 from log_service.config.quorum_keys import BOOTSTRAP_SERVER, VOTER
 from log_service.config.server_values import ServerValues
 from log_service.config.views import ListenerConfig, QuorumConfig, QuorumServer
@@ -18,7 +19,6 @@ VOTERS, SERVERS, NAMES = "controller.quorum.voters", "controller.quorum.bootstra
 FIRST_BOOTSTRAP_ID = -2
 """The first of the servers whose node ids are not known; Kafka numbers them so, too."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - looked for, not bound
 
 
 def roles(values: ServerValues) -> frozenset[str]:

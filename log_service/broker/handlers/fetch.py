@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from log_service.broker.call import Call, Deferred, QuotaAccount
-from log_service.broker.cluster_view import hinted_brokers, leader_hint
+from log_service.broker.cluster_view import STALE_LEADER, hinted_brokers, leader_hint
 from log_service.broker.fetch_session import INITIAL_EPOCH, FetchContext, FetchTarget
 from log_service.broker.node import Node
 from log_service.common.access import Access, AclOperation, AclResource
@@ -51,7 +51,6 @@ FIRST_VERSION_WITH_LEADER = 16
 NO_RECORDS = b""
 READ, TOPIC = AclOperation.READ, AclResource.TOPIC
 
-_STALE_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 _EXPECTED = frozenset(
     {
         ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -482,7 +481,7 @@ def _not_there(node: Node, target: FetchTarget, code: ErrorCode, *, is_by_id: bo
         is_replaced = topics.partition(target.name, target.partition) is not None
         code = ErrorCode.INCONSISTENT_TOPIC_ID if is_replaced else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     found = _failed(target, code, None)
-    if code in _STALE_LEADER:
+    if code in STALE_LEADER:
         leader = leader_hint(node.image(), target.name, target.topic_id, target.partition)
         found.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
     return found
@@ -492,7 +491,7 @@ def _failed(target: FetchTarget, code: ErrorCode, partition: Partition | None) -
     found = PartitionData(partition_index=target.partition, error_code=code, high_watermark=-1, records=NO_RECORDS)
     if code not in _NOT_THERE:
         found.aborted_transactions = None
-    if code in _STALE_LEADER and partition is not None:
+    if code in STALE_LEADER and partition is not None:
         found.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
     return found
 

@@ -22,7 +22,7 @@ from typing import Protocol
 from uuid import UUID
 
 from log_service.broker.call import NOTHING, Call, Deferred, Nothing, Refusable
-from log_service.broker.cluster_view import LeaderHint, hinted_brokers, leader_hint
+from log_service.broker.cluster_view import STALE_LEADER, LeaderHint, hinted_brokers, leader_hint
 from log_service.broker.echo import Items, echoing
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
@@ -50,7 +50,6 @@ FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_LEADER = 10
 FIRST_VERSION_BY_ID = 13
 
-_STALE_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 _EXPECTED = frozenset(
     {
         ErrorCode.MESSAGE_TOO_LARGE,
@@ -125,7 +124,7 @@ class DelayedProduce:
         item = self._waiting.get(key)
         if item is not None and item.maybe_finish():
             del self._waiting[key]
-            self._is_leader_stale |= item.result.error_code in _STALE_LEADER
+            self._is_leader_stale |= item.result.error_code in STALE_LEADER
         return not self._waiting
 
     def on_ready(self) -> None:
@@ -164,7 +163,7 @@ def respond(
         for wanted, outcome in zip(topic.partition_data, of_topic, strict=True):
             if isinstance(outcome, PartitionProduceResponse):
                 result = outcome
-                is_leader_stale |= result.error_code in _STALE_LEADER
+                is_leader_stale |= result.error_code in STALE_LEADER
             else:
                 partition, appended = outcome
                 result = _appended_result(wanted.index, appended)
@@ -212,7 +211,7 @@ def _name_leaders(node: Node, call: Call, response: ProduceResponse) -> None:
     leaders: list[int] = []
     for topic in response.responses:
         for result in topic.partition_responses:
-            if result.error_code in _STALE_LEADER:
+            if result.error_code in STALE_LEADER:
                 leader = _leader_of(node, topic, result.index)
                 result.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
                 leaders.append(leader.leader_id)

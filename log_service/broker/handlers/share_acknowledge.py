@@ -15,9 +15,9 @@ from typing import Any
 from uuid import UUID
 
 from log_service.broker.call import Call, Deferred
-from log_service.broker.cluster_view import hinted_brokers, leader_hint
+from log_service.broker.cluster_view import STALE_LEADER, hinted_brokers, leader_hint
 from log_service.broker.node import Node
-from log_service.broker.share.session import FINAL_EPOCH, SessionKey, SharedPartition
+from log_service.broker.share.session import FINAL_EPOCH, MAX_MEMBER_ID_LENGTH, SessionKey, SharedPartition
 from log_service.broker.share.shares import Shares
 from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
@@ -37,8 +37,6 @@ from log_service.protocol.messages.share_acknowledge import (
 )
 
 FIRST_VERSION_WITH_RENEWAL = 2
-MAX_MEMBER_ID_LENGTH = 36
-STALE_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 Outcomes = dict[SharedPartition, KafkaError | None]
 Asked = Mapping[SharedPartition, list[Any]]

@@ -18,10 +18,9 @@ from functools import partial
 from typing import Any
 
 from log_service.broker.call import Call, Deferred
-from log_service.broker.cluster_view import hinted_brokers, leader_hint
+from log_service.broker.cluster_view import STALE_LEADER, hinted_brokers, leader_hint
 from log_service.broker.handlers.share_acknowledge import (
     FIRST_VERSION_WITH_RENEWAL,
-    STALE_LEADER,
     Outcomes,
     acknowledge,
     batches_of,

@@ -10,6 +10,7 @@ from functools import partial
 from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import with_group_operations
 from log_service.broker.node import Node
+from log_service.broker.share.session import MAX_MEMBER_ID_LENGTH
 from log_service.common.errors import ErrorCode
 from log_service.metadata.features import has_share_groups
 from log_service.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
@@ -18,8 +19,6 @@ from log_service.protocol.messages.share_group_describe import DescribedGroup, S
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 NO_GROUP = "the request names no group"
-MAX_MEMBER_ID_LENGTH = 36
-"""Of a member's id, in characters: that of a UUID."""
 
 
 def handle_share_group_heartbeat(node: Node, call: Call, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse | Deferred:

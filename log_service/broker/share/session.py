@@ -19,6 +19,8 @@ from log_service.common.errors import ErrorCode, KafkaError
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _LAST_EPOCH = 2**31 - 1
+MAX_MEMBER_ID_LENGTH = 36
+"""Of a member's id, in characters: that of a UUID."""
 MAX_PARTITION_COUNT = 10_000
 """Of one session: a member names partitions as often as it likes, also such that do not exist."""
 
