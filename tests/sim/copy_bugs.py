@@ -53,8 +53,7 @@ def _forget_the_marker(self: UnstableTransactions, producer_id: int, marker_offs
 
 def _take_first_news_for_all(self: TransactionCoordinatorShard, written: Any, decision: Any) -> None:
     """One broker has written its markers: so have all."""
-    ending = self._endings.get(written.transactional_id)
-    _written(self, written if ending is None else replace(written, partitions=tuple(ending.owed)), decision)
+    _written(self, replace(written, partitions=tuple(self.owed(written.transactional_id))), decision)
 
 
 def _commit_what_is_sent_later(entry: Any) -> Any:
@@ -130,7 +129,7 @@ def _encode_without_transaction(entry: Any, batch: Any, timestamp: int, _txn_off
 
 def _begin_without_markers(self: TransactionCoordinatorShard, decision: Any) -> None:
     """Who stored an outcome has written its markers."""
-    self._endings.clear()
+    self._owed.clear()
     _on_loaded(self, decision)
 
 

@@ -12,7 +12,7 @@ Source: transaction coordinator of Kafka 4.3; KIP-98, KIP-360, KIP-890.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
@@ -69,13 +69,6 @@ class EndedTransaction:
     transactional_id: str
 
 
-@dataclass(slots=True)
-class _Ending:
-    """Which partitions have not acknowledged the marker yet."""
-
-    owed: set[TopicPartition] = field(default_factory=set)
-
-
 class TransactionCoordinatorShard:
     """The transactional ids of one partition.
 
@@ -88,10 +81,11 @@ class TransactionCoordinatorShard:
         self._next_producer_id = next_producer_id
         self._server_version = server_version
         self._transactions: dict[str, Transaction] = {}
-        self._endings: dict[str, _Ending] = {}
+        self._owed: dict[str, set[TopicPartition]] = {}
+        """Of each transaction that ends, the partitions that have not acknowledged the marker yet."""
 
     def __repr__(self) -> str:
-        return f"<TransactionCoordinatorShard ids={len(self._transactions)} ending={len(self._endings)}>"
+        return f"<TransactionCoordinatorShard ids={len(self._transactions)} ending={len(self._owed)}>"
 
     @property
     def transactions(self) -> Mapping[str, Transaction]:
@@ -100,21 +94,20 @@ class TransactionCoordinatorShard:
 
     def owed(self, transactional_id: str) -> frozenset[TopicPartition]:
         """Return the partitions that have not acknowledged the marker of a transaction yet."""
-        ending = self._endings.get(transactional_id)
-        return frozenset() if ending is None else frozenset(ending.owed)
+        return frozenset(self._owed.get(transactional_id, ()))
 
     # What the log holds
 
     def replay(self, record: TransactionRecord, context: ReplayContext) -> None:  # noqa: ARG002 - see ``Shard``
         """Take over one record of the log."""
         transaction = record.transaction
-        self._endings.pop(record.transactional_id, None)
+        self._owed.pop(record.transactional_id, None)
         if transaction is None:
             self._transactions.pop(record.transactional_id, None)
             return
         self._transactions[record.transactional_id] = transaction
         if transaction.is_ending:
-            self._endings[record.transactional_id] = _Ending(set(transaction.partitions))
+            self._owed[record.transactional_id] = set(transaction.partitions)
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, is_committed: bool) -> None:
         """Do nothing: the coordinator's own log is no part of transactions."""
@@ -124,7 +117,7 @@ class TransactionCoordinatorShard:
 
     def on_loaded(self, decision: TransactionDecision) -> None:
         """Begin to serve: transactions that were ending go on to end, and what takes too long is looked for from now on."""
-        for transactional_id in self._endings:
+        for transactional_id in self._owed:
             self._announce_markers(self._transactions[transactional_id], decision)
         decision.set_timer(TIMEOUT_TIMER, decision.now_ms + self._config.abort_interval_ms)
         decision.set_timer(EXPIRY_TIMER, decision.now_ms + self._config.expiry_interval_ms)
@@ -202,13 +195,13 @@ class TransactionCoordinatorShard:
 
         Late news of an earlier transaction's end is passed over.
         """
-        known, ending = self._transactions.get(written.transactional_id), self._endings.get(written.transactional_id)
-        if known is None or ending is None:
+        known, owed = self._transactions.get(written.transactional_id), self._owed.get(written.transactional_id)
+        if known is None or owed is None:
             return
         if (known.producer_id, known.producer_epoch) != (written.producer.producer_id, written.producer.producer_epoch):
             return
-        ending.owed.difference_update(written.partitions)
-        if not ending.owed:
+        owed.difference_update(written.partitions)
+        if not owed:
             decision.set_timer(completion_timer(written.transactional_id), decision.now_ms)
 
     def listed(self, filters: listing.Filters, now_ms: int) -> Iterable[ListedTransaction]:
