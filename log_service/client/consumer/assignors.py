@@ -55,7 +55,6 @@ class Assignor:
     name: str
     assign: Assign
     is_cooperative: bool = False
-    is_sticky: bool = False
 
 
 def assign_range(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
@@ -202,7 +201,7 @@ ASSIGNORS = {
     for assignor in (
         Assignor(name="range", assign=assign_range),
         Assignor(name="roundrobin", assign=assign_round_robin),
-        Assignor(name="sticky", assign=assign_sticky, is_sticky=True),
-        Assignor(name="cooperative-sticky", assign=assign_cooperative_sticky, is_cooperative=True, is_sticky=True),
+        Assignor(name="sticky", assign=assign_sticky),
+        Assignor(name="cooperative-sticky", assign=assign_cooperative_sticky, is_cooperative=True),
     )
 }

@@ -100,7 +100,6 @@ class ClassicGroup:
     pending_sync_members: set[str] = field(default_factory=set)
     subscribed_topics: frozenset[str] | None = None
     """What the generation's consumers want; None where that is not known: other members, no generation, or metadata that is none."""
-    was_empty: bool = True
     has_new_member_joined: bool = False
     initial_delay_remaining_ms: int | None = None
     joined_count: int = 0
@@ -122,7 +121,6 @@ class ClassicGroup:
     def transition_to(self, state: GroupState, wall_ms: int) -> None:
         """Change the state, along ``TRANSITIONS`` only."""
         assert state in TRANSITIONS[self.state], f"{self} cannot become {state.value}"
-        self.was_empty = self.state is GroupState.EMPTY
         self.state = state
         self.state_since_ms = wall_ms
 

@@ -226,9 +226,7 @@ def downgraded(
     targets: dict[str, Partitions] | None = None,
 ) -> ClassicGroup:
     """Return the classic group of some members, all of which speak the classic protocol, with their targets as assignments."""
-    classic = ClassicGroup(
-        group.group_id, state=GroupState.STABLE, state_since_ms=wall_ms, generation_id=group.epoch.epoch, was_empty=False
-    )
+    classic = ClassicGroup(group.group_id, state=GroupState.STABLE, state_since_ms=wall_ms, generation_id=group.epoch.epoch)
     for member in staying:
         classic.add(_classic_member(member))
     classic.protocol_name = classic.select_protocol()
