@@ -326,11 +326,9 @@ class Partition:
 
     @property
     def is_sync_due(self) -> bool:
-        """Whether ``flush.messages`` asks for a sync now."""
+        """Whether ``flush.messages`` asks for a sync now, of a log that can be synced."""
         log = self.log
-        if log is None or log.home.is_offline or log.is_closed:
-            return False
-        return log.log_end_offset - log.syncs.recovery_point >= log.config.flush_messages
+        return log is not None and not log.home.is_offline and not log.is_closed and log.is_sync_due
 
     async def sync(self) -> bool:
         """Sync the log and say whether more records are safe: on this replica, or below the high watermark.

@@ -119,6 +119,11 @@ class Log:
         return self.syncs.recovery_point
 
     @property
+    def is_sync_due(self) -> bool:
+        """Whether ``flush.messages`` asks for a sync now."""
+        return self.log_end_offset - self.syncs.recovery_point >= self.config.flush_messages
+
+    @property
     def latest_leader_epoch(self) -> int:
         """The epoch of the last batch, -1 where there is none."""
         return self.leader_epochs.latest
@@ -264,7 +269,7 @@ class Log:
         for _, header in batches:
             if header.producer_id >= 0 and (repeated := (check or self.producer_state.check)(header)) is not None:
                 return AppendResult(
-                    repeated.first_offset, repeated.last_offset, repeated.timestamp, self.log_start_offset, True, self._must_sync()
+                    repeated.first_offset, repeated.last_offset, repeated.timestamp, self.log_start_offset, True, self.is_sync_due
                 )
         append_time_ms = now_ms if self.config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
         if append_time_ms != NO_TIMESTAMP:
@@ -288,7 +293,7 @@ class Log:
                 self.producer_state.update(header, batch_offset, now_ms)
             batch_offset = last_offset + 1
         self.log_end_offset = next_offset
-        must_sync = next_offset - self.syncs.recovery_point >= self.config.flush_messages
+        must_sync = next_offset - self.syncs.recovery_point >= self.config.flush_messages  # ``is_sync_due``, without the call
         return _new(AppendResult, (base_offset, next_offset - 1, append_time_ms, self.log_start_offset, False, must_sync))
 
     def append_marker(self, marker: EndOfTransaction, *, leader_epoch: int, now_ms: int) -> AppendResult:
@@ -315,7 +320,7 @@ class Log:
         segment.note_batch(position, offset, offset, now_ms)
         self._end_transaction(segment, header, TransactionMarker(marker.is_abort, marker.coordinator_epoch), now_ms)
         self.log_end_offset = offset + 1
-        return AppendResult(offset, offset, append_time_ms, self.log_start_offset, False, self._must_sync())
+        return AppendResult(offset, offset, append_time_ms, self.log_start_offset, False, self.is_sync_due)
 
     def append_as_follower(self, buffer: Buffer, *, leader_epoch: int | None = None) -> AppendResult:
         """Append batches that carry their offsets and epochs, as a leader stamped them.
@@ -349,7 +354,7 @@ class Log:
                 else:
                     self.producer_state.update(header, header.base_offset, now_ms)
         self.log_end_offset = next_offset
-        return AppendResult(base_offset, next_offset - 1, NO_TIMESTAMP, self.log_start_offset, False, self._must_sync())
+        return AppendResult(base_offset, next_offset - 1, NO_TIMESTAMP, self.log_start_offset, False, self.is_sync_due)
 
     def _end_transaction(self, segment: Segment, header: BatchHeader, marker: TransactionMarker, now_ms: int) -> None:
         """Take a marker that was appended. A disk that takes batches and no entry of their index is not one to go on with."""
@@ -363,9 +368,6 @@ class Log:
             segment.append_aborted(pack_index([ended]))
         except OSError as error:
             raise self.home.fail(error) from error
-
-    def _must_sync(self) -> bool:
-        return self.log_end_offset - self.syncs.recovery_point >= self.config.flush_messages
 
     def _write(self, buffer: Buffer, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> tuple[Segment, int]:
         """Write to the active segment, a new one where that is due; return it and the position."""
