@@ -1,6 +1,6 @@
 """Partitions as a broker serves them: leadership, in-sync replicas, high watermark, followers, and the requests that wait for them.
 
-- ``partition_state``: who leads, who is in sync, how far records are safe, as a value without input and output.
+- ``partition_state``: who leads, who is in sync, how far records are safe; without input and output.
 - ``partition``: one partition: its log and its state; appends, reads, offsets, as leader and as follower.
 - ``replica_manager``: all partitions of a node, as the metadata says; tells listeners and waiting requests what changed.
 - ``listeners``: functions that are called when something changes, until their registration is cancelled.

@@ -1,4 +1,4 @@
-"""Who leads a partition, which replicas are in sync, and how far its records are safe: one replica's view, as a value.
+"""Who leads a partition, which replicas are in sync, and how far its records are safe: one replica's view.
 
 Decides
 
@@ -7,9 +7,9 @@ Decides
 * which change of the in-sync replicas (ISR) the leader proposes, and what the controller's response, or newer metadata, does to a proposal;
 * how far a consumer may read, and when an append is acknowledged.
 
-Reads no clock, knows neither log nor network: the caller says what time it is, what was appended, synced and fetched. Each call returns
-what it changed, so that the caller can announce it. An append is a few assignments where the log end alone makes a record safe, because
-this is on the way of every record.
+Reads no clock, knows neither log nor network: the caller says what time it is, what was appended, synced and fetched. The open transactions
+alone are the log's own (``hold_stable_by``). Each call returns what it changed, so that the caller can announce it. An append is a
+few assignments where the log end alone makes a record safe, because this is on the way of every record.
 
 The high watermark waits for every follower of the *maximal* ISR: the committed ISR and the one that is proposed (KIP-497). The controller
 may have taken either, and may elect any of its members. The high watermark also waits for a follower that is about to join the ISR: one
@@ -150,10 +150,11 @@ _NO_FOLLOWERS: Mapping[int, FollowerState] = MappingProxyType({})
 class PartitionState:
     """One replica of a partition on node ``node_id``. All may read the public attributes; only the methods here change them.
 
-    ``is_synced_first`` is ``flush.messages=1``: a record of this replica counts only once it is synced. ``first_unstable_offset`` is where
-    the first open transaction begins. ``last_stable_offset`` is how far ``read_committed`` consumers may read: to the first open
-    transaction, or to the high watermark. ``is_safe_at_once`` says that this replica's log end alone makes a record safe.
-    ``is_under_min_isr`` says that fewer replicas are in sync than the topic asks for; no partition is asked for more than it has replicas.
+    ``is_synced_first`` is ``flush.messages=1``: a record of this replica counts only once it is synced. ``unstable`` are the log's
+    transactions that hold readers of committed records back, None before its first one. ``last_stable_offset`` is how far
+    ``read_committed`` consumers may read: to the first of these transactions, or to the high watermark. ``is_safe_at_once`` says that this
+    replica's log end alone makes a record safe. ``is_under_min_isr`` says that fewer replicas are in sync than the topic
+    asks for; no partition is asked for more than it has replicas.
 
     ``eligible_brokers`` are the brokers that may be in an ISR, with their broker epochs: neither fenced nor shutting down. The caller sets
     it from the metadata, and calls ``look_again``.
