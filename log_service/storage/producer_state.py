@@ -180,9 +180,9 @@ class ProducerState:
         entry = self._entries.get(next(iter(opened), -1))
         return None if entry is None else entry.last_timestamp
 
-    def stable_end(self, high_watermark: int) -> int:
-        """Return how far no transaction is open, or ended by a marker that is not safe yet; the high watermark at most."""
-        return high_watermark if self.unstable is None else self.unstable.stable_end(high_watermark)
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Return how far readers of committed records may read; see ``UnstableTransactions``."""
+        return high_watermark if self.unstable is None else self.unstable.last_stable_offset(high_watermark)
 
     def remember_for(self, expiration_ms: int) -> None:
         """Forget producers ``expiration_ms`` after they last wrote, from now on."""

@@ -60,8 +60,8 @@ class UnstableTransactions:
         self._ended.append(ended)
         return ended
 
-    def stable_end(self, high_watermark: int) -> int:
-        """Return the last stable offset."""
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Return how far no transaction is open, or ended by a marker that is not safe yet; the high watermark at most."""
         stable = high_watermark
         for first_offset in self._open.values():
             stable = min(stable, first_offset)
@@ -79,7 +79,7 @@ class UnstableTransactions:
         """Forget what ended below the high watermark, which does not go back in this log, and return the last stable offset."""
         if self._ended:
             self._ended = [ended for ended in self._ended if ended.last_offset >= high_watermark]
-        return self.stable_end(high_watermark)
+        return self.last_stable_offset(high_watermark)
 
     def clear(self) -> None:
         """Forget all: the log is read again."""

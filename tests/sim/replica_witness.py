@@ -251,8 +251,8 @@ class ReplicaWitness:
             return
         found = (batch.told for batch in replica.batches if mark.high_watermark <= batch.base_offset < replica.found_end_offset)
         ended_here = {told.producer_id for told in found if isinstance(told, Marker)}
-        expected = self.transactions.stable_end(name, mark.high_watermark)
-        if mark.last_stable_offset not in (expected, self.transactions.stable_end(name, mark.high_watermark, ended_here)):
+        expected = self.transactions.last_stable_offset(name, mark.high_watermark)
+        if mark.last_stable_offset not in (expected, self.transactions.last_stable_offset(name, mark.high_watermark, ended_here)):
             text = f"{mark.last_stable_offset} of {name}, where {expected} of {mark.high_watermark} are stable"
             self._report(RULE, f"{replica.who} has the last stable offset {text}")
 

@@ -62,14 +62,14 @@ def test_a_transaction_that_ends_in_order_is_not_named(is_settled_each: bool) ->
 
 def test_the_stable_end_is_where_the_first_open_transaction_begins() -> None:
     witness = TransactionWitness(lambda _rule, text: pytest.fail(text))
-    assert witness.stable_end(FIRST, 4) == 4
+    assert witness.last_stable_offset(FIRST, 4) == 4
     witness.take(FIRST, 4, Rows(PRODUCER, 0))
     witness.take(FIRST, 5, Rows(8, 0))
     witness.take(FIRST, 6, Rows(PRODUCER, 0))
-    assert witness.stable_end(FIRST, 7) == 4
+    assert witness.last_stable_offset(FIRST, 7) == 4
     witness.take(STATE, 0, Moves(((ID, PREPARED),)))
     witness.take(FIRST, 7, COMMIT)
-    assert witness.stable_end(FIRST, 8) == 5
+    assert witness.last_stable_offset(FIRST, 8) == 5
     witness.settle()
 
 

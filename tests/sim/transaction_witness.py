@@ -115,7 +115,7 @@ class TransactionWitness:
         for check in unsettled:
             check()
 
-    def stable_end(self, name: TopicPartition, high_watermark: int, but: Collection[int] = ()) -> int:
+    def last_stable_offset(self, name: TopicPartition, high_watermark: int, but: Collection[int] = ()) -> int:
         """Return the last stable offset of a partition that is committed up to ``high_watermark``; ``but`` are producers to pass over."""
         known = self._known.get(name)
         begun = () if known is None else (offset for producer_id, offset in known.open.items() if producer_id not in but)

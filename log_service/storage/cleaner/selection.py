@@ -70,7 +70,7 @@ def is_due(cleanable: Cleanable, config: LogConfig) -> bool:
 
 def _first_uncleanable(log: CompactedLog, segments: list[Segment], first_dirty: int, now_ms: int, high_watermark: int) -> int:
     """Return the base offset of the first segment that stays as it is."""
-    limit = min(log.producer_state.stable_end(high_watermark), log.segments.active.base_offset)
+    limit = min(log.producer_state.last_stable_offset(high_watermark), log.segments.active.base_offset)
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in log.segments.from_offset(first_dirty):

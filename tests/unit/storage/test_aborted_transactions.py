@@ -231,4 +231,4 @@ def test_a_log_that_begins_again_below_its_start_holds_readers_back_at_open_tran
     write(context, SECOND)
     write(context, FIRST)
     write(context, FIRST, COMMIT)
-    assert context.log.producer_state.stable_end(context.log.log_end_offset) == 0
+    assert context.log.producer_state.last_stable_offset(context.log.log_end_offset) == 0

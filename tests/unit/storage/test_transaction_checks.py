@@ -266,10 +266,10 @@ def test_a_log_that_starts_within_an_open_transaction_is_stable_up_to_its_start(
     context.append_records(1, 1)
     unstable = context.log.producer_state.unstable
     assert unstable is not None
-    assert unstable.stable_end(4) == 0
+    assert unstable.last_stable_offset(4) == 0
     context.log.advance_log_start_offset(3)
-    assert unstable.stable_end(4) == 3
-    assert unstable.stable_end(2) == 2
+    assert unstable.last_stable_offset(4) == 3
+    assert unstable.last_stable_offset(2) == 2
 
 
 def test_the_last_batch_of_the_first_open_transaction_tells_how_late_it_is() -> None:

@@ -105,10 +105,10 @@ class SlowReader:
     def read_on(self, *, max_bytes: int = 1, up_to: int | None = None) -> list[Row]:
         """Return the rows of the batches below ``up_to``, or of all that there are, up to the first open transaction."""
         rows: list[Row] = []
-        stable_end = self._log.log.producer_state.stable_end(self._log.log.log_end_offset)
-        end_offset = stable_end if up_to is None else up_to
+        last_stable_offset = self._log.log.producer_state.last_stable_offset(self._log.log.log_end_offset)
+        end_offset = last_stable_offset if up_to is None else up_to
         while self._offset < end_offset:
-            found = self._log.log.read(self._offset, max_bytes=max_bytes, upper_offset=stable_end, is_one_batch_guaranteed=True)
+            found = self._log.log.read(self._offset, max_bytes=max_bytes, upper_offset=last_stable_offset, is_one_batch_guaranteed=True)
             if found.file_slice is None:
                 return rows
             told = self._log.log.aborted_in(self._offset, found)
