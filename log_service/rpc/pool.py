@@ -12,8 +12,6 @@ with it.
 import errno
 import logging
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import trio
@@ -278,20 +276,6 @@ class ConnectionPool:
         """Forget all destinations of an address, whatever the purpose of their connections."""
         for destination in [each for each in self._channels if (each.host, each.port) == (host, port)]:
             self.forget(destination)
-
-
-@asynccontextmanager
-async def open_pool(env: Env, settings: RpcSettings, security: Security | None = None) -> AsyncIterator[ConnectionPool]:
-    """Keep a pool for the length of the block; then every connection is closed. Exceptions of the block come out as they are."""
-    failure: Exception | None = None
-    async with trio.open_nursery() as nursery:
-        try:
-            yield ConnectionPool(env, settings, nursery, security)
-        except Exception as error:  # noqa: BLE001 - raised again below, outside of the nursery, which would wrap it
-            failure = error
-        nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
 
 
 _OF_THE_NETWORK = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH})

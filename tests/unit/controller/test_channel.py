@@ -41,7 +41,7 @@ from log_service.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from log_service.rpc.connection import Destination, RpcSettings
-from log_service.rpc.pool import open_pool
+from tests.helpers.pool import open_pool
 from tests.sim import World, sim_run
 from tests.unit.broker.context import configuration
 from tests.unit.controller.context import new_topic

@@ -16,7 +16,8 @@ from log_service.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRes
 from log_service.protocol.messages.vote import VoteResponse
 from log_service.protocol.schema import Message
 from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, open_connection
-from log_service.rpc.pool import ConnectionPool, open_pool
+from log_service.rpc.pool import ConnectionPool
+from tests.helpers.pool import open_pool
 from tests.sim.world import World, sim_run
 from tests.unit.network.harness import Peer
 
