@@ -152,10 +152,6 @@ class TableSnapshot:
         counted = [name.removeprefix("min.") for name in actions.column_names if name.startswith("min.")]
         return {name for name in counted if actions[f"null_count.{name}"].null_count}
 
-    def last_commit(self) -> dict[str, Any]:
-        """Return what the newest commit says of itself."""
-        return dict(self.delta.history(1)[0])
-
 
 @dataclass(frozen=True, slots=True)
 class Lake:

@@ -76,10 +76,6 @@ class ServerBudget:
         """Whether connections that can wait should stop reading."""
         return self.used_bytes >= self._limit_bytes
 
-    def connection_count_of(self, host: str) -> int:
-        """Open connections from one address."""
-        return self._count_of_host[host]
-
     def next_connection_id(self) -> int:
         """Return a number that no other connection of the node has had."""
         self._last_connection_id += 1

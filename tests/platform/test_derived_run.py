@@ -65,7 +65,7 @@ def test_the_commit_records_its_inputs_and_unchanged_inputs_are_skipped(lake: La
     first = run()
     assert rows(lake) == [(1, 100), (2, None), (3, None)]
     assert first.inputs == {"flights": 1, "planes": 1}
-    assert lake.existing("joined").last_commit()["tidelog.inputs"] == "flights:1 planes:1"
+    assert lake.existing("joined").delta.history(1)[0]["tidelog.inputs"] == "flights:1 planes:1"
 
     again = run()
     assert again.is_unchanged

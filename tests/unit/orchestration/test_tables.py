@@ -60,7 +60,7 @@ def test_rows_offsets_and_epochs_move_in_one_commit(lake: Lake) -> None:
     }
     assert lake.existing("t").checkpoints("another id", range(3)) == {}
     assert stored(lake) == [(0, 0, "x"), (0, 1, "x")]
-    assert lake.existing("t").last_commit()["tidelog.ranges"] == "0:[0,2) 1:[0,9)"
+    assert lake.existing("t").delta.history(1)[0]["tidelog.ranges"] == "0:[0,2) 1:[0,9)"
 
 
 def test_offsets_are_committed_without_rows_and_survive_the_checkpoint_of_the_log(lake: Lake) -> None:
