@@ -1,8 +1,17 @@
-"""What killed processes left in a folder: found by name and age, while other processes remove the same."""
+"""What killed processes left in a folder: found by name and age, while other processes remove the same.
 
+Decides, too, where the files of a table lie before a commit names them: in a staging folder, which is such a leftover once its run is dead.
+"""
+
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from time import time
+from uuid import uuid4
+
+STAGING_PREFIX = "_staging-"
+STAGING_AGE_S = 6 * 3_600
+"""A staging folder that has not changed for so long is a killed run's."""
 
 
 def old_ones(folder: Path, pattern: str, age_s: float) -> Iterator[Path]:
@@ -17,3 +26,10 @@ def old_ones(folder: Path, pattern: str, age_s: float) -> Iterator[Path]:
             continue
         if is_old:
             yield found
+
+
+def new_staging_folder(table_folder: Path) -> Path:
+    """Return a new name in a table's folder, for files that are no part of the table yet; remove what killed runs left under such names."""
+    for leftover in old_ones(table_folder, f"{STAGING_PREFIX}*", STAGING_AGE_S):
+        shutil.rmtree(leftover, ignore_errors=True)
+    return table_folder / f"{STAGING_PREFIX}{uuid4().hex}"

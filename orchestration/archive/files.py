@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from orchestration.durable import sync
-from orchestration.leftovers import old_ones
+from orchestration.leftovers import new_staging_folder
 from orchestration.log_client import HEADERS
 from orchestration.offsets import OffsetRange
 from orchestration.values.times import FIRST_US, LAST_US, in_microseconds, moment
@@ -47,8 +47,6 @@ BOUNDED = ("_topic_id", "_offset", "_timestamp", "_leader_epoch")
 """Columns whose smallest and largest values the table's log holds: all that are neither bytes nor lists, since readers that miss those of
 one take it that nothing in the file matches.
 """
-FOLDER_PREFIX = "_staging-"
-LEFTOVER_AGE_S = 6 * 3_600
 ROW_GROUP_BYTES = 16 << 20
 UNCUT = 1 << 30
 """More rows than a row group has: what is written at once is one."""
@@ -193,9 +191,7 @@ def _writer(file: Path) -> pq.ParquetWriter:
 @contextmanager
 def staging(table_folder: Path) -> Iterator[Path]:
     """Yield a folder for files that are no part of the table yet; what is left in it is removed, also what a killed run left."""
-    for leftover in old_ones(table_folder, f"{FOLDER_PREFIX}*", LEFTOVER_AGE_S):
-        shutil.rmtree(leftover, ignore_errors=True)
-    folder = table_folder / f"{FOLDER_PREFIX}{uuid4().hex}"
+    folder = new_staging_folder(table_folder)
     folder.mkdir(parents=True)
     try:
         yield folder

@@ -18,11 +18,8 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
-from orchestration.leftovers import old_ones
+from orchestration.leftovers import new_staging_folder
 from orchestration.schemas import nullable
-
-FOLDER_PREFIX = "_staging-"
-LEFTOVER_AGE_S = 6 * 3_600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +53,7 @@ class StagedFiles:
 def stage(frame: Any, table_folder: Path) -> StagedFiles:
     """Let Spark compute ``frame`` into files below ``table_folder``; Spark has to share this file system."""
     table_folder.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(table_folder)
-    folder = table_folder / f"{FOLDER_PREFIX}{uuid4().hex}"
+    folder = new_staging_folder(table_folder)
     frame.write.parquet(str(folder))
     files = tuple(sorted(folder.glob("*.parquet")))
     return StagedFiles(folder=folder, files=files, schema=nullable(pq.read_schema(files[0])))
@@ -69,8 +65,3 @@ def statistics_of(file: Path) -> str:
     Bounds of some columns only make readers believe that the others hold nothing; the files have their own statistics inside.
     """
     return json.dumps({"numRecords": pq.read_metadata(file).num_rows})
-
-
-def _remove_leftovers(table_folder: Path) -> None:
-    for folder in old_ones(table_folder, f"{FOLDER_PREFIX}*", LEFTOVER_AGE_S):
-        shutil.rmtree(folder, ignore_errors=True)

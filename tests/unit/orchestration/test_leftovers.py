@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.archive.files import FOLDER_PREFIX, LEFTOVER_AGE_S, staging
-from orchestration.leftovers import old_ones
+from orchestration.archive.files import staging
+from orchestration.leftovers import STAGING_AGE_S, STAGING_PREFIX, old_ones
 from orchestration.tables import Lake
 from orchestration.transforms.intake import new_scratch_file
 from orchestration.warehouse import Warehouse
@@ -15,25 +15,25 @@ from orchestration.warehouse import Warehouse
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with something old and something young; a link to nothing is found by its name and gone when it is looked at."""
-    for name, age_s in (("old", LEFTOVER_AGE_S + 60), ("young", 0)):
-        made = tmp_path / f"{FOLDER_PREFIX}{name}"
+    for name, age_s in (("old", STAGING_AGE_S + 60), ("young", 0)):
+        made = tmp_path / f"{STAGING_PREFIX}{name}"
         made.mkdir()
         moment = made.stat().st_mtime - age_s
         os.utime(made, (moment, moment))
-    (tmp_path / f"{FOLDER_PREFIX}gone").symlink_to(tmp_path / "nowhere")
+    (tmp_path / f"{STAGING_PREFIX}gone").symlink_to(tmp_path / "nowhere")
     return tmp_path
 
 
 def test_what_is_old_is_found_and_what_vanishes_is_passed_over(folder: Path) -> None:
-    assert [found.name for found in old_ones(folder, f"{FOLDER_PREFIX}*", LEFTOVER_AGE_S)] == [f"{FOLDER_PREFIX}old"]
+    assert [found.name for found in old_ones(folder, f"{STAGING_PREFIX}*", STAGING_AGE_S)] == [f"{STAGING_PREFIX}old"]
     assert list(old_ones(folder / "nowhere", "*", 0)) == []
 
 
 def test_a_folder_that_vanishes_fails_no_archive(folder: Path) -> None:
     with staging(folder) as made:
         assert made.is_dir()
-        assert not (folder / f"{FOLDER_PREFIX}old").exists()
-    assert (folder / f"{FOLDER_PREFIX}young").is_dir()
+        assert not (folder / f"{STAGING_PREFIX}old").exists()
+    assert (folder / f"{STAGING_PREFIX}young").is_dir()
 
 
 def test_a_file_that_vanishes_fails_no_run_and_no_mart(tmp_path: Path) -> None:
