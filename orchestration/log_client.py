@@ -1,7 +1,7 @@
 """What the platform needs of a log service, as a protocol of blocking calls: ours, Apache Kafka, or a test's memory.
 
 Decides nothing. Topic ids are texts (Kafka's 22 letters of url-safe base64), offsets and epochs are ints, record batches are Arrow with
-the columns of ``RECORD_SCHEMA``. The adapter over ``log_service.client`` is ``orchestration.resources.log_service``.
+the columns of ``RECORD_SCHEMA``. The adapter over ``log_service.client`` is ``orchestration.connection``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

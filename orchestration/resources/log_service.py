@@ -1,6 +1,6 @@
-"""The log service as a Dagster resource: ``LogClient`` over ``log_service.client``.
+"""The log service as a Dagster resource: which cluster a run or a tick speaks to, and how it logs in.
 
-Decides how the client's values become the platform's (texts for topic ids, sentences for errors). Knows no table and no run.
+``orchestration.connection`` is what it opens, imported when that is first asked for. Knows no table.
 """
 
 from collections.abc import Iterator
@@ -45,9 +45,7 @@ class LogServiceResource(dg.ConfigurableResource[LogClient]):
         accept(self._refusal)
         from orchestration.connection import connect  # noqa: PLC0415
 
-        with connect(
-            self.bootstrap_servers or load_settings().bootstrap_servers, timeout_ms=timeout_ms, client_config=self.client_config
-        ) as client:
+        with connect(self._servers(), timeout_ms=timeout_ms, client_config=self.client_config) as client:
             yield client
 
     @contextmanager
@@ -59,9 +57,7 @@ class LogServiceResource(dg.ConfigurableResource[LogClient]):
         accept(self._refusal)
         from orchestration.connection import connect_admin  # noqa: PLC0415
 
-        with connect_admin(
-            self.bootstrap_servers or load_settings().bootstrap_servers, timeout_ms=timeout_ms, client_config=self.client_config
-        ) as admin:
+        with connect_admin(self._servers(), timeout_ms=timeout_ms, client_config=self.client_config) as admin:
             yield admin
 
     def _servers(self) -> str:
