@@ -37,6 +37,8 @@ from orchestration.tables import (
 
 DEAD_LETTERS = "dead_letters"
 DUPLICATE = "duplicate"
+SCHEMA_RULE = "schema"
+"""The rule of a record whose value does not fit its topic's schema."""
 MAX_REPLAY_RANGES_PER_PARTITION = 50
 RIVAL_ATTEMPTS = 10
 ENVELOPE = pa.schema(

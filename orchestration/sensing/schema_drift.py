@@ -18,7 +18,7 @@ import dagster as dg
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from orchestration.dead_letters import DEAD_LETTERS, DeadLetters
+from orchestration.dead_letters import DEAD_LETTERS, SCHEMA_RULE, DeadLetters
 from orchestration.resources.lake import LakeResource
 from orchestration.sensing.run_failures import Alert
 from orchestration.sensing.watchdog import WATCHDOG, sensor_alerts, sensor_states
@@ -26,7 +26,6 @@ from orchestration.tables import RESERVED_NAMES, Lake
 from orchestration.transforms import table_key
 
 INTERVAL_S = 60
-SCHEMA_RULE = "schema"
 ALERTS = ":alerts"
 """Where the cursor keeps which failure of the watchdog was told; no table has such a name."""
 LAKE = "the lake"

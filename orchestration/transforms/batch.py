@@ -22,7 +22,7 @@ from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from orchestration.aggregates import group_rejections, validate_columns
-from orchestration.dead_letters import DUPLICATE, Rejection
+from orchestration.dead_letters import DUPLICATE, SCHEMA_RULE, Rejection
 from orchestration.offsets import OffsetRanges
 from orchestration.quality import Rule
 from orchestration.quality.rules import VIOLATIONS_COLUMN, Bits, count_violations, first_quarantine_rule, quarantined, violations_sql
@@ -33,7 +33,7 @@ from orchestration.transforms import deletions as of_keys
 from orchestration.transforms.declarations import TopicTable, Transform
 from orchestration.transforms.errors import TransformError, described
 from orchestration.transforms.intake import Intake
-from orchestration.transforms.parsing import MISFIT, NULLS, SCHEMA_RULE, UNREADABLE, ParsedFrame, explain_unread, parse
+from orchestration.transforms.parsing import MISFIT, NULLS, UNREADABLE, ParsedFrame, explain_unread, parse
 from orchestration.transforms.projection import chosen_columns
 from orchestration.uniqueness import TableKeys, find_originals, find_repetitions
 from orchestration.values.strict_json import NULL_VALUE

@@ -20,7 +20,6 @@ MISFIT = "_misfit"
 NULLS = "_nulls"
 UNREADABLE = "the value does not fit the schema"
 CORRUPT = "_corrupt_record"
-SCHEMA_RULE = "schema"
 JSON_OPTIONS: Mapping[str, str] = {"mode": "PERMISSIVE", "allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 NESTED = (types.StructType, types.ArrayType, types.MapType)
 
