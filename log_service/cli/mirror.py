@@ -10,9 +10,9 @@ import trio
 
 from log_service.cli.output import json_option, print_rows
 from log_service.client.connections.env import real_env
-from log_service.common.errors import ConfigError
+from log_service.common.errors import ConfigError, first_error
 from log_service.mirror.lag import FlowLag, measure_lag
-from log_service.mirror.service import MirrorService, leaf
+from log_service.mirror.service import MirrorService
 from log_service.mirror.settings import MirrorSettings
 from log_service.mirror.settings_file import read_mirror_settings
 
@@ -53,7 +53,7 @@ def run(*, file: Path, heartbeat: Path | None, complaint: Path | None) -> None:
     try:
         trio.run(run_until_stopped, service)
     except BaseExceptionGroup as group:
-        refusal = leaf(group)
+        refusal = first_error(group)
         if not isinstance(refusal, ConfigError):
             raise
         raise refusal from None

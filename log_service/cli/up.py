@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import DATA_SETTING, data_option, key_values
 from log_service.cli.project_settings import read_settings_of
-from log_service.common.errors import TidelogError
+from log_service.common.errors import TidelogError, first_error
 from log_service.config.definition import unknown_keys_warning
 from log_service.config.describe import broker_key
 from log_service.config.server_keys import SERVER_KEYS
@@ -45,7 +45,7 @@ from log_service.supervisor.nodes import bootstrap_servers as bootstrap_of
 from log_service.supervisor.protection import OPERATOR, PLATFORM, InstallationProtection, is_protected, keep_certificates, protect
 from log_service.supervisor.spec import Component, InstallationSpec, ServiceContext
 from log_service.supervisor.state import held_lock
-from log_service.supervisor.supervisor import Supervisor, leaf
+from log_service.supervisor.supervisor import Supervisor
 
 REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
 Upkeep = Callable[[], Awaitable[None]]
@@ -237,7 +237,7 @@ async def run_installation(supervisor: Supervisor, fleet: Fleet | None, upkeep: 
             if fleet is not None:
                 nursery.start_soon(control.serve, supervisor.data_directory, fleet.handle)
     except BaseExceptionGroup as group:
-        failure = leaf(group)
+        failure = first_error(group)
         if not isinstance(failure, TidelogError):
             raise
         return failure

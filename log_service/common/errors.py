@@ -227,3 +227,10 @@ class StorageError(TidelogError):
 
 class ProtocolError(TidelogError):
     """Bytes that are not the protocol: the connection has to be closed."""
+
+
+def first_error(error: BaseException) -> BaseException:
+    """Return the first error inside groups of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

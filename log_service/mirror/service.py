@@ -12,7 +12,7 @@ import trio
 
 from log_service.client.connections.env import real_env
 from log_service.common.env import Env
-from log_service.common.errors import ConfigError, TidelogError
+from log_service.common.errors import ConfigError, TidelogError, first_error
 from log_service.common.quiet_log import QuietLogger
 from log_service.mirror.complaints import Complaints
 from log_service.mirror.flow import Flow, Say, is_fenced
@@ -78,10 +78,10 @@ class MirrorService:
                 await flow.run()
             except* ConfigError as group:
                 if self._complaint is None:  # a person is there to mend it; a supervisor shows what is wrong
-                    raise leaf(group) from None
-                complaints.note(self._sentence(settings, leaf(group)))
+                    raise first_error(group) from None
+                complaints.note(self._sentence(settings, first_error(group)))
             except* (TidelogError, OSError) as group:
-                complaints.note(self._sentence(settings, leaf(group)))
+                complaints.note(self._sentence(settings, first_error(group)))
             if trio.current_time() - began > HEALTHY_AFTER_S:
                 backoff_s = FIRST_BACKOFF_S
             beat()
@@ -116,10 +116,3 @@ class MirrorService:
 def _write_changed(path: Path, text: str) -> None:
     if not path.exists() or path.read_text(errors="replace") != text:
         path.write_text(text)
-
-
-def leaf(error: BaseException) -> BaseException:
-    """Return the first error inside groups of errors."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -22,7 +22,7 @@ from uuid import UUID
 import trio
 
 from log_service.common.env import DirectoryLock, NodeEnv
-from log_service.common.errors import ErrorCode, KafkaError, StorageError
+from log_service.common.errors import ErrorCode, KafkaError, StorageError, first_error
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.config.views import MetadataLogConfig, QuorumConfig
 from log_service.protocol.stored.metadata_records import MetadataRecord
@@ -451,7 +451,7 @@ class RaftDriver:
             failed, _ = group.split(StorageError)
             if failed is None:
                 raise
-            first = _first_of(failed)
+            first = first_error(failed)
             raise first from first.__cause__  # which tells whether the disk is full
 
     async def _run_events(self) -> None:
@@ -645,8 +645,3 @@ class RaftDriver:
         interval_ms = self._config.max_snapshot_interval_ms
         age_ms = self._env.clock.monotonic_ms() - self._last_snapshot_ms
         return self._bytes_since_snapshot >= self._config.max_record_bytes_between_snapshots or 0 < interval_ms <= age_ms
-
-
-def _first_of(group: BaseExceptionGroup[StorageError]) -> StorageError:
-    first = group.exceptions[0]
-    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import trio
 
-from log_service.common.errors import ConfigError, TidelogError
+from log_service.common.errors import ConfigError, TidelogError, first_error
 from log_service.supervisor import process, state
 from log_service.supervisor.process import ComponentProcess
 from log_service.supervisor.readiness import is_ready, wait_until_ready
@@ -113,7 +113,7 @@ class Supervisor:
                 failed = group.subgroup((StartFailed, ConfigError))
                 if failed is None:
                     raise
-                raise leaf(failed) from None
+                raise first_error(failed) from None
             finally:
                 with self._stopping:
                     await self._stop_all()
@@ -427,10 +427,3 @@ def complaints_of(component: Component) -> tuple[str, ...]:
 def joined(complaints: Sequence[str]) -> str:
     """Return complaints as one text, for the state."""
     return "; ".join(complaints)[:MAX_COMPLAINT_CHARACTERS]
-
-
-def leaf(error: BaseException) -> BaseException:
-    """Return the first error inside groups of errors."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

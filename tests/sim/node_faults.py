@@ -12,6 +12,7 @@ from random import Random
 
 import trio
 
+from log_service.common.errors import first_error
 from tests.sim.network import Weather
 from tests.sim.node_audit import Auditor
 from tests.sim.node_checker import Violation
@@ -160,7 +161,9 @@ class Adversary:
         """A node that ends by itself needs a reason."""
         incarnation = self.host.current
         if incarnation is not None and incarnation.error is not None and not self._is_disk_at_fault:
-            self.failures.append(Violation("stays up", f"incarnation {incarnation.number} ended by itself: {_leaf(incarnation.error)!r}"))
+            self.failures.append(
+                Violation("stays up", f"incarnation {incarnation.number} ended by itself: {first_error(incarnation.error)!r}")
+            )
             incarnation.error = None
 
     async def _pause(self, seconds: float) -> None:
@@ -307,9 +310,3 @@ class Adversary:
 
     def _draw_death(self) -> Death:
         return self.rng.choice(self.plan.deaths)
-
-
-def _leaf(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -11,14 +11,14 @@ import pytest
 import trio
 import trio.testing
 
-from log_service.common.errors import ConfigError
+from log_service.common.errors import ConfigError, first_error
 from log_service.supervisor import process, state
 from log_service.supervisor.control import ADD, REMOVE, RESTART, START, STOP, ControlRequest
 from log_service.supervisor.fleet import Fleet
 from log_service.supervisor.nodes import ClusterSpec, NodeFactory, NodeSpec, broker_port, new_cluster, read_cluster
 from log_service.supervisor.process import ComponentProcess, start
 from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, ServiceContext
-from log_service.supervisor.supervisor import StartFailed, Supervisor, leaf
+from log_service.supervisor.supervisor import StartFailed, Supervisor
 from tests.helpers.ports import free_ports, is_free
 
 SERVER = """
@@ -69,7 +69,7 @@ def tell(directory: Path, story: Callable[[Fleet, list[str]], Awaitable[None]], 
     try:
         trio.run(main)
     except BaseExceptionGroup as group:
-        raise leaf(group) from None
+        raise first_error(group) from None
 
 
 def running(directory: Path) -> dict[str, str]:

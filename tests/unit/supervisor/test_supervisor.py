@@ -15,11 +15,11 @@ import trio
 from click.testing import CliRunner
 
 from log_service.cli.status import status
-from log_service.common.errors import ConfigError, StorageError
+from log_service.common.errors import ConfigError, StorageError, first_error
 from log_service.supervisor import readiness, state
 from log_service.supervisor import supervisor as supervisor_module
 from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, Readiness, UptimeReadiness
-from log_service.supervisor.supervisor import StartFailed, Supervisor, leaf
+from log_service.supervisor.supervisor import StartFailed, Supervisor
 from tests.helpers.ports import free_port
 from tests.unit.supervisor.installations import installation, listener
 
@@ -56,7 +56,7 @@ def run(spec: InstallationSpec, told: list[str], body: Callable[[Supervisor], ob
     try:
         trio.run(main)
     except BaseExceptionGroup as group:
-        raise leaf(group) from None
+        raise first_error(group) from None
 
 
 def test_components_start_in_order_and_stop_in_the_opposite_one(tmp_path: Path) -> None:
