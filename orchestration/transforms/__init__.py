@@ -1,9 +1,27 @@
 """Transforms: plain ``DataFrame -> DataFrame`` functions that become tables of the lake, as Dagster assets.
 
-``declarations`` holds what is declared, ``parsing`` and ``batch`` turn records into rows, ``topic_run``, ``replay_run`` and ``derived_run``
-are runs without Dagster, ``events`` and ``telling`` are what Dagster is told, ``assets`` and ``history`` put it together, ``decorator`` is
-what users write. ``to_topic`` is the room of transforms whose rows are records of another topic, ``to_database`` that of tables in a
-database, ``joining`` that of tables of two joined topics.
+What users write:
+
+- ``decorator``: ``@spark_table``. ``declarations``: what is declared of a table. ``statements``: transforms written in SQL.
+- ``to_topic``: rows become records of another topic. ``to_database``: tables in a database. ``joining``: tables of two joined topics.
+
+From records to rows:
+
+- ``reading``, ``intake``: who reads the records, and where they wait for Spark. ``overtaken``: what comes from the archive.
+- ``parsing``, ``batch``: values become columns, records become rows or rejections. ``projection``: transforms that need no Spark.
+- ``deletions``: records that delete a key. ``checking``: the suite on a result. ``results``: a result until it is committed.
+
+Runs without Dagster:
+
+- ``topic_run``, ``derived_run``: a run of a table from a topic, and from tables. ``following``: one that goes on while records come.
+- ``replay_run``: a replay; ``replay_plan`` decides its offsets, ``replay_pieces`` cuts it. ``lost_records``: what it cannot reach.
+  ``rebuilding``: that of a table of aggregates. ``without_replay``: what has none.
+- ``rehearsal``: a batch of nothing, for a server that has just started.
+
+What Dagster is told:
+
+- ``assets``, ``history``: tables and their replays as assets and jobs. ``events``, ``telling``: numbers, offsets and checks of a run.
+- ``errors``, ``failures``: what goes wrong, by who must act, and as Dagster's failures.
 """
 
 from orchestration.transforms.assets import (
