@@ -18,7 +18,7 @@ One log:
 All logs of a node:
 
 - ``log_manager`` creates, deletes, opens and closes them. ``held_logs`` owns those that are open.
-- ``directory_loader`` opens them at a start; ``rivals`` tells several of one partition apart.
+- ``directory_loader`` opens them at a start, ``closing`` closes them at the end; ``rivals`` tells several of one partition apart.
 - ``future_logs`` copies them to other log directories.
 - ``upkeep`` does the background work: ``checkpoint_writer`` and ``removals`` are parts of it, and ``vanished`` writes files again that were
   removed while open.

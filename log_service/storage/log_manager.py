@@ -2,7 +2,7 @@
 
 Decides where a new log goes, whether a directory belongs to this node, and what becomes of a log that is deleted or of another topic id.
 Knows nothing of leaders; replication hands in the high watermarks. ``held_logs`` owns the logs that are open, ``future_logs`` copies them,
-``upkeep`` does the periodic work.
+``upkeep`` does the periodic work, ``closing`` closes those of a directory.
 
 Invariants: a log directory is used by one process, of the node and cluster that formatted it. A log that is damaged, or in a directory
 that failed, is never replaced by an empty one. Retention touches only logs that were claimed with their topic's configuration.
@@ -18,13 +18,14 @@ from uuid import UUID
 import trio
 
 from log_service.common.disk_reserve import DISK_RESERVE_BYTES
-from log_service.common.env import DirectoryLock, Files, NodeEnv
+from log_service.common.env import DirectoryLock, NodeEnv
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.config.views import CleanerConfig, LogConfig, LogManagerConfig
 from log_service.storage.checkpoint_writer import CheckpointWriter
 from log_service.storage.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from log_service.storage.cleaner.cleaner import Cleaner
+from log_service.storage.closing import close_logs
 from log_service.storage.directory_loader import DamagedLog, DirectoryLoader, LoadedDirectory
 from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX
@@ -42,10 +43,6 @@ from log_service.storage.segment_indexes import RebuiltIndexes
 from log_service.storage.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
-LEAST_TOGETHER = 64
-"""Fewer logs are closed one by one: a sync of the file system waits for everything that any process writes there."""
-WRITTEN_PER_TURN = 64
-CLOSING_COUNT = 16
 _LOGS_PER_TURN = 64
 
 
@@ -539,68 +536,6 @@ class LogManager:
             log.close_files()
         while self._locks:
             self._locks.popitem()[1].release()
-
-
-async def close_logs(files: Files, lock: DirectoryLock, logs: Sequence[Log]) -> list[Log]:
-    """Close logs of one directory, which is online and which ``lock`` belongs to; return those that could not be closed in order.
-
-    A log that is not returned is durable, with everything that its next start reads. Each log is closed by itself, or, where there are
-    many, all with one sync of the file system: ten thousand logs are ninety thousand files and directories, and to sync each takes longer
-    than an operator waits. A sync of the file system that fails counts against every log that it was for.
-    """
-    failed: list[Log] = []
-    if len(logs) >= LEAST_TOGETHER and await files.run_in_pool(lambda: lock.can_sync_file_system):
-        await _close_together(files, lock, logs, failed)
-    else:
-        limiter = trio.CapacityLimiter(CLOSING_COUNT)
-        async with trio.open_nursery() as nursery:
-            for log in logs:
-                nursery.start_soon(_close_one, log, limiter, failed)
-    return failed
-
-
-async def _close_one(log: Log, limiter: trio.CapacityLimiter, failed: list[Log]) -> None:
-    async with limiter:
-        try:
-            await log.close()
-        except KafkaError as error:
-            _note_failed(log, error, failed)
-
-
-async def _close_together(files: Files, lock: DirectoryLock, logs: Sequence[Log], failed: list[Log]) -> None:
-    written: list[Log] = []
-    async with trio.open_nursery() as nursery:
-        for start in range(0, len(logs), WRITTEN_PER_TURN):
-            nursery.start_soon(files.run_in_pool, partial(_begin_close, logs[start : start + WRITTEN_PER_TURN], written, failed))
-    sync_error = None
-    try:
-        await files.run_in_pool(lock.sync_file_system)
-    except OSError as error:
-        sync_error = error
-    for log in written:
-        _end_close(log, sync_error, failed)
-
-
-def _begin_close(logs: Sequence[Log], written: list[Log], failed: list[Log]) -> None:
-    """Write what the next start of some logs reads, syncing nothing; runs in the pool."""
-    for log in logs:
-        try:
-            log.begin_close()
-        except OSError as error:
-            _end_close(log, error, failed)
-        else:
-            written.append(log)
-
-
-def _end_close(log: Log, error: OSError | None, failed: list[Log]) -> None:
-    refusal = log.end_close(error)
-    if refusal is not None:
-        _note_failed(log, refusal, failed)
-
-
-def _note_failed(log: Log, error: KafkaError, failed: list[Log]) -> None:
-    logger.error("%s could not be closed in order: %s", log.topic_partition, error)
-    failed.append(log)
 
 
 def _epoch_of_all(epochs: Sequence[int | None]) -> int:

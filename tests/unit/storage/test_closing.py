@@ -10,8 +10,8 @@ import pytest
 
 from log_service.common.types import TopicId, TopicPartition
 from log_service.storage import file_system_sync
+from log_service.storage.closing import LEAST_TOGETHER
 from log_service.storage.files import RealFiles
-from log_service.storage.log_manager import LEAST_TOGETHER
 from tests.sim.files import MemoryDirectoryLock, MemoryFiles
 from tests.unit.storage.managed_logs import FIRST, ID_A, SECOND, Node, run
 
