@@ -10,7 +10,7 @@
 
 For the replicas on other nodes, made when a partition first has one:
 
-- ``links``: how the other nodes are reached.
+- ``remote_replicas``: makes the others, and hands on to them what the metadata says. ``links``: how the other nodes are reached.
 - ``fetchers``, ``fetcher``: the connections to leaders; ``following`` has the decisions of a follower, without input and output.
 - ``isr_changes``: what leaders propose to the controller about who is in sync.
 - ``throttles``: how fast replicas that are being moved may be copied.

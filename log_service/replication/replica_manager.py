@@ -1,9 +1,9 @@
 """All partitions of a node: created and deleted as the metadata says, appended to, and announced when they change.
 
-Decides which logs exist here and what an image means for each of them. Knows neither requests nor clients. A request that waits for a
-partition is in one of the three purgatories here, for fetches, produces and deletions of records. A room that follows partitions is a
-listener: ``add_listener`` for partitions that are led, lost, moved and deleted, ``Partition.high_watermark_listeners`` for one partition's
-high watermark.
+Decides which logs exist here and what an image means for each of them. ``remote_replicas`` has what they ask of other nodes. Knows neither
+requests nor clients. A request that waits for a partition is in one of the three purgatories here, for fetches, produces and deletions of
+records. A room that follows partitions is a listener: ``add_listener`` for partitions that are led, lost, moved and deleted,
+``Partition.high_watermark_listeners`` for one partition's high watermark.
 
 Listeners and waiting requests are called in the middle of another request, or of the metadata's publication, which a bug of theirs must not
 fail. An exception that a listener raises is raised again in a task of the node's nursery: it ends the node, as the failure of a room does
@@ -39,6 +39,7 @@ from log_service.replication.moves import ReplicaMoves
 from log_service.replication.partition import Partition
 from log_service.replication.partition_state import Change
 from log_service.replication.purgatory import Purgatory
+from log_service.replication.remote_replicas import RemoteReplicas
 from log_service.replication.syncs import PartitionSyncs
 from log_service.replication.traffic import Traffic
 from log_service.storage.append_result import AppendResult
@@ -48,10 +49,7 @@ from log_service.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
     from log_service.records.control import EndOfTransaction
-    from log_service.replication.fetchers import Fetchers
-    from log_service.replication.isr_changes import IsrChanges
     from log_service.replication.links import ClusterLinks
-    from log_service.replication.throttles import Throttles
     from log_service.storage.verifications import Verification
 
 logger = logging.getLogger(__name__)
@@ -114,13 +112,19 @@ class ReplicaManager:
         self._nursery = nursery
         self._image = EMPTY_IMAGE
         self._links = links
-        self._fetchers: Fetchers | None = None
-        self._isr_changes: IsrChanges | None = None
         self._eligible_brokers: dict[int, int] = {}
         self._observers = NO_OBSERVERS
-        self.throttles: Throttles | None = None
-        """None where no broker and no topic has ever asked for one."""
         self._listeners: Listeners[ReplicaListener] = Listeners()
+        self.remote = RemoteReplicas(
+            node_id=node_id,
+            clock=clock,
+            nursery=nursery,
+            links=links,
+            image=lambda: self._image,
+            led=lambda: tuple(partition for partition in self.partitions.values() if partition.is_leader),
+            on_change=self._announce_change,
+            on_safe=lambda partition: self.announce((partition,)),
+        )
         self.syncs = PartitionSyncs(clock, nursery, lambda partition: self.announce((partition,)))
         self.deletions = LogDeletions(logs, nursery)
         self.retired_traffic = Traffic()
@@ -228,50 +232,10 @@ class ReplicaManager:
         state = partition.state
         change = state.note_fetch(broker_id, offset, log_start_offset=log_start_offset, broker_epoch=broker_epoch, now_ms=now_ms)
         if broker_id not in state.isr and state.propose_expansion(broker_id) is not None:
-            self._request_isr_change(partition)
+            self.remote.request_isr_change(partition)
         if self.delayed_deletes.waiting_count:
             self.delayed_deletes.check(partition.topic_partition)
         return Change.HIGH_WATERMARK in change
-
-    def _request_isr_change(self, partition: Partition) -> None:
-        if self._isr_changes is None and not self._begin_isr_changes():
-            return
-        assert self._isr_changes is not None
-        self._isr_changes.request(partition)
-
-    def _begin_isr_changes(self) -> bool:
-        """Begin to propose in-sync replicas, with the first partition that has followers; says whether that is possible."""
-        if self._links is None:
-            return False
-        from log_service.replication.isr_changes import IsrChanges  # noqa: PLC0415 - a node alone has no followers
-
-        self._isr_changes = IsrChanges(
-            node_id=self._node_id,
-            links=self._links,
-            clock=self._clock,
-            nursery=self._nursery,
-            led=lambda: tuple(partition for partition in self.partitions.values() if partition.is_leader),
-            on_change=self._announce_change,
-        )
-        return True
-
-    def _follow(self, partition: Partition) -> None:
-        """Fetch a partition from its leader from now on."""
-        if self._fetchers is None:
-            if self._links is None:
-                return
-            from log_service.replication.fetchers import Fetchers  # noqa: PLC0415 - a node alone follows no one
-
-            self._fetchers = Fetchers(
-                node_id=self._node_id,
-                links=self._links,
-                clock=self._clock,
-                nursery=self._nursery,
-                image=lambda: self._image,
-                throttle=lambda: None if self.throttles is None else self.throttles.follower,
-                on_safe=lambda partition: self.announce((partition,)),
-            )
-        self._fetchers.follow(partition)
 
     def _update_brokers(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Let leaders know which brokers may be in sync, and followers where their leaders are."""
@@ -284,8 +248,7 @@ class ReplicaManager:
                 if partition.state.followers:
                     self._announce_change(partition, partition.state.look_again(now_ms))
                     self.delayed_deletes.check(partition.topic_partition)
-        if self._fetchers is not None:
-            self._fetchers.on_brokers_changed(delta.changed_brokers)
+        self.remote.on_brokers_changed(delta.changed_brokers)
 
     def _update_observers(self, image: MetadataImage) -> None:
         """Let leaders know which brokers are observers; those that are in sync without need leave at once."""
@@ -298,28 +261,16 @@ class ReplicaManager:
             partition.state.observers = observers
             if partition.state.followers:
                 self._announce_change(partition, partition.state.look_again(now_ms))
-        if self._isr_changes is not None:
-            self._isr_changes.look_for_laggards()
+        self.remote.look_for_laggards()
 
     # Telling
-
-    @property
-    def max_lag(self) -> int:
-        """How many records the replica here that is furthest behind its leader has yet to fetch."""
-        return 0 if self._fetchers is None else self._fetchers.max_lag
-
-    @property
-    def isr_change_counts(self) -> tuple[int, int, int]:
-        """How often the controller let in-sync replicas shrink, let them grow, and refused a change, for leaders of this node."""
-        found = self._isr_changes
-        return (0, 0, 0) if found is None else (found.shrink_count, found.expand_count, found.refused_count)
 
     def add_listener(self, listener: ReplicaListener) -> Registration[ReplicaListener]:
         """Tell a room what happens to partitions from now on; the room cancels the registration when it wants no more."""
         return self._listeners.add(listener)
 
     def announce(self, partitions: Iterable[Partition]) -> None:
-        """Let all that wait for these partitions look again: listeners of the high watermark first, then produces, then fetches."""
+        """Let all that wait for these partitions look again: listeners of the high watermark first, then produces, fetches, deletions."""
         try:
             for partition in partitions:
                 if partition.high_watermark_listeners.registrations:
@@ -364,8 +315,7 @@ class ReplicaManager:
         now_ms = self._clock.monotonic_ms()
         for partition in tuple(self.partitions.values()):
             if partition.log is not None and partition.log.home.path == path:
-                if self._fetchers is not None:
-                    self._fetchers.forget(partition)
+                self.remote.forget(partition)
                 self._announce_change(partition, partition.note_offline(now_ms))
                 self.announce((partition,))  # a consumer may wait at a follower
 
@@ -415,7 +365,7 @@ class ReplicaManager:
         if self._unopened:
             self._nursery.start_soon(self._open_rest)
         if delta.changed_configs:
-            self._update_throttles(delta, image)
+            self.remote.update_throttles(delta, image)
         names = {name for resource_type, name in delta.changed_configs if resource_type == ResourceType.TOPIC}
         for name in sorted(image.topics.by_name if is_default_changed else names & image.topics.by_name.keys()):
             self._reconfigure(image.topics.by_name[name])
@@ -429,20 +379,6 @@ class ReplicaManager:
         ]
         changed.sort(key=lambda one: one[2].leader != self._node_id and self._node_id in one[2].replicas)
         return changed
-
-    def _update_throttles(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take over what brokers and topics say of throttled replication; a node does nothing until the metadata name one."""
-        if self.throttles is None:
-            if not any("replication.throttled" in key for configs in delta.changed_configs.values() for key in configs):
-                return
-            from log_service.replication.throttles import Throttles  # noqa: PLC0415 - a node alone has nothing to throttle
-
-            self.throttles = Throttles(self._node_id, self._clock.monotonic_ms())
-        for resource_type, name in delta.changed_configs:
-            if resource_type == ResourceType.TOPIC:
-                self.throttles.set_topic(name, image.configs.of(ResourceType.TOPIC, name))
-        own = image.configs.of(ResourceType.BROKER, str(self._node_id))
-        self.throttles.set_broker(image.configs.of(ResourceType.BROKER, ""), own)
 
     def _is_new(self, before: MetadataImage, topic: TopicImage, index: int) -> bool:
         """Whether a partition has had no earlier epoch on this node: it came while the node ran. The first image tells of no beginning."""
@@ -515,8 +451,7 @@ class ReplicaManager:
 
     def _forget(self, partition: Partition) -> Change:
         self.moves.cancel(partition.topic_partition)
-        if self._fetchers is not None:
-            self._fetchers.forget(partition)
+        self.remote.forget(partition)
         change = partition.state.retire()
         self.retired_traffic.add(partition)
         name, index = partition.topic_partition
@@ -538,23 +473,11 @@ class ReplicaManager:
             partition = self._open(topic, index, registration, is_new=is_new)
         before = None if partition.is_leader else (partition.leader, partition.leader_epoch)
         change = partition.apply(registration, self._clock.monotonic_ms())
-        if len(registration.replicas) > 1 or self._fetchers is not None:  # the last replica may have been fetched so far
-            self._place(partition, before)
+        if len(registration.replicas) > 1 or self.remote.has_fetched:  # the last replica may have been fetched so far
+            self.remote.place(partition, before)
         if partition.is_leader and partition.is_sync_due:
             self.syncs.request(partition)
         self._announce_change(partition, change)
-
-    def _place(self, partition: Partition, before: tuple[int, int] | None) -> None:
-        """Begin or end to fetch a partition; a new leader epoch begins anew. ``before`` is the leader and the epoch that it followed."""
-        if partition.is_leader:
-            if self._isr_changes is None:
-                self._begin_isr_changes()
-        elif partition.leader != NO_NODE and not partition.is_offline:
-            if before != (partition.leader, partition.leader_epoch):
-                self._follow(partition)
-            return
-        if self._fetchers is not None:
-            self._fetchers.forget(partition)
 
     def _open(self, topic: TopicImage, index: int, registration: PartitionRegistration, *, is_new: bool) -> Partition:
         topic_partition = TopicPartition(topic.name, index)

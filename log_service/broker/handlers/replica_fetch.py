@@ -30,7 +30,8 @@ class FetchingReplica:
         self.is_noted = is_noted
         self._node = node
         self._now_ms = node.clock.monotonic_ms()
-        self._throttle = None if node.replicas.throttles is None else node.replicas.throttles.leader
+        throttles = node.replicas.remote.throttles
+        self._throttle = None if throttles is None else throttles.leader
         self._moved: list[Partition] = []
         known = node.image().cluster.brokers.get(NodeId(broker_id))
         self._is_stale = broker_epoch != NO_BROKER_EPOCH and known is not None and broker_epoch < known.epoch

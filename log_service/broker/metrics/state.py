@@ -97,7 +97,7 @@ def counter(name: str, text: str, value: float) -> Family:
 
 def replica_families(replicas: ReplicaManager, counts: PartitionCounts) -> Iterator[Family]:
     """Yield what the replica manager is known by."""
-    shrink_count, expand_count, refused_count = replicas.isr_change_counts
+    shrink_count, expand_count, refused_count = replicas.remote.isr_change_counts
     prefix = "kafka_server_replicamanager_"
     yield gauge("kafka_server_kafkaserver_brokerstate", "State of the broker; 3 is running.", BROKER_RUNNING)
     yield gauge(f"{prefix}partitioncount", "Partitions on this node.", counts.total)
@@ -111,7 +111,7 @@ def replica_families(replicas: ReplicaManager, counts: PartitionCounts) -> Itera
     yield counter(f"{prefix}isrshrinks_total", "Times that in-sync replicas became fewer.", shrink_count)
     yield counter(f"{prefix}isrexpands_total", "Times that in-sync replicas became more.", expand_count)
     yield counter(f"{prefix}failedisrupdates_total", "Changes of in-sync replicas that the controller refused.", refused_count)
-    lag = [("", labels({"clientId": "Replica"}), replicas.max_lag)]
+    lag = [("", labels({"clientId": "Replica"}), replicas.remote.max_lag)]
     text = "How many records the slowest replica on this node is behind its leader."
     yield Family(name="kafka_server_replicafetchermanager_maxlag", type="gauge", help=text, samples=lag)
 

@@ -526,7 +526,7 @@ def test_what_becomes_of_a_proposal_that_is_refused(refusal: ErrorCode | KafkaEr
 
 def test_a_leader_counts_what_became_of_its_proposals() -> None:
     async def story(cluster: ReplicaCluster) -> None:
-        counts = cluster.node(1).replicas
+        counts = cluster.node(1).replicas.remote
         cluster.refusal = lambda _request: ErrorCode.INELIGIBLE_REPLICA if not cluster.alterations[1:] else None
         cluster.create_topic(replicas=(1, 2), isr=(1,))
         await until(lambda: sorted(cluster.isr()) == [1, 2])

@@ -1,0 +1,156 @@
+"""The replicas on other nodes: leaders that this node fetches from, followers whose place in the in-sync set it proposes.
+
+Decides when each part that talks to other nodes is made: with the first partition that needs it, so that a node alone imports and runs
+none of them. ``fetchers`` fetch, ``isr_changes`` propose, ``throttles`` say how fast; here the news of the metadata is handed on to those
+that are there. The replica manager decides what becomes of a partition.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import trio
+
+from log_service.common.env import Clock
+from log_service.common.types import NO_NODE, NodeId
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import MetadataImage, ResourceType
+from log_service.replication.partition import Partition
+from log_service.replication.partition_state import Change
+
+if TYPE_CHECKING:
+    from log_service.replication.fetchers import Fetchers
+    from log_service.replication.isr_changes import IsrChanges
+    from log_service.replication.links import ClusterLinks
+    from log_service.replication.throttles import Throttles
+
+
+class RemoteReplicas:
+    """What the partitions of one node ask of other nodes. Without ``links`` nothing is fetched or proposed.
+
+    ``led`` yields the partitions that this node leads; ``on_change`` is told what a response of the controller changed, ``on_safe`` of
+    partitions whose fetched records became safe.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        clock: Clock,
+        nursery: trio.Nursery,
+        links: "ClusterLinks | None",
+        image: Callable[[], MetadataImage],
+        led: Callable[[], Iterable[Partition]],
+        on_change: Callable[[Partition, Change], None],
+        on_safe: Callable[[Partition], None],
+    ) -> None:
+        self._node_id = node_id
+        self._clock = clock
+        self._nursery = nursery
+        self._links = links
+        self._image = image
+        self._led = led
+        self._on_change = on_change
+        self._on_safe = on_safe
+        self._fetchers: Fetchers | None = None
+        self._isr_changes: IsrChanges | None = None
+        self.throttles: Throttles | None = None
+        """None where no broker and no topic has ever asked for one."""
+
+    def __repr__(self) -> str:
+        return f"<RemoteReplicas {self._fetchers!r} {self._isr_changes!r}>"
+
+    @property
+    def has_fetched(self) -> bool:
+        """Whether this node has ever followed a partition."""
+        return self._fetchers is not None
+
+    @property
+    def max_lag(self) -> int:
+        """How many records the replica here that is furthest behind its leader has yet to fetch."""
+        return 0 if self._fetchers is None else self._fetchers.max_lag
+
+    @property
+    def isr_change_counts(self) -> tuple[int, int, int]:
+        """How often the controller let in-sync replicas shrink, let them grow, and refused a change, for leaders of this node."""
+        found = self._isr_changes
+        return (0, 0, 0) if found is None else (found.shrink_count, found.expand_count, found.refused_count)
+
+    # Partitions
+
+    def place(self, partition: Partition, before: tuple[int, int] | None) -> None:
+        """Begin or end to fetch a partition; a new leader epoch begins anew. ``before`` is the leader and the epoch that it followed."""
+        if partition.is_leader:
+            self._begin_isr_changes()
+        elif partition.leader != NO_NODE and not partition.is_offline:
+            if before != (partition.leader, partition.leader_epoch):
+                self._follow(partition)
+            return
+        self.forget(partition)
+
+    def forget(self, partition: Partition) -> None:
+        """Fetch a partition no more, if it is fetched."""
+        if self._fetchers is not None:
+            self._fetchers.forget(partition)
+
+    def request_isr_change(self, partition: Partition) -> None:
+        """Send what a partition proposes of its in-sync replicas to the controller, where that can be reached."""
+        self._begin_isr_changes()
+        if self._isr_changes is not None:
+            self._isr_changes.request(partition)
+
+    def _begin_isr_changes(self) -> None:
+        if self._isr_changes is not None or self._links is None:
+            return
+        from log_service.replication.isr_changes import IsrChanges  # noqa: PLC0415 - a node alone has no followers
+
+        self._isr_changes = IsrChanges(
+            node_id=self._node_id,
+            links=self._links,
+            clock=self._clock,
+            nursery=self._nursery,
+            led=self._led,
+            on_change=self._on_change,
+        )
+
+    def _follow(self, partition: Partition) -> None:
+        if self._fetchers is None:
+            if self._links is None:
+                return
+            from log_service.replication.fetchers import Fetchers  # noqa: PLC0415 - a node alone follows no one
+
+            self._fetchers = Fetchers(
+                node_id=self._node_id,
+                links=self._links,
+                clock=self._clock,
+                nursery=self._nursery,
+                image=self._image,
+                throttle=lambda: None if self.throttles is None else self.throttles.follower,
+                on_safe=self._on_safe,
+            )
+        self._fetchers.follow(partition)
+
+    # What the metadata says
+
+    def on_brokers_changed(self, broker_ids: Iterable[int]) -> None:
+        """Ask these brokers again at once: where they are, or whether they are there, may have changed."""
+        if self._fetchers is not None:
+            self._fetchers.on_brokers_changed(broker_ids)
+
+    def look_for_laggards(self) -> None:
+        """Look now, and not only at intervals, which followers leave the in-sync sets."""
+        if self._isr_changes is not None:
+            self._isr_changes.look_for_laggards()
+
+    def update_throttles(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take over what brokers and topics say of throttled replication; a node does nothing until the metadata name one."""
+        if self.throttles is None:
+            if not any("replication.throttled" in key for configs in delta.changed_configs.values() for key in configs):
+                return
+            from log_service.replication.throttles import Throttles  # noqa: PLC0415 - a node alone has nothing to throttle
+
+            self.throttles = Throttles(self._node_id, self._clock.monotonic_ms())
+        for resource_type, name in delta.changed_configs:
+            if resource_type == ResourceType.TOPIC:
+                self.throttles.set_topic(name, image.configs.of(ResourceType.TOPIC, name))
+        own = image.configs.of(ResourceType.BROKER, str(self._node_id))
+        self.throttles.set_broker(image.configs.of(ResourceType.BROKER, ""), own)
