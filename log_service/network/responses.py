@@ -118,7 +118,7 @@ class PendingResponse:
 
 
 def _do_nothing() -> None:
-    """Stand for what nobody has to be told."""
+    """Stand for the callback of a queue whose connection has closed."""
 
 
 Response = list[Chunk] | PendingResponse | None

@@ -12,9 +12,9 @@ import dagster as dg
 import trio
 from rich.console import Console
 
-from log_service.common.errors import TidelogError
+from log_service.common.errors import TidelogError, first_error
 from log_service.config.client_properties import FILE_VARIABLE
-from log_service.supervisor.supervisor import Supervisor, leaf
+from log_service.supervisor.supervisor import Supervisor
 from orchestration.demo.directory import DemoError, prepare_directory
 from orchestration.demo.freshness import Pipeline
 from orchestration.demo.installation import installation
@@ -91,7 +91,7 @@ async def _run(story: Story, supervisor: Supervisor) -> Outcome:
             story.console.print("stopping")
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        raise leaf(group) from None
+        raise first_error(group) from None
     finally:
         story.is_stopping.set()
     if not outcome:

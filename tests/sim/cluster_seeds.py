@@ -31,8 +31,8 @@ MORE_SEEDS = tuple(
         ",3575,3921,6719"
     )
 )
-"""Of the general plan as well; in 3575 a new controller elected a dead broker, in 3921 two voters that refuse their peers die at one moment,
-in 6719 a group's commits went back."""
+"""Of the general plan as well. In 3575 a new controller elected a dead broker, in 3921 two voters that refuse their peers die at one
+moment, in 6719 a group's commits went back."""
 OTHER_SEEDS: Mapping[int, tuple[int, ...]] = {1: (0,), 5: (3, 6, 7, 11), 7: (1, 4)}
 """The same with other numbers of nodes; some of those with more than three have controllers of their own."""
 AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {

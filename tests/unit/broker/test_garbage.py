@@ -21,7 +21,7 @@ from tests.unit.broker.group_requests import coordinated
 from tests.unit.broker.least_requests import VERSIONS, least_request
 
 COUNT = 20
-NEWEST = {key: version for key, version in VERSIONS if key is not ApiKey.UNREGISTER_BROKER}
+NEWEST: dict[ApiKey, int] = {key: version for key, version in VERSIONS if key is not ApiKey.UNREGISTER_BROKER}
 """The node's own registration stays: without it there is nobody to ask."""
 
 

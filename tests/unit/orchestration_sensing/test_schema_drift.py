@@ -5,9 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from orchestration.dead_letters import DEAD_LETTERS, DeadLetters
+from orchestration.dead_letters import DEAD_LETTERS, SCHEMA_RULE, DeadLetters
 from orchestration.sensing import decide_drift
-from orchestration.sensing.schema_drift import SCHEMA_RULE, Shape, drift_event, look_at, read_shapes, written
+from orchestration.sensing.schema_drift import Shape, drift_event, look_at, read_shapes, written
 from orchestration.tables import Lake
 from tests.unit.orchestration.dead_letter_parts import commit_target, letters_for, origin, ranges
 

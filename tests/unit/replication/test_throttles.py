@@ -58,7 +58,7 @@ def test_a_throttle_holds_whatever_else_is_configured_with_it() -> None:
             assert not has_throttles(context), "most nodes never need any"
             named = config_record("a", "follower.replication.throttled.replicas", "*")
             context.publish(rate, other, config_record("a", "retention.ms", "1"), named)
-            throttles = context.replicas.throttles
+            throttles = context.replicas.remote.throttles
             assert throttles is not None
             assert throttles.follower.covers(TopicPartition("a", 0))
 
@@ -66,7 +66,7 @@ def test_a_throttle_holds_whatever_else_is_configured_with_it() -> None:
 
 
 def has_throttles(context: ReplicaContext) -> bool:
-    return context.replicas.throttles is not None
+    return context.replicas.remote.throttles is not None
 
 
 def configure(cluster: ReplicaCluster, side: str, rate: int) -> None:
@@ -126,11 +126,11 @@ def test_a_rate_that_is_taken_away_lets_all_go_at_once() -> None:
         await cluster.start(2)
         await trio.sleep(20)
         assert cluster.node(2).log().log_end_offset < 20
-        assert 80 < cluster.node(2).replicas.max_lag <= 100, "the metrics page shows how far it is behind"
+        assert 80 < cluster.node(2).replicas.remote.max_lag <= 100, "the metrics page shows how far it is behind"
         key = "leader.replication.throttled.rate"
         cluster.publish(ConfigRecord(resource_type=4, resource_name="1", name=key, value=None))
         assert await until(lambda: cluster.node(2).log().log_end_offset == 100) < 1
-        assert (cluster.node(1).replicas.max_lag, cluster.node(2).replicas.max_lag) == (0, 0)
+        assert (cluster.node(1).replicas.remote.max_lag, cluster.node(2).replicas.remote.max_lag) == (0, 0)
 
     tell_cluster(story, count=2, replica_fetch_max_bytes="20200")
 
