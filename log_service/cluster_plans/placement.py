@@ -1,7 +1,7 @@
 """Balances sets of hosts: every item (a partition) lives on some hosts (brokers), and hosts should carry about the same number of items.
 
 The problem is a flow of least cost: each item sends one unit to each of its hosts, and a host's cost grows with the square of its units.
-A placement costs least exactly if no cycle of shifts (an item leaves one host for another) lowers the cost. ``improve`` looks for such
+A placement costs least exactly if no cycle of shifts (an item leaves one host for another) lowers the cost. ``solve`` looks for such
 cycles in a graph with one node for each host, until there is none. What costs is one of the following, the other decides ties:
 
 - counts first: even counts of items on hosts; among placements that are equally even, the one with the fewest new hosts.

@@ -1,7 +1,7 @@
 """Which quota holds for a client, and with whom the client shares it.
 
 A quota is for a user, for a client id or for both together, by name or as the default of all that have none by name. Of all that match a
-client the first holds, in the order of ``LEVELS`` (KIP-55). Clients for which the same quota holds by the same names use it up together;
+client the first holds, in the order of ``levels`` (KIP-55). Clients for which the same quota holds by the same names use it up together;
 those for which a default holds have it each for itself.
 
 Each kind of quota is looked up apart: a client may have its byte rate by one entity and its request time by another.

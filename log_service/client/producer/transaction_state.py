@@ -1,6 +1,6 @@
 """Where a transactional producer stands, and which calls it takes there.
 
-Decides from calls and error codes alone; knows no network, no clock and no batches. ``transactions`` sends what this decides.
+Decides from calls and error codes alone; knows no network, no clock and no batches. ``transactor`` sends what this decides.
 
 There are two protocols. With ``transaction.version`` 2 (KIP-890) leaders add partitions by themselves, and the response that ends a
 transaction brings the epoch of the next. With version 1 the producer announces partitions and groups first and keeps its epoch, except
