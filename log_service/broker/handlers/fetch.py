@@ -3,8 +3,9 @@
 Behaviour: the response holds whole batches below the high watermark (``read_committed``: below the last stable offset), from the one that
 holds the fetch offset. The first batch of a response is sent whole however large it is, so that a consumer always gets on; after it
 ``max_bytes`` of the request and of each partition hold. The broker responds at once when ``min_bytes`` can be read (never more than
-``max_bytes``), when something is wrong with a partition that exists, or when no partition exists. Else the fetch waits until they can be
-read or ``max_wait_ms`` has passed. Records go from the segment to the socket as a leased slice.
+``max_bytes``), when something is wrong with a partition that exists, when it sends the consumer to another replica, or when no partition
+exists. Else the fetch waits until they can be read or ``max_wait_ms`` has passed. Records go from the segment to the socket as a leased
+slice.
 
 Versions: 4 isolation level (KIP-98); 5 log start offset; 7 sessions (KIP-227); 9 current leader epoch (KIP-320); 11 rack and preferred
 replica (KIP-392); 12 flexible, last fetched epoch and diverging epoch (KIP-595); 13 topic ids (KIP-516);
@@ -77,10 +78,10 @@ class Reading:
     __slots__ = (
         "_found",
         "_releases",
-        "has_error",
         "held_back",
         "is_leader_needed",
         "max_bytes",
+        "must_respond",
         "nearest",
         "present",
         "record_bytes",
@@ -99,7 +100,8 @@ class Reading:
         self.max_bytes = 0
         """Of records in all partitions together."""
         self.record_bytes = 0
-        self.has_error = False
+        self.must_respond = False
+        """Whether the response leaves at once: something is wrong with a partition that exists, or another replica is to be read."""
         self._releases: list[Release] = []
         self._found: list[tuple[Partition, int]] = []
 
@@ -107,10 +109,9 @@ class Reading:
         """Keep what a partition gave."""
         self.results.append((target, found, size_bytes))
         self.record_bytes += size_bytes
-        if (found.error_code and found.error_code not in _NOT_THERE) or found.diverging_epoch is not None:
-            self.has_error = True
-        elif found.preferred_read_replica != NO_NODE:
-            self.has_error = True  # as little to wait for
+        is_wrong = (found.error_code and found.error_code not in _NOT_THERE) or found.diverging_epoch is not None
+        if is_wrong or found.preferred_read_replica != NO_NODE:
+            self.must_respond = True
 
     def hold(self, release: Release, partition: Partition, size_bytes: int) -> None:
         """Remember a lease on records of a partition."""
@@ -252,7 +253,7 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse
     if replica is not None:
         replica.announce()
     missing_bytes = min(request.min_bytes, reading.max_bytes) - reading.record_bytes
-    if missing_bytes <= 0 or reading.has_error or request.max_wait_ms <= 0 or not context.targets:
+    if missing_bytes <= 0 or reading.must_respond or request.max_wait_ms <= 0 or not context.targets:
         return build_response(node, call, context, reading)
     operation = DelayedFetch(node, call, request, context, call.defer(), reading=reading)
     if not operation.expect(reading.present):
