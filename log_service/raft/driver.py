@@ -339,7 +339,7 @@ class RaftDriver:
             text = f"{len(records)} metadata records take {len(buffer)} bytes, above {self._config.max_batch_bytes}; ask for less at once"
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, text)
         try:
-            log.append_as_follower(buffer)
+            log.append_as_follower(buffer)  # nothing is left to stamp: the batch was built with its offsets and its epoch
         except KafkaError:
             if log.home.is_offline:
                 self._appended.set()  # ``run`` finds out, and ends

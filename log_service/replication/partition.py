@@ -226,7 +226,7 @@ class Partition:
     def append_as_leader(self, records: bytearray | memoryview, now_ms: int, *, needs_all: bool = False) -> AppendResult:
         """Check and append a batch as a producer sent it (writable: offset and epoch are stamped in place).
 
-        ``needs_all`` asks for ``min.insync.replicas`` first, for all replicas where the partition has fewer.
+        With ``needs_all``, ``min.insync.replicas`` have to be in sync, or all replicas where the partition has fewer.
 
         Raises:
             KafkaError: what is wrong with the batch or its producer's sequence; NOT_ENOUGH_REPLICAS; KAFKA_STORAGE_ERROR.

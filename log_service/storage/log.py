@@ -133,8 +133,8 @@ class Log:
     def read(self, start_offset: int, *, max_bytes: int, upper_offset: int, is_one_batch_guaranteed: bool) -> LogSlice:
         """Lease whole batches from the one that holds ``start_offset``, below ``upper_offset`` and of at most ``max_bytes``.
 
-        The last batch may be cut off by ``max_bytes``, as clients expect; the first never is: it comes whole, where it is too large only if
-        ``is_one_batch_guaranteed``. The caller releases the lease. Nothing is found while indexes are built again.
+        ``max_bytes`` may cut off the last batch, as clients expect. It never cuts off the first: where that is larger, it comes whole if
+        ``is_one_batch_guaranteed``, else nothing comes. The caller releases the lease. Nothing is found while indexes are built again.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.

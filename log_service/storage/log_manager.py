@@ -264,11 +264,12 @@ class LogManager:
         is_new: bool = True,
         directory_id: UUID | None = None,
     ) -> Log:
-        """Return the partition's log with ``config``, beginning it where there is none. A log of another topic id is set aside as stray.
+        """Return the partition's log with ``config``; begin one where there is none. A log of another topic id is set aside as stray.
 
-        Without ``is_new`` the partition was there before this start: what it holds may lie where nothing could be read. A log that begins
-        does so in the directory of ``directory_id``, to which the controller assigned it (None: to none). While a directory has failed that
-        may be the one, the log begins nowhere else, and one that is elsewhere is left as it is: it may be older.
+        ``is_new`` says that the partition has not had a log here. One that is not new may have its log in a directory that could not be
+        read at the start; then no empty log takes its place. A log begins in the directory of ``directory_id``, to which the controller
+        assigned it (None: the node chooses). Where that directory may be one that has failed, no log begins in another directory, and a
+        log that lies in another one is not served: it may be older.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, no directory takes it, or its log is damaged, or perhaps in a directory that failed.
