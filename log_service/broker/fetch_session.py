@@ -17,16 +17,15 @@ from random import Random
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.session_epochs import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
 from log_service.common.types import NO_LEADER_EPOCH
 from log_service.config.views import FetchConfig
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 NO_SESSION = 0
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
 MAX_CACHED_PARTITION_COUNT = 500_000
 
-_LAST_EPOCH = 2**31 - 1
+_LAST_SESSION_ID = 2**31 - 1
 _NEVER_SENT = -1
 
 PartitionKey = tuple[str | UUID, int]
@@ -118,7 +117,7 @@ class FetchSession:
     def accept(self, request: FetchRequest, now_ms: int) -> None:
         """Apply what an incremental request adds, changes and forgets, and expect the next epoch."""
         self.last_used_ms = now_ms
-        self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
+        self.epoch = next_epoch(self.epoch)
         for topic in request.topics:
             self._want(topic)
         for forgotten in request.forgotten_topics_data:
@@ -257,7 +256,7 @@ class FetchSessionCache:
 
     def _new_id(self) -> int:
         while True:
-            session_id = self._rng.randint(1, _LAST_EPOCH)
+            session_id = self._rng.randint(1, _LAST_SESSION_ID)
             if session_id not in self._sessions:
                 return session_id
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode
+from log_service.common.session_epochs import INITIAL_EPOCH, next_epoch
 from log_service.common.types import NO_LEADER_EPOCH
 
 FIRST_BACKOFF_MS = 20
@@ -25,7 +26,6 @@ PartitionKey = tuple[UUID, int]
 _FETCH_VERSIONS = ((27, 18), (21, 17), (19, 16), (14, 15))
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 _FIRST_VERSION_BY_ID = 13
-_LAST_SESSION_EPOCH = 2**31 - 1
 
 
 def fetch_version(metadata_version: int) -> int:
@@ -147,7 +147,7 @@ class FollowerSession:
 
     def __init__(self) -> None:
         self._session_id = 0
-        self._epoch = 0
+        self._epoch = INITIAL_EPOCH
         self.known: dict[PartitionKey, Wish] = {}
         """What the leader was last told of each partition."""
 
@@ -157,15 +157,15 @@ class FollowerSession:
     @property
     def is_full(self) -> bool:
         """Whether the next request names every partition."""
-        return self._epoch == 0
+        return self._epoch == INITIAL_EPOCH
 
     def next(self, wishes: Iterable[tuple[PartitionKey, Wish]], gone: Iterable[PartitionKey]) -> SessionRequest:
         """Return what the next request says. ``wishes`` are all partitions where ``is_full``, else those that may have changed."""
         known = self.known
-        if self._epoch == 0:
+        if self._epoch == INITIAL_EPOCH:
             known.clear()
             known.update(wishes)
-            return SessionRequest(self._session_id, 0, list(known.items()), [])
+            return SessionRequest(self._session_id, INITIAL_EPOCH, list(known.items()), [])
         forgotten = [key for key in gone if known.pop(key, None) is not None]
         named = [(key, wish) for key, wish in wishes if known.get(key) != wish]
         known.update(named)
@@ -174,14 +174,14 @@ class FollowerSession:
     def accept(self, session_id: int) -> None:
         """Take over a response without an error; the leader may have had no room for a session (id 0)."""
         if session_id == 0:
-            self._session_id = self._epoch = 0
+            self._session_id, self._epoch = 0, INITIAL_EPOCH
             return
         self._session_id = session_id
-        self._epoch = 1 if self._epoch == _LAST_SESSION_EPOCH else self._epoch + 1
+        self._epoch = next_epoch(self._epoch)
 
     def fail(self, code: int = ErrorCode.NONE) -> None:
         """Begin another session with the next request, which ends this one, if the leader still has it."""
-        self._epoch = 0
+        self._epoch = INITIAL_EPOCH
         if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._session_id = 0
 

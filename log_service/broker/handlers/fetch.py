@@ -23,10 +23,11 @@ from uuid import UUID
 
 from log_service.broker.call import Call, Deferred, QuotaAccount
 from log_service.broker.cluster_view import STALE_LEADER, hinted_brokers, leader_hint
-from log_service.broker.fetch_session import INITIAL_EPOCH, FetchContext, FetchTarget
+from log_service.broker.fetch_session import FetchContext, FetchTarget
 from log_service.broker.node import Node
 from log_service.common.access import Access, AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.session_epochs import INITIAL_EPOCH
 from log_service.common.types import NO_LEADER_EPOCH, NO_NODE, TopicId, TopicPartition
 from log_service.protocol.messages.fetch import (
     AbortedTransaction,

@@ -17,11 +17,12 @@ from uuid import UUID
 from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import STALE_LEADER, hinted_brokers, leader_hint
 from log_service.broker.node import Node
-from log_service.broker.share.session import FINAL_EPOCH, MAX_MEMBER_ID_LENGTH, SessionKey, SharedPartition
+from log_service.broker.share.session import MAX_MEMBER_ID_LENGTH, SessionKey, SharedPartition
 from log_service.broker.share.shares import Shares
 from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.features import SHARE_VERSION
+from log_service.common.session_epochs import FINAL_EPOCH
 from log_service.common.types import TopicId
 from log_service.coordinator.share.acknowledging import AcknowledgedRange
 from log_service.coordinator.share.record_states import AcknowledgeType

@@ -31,9 +31,10 @@ from log_service.broker.handlers.share_acknowledge import (
 from log_service.broker.node import Node
 from log_service.broker.share.delayed_share_fetch import DelayedShareFetch, Fetched, Wanted, acquirable, fetch_all, has_enough
 from log_service.broker.share.led_share_partition import LedSharePartition
-from log_service.broker.share.session import SessionKey, SharedPartition, ShareFetchContext, next_epoch
+from log_service.broker.share.session import SessionKey, SharedPartition, ShareFetchContext
 from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.session_epochs import next_epoch
 from log_service.coordinator.share.record_states import AcquireMode
 from log_service.coordinator.share.share_state import ShareKey
 from log_service.protocol.messages.share_fetch import (

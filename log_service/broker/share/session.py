@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.session_epochs import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
 
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
-_LAST_EPOCH = 2**31 - 1
 MAX_MEMBER_ID_LENGTH = 36
 """Of a member's id, in characters: that of a UUID."""
 MAX_PARTITION_COUNT = 10_000
@@ -33,11 +31,6 @@ class SessionKey:
 
     group_id: str
     member_id: str
-
-
-def next_epoch(epoch: int) -> int:
-    """Return the epoch of the request after one."""
-    return 1 if epoch == _LAST_EPOCH else epoch + 1
 
 
 class ShareSession:

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode
+from log_service.common.session_epochs import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
 from log_service.common.types import TopicId, TopicPartition
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 
 NO_SESSION = 0
-FIRST_EPOCH, FINAL_EPOCH, MAX_EPOCH = 0, -1, 2**31 - 1
 
 
 class Asked(NamedTuple):
@@ -32,7 +32,7 @@ class FetchSession:
 
     def __init__(self) -> None:
         self._session_id = NO_SESSION
-        self._epoch = FIRST_EPOCH
+        self._epoch = INITIAL_EPOCH
         self._known: dict[TopicPartition, Asked] = {}
         self._asked: dict[TopicPartition, Asked] = {}
 
@@ -48,7 +48,7 @@ class FetchSession:
         """Put into ``request`` what the broker does not know yet."""
         request.session_id, request.session_epoch = self._session_id, self._epoch
         self._asked = dict(wanted)
-        if self._epoch == FIRST_EPOCH:
+        if self._epoch == INITIAL_EPOCH:
             request.topics = _topics(wanted)
             return
         request.topics = _topics({each: asked for each, asked in wanted.items() if self._known.get(each) != asked})
@@ -63,15 +63,15 @@ class FetchSession:
         self._known = self._asked
         if response.session_id == NO_SESSION:
             self.reset(is_forgotten=True)
-        elif self._epoch == FIRST_EPOCH or response.session_id != self._session_id:
+        elif self._epoch == INITIAL_EPOCH or response.session_id != self._session_id:
             self._session_id, self._epoch = response.session_id, 1
         else:
-            self._epoch = self._epoch + 1 if self._epoch < MAX_EPOCH else 1
+            self._epoch = next_epoch(self._epoch)
         return True
 
     def reset(self, *, is_forgotten: bool = False) -> None:
         """Begin anew with the next request; unless the broker forgot the session, that request ends it."""
-        self._epoch, self._known = FIRST_EPOCH, {}
+        self._epoch, self._known = INITIAL_EPOCH, {}
         if is_forgotten:
             self._session_id = NO_SESSION
 

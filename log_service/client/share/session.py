@@ -10,12 +10,11 @@ begins a new session, and what was acquired in the old one belongs to it no more
 from collections.abc import Mapping, Sequence
 
 from log_service.client.share.acknowledgements import Batch
+from log_service.common.session_epochs import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
 from log_service.common.types import TopicId, TopicPartition
 from log_service.protocol.messages import share_acknowledge, share_fetch
 from log_service.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from log_service.protocol.messages.share_fetch import ShareFetchRequest
-
-FIRST_EPOCH, FINAL_EPOCH, MAX_EPOCH = 0, -1, 2**31 - 1
 
 Batches = Mapping[TopicPartition, Sequence[Batch]]
 
@@ -24,7 +23,7 @@ class ShareSession:
     """The session with one leader."""
 
     def __init__(self) -> None:
-        self._epoch = FIRST_EPOCH
+        self._epoch = INITIAL_EPOCH
         self._known: dict[TopicPartition, TopicId] = {}
         self._ids: dict[TopicPartition, TopicId] = {}
         self._places: dict[tuple[TopicId, int], TopicPartition] = {}
@@ -36,7 +35,7 @@ class ShareSession:
     @property
     def is_open(self) -> bool:
         """Whether the leader knows the session: only then may it be told anything."""
-        return self._epoch != FIRST_EPOCH
+        return self._epoch != INITIAL_EPOCH
 
     def fill_fetch(self, request: ShareFetchRequest, wanted: Mapping[TopicPartition, TopicId], said: Batches) -> None:
         """Put into a fetch what the leader does not know yet, and what is said of partitions that are still wanted."""
@@ -78,7 +77,7 @@ class ShareSession:
         """The leader took the last request."""
         if self._asked is not None:
             self._known, self._asked = dict(self._asked), None
-        self._epoch = self._epoch + 1 if self._epoch < MAX_EPOCH else 1
+        self._epoch = next_epoch(self._epoch)
 
     def place_of(self, topic_id: TopicId, partition: int) -> TopicPartition | None:
         """Return the partition that a response means, None if the session never had it."""

@@ -5,8 +5,9 @@ from uuid import UUID
 
 import pytest
 
-from log_service.broker.share.session import FINAL_EPOCH, SessionKey, SharedPartition, ShareFetchContext, ShareSession, ShareSessionCache
+from log_service.broker.share.session import SessionKey, SharedPartition, ShareFetchContext, ShareSession, ShareSessionCache
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.session_epochs import FINAL_EPOCH
 
 KEY = SessionKey(group_id="g", member_id="m")
 OTHER = SessionKey(group_id="g", member_id="n")
