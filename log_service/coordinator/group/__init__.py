@@ -31,5 +31,5 @@ Streams groups (KIP-1071):
   step towards its target; ``streams_assignor``: the targets of all members. ``streams_listing``: how these groups are shown.
 
 What the last three have in common: ``partitions``, sets of partitions by topic id; ``topic_hash``, which tells that topics have changed;
-``epochs``, of a group and of its targets; ``member_sessions``: how long members may be silent.
+``epochs``, of groups, targets and members; ``member_sessions``: how long members may be silent.
 """

@@ -4,7 +4,6 @@ It changes only by ``replay``; what can be concluded from it are methods that ch
 log. ``ConsumerHeartbeats`` decides.
 
 Invariant: ``_holders`` names, for each partition that some member is assigned or has yet to give up, that member.
-Epochs begin at 1, so that a group is in epoch 2 when its first member has joined, as in Kafka 4.3.
 """
 
 from collections import Counter
@@ -24,11 +23,9 @@ from log_service.coordinator.group.consumer_records import (
     TargetEpochRecord,
     TargetRecord,
 )
-from log_service.coordinator.group.epochs import GroupEpoch, TargetEpoch
+from log_service.coordinator.group.epochs import FIRST_EPOCH, GroupEpoch, TargetEpoch
 from log_service.coordinator.group.partitions import NO_PARTITIONS, HeldPartitions, Partitions
 from log_service.coordinator.java_hashing import in_hash_map_order
-
-FIRST_EPOCH = 1
 
 
 class ConsumerGroupState(Enum):

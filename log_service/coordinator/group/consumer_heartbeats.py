@@ -13,8 +13,6 @@ from dataclasses import replace
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.group.consumer_group import ConsumerGroup
 from log_service.coordinator.group.consumer_member import (
-    JOIN_EPOCH,
-    STATIC_LEAVE_EPOCH,
     ConsumerMember,
     MemberState,
     Subscription,
@@ -32,6 +30,7 @@ from log_service.coordinator.group.consumer_requests import (
 )
 from log_service.coordinator.group.consumer_sessions import ConsumerSessions
 from log_service.coordinator.group.consumer_steps import Beat, ConsumerSteps
+from log_service.coordinator.group.epochs import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 from log_service.coordinator.group.group_settings import GroupSettings
 from log_service.coordinator.group.partitions import NOTHING_HELD, in_epoch, is_same_set
 from log_service.coordinator.group.records import GroupRecord

@@ -7,9 +7,9 @@ the coordinator reconciles the member with its target. Nothing is decided here.
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from log_service.coordinator.group.epochs import JOIN_EPOCH
 from log_service.coordinator.group.partitions import HeldPartitions
 
-JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
 """Member epochs with a meaning: to join, to leave, and to leave as a static member that will be back."""
 
 

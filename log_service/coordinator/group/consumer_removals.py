@@ -10,8 +10,6 @@ from dataclasses import replace
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.group.consumer_group import ConsumerGroup
 from log_service.coordinator.group.consumer_member import (
-    JOIN_EPOCH,
-    STATIC_LEAVE_EPOCH,
     ConsumerMember,
     MemberState,
     Subscription,
@@ -24,6 +22,7 @@ from log_service.coordinator.group.consumer_records import (
 )
 from log_service.coordinator.group.consumer_sessions import ConsumerSessions
 from log_service.coordinator.group.consumer_steps import ConsumerSteps
+from log_service.coordinator.group.epochs import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 from log_service.coordinator.group.records import GroupRecord
 from log_service.state_machine.decision import Decision
 

@@ -7,13 +7,11 @@ from dataclasses import replace
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.group.consumer_member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
     ConsumerMember,
     CurrentAssignment,
     Subscription,
 )
+from log_service.coordinator.group.epochs import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from log_service.coordinator.group.partitions import Partitions, in_order, is_subset, partitions_of
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.consumer_group_heartbeat import (

@@ -1,9 +1,15 @@
-"""The two epochs of a group whose members send heartbeats (KIP-848, KIP-932): that of what it wants, and that of the targets it computed.
+"""Epochs of groups whose members send heartbeats (KIP-848, KIP-932, KIP-1071), and of these members.
 
-The coordinator computes targets when the first is ahead of the second, but not again and again: ``TargetEpoch.is_due`` decides when.
+A group has two: that of what it wants, and that of the targets it computed. The coordinator computes targets when the first is ahead of
+the second, but not again and again: ``TargetEpoch.is_due`` decides when.
 """
 
 from dataclasses import dataclass
+
+FIRST_EPOCH = 1
+"""Of a group without members: it is in epoch 2 when the first one has joined, as in Kafka 4.3."""
+JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
+"""What a heartbeat names as its member's epoch in order to join, to leave, and to leave for now as a static member that comes back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

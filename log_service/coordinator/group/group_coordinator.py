@@ -31,11 +31,11 @@ from log_service.coordinator.group.consumer_listing import (
     validate_commit_in_transaction,
     validate_fetch,
 )
-from log_service.coordinator.group.consumer_member import JOIN_EPOCH
 from log_service.coordinator.group.consumer_records import ConsumerGroupRecord, GroupEpochRecord, is_tombstone
 from log_service.coordinator.group.consumer_removals import ConsumerRemovals
 from log_service.coordinator.group.consumer_sessions import ConsumerSessions
 from log_service.coordinator.group.consumer_steps import ConsumerSteps
+from log_service.coordinator.group.epochs import JOIN_EPOCH
 from log_service.coordinator.group.group_migration import GroupMigration
 from log_service.coordinator.group.group_settings import GroupSettings
 from log_service.coordinator.group.joining import GroupDecision, Joining, refused

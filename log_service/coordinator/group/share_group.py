@@ -2,15 +2,13 @@
 
 It changes only by ``replay``; what can be concluded from it are methods that change nothing. It does not know requests, timers or the
 log. ``ShareHeartbeats`` decides.
-
-Epochs begin at 1, so that a group is in epoch 2 when its first member has joined, as in Kafka 4.3.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from log_service.coordinator.group.epochs import GroupEpoch, TargetEpoch
+from log_service.coordinator.group.epochs import FIRST_EPOCH, GroupEpoch, TargetEpoch
 from log_service.coordinator.group.partitions import NO_PARTITIONS, Partitions
 from log_service.coordinator.group.share_records import (
     ShareAssignment,
@@ -26,7 +24,6 @@ from log_service.coordinator.group.share_records import (
 )
 from log_service.coordinator.group.share_states import NO_STATES
 
-FIRST_EPOCH = 1
 EMPTY, STABLE = "Empty", "Stable"
 
 

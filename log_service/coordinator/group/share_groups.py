@@ -16,10 +16,10 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group import share_states
+from log_service.coordinator.group.epochs import JOIN_EPOCH
 from log_service.coordinator.group.partitions import NO_PARTITIONS, Partitions, in_order
 from log_service.coordinator.group.share_group import ShareGroup, ShareMember, share_tombstones
 from log_service.coordinator.group.share_heartbeats import (
-    JOIN_EPOCH,
     GroupDecision,
     ShareHeartbeats,
     StatesToInitialize,

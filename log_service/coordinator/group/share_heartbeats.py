@@ -18,7 +18,7 @@ from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.views import ShareGroupConfig
-from log_service.coordinator.group.epochs import GroupEpoch, TargetEpoch
+from log_service.coordinator.group.epochs import JOIN_EPOCH, LEAVE_EPOCH, GroupEpoch, TargetEpoch
 from log_service.coordinator.group.group_settings import GroupTimes
 from log_service.coordinator.group.member_sessions import MemberSessions
 from log_service.coordinator.group.partitions import Partitions, in_order
@@ -49,7 +49,6 @@ from log_service.protocol.messages.share_group_heartbeat import (
 )
 from log_service.state_machine.decision import Decision
 
-JOIN_EPOCH, LEAVE_EPOCH = 0, -1
 UNKNOWN_OFFSET = -1
 
 GroupDecision = Decision[GroupRecord]

@@ -4,7 +4,6 @@ It changes only by ``replay``; what can be concluded from it are methods that ch
 log. ``StreamsHeartbeats`` decides.
 
 Invariant: ``_active`` and ``_copies`` name, for each task that some member runs or has yet to give up, the processes of these members.
-Epochs begin at 1, so that a group is in epoch 2 when its first member has joined, as in Kafka 4.3.
 """
 
 from collections import Counter
@@ -14,7 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import TypeVar
 
-from log_service.coordinator.group.epochs import TargetEpoch
+from log_service.coordinator.group.epochs import FIRST_EPOCH, TargetEpoch
 from log_service.coordinator.group.streams_reconciliation import Holders
 from log_service.coordinator.group.streams_records import (
     StreamsAssignmentRecord,
@@ -29,7 +28,6 @@ from log_service.coordinator.group.streams_records import (
 from log_service.coordinator.group.streams_tasks import StreamsMember, StreamsMetadata, TaskAssignment, Tasks
 from log_service.coordinator.group.streams_topology import Topology
 
-FIRST_EPOCH = 1
 NO_TARGET = Tasks()
 Task = tuple[str, int]
 T = TypeVar("T", bound=Hashable)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.views import GroupConfig
-from log_service.coordinator.group.epochs import TargetEpoch
+from log_service.coordinator.group.epochs import JOIN_EPOCH, LEAVE_EPOCH, TargetEpoch
 from log_service.coordinator.group.group_settings import StreamsSettings
 from log_service.coordinator.group.member_sessions import MemberSessions
 from log_service.coordinator.group.records import GroupRecord, validate_size
@@ -39,8 +39,6 @@ from log_service.coordinator.group.streams_records import (
     TopologyRecord,
 )
 from log_service.coordinator.group.streams_requests import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
     owned_tasks,
     tell_assignment,
     updated_metadata,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.coordinator.group.epochs import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 from log_service.coordinator.group.partitions import in_order, without_epochs
 from log_service.coordinator.group.streams_configuration import ConfiguredSubtopology
 from log_service.coordinator.group.streams_tasks import (
@@ -26,7 +27,6 @@ from log_service.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatResponse,
 )
 
-JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
 NO_TIMEOUT = -1
 
 
