@@ -60,7 +60,7 @@ def test_a_transaction_that_ends_in_order_is_not_named(is_settled_each: bool) ->
     assert not found_in(IN_ORDER, is_settled_each=is_settled_each)
 
 
-def test_the_stable_end_is_where_the_first_open_transaction_begins() -> None:
+def test_the_last_stable_offset_is_where_the_first_open_transaction_begins() -> None:
     witness = TransactionWitness(lambda _rule, text: pytest.fail(text))
     assert witness.last_stable_offset(FIRST, 4) == 4
     witness.take(FIRST, 4, Rows(PRODUCER, 0))
