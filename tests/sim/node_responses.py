@@ -49,8 +49,6 @@ _OF_GROUPS = frozenset(
         ApiKey.STREAMS_GROUP_HEARTBEAT,
     }
 )
-_UNASKED = f"{Deferred.__init__.__qualname__}."
-"""How the name of the callback begins that a response has as long as its handler asks for none."""
 _COMPLETIONS = ("complete", "complete_with", "complete_without_response", "fail")
 
 
@@ -73,7 +71,10 @@ def allowed_seconds(api_key: ApiKey, request: Any) -> float:
 
 @dataclass(slots=True, eq=False)
 class Promise:
-    """A response that was promised for later. ``paused_seconds`` is how long its node had been paused when it was."""
+    """A response that was promised for later. ``paused_seconds`` is how long its node had been paused when it was.
+
+    ``is_given_up`` says that its client has gone, and that its handler was told so.
+    """
 
     call: Call
     deferred: Deferred
@@ -82,13 +83,12 @@ class Promise:
     asked: float
     paused_seconds: float
     is_made: bool = False
+    is_given_up: bool = False
 
     @property
     def is_excused(self) -> bool:
         """Whether nobody owes this response any more."""
-        is_asked_for = not getattr(self.deferred._on_discard, "__qualname__", "").startswith(_UNASKED)
-        is_told = self.deferred.response.is_discarded and is_asked_for
-        return self.is_made or is_told or self.host.current is not self.incarnation or not self.host.is_running
+        return self.is_made or self.is_given_up or self.host.current is not self.incarnation or not self.host.is_running
 
     def __str__(self) -> str:
         seconds = trio.current_time() - self.asked
@@ -132,6 +132,7 @@ class Responses:
                 patches.enter_context(mock.patch.object(Pipeline, "_respond_later", promise))
                 for name in _COMPLETIONS:
                     patches.enter_context(mock.patch.object(Deferred, name, self._completing(name)))
+                patches.enter_context(mock.patch.object(Deferred, "_discarded", self._discarding()))
                 yield
         finally:
             on_idle.remove(self.look)
@@ -146,6 +147,17 @@ class Responses:
             act(deferred, *arguments)
 
         return complete
+
+    def _discarding(self) -> Callable[[Deferred], None]:
+        act = Deferred._discarded
+
+        def discarded(deferred: Deferred) -> None:
+            promise = self._open.get(id(deferred))
+            if promise is not None and deferred._on_discard is not None:
+                promise.is_given_up = True
+            act(deferred)
+
+        return discarded
 
     def _note(self, deferred: Deferred) -> None:
         call, host = deferred._call, self._hosts.get(HOST.get())
