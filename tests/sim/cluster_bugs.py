@@ -387,7 +387,7 @@ BUGS: Sequence[ClusterBug] = (
         name="coordinator that resigns forgets who waits",
         replacements=((Runtime, "close", _forget_who_waits),),
         aim=aims.MOVING_COORDINATORS,
-        shown_by=(2,),
+        shown_by=(2, 4),
     ),
     ClusterBug(
         name="reads above the high watermark",
