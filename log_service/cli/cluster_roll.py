@@ -7,7 +7,6 @@ for the broker's. The cluster decides when the next one may go: all replicas are
 import shlex
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from log_service.cli.connection import NO_LEADER_TEXT, open_admin
 from log_service.cli.installation_nodes import nodes_option
 from log_service.cli.node_ids import NODE_ID
 from log_service.cli.numbers import Number
-from log_service.cli.output import bootstrap_option, counted, json_option, note, print_json, print_rows, refuse_both
+from log_service.cli.output import bootstrap_option, counted, even_unread, json_option, note, print_json, print_rows, refuse_both
 from log_service.cli.plan_view import told_refusals
 from log_service.cluster_operations.reading import ClusterState, read_state
 from log_service.cluster_operations.rolling import Restart, RollingRestart, Stage, brokers_to_restart
@@ -73,7 +72,7 @@ def roll(
         if execute and strange:
             raise click.ClickException(f"{nothing_restarts(strange, data)}. Nothing was restarted")
         if not as_json:
-            with suppress(BrokenPipeError) if execute else nullcontext():  # as for plans
+            with even_unread(execute):
                 show(rows, strange, data)
                 tell_down(before.layout)
         if execute:

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +209,11 @@ def note(text: str, *, nl: bool = True) -> None:
     """Say on standard error what goes on. Where no one reads that any more, it goes on all the same."""
     with suppress(BrokenPipeError):
         click.echo(text, nl=nl, err=True)
+
+
+def even_unread(is_so: bool) -> AbstractContextManager[None]:  # noqa: FBT001 - one argument, as suppress() has
+    """Have a block that prints end without an error where no one reads that any more, if ``is_so``: what is to be done is done then."""
+    return suppress(BrokenPipeError) if is_so else nullcontext()
 
 
 def print_json(value: Any) -> None:

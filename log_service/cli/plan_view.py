@@ -4,14 +4,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 from log_service.cli.numbers import WholeNumber
-from log_service.cli.output import counted, note, print_json, print_rows, sized
+from log_service.cli.output import counted, even_unread, note, print_json, print_rows, sized
 from log_service.cli.sizes import rate_of
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.moving import Mover
@@ -113,7 +113,7 @@ def present(
         if path is not None:
             path.write_text(text)
     if not as_json:
-        with suppress(BrokenPipeError) if execute else nullcontext():  # what is to be done is done where no one reads about it, too
+        with even_unread(execute):
             show(layout, plan, nothing)
         for problem in problems:
             click.echo(f"it does not fit: {problem}", err=True)
