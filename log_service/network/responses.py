@@ -117,10 +117,6 @@ class PendingResponse:
         return chunks
 
 
-def _do_nothing() -> None:
-    """Stand for the callback of a queue whose connection has closed."""
-
-
 Response = list[Chunk] | PendingResponse | None
 
 
@@ -184,7 +180,7 @@ class ResponseQueue:
 
     def discard(self) -> None:
         """Drop everything, complete or not, and tell ``on_head_ready`` nothing any more: it leads back to the connection."""
-        self._on_head_ready = _do_nothing
+        self._on_head_ready = lambda: None
         while self.responses:
             response = self.responses.popleft()
             if response.is_done:

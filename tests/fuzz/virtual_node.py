@@ -18,7 +18,7 @@ import trio
 
 from log_service.client import Admin, NewTopic, Producer, TopicPartition, read_range
 from log_service.common.env import Connection
-from log_service.common.errors import ProtocolError, TidelogError
+from log_service.common.errors import ProtocolError, TidelogError, first_error
 from log_service.protocol.api_versions import KNOWN, ApiKey, response_class
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import parse_response_header
@@ -243,16 +243,10 @@ def play(
     try:
         sim_world(seed, main)
     except Exception as error:  # noqa: BLE001 - whatever ends a world is looked for
-        innermost = _innermost(error)
+        innermost = first_error(error)
         text = f"the world ended: {innermost!r} {where(innermost)}"
         return runs[0].fault or text, runs[0].sent
     return runs[0].fault, runs[0].sent
-
-
-def _innermost(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def fuzz(

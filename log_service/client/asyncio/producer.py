@@ -142,7 +142,8 @@ class AsyncioProducer(OnAsyncio[Producer]):
         """
         intake, settlements = self._intake, self._settlements
         is_run = intake.is_run_possible
-        contents = [to_bytes(value) for value in arguments.values(values)] if is_run else list(arguments.values(values))
+        given = arguments.values(values)
+        contents = [to_bytes(value) for value in given] if is_run else list(given)
         pairs = checked_headers(headers)
         reporting = None if on_delivery is None else settlements.reporting(on_delivery, topic)
         receipts: list[AsyncioDelivery] = []

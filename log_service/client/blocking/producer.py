@@ -127,7 +127,8 @@ class BlockingProducer(Blocking[Producer]):
         """
         intake, portal = self._intake, self._portal
         is_run = intake.is_run_possible
-        contents = [to_bytes(value) for value in arguments.values(values)] if is_run else list(arguments.values(values))
+        given = arguments.values(values)
+        contents = [to_bytes(value) for value in given] if is_run else list(given)
         pairs = checked_headers(headers)
         receipts: list[BlockingDelivery] = []
         while len(receipts) < len(contents):

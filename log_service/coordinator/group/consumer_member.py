@@ -10,8 +10,6 @@ from enum import IntEnum
 from log_service.coordinator.group.epochs import JOIN_EPOCH
 from log_service.coordinator.group.partitions import HeldPartitions
 
-"""Member epochs with a meaning: to join, to leave, and to leave as a static member that will be back."""
-
 
 class MemberState(IntEnum):
     """How far a member is on its way to its target. The values are stored."""
