@@ -1,8 +1,10 @@
 """``tidelog sql``: a question in SQL over tables, marts, dead letters and topics."""
 
+import json
 import sys
 import warnings
 from collections.abc import Mapping
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +68,7 @@ def sql(*, question: str | None, as_csv: bool, archived: bool, as_json: bool) ->
     if as_csv:
         write_csv(answer)
         return
-    rows = [{name: plain(value) for name, value in row.items()} for row in answer.to_pylist()]
+    rows = plain_rows(answer)
     if as_json:
         print_json(rows)
         return
@@ -113,21 +115,44 @@ def write_csv(answer: Any) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(answer.column_names)
     for batch in answer.to_batches():
-        for row in batch.to_pylist():
-            writer.writerow(["" if value is None else plain(value) for value in row.values()])
+        for row in plain_rows(batch):
+            writer.writerow([shown(value) for value in row.values()])
 
 
-def plain(value: Any) -> Any:
-    """Return a value as JSON knows it: bytes and what else JSON lacks as text."""
+def plain_rows(rows: Any) -> list[dict[str, Any]]:
+    """Return the rows of an Arrow table or batch as JSON has them."""
+    kinds = {one.name: one.type for one in rows.schema}
+    return [{name: plain(value, kinds[name]) for name, value in row.items()} for row in rows.to_pylist()]
+
+
+def plain(value: Any, kind: Any) -> Any:
+    """Return a value of an Arrow type as JSON has it; a MAP is an object, and its keys are texts.
+
+    Bytes, times, decimals and numbers that are not finite are texts, because JSON has none of them.
+    """
+    if isinstance(value, dict):
+        return {one.name: plain(value[one.name], one.type) for one in kind}
+    if isinstance(value, list) and hasattr(kind, "item_type"):
+        return {_as_key(plain(name, kind.key_type)): plain(one, kind.item_type) for name, one in value}
+    if isinstance(value, list):
+        return [plain(one, kind.value_type) for one in value]
+    return _plain_scalar(value)
+
+
+def _as_key(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _plain_scalar(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
-    if isinstance(value, dict):
-        return {name: plain(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [plain(one) for one in value]
+    if isinstance(value, float) and not isfinite(value):
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value if isinstance(value, str | int | float | bool) or value is None else str(value)
 
 
 def shown(value: Any) -> Any:
-    """Return a value as it stands in a table."""
-    return "" if value is None else value if isinstance(value, str | int | float | bool) else str(value)
+    """Return a plain value as one cell of a table. Lists and structures stand there as JSON."""
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
