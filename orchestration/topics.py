@@ -14,6 +14,8 @@ from typing import Any
 import dagster as dg
 from pyspark.sql import types
 
+from log_service.common.errors import KafkaError
+from log_service.config.topic import validate_topic_configs
 from orchestration.archive.declaration import Archive, validate_archive
 from orchestration.formats import AvroSchema, ProtobufSchema, ValueFormat, format_of
 from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
@@ -23,6 +25,9 @@ from orchestration.values.ddl import SchemaError, parse_ddl
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 TOPIC_METADATA = "tidelog/topic"
 TOPIC_PREFIX = "topics"
+RECORD_COLUMNS = ("_topic_id", "_partition", "_offset", "_timestamp", "_key", "_headers", "_value", "_bytes")
+"""Columns of a record beside the fields of its value: in transforms and in ``topics.NAME``."""
+VENDOR_PREFIXES = ("confluent.", "redpanda.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +53,14 @@ class TopicSpec:
         if not TOPIC_NAME.fullmatch(self.name) or self.name in {".", ".."}:
             raise ValueError(f"{self.name!r} cannot be a topic's name: up to 249 letters, digits, '.', '_' and '-'")
         object.__setattr__(self, "configs", {key: config_text(value) for key, value in self.configs.items()})
+        validate_configs(self.name, self.configs)
         if self.partitions < 1 or self.replication_factor < 1:
             raise ValueError(f"topic {self.name} needs at least one partition and one replica")
         try:
             self.fields  # noqa: B018 - a schema is read when it is declared, so that a typing error is found there
         except SchemaError as error:
             raise ValueError(f"the schema of topic {self.name} cannot be read: {error}") from error
+        validate_field_names(self.name, self.fields)
         if self.archived is not None:
             validate_archive(self.name, self.archived, self.configs)
 
@@ -92,6 +99,34 @@ def config_text(value: str | float | bool) -> str:  # noqa: FBT001 - as people g
     if not isfinite(value):
         raise ValueError(f"a topic's config cannot be {value}: it has to be a number")
     return str(int(value)) if value.is_integer() else format(Decimal(repr(value)), "f")
+
+
+def validate_configs(topic: str, configs: Mapping[str, str]) -> None:
+    """Refuse topic configs that no broker knows, and values that it would refuse.
+
+    Configs of other vendors' brokers are left to them.
+
+    :raises ValueError: names the topic and the config.
+    """
+    left = {"remote.storage.enable"} | {key for key in configs if key.startswith(VENDOR_PREFIXES)}
+    try:
+        validate_topic_configs({key: value for key, value in configs.items() if key not in left})
+    except KafkaError as error:
+        raise ValueError(f"the configs of topic {topic} cannot be used: {error}") from error
+
+
+def validate_field_names(topic: str, fields: types.StructType | None) -> None:
+    """Refuse fields that have the name of a column that each record brings along.
+
+    :raises ValueError: names the topic and its fields.
+    """
+    taken = [one for one in (fields.names if fields is not None else []) if one.lower() in RECORD_COLUMNS]
+    if taken:
+        raise ValueError(
+            f"the schema of topic {topic} cannot have a field called {', '.join(taken)}: "
+            f"each record brings columns called {', '.join(RECORD_COLUMNS)}. "
+            "Leave the field out of the schema, or rename it in the producer"
+        )
 
 
 def validate_topic(name: str, topic: object) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from orchestration.quality.expectation_types import validate_expectation
 from orchestration.quality.rules import validate_check_name
 from orchestration.settings import export_environment
 
@@ -79,9 +80,13 @@ class Outcome:
 
 
 def expect(type: str, *, name: str = "", is_blocking: bool = False, description: str = "", **arguments: Any) -> Expectation:  # noqa: A002 - GX's word
-    """Declare an expectation: ``expect("expect_column_values_to_be_between", column="distance", min_value=0, is_blocking=True)``."""
+    """Declare an expectation: ``expect("expect_column_values_to_be_between", column="distance", min_value=0, is_blocking=True)``.
+
+    :raises ValueError: there is no such expectation, or it takes other arguments.
+    """
     declared = Expectation(type=type, arguments=arguments, name=name, is_blocking=is_blocking, description=description)
     validate_check_name(declared.check_name)
+    validate_expectation(type, arguments)
     return declared
 
 

@@ -1,10 +1,14 @@
 """Rules and suites: declared with care, decided from bits, evaluated by Great Expectations."""
 
+import re
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from orchestration.quality import Suite, expect, fail, quarantine, warn
+from orchestration.quality import Expectation, Suite, expect, fail, quarantine, warn
+from orchestration.quality.expectation_types import known_types
 from orchestration.quality.rules import (
     broken_fail_rules,
     count_violations,
@@ -52,17 +56,17 @@ def test_rules_that_make_no_sense_are_refused() -> None:
 def test_expectations_get_names_from_type_and_columns() -> None:
     assert expect("expect_column_values_to_not_be_null", column="a b").check_name == "a_b_column_values_to_not_be_null"
     assert expect("expect_compound_columns_to_be_unique", column_list=["a", "b"]).check_name == "a_b_compound_columns_to_be_unique"
-    assert len(expect("expect_x", column="c" * 200).check_name) == 89
-    with pytest.raises(ValueError, match=r"give name=... to tell apart: a_x"):
-        Suite(expect("expect_x", column="a"), expect("expect_x", column="a", min_value=3))
+    assert len(expect("expect_column_to_exist", column="c" * 200).check_name) == 89
+    with pytest.raises(ValueError, match=r"give name=... to tell apart: a_column_to_exist"):
+        Suite(expect("expect_column_to_exist", column="a"), expect("expect_column_to_exist", column="a", description="b"))
 
 
 def test_outcomes_come_in_order_and_a_mistake_is_an_outcome_that_is_not_met() -> None:
     suite = Suite(
         expect("expect_column_values_to_not_be_null", column="a", is_blocking=True),
         expect("expect_column_values_to_be_between", column="a", min_value=0),
-        expect("expect_column_values_to_be_between", column="a", min_valu=0, name="typo"),
-        expect("expect_nonsense", name="nonsense"),
+        Expectation(type="expect_column_values_to_be_between", arguments={"column": "a", "min_valu": 0}, name="typo"),
+        Expectation(type="expect_nonsense", name="nonsense"),
         expect("expect_column_values_to_not_be_null", column="missing"),
     )
     outcomes = run_suite(suite, pd.DataFrame({"a": [1.0, None]}), table="t")
@@ -90,3 +94,42 @@ def test_numbers_that_were_observed_are_pythons_own() -> None:
     outcomes = run_suite(suite, frame, table="t")
     assert [type(outcome.observed.get("observed_value")) for outcome in outcomes] == [float, int, type(None)]
     assert {type(value) for outcome in outcomes for value in outcome.observed.values()} <= {int, float, str}
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "said"),
+    [
+        (
+            "expect_column_value_to_be_between",
+            {"column": "a"},
+            "there is no expectation expect_column_value_to_be_between; did you mean expect_column_values_to_be_between?",
+        ),
+        ("expect_nonsense", {}, "there is no expectation expect_nonsense"),
+        (
+            "expect_column_values_to_be_between",
+            {"column": "a", "min_valu": 0},
+            "expect_column_values_to_be_between takes no argument min_valu; did you mean min_value?",
+        ),
+        ("expect_column_values_to_be_in_set", {"value_set": [1]}, "expect_column_values_to_be_in_set needs the argument column"),
+    ],
+)
+def test_an_expectation_that_does_not_exist_is_refused_when_declared(kind: str, arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        expect(kind, name="mistaken", **arguments)
+
+
+def test_every_expectation_of_the_package_is_known() -> None:
+    import great_expectations  # noqa: F401 - registers its expectations
+    from great_expectations.expectations.registry import list_registered_expectation_implementations
+
+    assert set(list_registered_expectation_implementations()) - known_types() == set()
+
+
+def test_an_expectation_of_the_project_is_known_once_its_class_is_imported() -> None:
+    from great_expectations.expectations.expectation import ColumnMapExpectation
+
+    class ExpectColumnValuesToBeOurs(ColumnMapExpectation):
+        map_metric = "column_values.nonnull"
+
+    assert expect("expect_column_values_to_be_ours", column="a").arguments == {"column": "a"}
+    assert ExpectColumnValuesToBeOurs.map_metric

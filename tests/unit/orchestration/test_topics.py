@@ -80,3 +80,29 @@ def test_topics_are_not_asked_for_one_by_one_when_the_log_service_is_away(monkey
     monkeypatch.setattr(log, "describe_topic", go_away)
     with pytest.raises(LogServiceAwayError, match="of flights"):
         reconcile_all(log, [SPEC, TopicSpec(name="orders")])
+
+
+@pytest.mark.parametrize(
+    ("configs", "said"),
+    [
+        ({"retentoin.ms": "1000"}, "retentoin.ms is not a topic configuration; did you mean retention.ms?"),
+        ({"retention.ms": "a week"}, "retention.ms"),
+        ({"cleanup.policy": "compress"}, "cleanup.policy"),
+        ({"min.compaction.lag.ms": 5, "max.compaction.lag.ms": 4}, "min.compaction.lag.ms 5 is above"),
+    ],
+)
+def test_configs_that_no_broker_takes_are_refused_when_declared(configs: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=r"the configs of topic orders cannot be used: ") as refused:
+        TopicSpec(name="orders", configs=configs)
+    assert said in str(refused.value)
+
+
+def test_configs_of_other_brokers_are_left_to_them() -> None:
+    given = {"confluent.value.schema.validation": "true", "redpanda.remote.read": "true", "remote.storage.enable": "true"}
+    assert TopicSpec(name="orders", configs=given).configs == given
+
+
+@pytest.mark.parametrize("field", ["_offset", "_Key", "_topic_id", "_value"])
+def test_fields_called_like_a_column_of_each_record_are_refused_when_declared(field: str) -> None:
+    with pytest.raises(ValueError, match=f"the schema of topic orders cannot have a field called {field}"):
+        TopicSpec(name="orders", schema=f"id BIGINT, {field} STRING")

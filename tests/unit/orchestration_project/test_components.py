@@ -94,22 +94,22 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 
 @pytest.mark.parametrize(
-    ("written", "read"),
+    ("key", "written", "read"),
     [
-        ("0.5", "0.5"),
-        ("0.00001", "0.00001"),
-        ("1.0e+3", "1000"),
-        ("7", "7"),
-        ("-1", "-1"),
-        ("true", "true"),
-        ("compact", "compact"),
+        ("min.cleanable.dirty.ratio", "0.5", "0.5"),
+        ("min.cleanable.dirty.ratio", "0.00001", "0.00001"),
+        ("segment.ms", "1.0e+3", "1000"),
+        ("max.compaction.lag.ms", "7", "7"),
+        ("retention.ms", "-1", "-1"),
+        ("preallocate", "true", "true"),
+        ("cleanup.policy", "compact", "compact"),
     ],
 )
-def test_a_config_is_taken_as_kafka_reads_it(project: Project, written: str, read: str) -> None:
-    project.write("topic", TOPIC.replace("retention.ms: 604800000", f"min.cleanable.dirty.ratio: {written}"))
+def test_a_config_is_taken_as_kafka_reads_it(project: Project, key: str, written: str, read: str) -> None:
+    project.write("topic", TOPIC.replace("retention.ms: 604800000", f"{key}: {written}"))
     assets = project.load().get_repository_def().assets_defs_by_key
     (spec,) = topic_specs(set(assets.values()))
-    assert spec.configs["min.cleanable.dirty.ratio"] == read
+    assert spec.configs[key] == read
 
 
 def test_a_config_that_is_no_number_is_refused_in_its_file(project: Project) -> None:

@@ -22,17 +22,17 @@ from orchestration.topics import TopicSpec, topic_asset
 from orchestration.troubles import Troubles, mistaken_asset
 from tests.unit.orchestration.memory_log import MemoryLog
 
-REFUSAL = "the topic orders could not be created: INVALID_CONFIG: retention.ms is 'soon'"
+REFUSAL = "the topic orders could not be created: POLICY_VIOLATION: retention.ms is -1"
 
 
 class Refusing(MemoryLog):
-    """Refuses a config that is none, as brokers do; ``is_away``: it does not answer."""
+    """Refuses to keep records for ever, as a policy may; ``is_away``: it does not answer."""
 
     is_away = False
 
     def create_topic(self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
-        if not configs.get("retention.ms", "0").isdecimal():
-            raise LogServiceError("INVALID_CONFIG: retention.ms is 'soon'")
+        if configs.get("retention.ms") == "-1":
+            raise LogServiceError("POLICY_VIOLATION: retention.ms is -1")
         super().create_topic(topic, partitions=partitions, replication_factor=replication_factor, configs=dict(configs))
 
 
@@ -67,7 +67,7 @@ def declared(retention: str) -> dg.AssetsDefinition:
 def test_a_topic_config_that_is_refused_is_told_once_and_until_it_is_mended(
     project: ServedProject, log: Refusing, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    project.take([declared("soon")])
+    project.take([declared("-1")])
     assert file.read_text() == f"{REFUSAL}\n"
     project.look(None, is_turn_of_topics=True)
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING].count(REFUSAL) == 1
@@ -93,7 +93,7 @@ def test_everything_that_is_wrong_has_a_line(project: ServedProject, log: Refusi
         raise ValueError("no column amount")
 
     mirror = mistaken_asset(dg.AssetKey(["mirrors", "mirror_properties"]), "mirror.properties:\nno flow", "mirrors")
-    repository = dg.Definitions(assets=[declared("soon"), clean_orders, mirror], resources=default_resources()).get_repository_def()
+    repository = dg.Definitions(assets=[declared("-1"), clean_orders, mirror], resources=default_resources()).get_repository_def()
     project.take(repository.assets_defs_by_key.values())
     with dg.instance_for_test() as instance:
         job = repository.get_implicit_global_asset_job_def()
