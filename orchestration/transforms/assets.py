@@ -160,7 +160,7 @@ def commit_events(
             reporter.committed(result.ranges)
             mirror(context, table, run, result)
         told = selected(context, topic_events(context, table, result))
-        shown = told if number == 0 else map(events.plain, told)
+        shown = told if number == 0 else events.plain_events(context.instance, told)
         yield from with_verdicts(context, run, table.name, [table.topic.name], shown)
         yield from rejection_events(table.name, result.letters)
 
@@ -277,6 +277,9 @@ def _derived_events(context: dg.AssetExecutionContext, table: DerivedTable, resu
         if events.latest_metadata(context.instance, key, events.VERSION_METADATA) != result.version:
             yield events.derived_materialization(key, result)
         return
-    yield from events.check_results(key, table.rules, result.violations or {}, result.outcomes)
-    raise_failures(table.name, result.failures, "the latest versions of its inputs")
+    checks = events.check_results(key, table.rules, result.violations or {}, result.outcomes)
+    if result.failures:
+        yield from checks
+        raise_failures(table.name, result.failures, "the latest versions of its inputs")
     yield events.derived_materialization(key, result)
+    yield from checks

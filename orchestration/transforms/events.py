@@ -3,13 +3,14 @@
 Decides labels, which never change: the UI plots int and float values under constant labels only. Knows no Spark and writes nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
 import pyarrow as pa
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
 from pyspark.sql import types
 
 from orchestration.checkpoints import Checkpoint, PartitionOffsets
@@ -19,6 +20,7 @@ from orchestration.quality.suites import Outcome
 from orchestration.transforms.derived_run import DerivedRunResult
 from orchestration.transforms.topic_run import TopicRunResult, TopicState
 
+Result = dg.AssetCheckResult | dg.MaterializeResult[None]
 CHECKPOINT_METADATA = "tidelog/checkpoint"
 VERSION_METADATA = "table_version"
 RECORD_COLUMNS: Mapping[str, str] = MappingProxyType(
@@ -125,19 +127,36 @@ def _changed(result: TopicRunResult) -> dict[str, int]:
     return {"rows_inserted": result.changes.inserted, "rows_updated": result.changes.updated, "rows_deleted": result.changes.deleted}
 
 
-def plain(event: dg.AssetCheckResult | dg.MaterializeResult[None]) -> dg.AssetCheckEvaluation | dg.AssetMaterialization:
-    """Return a result as an event: Dagster takes one result per asset, check and run, and of events as many as there are."""
-    assert event.asset_key is not None
-    if isinstance(event, dg.MaterializeResult):
-        return dg.AssetMaterialization(event.asset_key, metadata=event.metadata)
-    assert event.check_name is not None
-    return dg.AssetCheckEvaluation(
-        asset_key=event.asset_key,
-        check_name=event.check_name,
-        passed=event.passed,
-        metadata=event.metadata,
-        severity=event.severity,
-        blocking=event.severity is dg.AssetCheckSeverity.ERROR,
+def plain_events(instance: dg.DagsterInstance, results: Iterable[Result]) -> Iterator[dg.AssetCheckEvaluation | dg.AssetMaterialization]:
+    """Yield results as events, each check linked to the materialization before it.
+
+    Dagster takes one result per asset, check and run. It takes any number of events.
+    """
+    target: AssetCheckEvaluationTargetMaterializationData | None = None
+    for result in results:
+        assert result.asset_key is not None
+        if isinstance(result, dg.MaterializeResult):
+            yield dg.AssetMaterialization(result.asset_key, metadata=result.metadata)
+            target = _newest_materialization(instance, result.asset_key)
+            continue
+        assert result.check_name is not None
+        yield dg.AssetCheckEvaluation(
+            asset_key=result.asset_key,
+            check_name=result.check_name,
+            passed=result.passed,
+            metadata=result.metadata,
+            target_materialization_data=target,
+            severity=result.severity,
+            blocking=result.severity is dg.AssetCheckSeverity.ERROR,
+        )
+
+
+def _newest_materialization(instance: dg.DagsterInstance, key: dg.AssetKey) -> AssetCheckEvaluationTargetMaterializationData | None:
+    found = instance.fetch_materializations(key, limit=1).records
+    if not found:
+        return None
+    return AssetCheckEvaluationTargetMaterializationData(
+        storage_id=found[0].storage_id, run_id=found[0].run_id, timestamp=found[0].timestamp
     )
 
 

@@ -29,7 +29,7 @@ from orchestration.resources.spark import SparkResource
 from orchestration.tables import Lake
 from orchestration.transforms.assets import ReplayRangeConfig, topic_feeds
 from orchestration.transforms.declarations import TopicTable, declared_table, pool_of, table_key
-from orchestration.transforms.events import plain
+from orchestration.transforms.events import plain_events
 from orchestration.transforms.failures import explained
 from orchestration.transforms.replay_plan import ReplayPlan, ReplayRequest, plan
 from orchestration.transforms.replay_run import Replayed, run_plan
@@ -261,8 +261,7 @@ def _replay(context: Context, table: TopicTable, replayer: Replayer, planned: Re
     for result in replayer.run(planned):
         if result.batch is None:
             continue
-        for event in topic_events(context, table, result):
-            yield plain(event)
+        yield from plain_events(context.instance, topic_events(context, table, result))
         yield from rejection_events(table.name, result.letters)
         replayed.add(result)
     return replayed

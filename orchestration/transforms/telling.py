@@ -76,7 +76,9 @@ def run_tags(table: str, topic: str, kind: str, span: str) -> dict[str, str]:
 
 
 def topic_events(context: Context, table: TopicTable, result: TopicRunResult) -> Iterator[Event]:
-    """Yield the checks and the materialization of a batch or replay.
+    """Yield the materialization and the checks of a batch or replay.
+
+    The materialization comes first, because Dagster links a check to the newest one.
 
     :raises Failure: the batch must not be committed, and was not.
     """
@@ -89,9 +91,12 @@ def topic_events(context: Context, table: TopicTable, result: TopicRunResult) ->
             context.log.info("%s: an earlier run committed and could not tell; telling now", table.name)
             yield events.recovered_materialization(key, state)
         return
-    yield from events.check_results(key, table.rules, result.batch.violations, result.outcomes)
-    raise_failures(table.name, result.failures, f"offsets {result.ranges} of topic {table.topic.name}")
+    checks = events.check_results(key, table.rules, result.batch.violations, result.outcomes)
+    if result.failures:
+        yield from checks
+        raise_failures(table.name, result.failures, f"offsets {result.ranges} of topic {table.topic.name}")
     yield events.topic_materialization(key, result, datetime.now(UTC), table.topic.fields)
+    yield from checks
 
 
 def with_verdicts(

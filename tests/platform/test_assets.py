@@ -78,6 +78,18 @@ def test_an_objective_is_judged_after_each_commit(world: World) -> None:
         assert asyncio.run(record.targets_latest_materialization(LoadingContextForTest(world.instance)))
 
 
+def test_a_check_is_linked_to_the_materialization_of_its_own_rows(world: World) -> None:
+    """Dagster linked it to the run before, because the check was told first."""
+    world.materialize(orders_topic)
+    for name in ("a", "b"):
+        world.log.topics["orders"].partitions[0].append(order(name))
+        result = world.materialize(clean_orders)
+        newest = world.instance.fetch_materializations(KEY, limit=1).records[0].storage_id
+        linked = [one.target_materialization_data for one in result.get_asset_check_evaluations()]
+        assert linked
+        assert {one and one.storage_id for one in linked} == {newest}
+
+
 def test_nothing_new_materializes_nothing_but_tells_what_a_killed_run_could_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.materialize(orders_topic)
     world.log.topics["orders"].partitions[0].append(order("a"))

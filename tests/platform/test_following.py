@@ -66,6 +66,9 @@ def test_each_commit_of_a_run_is_materialized_with_its_own_offsets_and_checks(wo
     checks = world.instance.event_log_storage.get_latest_asset_check_execution_by_key([spec.key for spec in clean_orders.check_specs])
     assert {one.run_id for one in checks.values()} == {result.run_id}
     assert all(one.evaluation is not None and one.evaluation.passed for one in checks.values())
+    newest = world.instance.fetch_materializations(KEY, limit=1).records[0].storage_id
+    targets = [one.evaluation.target_materialization_data for one in checks.values() if one.evaluation is not None]
+    assert {one and one.storage_id for one in targets} == {newest}
 
 
 def test_without_being_asked_a_run_is_one_range(world: World) -> None:

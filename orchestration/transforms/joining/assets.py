@@ -98,7 +98,7 @@ def joined_table_asset(table: JoinedTable, shown: Presentation) -> dg.AssetsDefi
                     for side, one in result.sides.items():
                         mirror_progress(context, table.name, run, one.topic, result.next_offsets(side))
                 told = selected(context, join_events(context, table, result))
-                shown = told if number == 0 else map(events.plain, told)
+                shown = told if number == 0 else events.plain_events(context.instance, told)
                 yield from with_verdicts(context, run, table.name, [table.left.name, table.right.name], shown)
                 yield from rejection_events(table.name, result.letters)
 
@@ -119,10 +119,13 @@ def join_events(context: Context, table: JoinedTable, result: JoinRunResult) -> 
             context.log.info("%s: an earlier run committed and could not tell; telling now", table.name)
             yield recovered_join(key, result)
         return
-    yield from events.check_results(key, table.rules, result.violations or {}, result.outcomes)
-    ranges = " and ".join(f"offsets {one.ranges} of topic {one.topic}" for one in result.sides.values())
-    raise_failures(table.name, result.failures, ranges)
+    checks = events.check_results(key, table.rules, result.violations or {}, result.outcomes)
+    if result.failures:
+        yield from checks
+        ranges = " and ".join(f"offsets {one.ranges} of topic {one.topic}" for one in result.sides.values())
+        raise_failures(table.name, result.failures, ranges)
     yield join_materialization(key, result, datetime.now(UTC))
+    yield from checks
 
 
 def join_materialization(key: dg.AssetKey, result: JoinRunResult, now: datetime) -> dg.MaterializeResult[None]:

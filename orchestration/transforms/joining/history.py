@@ -14,7 +14,7 @@ from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.transforms.assets import topic_feeds
 from orchestration.transforms.declarations import pool_of
-from orchestration.transforms.events import plain
+from orchestration.transforms.events import plain_events
 from orchestration.transforms.failures import explained
 from orchestration.transforms.history import JOB_PREFIX, NODE, ReplayConfig, Told, keep_fixes
 from orchestration.transforms.joining.assets import JoinReporter, join_events
@@ -46,8 +46,7 @@ def join_replay_job(table: JoinedTable) -> dg.JobDefinition:
             if request.is_everything:
                 keep_fixes(run.lake, table.name, config.fixes, note=f"run {context.run.run_id}")
             result = run_join_replay(table, run, request)
-            for event in join_events(context, table, result):
-                yield plain(event)
+            yield from plain_events(context.instance, join_events(context, table, result))
             yield from rejection_events(table.name, result.letters)
             yield dg.Output(None, metadata=summed(result).metadata())
 

@@ -15,7 +15,7 @@ from orchestration.resources.spark import SparkResource
 from orchestration.settings import load_settings
 from orchestration.transforms.assets import topic_feeds
 from orchestration.transforms.declarations import pool_of
-from orchestration.transforms.events import plain
+from orchestration.transforms.events import plain_events
 from orchestration.transforms.failures import explained
 from orchestration.transforms.history import JOB_PREFIX, NODE, ReplayConfig, Told, keep_fixes
 from orchestration.transforms.replay_run import Replayed
@@ -55,8 +55,7 @@ def letters_replay_job(transform: TopicTransform) -> dg.JobDefinition:
             with log.open_sender(group_id) as sender:
                 work = Sending(transform=transform, group_id=group_id, sender=sender)
                 for result in run_letters_replay(work, table, run, request):
-                    for event in topic_events(context, table, result):
-                        yield plain(event)
+                    yield from plain_events(context.instance, topic_events(context, table, result))
                     yield grown(transform, log)
                     yield from rejection_events(transform.name, result.letters)
                     replayed.add(result)
