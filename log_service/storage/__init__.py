@@ -26,7 +26,8 @@ All logs of a node:
 One log directory:
 
 - ``log_directory``: whether it may be written, whether it failed.
-- ``checkpoints``, ``meta_properties``, ``clean_shutdown``, ``running_files``: its files.
+- ``checkpoints``, ``meta_properties``, ``clean_shutdown``, ``running_files``, ``running_logs``: its files; ``last_run`` says
+  whether all that they name is there.
 
 The disk:
 

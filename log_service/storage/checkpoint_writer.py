@@ -28,17 +28,26 @@ from log_service.storage.clean_shutdown import write_marker
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
 
-_ALL = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT)
+ALL_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT)
 
 
 class CheckpointWriter:
     """Writes the checkpoints of the logs in ``logs``, which the log manager changes.
 
     ``unserved_in`` names the partitions of a directory whose logs are there and not in ``logs``: what the files say of them stays.
+    ``on_written`` is called after a file was written, with its path.
     """
 
-    def __init__(self, files: Files, logs: Mapping[TopicPartition, Log], unserved_in: Callable[[Path], Collection[TopicPartition]]) -> None:
+    def __init__(
+        self,
+        files: Files,
+        logs: Mapping[TopicPartition, Log],
+        unserved_in: Callable[[Path], Collection[TopicPartition]],
+        *,
+        on_written: Callable[[Path], object] = lambda _path: None,
+    ) -> None:
         self._files = files
+        self._on_written = on_written
         self._logs = logs
         self._unserved_in = unserved_in
         self._written: dict[Path, dict[TopicPartition, int]] = {}
@@ -71,8 +80,18 @@ class CheckpointWriter:
 
         Otherwise the next start would take the new log for durable as far as the old one was, or begin it where the old one began.
         """
-        for name in _ALL:
+        for name in ALL_CHECKPOINTS:
             self._change(directory.path / name, topic_partition, None)
+
+    def lower_high_watermark(self, directory: LogDirectory, topic_partition: TopicPartition, offset: int) -> None:
+        """Take back a high watermark above ``offset``, where a log is about to be cut after an unclean election; blocks, durable on return.
+
+        Otherwise the next start would miss what was cut.
+        """
+        path = directory.path / REPLICATION_OFFSET_CHECKPOINT
+        written = self._written.get(path)
+        if (self._read(path) if written is None else written).get(topic_partition, 0) > offset:
+            self._change(path, topic_partition, offset)
 
     def remember(self, log: Log) -> None:
         """Write at once how far a log that came here is durable, and where it starts; blocks, durable on return.
@@ -94,8 +113,7 @@ class CheckpointWriter:
                     offsets.pop(topic_partition, None)
                 else:
                     offsets[topic_partition] = offset
-                write_offsets(self._files, path, offsets)
-                self._written[path] = offsets
+                self._write(path, offsets)
 
     def _read(self, path: Path) -> dict[TopicPartition, int]:
         try:
@@ -154,6 +172,10 @@ class CheckpointWriter:
                 offsets = {**{key: before[key] for key in unserved if key in before}, **offsets}
             if written == offsets or (written is None and not offsets and not self._files.exists(path)):
                 return False
-            write_offsets(self._files, path, offsets)
-            self._written[path] = offsets
+            self._write(path, offsets)
             return True
+
+    def _write(self, path: Path, offsets: dict[TopicPartition, int]) -> None:
+        write_offsets(self._files, path, offsets)
+        self._written[path] = offsets
+        self._on_written(path)

@@ -35,6 +35,7 @@ from log_service.storage.log import Log
 from log_service.storage.partition_metadata import read_topic_id
 from log_service.storage.recovery import OpenedFrom
 from log_service.storage.running_files import read_running_epoch, write_running_epoch
+from log_service.storage.running_logs import ListedLogs, read_running_logs
 
 logger = logging.getLogger(__name__)
 _LOGS_PER_CALL = 64
@@ -62,12 +63,18 @@ class LoadedDirectory:
     """What a start found in one log directory.
 
     ``broker_epoch`` is the one of the last clean stop, None after any other stop. ``kept_epoch`` is the one of the last run where all that
-    it wrote is there, synced or not: after a clean stop, and where the process alone has ended (``running_files``).
+    it wrote is there, synced or not: after a clean stop, and where the process alone has ended (``running_files``). ``listed`` are the
+    logs of that run, None where no list of it is there; ``missing_checkpoints`` are the files that the list names and that are not there.
     """
+
+    directory: Path
 
     logs: list[Log] = field(default_factory=list)
     damaged: list[DamagedLog] = field(default_factory=list)
+    recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
+    listed: ListedLogs | None = None
+    missing_checkpoints: list[str] = field(default_factory=list)
     broker_epoch: int | None = None
     kept_epoch: int | None = None
 
@@ -80,7 +87,7 @@ class DirectoryLoader:
         self._directory = directory
         self._open_one = open_one
         self._thread_count = thread_count
-        self._loaded = LoadedDirectory()
+        self._loaded = LoadedDirectory(directory=directory)
         self._work: deque[Work] = deque()
         self._error: OSError | None = None
 
@@ -91,7 +98,7 @@ class DirectoryLoader:
             OSError: the directory cannot be read.
         """
         partitions = await self._files.run_in_pool(self._survey)
-        recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
+        recovery_points = self._loaded.recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
         start_offsets = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
         cleaned_offsets = self._read_where_whole(CLEANER_OFFSET_CHECKPOINT, "compaction begins at the start of each log")
         self._loaded.high_watermarks = self._read_where_whole(
@@ -149,6 +156,7 @@ class DirectoryLoader:
         """Take the clean-shutdown marker, remove what was deleted, and return the partitions' directories."""
         partitions = []
         self._take_epochs()
+        self._take_list()
         for name in self._files.list_directory(self._directory):
             topic_partition = parse_directory_name(name)
             if topic_partition is not None and topic_partition.topic != CLUSTER_METADATA_TOPIC:
@@ -170,6 +178,13 @@ class DirectoryLoader:
         if marked != UNKNOWN_BROKER_EPOCH:
             write_running_epoch(self._files, self._directory, marked)
         remove_marker(self._files, self._directory)
+
+    def _take_list(self) -> None:
+        """Read the list of the logs of the last run, where it is of the run whose epoch would be claimed."""
+        loaded, listed = self._loaded, read_running_logs(self._files, self._directory)
+        if listed is not None and listed.broker_epoch == loaded.kept_epoch:
+            loaded.listed = listed
+            loaded.missing_checkpoints = [name for name in sorted(listed.checkpoints) if not self._files.exists(self._directory / name)]
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         try:

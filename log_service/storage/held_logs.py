@@ -102,6 +102,7 @@ class HeldLogs:
     def put(self, log: Log) -> None:
         """Serve ``log`` as its partition's."""
         self._logs[log.topic_partition] = log
+        log.note_extent()
 
     def claim(self, log: Log, config: LogConfig) -> None:
         """Have a log go by its topic's configuration: only now do retention and compaction touch it."""
@@ -162,6 +163,7 @@ class HeldLogs:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         target = home.path / set_aside_name(topic_partition, suffix, self.new_id())
+        home.on_going(topic_partition)
         try:
             self._env.files.rename(path, target)
         except OSError as error:

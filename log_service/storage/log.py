@@ -35,6 +35,7 @@ from log_service.storage.producer_state import ProducerState, RememberedBatch
 from log_service.storage.removals import PendingRemovals
 from log_service.storage.replicated_batches import check_replicated
 from log_service.storage.retention import RetentionOutcome, count_deletable
+from log_service.storage.running_logs import Extent
 from log_service.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from log_service.storage.segments import Segments
 from log_service.storage.transaction_checks import check_marker
@@ -100,6 +101,8 @@ class Log:
         self.is_closed = False
         self._start_at(log_start_offset)
         self._clean_end_offset = clean_end_offset
+        self._sure_end_offset = log_end_offset
+        """At or below the end that recovery finds: the last batch of a log may hold no offset before its end, after a cut."""
         self._told_hole = -1
 
     def __repr__(self) -> str:
@@ -382,6 +385,9 @@ class Log:
             self.home.note_written(size_bytes)
         except OSError as error:
             raise self.home.note_error(error) from error
+        if position == 0:
+            self._sure_end_offset = last_offset + 1
+            self.note_extent()
         return segment, position
 
     def roll(self) -> bool:
@@ -448,6 +454,7 @@ class Log:
         if offset <= self.log_start_offset:
             return False
         self._start_at(offset)
+        self.note_extent()
         self.leader_epochs.truncate_from_start(offset)
         return True
 
@@ -494,7 +501,10 @@ class Log:
             return False
         self._check_readable()
         self._clean_end_offset = None
+        self._sure_end_offset = min(self._sure_end_offset, next(self.segments.from_offset(offset)).base_offset, offset)
+        self.note_extent()
         try:
+            self.home.on_cut(self.topic_partition, offset)
             self.cleaned_offset = None if self.cleaned_offset is None else min(self.cleaned_offset, offset)
             self.syncs.note_truncation(offset)
             self.producer_snapshots.remove_above(offset)
@@ -517,6 +527,7 @@ class Log:
         """
         self.truncate_to(self.segments[0].base_offset)
         self._check_readable()
+        self.note_extent(offset)
         try:
             self.producer_snapshots.remove_above(-1)
             self.leader_epochs.clear_durably()
@@ -530,6 +541,20 @@ class Log:
         self.syncs.note_restart(offset)
         self.cleaned_offset = self._clean_end_offset = None
         self.producer_state.reset()
+
+    def extent(self, least_offset: int = 0, but: Sequence[Segment] = ()) -> Extent:
+        """Return how far the log reaches at least after a kill. It will begin at ``least_offset`` or later, and ``but`` are about to go."""
+        return Extent(
+            topic_id=self.topic_id,
+            start_offset=max(self.log_start_offset, self.segments[0].base_offset, least_offset),
+            end_offset=self._sure_end_offset,
+            base_offsets=tuple(segment.base_offset for segment in self.segments if segment not in but),
+        )
+
+    def note_extent(self, least_offset: int = 0, but: Sequence[Segment] = ()) -> None:
+        """Have the directory's list say how far this log reaches. A copy is not listed before it is in place."""
+        if self.directory.name == str(self.topic_partition):
+            self.home.on_extent(self.topic_partition, self.extent(least_offset, but))
 
     # Compaction
 
@@ -547,8 +572,10 @@ class Log:
             KafkaError: KAFKA_STORAGE_ERROR; the directory is offline, and the next start finishes or undoes the exchange.
         """
         due_ms = self.clock.monotonic_ms() + self.config.file_delete_delay_ms
+        self.note_extent(but=old)
         try:
             paths, end_offset = self.segments.exchange(old, new)
+            self.note_extent()
             self.aborted_transactions = self.aborted_transactions.replaced(new.base_offset, end_offset, aborted)
             self.syncs.note_new_names()
             self.removals.schedule(paths, due_ms)

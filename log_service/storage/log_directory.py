@@ -16,6 +16,7 @@ from typing import TypeGuard
 from log_service.common.env import Files
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import TopicPartition
+from log_service.storage.running_logs import Extent
 from log_service.storage.segment import Segment
 
 SPACE_CHECK_BYTES = 8 << 20
@@ -46,9 +47,12 @@ class LogDirectory:
         "append_refusal",
         "is_offline",
         "may_lack_records",
+        "on_cut",
         "on_doubt",
+        "on_extent",
         "on_failed",
         "on_full",
+        "on_going",
         "on_rolled",
         "path",
         "reserve_bytes",
@@ -73,6 +77,13 @@ class LogDirectory:
         """Called where the indexes of a large segment have to be built again, in the pool, before it can be used."""
         self.save_recovery_points: Callable[[], object] = lambda: None
         """Called after a recovery point was lowered and before the bytes behind it go; durable on return."""
+
+        self.on_cut: Callable[[TopicPartition, int], object] = lambda _topic_partition, _offset: None
+        """Called before a log is cut at an offset; what a file says of offsets behind it is lowered durably."""
+        self.on_extent: Callable[[TopicPartition, Extent], object] = lambda _topic_partition, _extent: None
+        """Called after a log came or grew by a segment, and before it is cut."""
+        self.on_going: Callable[[TopicPartition], object] = lambda _topic_partition: None
+        """Called before a log's directory loses its name."""
 
     def __repr__(self) -> str:
         return f"<LogDirectory {self.path} {'offline' if self.is_offline else 'full' if self.append_refusal else 'online'}>"

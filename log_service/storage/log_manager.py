@@ -31,6 +31,7 @@ from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX
 from log_service.storage.future_logs import FutureLogs
 from log_service.storage.held_logs import OF_NO_TOPIC, HeldLogs
+from log_service.storage.last_run import LostLog, file_faults, lost_logs
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory, directory_named, is_failing_device
 from log_service.storage.meta_properties import claim_directory
@@ -39,11 +40,14 @@ from log_service.storage.removals import PendingRemovals
 from log_service.storage.retention import RetentionOutcome
 from log_service.storage.rivals import FoundLog, one_that_counts
 from log_service.storage.running_files import RunningFiles, remove_running_epoch
+from log_service.storage.running_logs import Extent
 from log_service.storage.segment_indexes import RebuiltIndexes
 from log_service.storage.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 _LOGS_PER_TURN = 64
+_NAMED_FAULTS = 5
+"""How many logs one line of the node's log names."""
 
 
 class LogManager:
@@ -71,6 +75,8 @@ class LogManager:
         self.reserve_bytes = reserve_bytes
         self.damaged: dict[TopicPartition, DamagedLog] = {}
         """Of partitions that have no log in ``logs``."""
+        self.lost: dict[TopicPartition, LostLog] = {}
+        """Logs of the last run that are not there, or not all of them, until they begin anew."""
         self._rivals: list[FoundLog] = []
         """Further logs of partitions that have one in ``logs`` or ``damaged``, until ``settle_rivals`` tells which one counts."""
         self.directory_ids: dict[Path, UUID] = {}
@@ -85,8 +91,8 @@ class LogManager:
         self._held = HeldLogs(env, self.removals, producer_id_expiration_ms=config.producer_id_expiration_ms)
         self.logs: Mapping[TopicPartition, Log] = self._held.logs
         self.directories: Sequence[LogDirectory] = self._held.directories
-        self.checkpoint_writer = CheckpointWriter(env.files, self.logs, self._unserved_in)
         self._running_files = RunningFiles(env.files, self.directories)
+        self.checkpoint_writer = CheckpointWriter(env.files, self.logs, self._unserved_in, on_written=self._running_files.note_checkpoint)
         self._upkeep = Upkeep(env, config, self._held, self.removals, self.checkpoint_writer, apply_retention=self.apply_retention)
         self.futures = FutureLogs(env, self._held, self.removals, self.checkpoint_writer, on_removals=self._upkeep.wake)
         self.cleaner = Cleaner(
@@ -162,13 +168,49 @@ class LogManager:
     async def _look_back(self, loaded: Sequence[LoadedDirectory]) -> None:
         """Find out whether everything that the last run wrote is there, in all directories."""
         has_damaged = any(found.damaged for found in loaded)
-        is_doubtful = self._unread or has_damaged or any(directory.may_lack_records for directory in self.directories)
+        has_lost = self._has_lost(loaded)
+        is_doubtful = self._unread or has_damaged or has_lost or any(directory.may_lack_records for directory in self.directories)
         if not is_doubtful:
             self.previous_broker_epoch = _epoch_of_all([found.kept_epoch for found in loaded])
         if self.previous_broker_epoch == UNKNOWN_BROKER_EPOCH:
             await self.env.files.run_in_pool(self._running_files.remove_durably)
-        elif not self.had_clean_shutdown:
+            return
+        if not all(found.listed for found in loaded):
+            rewrite = partial(self._running_files.rewrite_lists, self.previous_broker_epoch, self._extents())
+            await self.env.files.run_in_pool(rewrite)
+        if not self.had_clean_shutdown:
             logger.info("the last run of this broker, with epoch %d, was killed and lost nothing", self.previous_broker_epoch)
+
+    def _has_lost(self, loaded: Sequence[LoadedDirectory]) -> bool:
+        """Look for logs, and files of them, that the last run left and that are not there, and tell of them.
+
+        A log that is damaged was told of, and one in a directory that cannot be read may be there.
+        """
+        found: dict[TopicPartition, list[Log]] = {}
+        for log in self._opened():
+            found.setdefault(log.topic_partition, []).append(log)
+        damaged = {log.topic_partition for each in loaded for log in each.damaged}
+        lost = [log for each in loaded for log in lost_logs(each, found) if log.topic_partition not in damaged]
+        if self._unread:
+            lost = [log for log in lost if log.topic_partition in found]
+        self.lost = {log.topic_partition: log for log in lost}
+        faults = [*(log.fault for log in lost), *(fault for each in loaded for fault in file_faults(each))]
+        if faults:
+            logger.error("%s", _told(faults))
+        return bool(faults)
+
+    def _extents(self) -> dict[Path, dict[TopicPartition, Extent]]:
+        """Return how far the logs reach that a start has found, by directory; lost and damaged ones as they were."""
+        extents: dict[Path, dict[TopicPartition, Extent]] = {directory.path: {} for directory in self.directories}
+        for lost in self.lost.values():
+            extents[lost.directory][lost.topic_partition] = lost.extent
+        for damaged in [log for log in (*self.damaged.values(), *self._rivals) if isinstance(log, DamagedLog)]:
+            end_offset = self._high_watermarks_in.get(damaged.directory.parent, {}).get(damaged.topic_partition, 0)
+            extent = Extent(topic_id=damaged.topic_id, start_offset=end_offset, end_offset=end_offset)
+            extents[damaged.directory.parent].setdefault(damaged.topic_partition, extent)
+        for log in self._opened():
+            extents[log.directory.parent].setdefault(log.topic_partition, log.extent())
+        return extents
 
     def _take(self, path: Path) -> OSError | None:
         """Lock one directory, and check that it is of this node; return why its device fails, None where it does not."""
@@ -176,8 +218,10 @@ class LogManager:
         directory.on_full, directory.on_doubt = self._upkeep.wake, self._upkeep.rebuild_soon
         directory.on_failed = self._directory_failed
         directory.on_rolled = self._upkeep.sync_soon
+        directory.on_cut = partial(self.checkpoint_writer.lower_high_watermark, directory)
         directory.save_recovery_points = partial(self.checkpoint_writer.write_before_cut, directory)
         self._held.add_directory(directory)
+        self._running_files.keep_list(directory)
         try:
             with directory_named(path):
                 self._claim(directory)
@@ -232,7 +276,7 @@ class LogManager:
 
     def note_registered(self, broker_epoch: int) -> None:
         """Take note of the epoch of this run, for the start after a kill."""
-        self._running_files.write(broker_epoch)
+        self._running_files.write(broker_epoch, self._extents())
 
     def note_disk_failed(self) -> None:
         """Take note that this node ends because of a disk: what is read at the next start may not be all that there was."""
@@ -531,6 +575,7 @@ class LogManager:
 
     def release(self) -> None:
         """Close every file and give the locks back, writing nothing: how a start that failed ends."""
+        self._running_files.end()
         self.removals.release_all()
         self.futures.release()
         for log in self._opened():
@@ -543,3 +588,12 @@ def _epoch_of_all(epochs: Sequence[int | None]) -> int:
     """Return the broker epoch that all directories were left with, -1 where one was not: a disk that came new lost what the old one had."""
     first = epochs[0]
     return UNKNOWN_BROKER_EPOCH if first is None or any(epoch != first for epoch in epochs) else first
+
+
+def _told(faults: Sequence[str]) -> str:
+    """Return one line for all that a start misses."""
+    more = f"; and {len(faults) - _NAMED_FAULTS} more" if len(faults) > _NAMED_FAULTS else ""
+    return (
+        f"what the last run left is missing or exchanged, in {len(faults)} places: {'; '.join(faults[:_NAMED_FAULTS])}{more}. This broker "
+        "counts as one that lost records: bring them back and start again, or let it copy from other replicas"
+    )

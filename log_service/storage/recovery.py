@@ -97,7 +97,7 @@ def open_log(
     epochs = _load_epochs(files, directory, names)
     loader = _Loader(files, clock.wall_ms(), directory, config, known=known, epochs=epochs, rebuilt=rebuilt)
     segments, log_end_offset = loader.load(offsets)
-    if loader.has_found_loss or has_failed_sync(names):
+    if loader.has_found_loss or has_failed_sync(names) or _lacks_epochs(names, known, segments):
         home.may_lack_records = True
     log_start_offset = max(known.log_start_offset, segments[0].base_offset)
     if log_start_offset > log_end_offset:
@@ -149,6 +149,14 @@ def _take_topic_id(files: Files, directory: Path, names: list[str], topic_id: To
 def _load_epochs(files: Files, directory: Path, names: list[str]) -> LeaderEpochs:
     path = directory / LEADER_EPOCH_CHECKPOINT
     return LeaderEpochs.load(files, path) if LEADER_EPOCH_CHECKPOINT in names else LeaderEpochs(files, path)
+
+
+def _lacks_epochs(names: list[str], known: OpenedFrom, segments: Segments) -> bool:
+    """Whether the leader epochs of records that were synced are missing: they are written before the recovery point passes them."""
+    is_lacking = LEADER_EPOCH_CHECKPOINT not in names and known.recovery_point > max(known.log_start_offset, segments[0].base_offset)
+    if is_lacking:
+        logger.error("%s has no %s, which was written before", segments.active.directory, LEADER_EPOCH_CHECKPOINT)
+    return is_lacking
 
 
 def _remove_leftovers(files: Files, directory: Path, names: list[str]) -> list[str]:

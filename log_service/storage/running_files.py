@@ -19,8 +19,10 @@ Decides the file's content (JSON), when it is believed, and when it goes. Why it
   the file is not believed.
 * Each directory has to name the same epoch. A new disk has no file. A disk that was away during a run has an older epoch.
 * A directory that is another one than before, as a copy that was moved here or another volume, has another identity. So has one on another
-  host, or after a start of the kernel. A copy that replaces the files inside of the same directory is not noticed: who does that beside a
-  broker that was killed has to remove this file, as the marker of a clean stop.
+  host, or after a start of the kernel.
+* Files inside of the directory may be taken or exchanged between two runs. ``running_logs`` lists the logs and their segments.
+  ``last_run`` compares them with what a start finds, and the file is believed only where nothing is missing. An older copy of a log
+  shows by its end, which lies below the high watermark in the checkpoint. A copy that is younger than the checkpoint is not noticed.
 * A start that does not believe the file removes it durably. A volume that is detached by force, is tried on another host and comes back has
   none. A disk that is torn out of the running machine and put back before the next start is not noticed, if what it lost ends with a batch.
 * A start that dies before it is registered has appended nothing: the file stays, also in place of the marker of a clean stop, which is
@@ -35,13 +37,16 @@ without ``/proc``, a file system whose writes may wait in a process), there is n
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 
 from log_service.common.env import Files
+from log_service.common.types import TopicPartition
+from log_service.storage.checkpoint_writer import ALL_CHECKPOINTS
 from log_service.storage.log_directory import LogDirectory, is_full_disk
+from log_service.storage.running_logs import Extent, RunningLogs
 
 RUNNING_FILE = "tidelog-running"
 
@@ -101,19 +106,64 @@ class RunningFiles:
         self._files = files
         self._directories = directories
         self._has_disk_failed = False
+        self._lists: dict[LogDirectory, RunningLogs] = {}
         self._guard = RLock()  # a failure may be told by a thread of the pool, and by what is done here
 
     def __repr__(self) -> str:
         return f"<RunningFiles {len(self._directories)} directories{', a disk failed' if self._has_disk_failed else ''}>"
 
-    def write(self, broker_epoch: int) -> None:
-        """Say in each directory which epoch runs."""
+    def keep_list(self, directory: LogDirectory) -> None:
+        """Have the list of a directory's logs follow what becomes of them, from ``write`` on."""
+        listed = RunningLogs(self._files, directory.path, lambda error: self._give_up(directory, error))
+        self._lists[directory] = listed
+        directory.on_extent, directory.on_going = listed.note, listed.forget
+
+    def note_checkpoint(self, path: Path) -> None:
+        """Take note of a checkpoint that was written."""
+        for directory, listed in self._lists.items():
+            if directory.path == path.parent:
+                listed.note_checkpoint(path.name)
+
+    def _give_up(self, directory: LogDirectory, error: OSError) -> None:
+        """Take the files away where a list can be written no more: it would name logs that are deleted from now on."""
+        self.note_disk_failed()
+        if is_full_disk(error):
+            logger.warning("log directory %s is full: after a kill this broker will count as one that lost records", directory.path)
+        else:
+            directory.note_error(error)
+
+    def write(self, broker_epoch: int, extents: Mapping[Path, Mapping[TopicPartition, Extent]]) -> None:
+        """Say in each directory which epoch runs, and which logs are there: the list first, because it is not believed alone."""
         with self._guard:
             for directory in self._directories:
                 if self._has_disk_failed:
                     return
                 with _noted(directory):
-                    write_running_epoch(self._files, directory.path, broker_epoch)
+                    if self._write_list(directory, broker_epoch, extents.get(directory.path, {})):
+                        write_running_epoch(self._files, directory.path, broker_epoch)
+
+    def rewrite_lists(self, broker_epoch: int, extents: Mapping[Path, Mapping[TopicPartition, Extent]]) -> None:
+        """List what a start has found, for the case that it dies before its broker is registered."""
+        for directory in self._directories:
+            if not directory.is_offline:
+                with _noted(directory):
+                    self._write_list(directory, broker_epoch, extents.get(directory.path, {}))
+
+    def _write_list(self, directory: LogDirectory, broker_epoch: int, extents: Mapping[TopicPartition, Extent]) -> bool:
+        checkpoints = [name for name in ALL_CHECKPOINTS if self._files.exists(directory.path / name)]
+        try:
+            self._lists[directory].begin(broker_epoch, extents, checkpoints)
+        except OSError as error:
+            if not is_full_disk(error):
+                raise
+            logger.warning("log directory %s is full: after a kill this broker will count as one that lost records", directory.path)
+            return False
+        return True
+
+    def end(self) -> None:
+        """Close the lists."""
+        for listed in self._lists.values():
+            listed.end()
 
     def remove_durably(self) -> None:
         """Remove the files, at a start that does not believe them."""

@@ -81,7 +81,7 @@ class Segments:
         """
         keep = self.index_of(offset) + 1
         kept, doomed = list(self._held[0][:keep]), self._held[0][keep:]
-        paths = [path for segment in doomed for path in segment.set_aside()]
+        paths = [path for segment in reversed(doomed) for path in segment.set_aside()]
         if not kept:
             kept.append(Segment(self.active.files, self.active.directory, offset, config, created_ms=created_ms))
         self.active.files.sync_directory(self.active.directory)

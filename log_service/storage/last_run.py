@@ -1,0 +1,84 @@
+"""Whether the logs that a start finds are those that the last run left.
+
+Decides, for each log that the files of a log directory name, how far it reached: by the list of the run (``running_logs``), the recovery
+points and the high watermarks. Opens and serves nothing. A log that came to another directory of the node is found there.
+
+The list decides which logs there were, because a checkpoint names logs that were deleted since. Without a list the recovery points name
+them: after a clean stop they are those of the end.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from log_service.common.types import TopicId, TopicPartition
+from log_service.storage.directory_loader import LoadedDirectory
+from log_service.storage.file_names import LOG_SUFFIX, file_name
+from log_service.storage.log import Log
+from log_service.storage.partition_metadata import format_uuid
+from log_service.storage.running_logs import RUNNING_LOGS_FILE, Extent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostLog:
+    """A log that is not there any more, or not all of it. ``extent`` is how it was; ``fault`` is a sentence about it."""
+
+    topic_partition: TopicPartition
+    directory: Path
+    extent: Extent
+    fault: str
+
+
+def expected_extents(loaded: LoadedDirectory) -> dict[TopicPartition, Extent]:
+    """Return how far each log of a directory reached at least when the last run ended."""
+    if loaded.listed is None:
+        named = loaded.recovery_points.items()
+        return {key: Extent(topic_id=None, start_offset=offset, end_offset=offset) for key, offset in named if offset > 0}
+    return {
+        key: Extent(
+            topic_id=extent.topic_id,
+            start_offset=extent.start_offset,
+            end_offset=max(extent.end_offset, loaded.recovery_points.get(key, 0), loaded.high_watermarks.get(key, 0)),
+            base_offsets=tuple(offset for offset in extent.base_offsets if extent.start_offset < offset < extent.end_offset),
+        )
+        for key, extent in loaded.listed.extents.items()
+    }
+
+
+def lost_logs(loaded: LoadedDirectory, found: Mapping[TopicPartition, Sequence[Log]]) -> list[LostLog]:
+    """Return the logs of a directory of which something is missing. ``found`` are those of all directories."""
+    lost = []
+    for topic_partition, extent in expected_extents(loaded).items():
+        faults = [_fault(extent, log) for log in found.get(topic_partition, ())] or ["is missing"]
+        if None not in faults:
+            fault = f"{topic_partition} {faults[0]}, it ended at offset {extent.end_offset} in {loaded.directory}"
+            lost.append(LostLog(topic_partition=topic_partition, directory=loaded.directory, extent=extent, fault=fault))
+    return lost
+
+
+def file_faults(loaded: LoadedDirectory) -> list[str]:
+    """Return a clause for each file that tells of the logs of a directory and is missing, where the last run would be claimed."""
+    faults = [f"{loaded.directory / name} is missing" for name in loaded.missing_checkpoints]
+    if loaded.listed is not None or loaded.kept_epoch is None:
+        return faults
+    if loaded.broker_epoch is None:
+        return [f"{loaded.directory} has no {RUNNING_LOGS_FILE} of that run"]
+    nameless = [log.topic_partition for log in loaded.logs if log.log_end_offset and log.topic_partition not in loaded.recovery_points]
+    return [f"{topic_partition} has no recovery point in {loaded.directory}" for topic_partition in nameless]
+
+
+def _fault(extent: Extent, log: Log) -> str | None:
+    """Say how a log differs from the one that was there; None where it does not."""
+    if extent.topic_id not in (None, log.topic_id):
+        return f"is of topic id {_shown(log.topic_id)} instead of {_shown(extent.topic_id)}"
+    if log.log_end_offset < extent.end_offset:
+        return f"ends at offset {log.log_end_offset} instead of {extent.end_offset}"
+    if log.segments[0].base_offset > extent.start_offset:
+        return f"begins at offset {log.segments[0].base_offset} instead of {extent.start_offset}"
+    if missing := set(extent.base_offsets).difference(segment.base_offset for segment in log.segments):
+        return f"has no segment {file_name(min(missing), LOG_SUFFIX)}"
+    return None
+
+
+def _shown(topic_id: TopicId | None) -> str:
+    return "none" if topic_id is None else format_uuid(topic_id)

@@ -1,0 +1,187 @@
+"""The file ``tidelog-running-logs`` in each log directory: the logs that a run keeps there, and how far each reaches at least.
+
+Decides the content of the file, and when it is believed. Each line replaces what an earlier one said of its partition. A line that adds
+something is written after the files are there, and one that takes something away before the files go. Therefore all that the file names
+is there at every moment, and a kill at any moment leaves a list that holds. A start that does not find it knows that it was taken.
+
+Invariants: the file is never synced and only believed with the page cache in which it was written, as ``tidelog-running`` is. It names the
+epoch of its run. A run that cannot write it any more says so (``on_failed``), and then has no list.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from uuid import UUID
+
+from log_service.common.env import File, Files
+from log_service.common.types import TopicId, TopicPartition
+
+RUNNING_LOGS_FILE = "tidelog-running-logs"
+NEEDLESS_LINES = 10_000
+"""The file is written anew once it has so many lines more than logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """A log as a run left it: it starts at or before ``start_offset`` and ends at or behind ``end_offset``.
+
+    Between them segments begin at each of ``base_offsets``, and perhaps at others. ``topic_id`` is None where it was not known.
+    """
+
+    topic_id: TopicId | None
+    start_offset: int
+    end_offset: int
+    base_offsets: tuple[int, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class ListedLogs:
+    """What the file of a log directory says: its logs, and the checkpoints that were written."""
+
+    broker_epoch: int
+    extents: dict[TopicPartition, Extent] = field(default_factory=dict)
+    checkpoints: set[str] = field(default_factory=set)
+
+
+def read_running_logs(files: Files, directory: Path) -> ListedLogs | None:
+    """Return what the last run of a log directory kept there; None where that is not known. A torn last line is left out."""
+    try:
+        *lines, _torn = files.read_bytes(directory / RUNNING_LOGS_FILE).split(b"\n")
+        first, *entries = [json.loads(line) for line in lines]
+        present_id = files.page_cache_id(directory)
+        if present_id is None or first["pageCacheId"] != present_id:
+            return None
+        listed = ListedLogs(broker_epoch=int(first["brokerEpoch"]))
+        for entry in entries:
+            _take_line(listed, entry)
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return listed
+
+
+def _take_line(listed: ListedLogs, entry: list[object]) -> None:
+    match entry:
+        case [str(name)]:
+            listed.checkpoints.add(name)
+        case [str(topic), int(index)]:
+            listed.extents.pop(TopicPartition(topic, index), None)
+        case [str(topic), int(index), str(topic_id), int(start_offset), int(end_offset), list(base_offsets)]:
+            listed.extents[TopicPartition(topic, index)] = Extent(
+                topic_id=TopicId(UUID(topic_id)) if topic_id else None,
+                start_offset=start_offset,
+                end_offset=end_offset,
+                base_offsets=tuple(int(str(offset)) for offset in base_offsets),
+            )
+        case _:
+            raise ValueError(entry)
+
+
+def _line(entry: object) -> bytes:
+    return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+
+
+def _extent_line(topic_partition: TopicPartition, extent: Extent) -> bytes:
+    topic_id = "" if extent.topic_id is None else str(extent.topic_id)
+    offsets = [extent.start_offset, extent.end_offset, extent.base_offsets]
+    return _line([topic_partition.topic, topic_partition.partition, topic_id, *offsets])
+
+
+class RunningLogs:
+    """The file of one log directory while the node runs. Nothing is written before ``begin``; may be called from any thread.
+
+    ``on_failed`` is called once where the file can be written no more: it is then not to be believed.
+    """
+
+    def __init__(self, files: Files, directory: Path, on_failed: Callable[[OSError], None]) -> None:
+        self._files = files
+        self._directory = directory
+        self._on_failed = on_failed
+        self._file: File | None = None
+        self._listed = ListedLogs(broker_epoch=-1)
+        self._line_count = 0
+        self._guard = Lock()
+
+    def __repr__(self) -> str:
+        return f"<RunningLogs {self._directory} logs={len(self._listed.extents)}{'' if self._file else ', not written'}>"
+
+    def begin(self, broker_epoch: int, extents: Mapping[TopicPartition, Extent], checkpoints: Iterable[str]) -> None:
+        """Write the logs that are there when a run begins, in place of the list of the run before.
+
+        Raises:
+            OSError: the disk failed or is full; there is no list of this run.
+        """
+        with self._guard:
+            self._close()
+            self._listed = ListedLogs(broker_epoch=broker_epoch, extents=dict(extents), checkpoints=set(checkpoints))
+            self._write_all()
+
+    def _write_all(self) -> None:
+        page_cache_id = self._files.page_cache_id(self._directory)
+        if page_cache_id is None:
+            return
+        listed, path = self._listed, self._directory / RUNNING_LOGS_FILE
+        lines = [_line({"version": 0, "brokerEpoch": listed.broker_epoch, "pageCacheId": page_cache_id})]
+        lines += [_line([name]) for name in sorted(listed.checkpoints)]
+        lines += [_extent_line(topic_partition, extent) for topic_partition, extent in listed.extents.items()]
+        self._files.write_atomically(path, b"".join(lines), is_synced=False)
+        self._file = self._files.open(path)
+        self._line_count = len(lines)
+
+    def note(self, topic_partition: TopicPartition, extent: Extent) -> None:
+        """Take note of a log that is there, and reaches so far."""
+        with self._guard:
+            if self._listed.extents.get(topic_partition) != extent:
+                self._listed.extents[topic_partition] = extent
+                error = self._append(_extent_line(topic_partition, extent))
+            else:
+                error = None
+        self._tell(error)
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Take note that a log is about to go."""
+        error = None
+        with self._guard:
+            if self._listed.extents.pop(topic_partition, None) is not None:
+                error = self._append(_line([topic_partition.topic, topic_partition.partition]))
+        self._tell(error)
+
+    def note_checkpoint(self, name: str) -> None:
+        """Take note of a checkpoint that was written."""
+        error = None
+        with self._guard:
+            if name not in self._listed.checkpoints:
+                self._listed.checkpoints.add(name)
+                error = self._append(_line([name]))
+        self._tell(error)
+
+    def _append(self, line: bytes) -> OSError | None:
+        if self._file is None:
+            return None
+        try:
+            self._line_count += 1
+            if self._line_count > len(self._listed.extents) + NEEDLESS_LINES:
+                self._close()
+                self._write_all()
+            else:
+                self._file.append_gathered([line])
+        except OSError as error:
+            self._close()
+            return error
+        return None
+
+    def _tell(self, error: OSError | None) -> None:
+        """Report a failure without the guard, because the callback may take other files away."""
+        if error is not None:
+            self._on_failed(error)
+
+    def end(self) -> None:
+        """Close the file and write no more."""
+        with self._guard:
+            self._close()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
