@@ -1,11 +1,12 @@
 """Administration of groups: listing, describing, deleting, and their committed offsets.
 
 A list is asked of every broker, everything else of the group's coordinator. Responses of different versions become the same value. Offsets
-go by the topic's name, never by its id: the client does not use the versions that carry ids alone.
+are asked for by the topic's name, never by its id. A consumer commits by id where the broker takes ids.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TypeVar
 
 from log_service.client import arguments
@@ -16,7 +17,7 @@ from log_service.client.connections.cluster_metadata import GROUP_KEY_TYPE, Clus
 from log_service.client.connections.cluster_view import Node
 from log_service.client.group_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import TopicPartition
+from log_service.common.types import NO_TOPIC_ID, TopicId, TopicPartition
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from log_service.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -217,8 +218,9 @@ def commit_request(
     generation_id: int = -1,
     member_id: str = "",
     group_instance_id: str | None = None,
+    topic_ids: Mapping[str, TopicId] = MappingProxyType({}),
 ) -> OffsetCommitRequest:
-    """Return a commit; without a generation it is one from outside the group."""
+    """Return a commit; without a generation it is one from outside the group. Versions after 9 name topics by ``topic_ids``."""
     return OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=generation_id,
@@ -226,7 +228,9 @@ def commit_request(
         group_instance_id=group_instance_id,
         topics=[
             OffsetCommitRequestTopic(
-                name=topic, partitions=[_commit_partition(number, offsets[TopicPartition(topic, number)]) for number in numbers]
+                name=topic,
+                topic_id=topic_ids.get(topic, NO_TOPIC_ID),
+                partitions=[_commit_partition(number, offsets[TopicPartition(topic, number)]) for number in numbers],
             )
             for topic, numbers in by_topic(offsets).items()
         ],

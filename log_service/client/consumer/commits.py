@@ -5,12 +5,14 @@ after the other, so that an older offset never overwrites a newer one.
 
 The coordinator refuses to commit for a topic that was deleted, and says that trying again may help. An application hears of that once its
 time is up; an automatic commit leaves out the partitions of topics that the newest metadata says do not exist.
+
+A position is committed for the topic that it is of, by the topic's id where the broker takes ids. It is left out once the topic was deleted
+and created anew, because it would skip records of the new one.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 
@@ -20,11 +22,11 @@ from log_service.client.admin.groups import LAST_OFFSET_VERSION_WITH_NAMES, comm
 from log_service.client.admin.values import OffsetAndMetadata
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.consumer.memberships import CommittingMember
-from log_service.client.consumer.subscriptions import Subscriptions
+from log_service.client.consumer.subscriptions import Subscriptions, is_other_topic
 from log_service.client.metrics import ConsumerMeter
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
-from log_service.common.types import TopicPartition
+from log_service.common.types import NO_TOPIC_ID, TopicId, TopicPartition
 from log_service.config.client import ConsumerConfig
 from log_service.protocol.messages.offset_commit import OffsetCommitResponse
 from log_service.rpc.connection import raise_for
@@ -43,14 +45,17 @@ GROUP_WENT_ON = {
     ErrorCode.FENCED_INSTANCE_ID: "another member uses the same group_instance_id",
 }
 TOPIC_IS_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-NOTHING_AUTOMATIC: frozenset[TopicPartition] = frozenset()
 
 
-class _Soon:
-    """Commits that no task waits for, and that leave as one request. For the partitions in ``automatic`` no application asked."""
+class _Batch:
+    """Offsets that leave as one request, of which topics they are, and what waits for them.
+
+    For the partitions in ``automatic`` no application asked.
+    """
 
     def __init__(self) -> None:
         self.offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.topic_ids: dict[str, TopicId] = {}
         self.automatic: set[TopicPartition] = set()
         self.callbacks: list[Callable[[KafkaError | None], None]] = []
 
@@ -65,7 +70,7 @@ class Committer:
         self._meter = meter
         self._quiet = QuietLogger(logger, meter.now_ms)
         self._lock = trio.Lock()
-        self._soon: deque[_Soon] = deque()
+        self._soon: deque[_Batch] = deque()
         self._wakeup = trio.Event()
         self._is_idle = trio.Event()
         self._is_idle.set()
@@ -92,7 +97,7 @@ class Committer:
         positions = {
             state.topic_partition: OffsetAndMetadata(offset=state.position, leader_epoch=state.leader_epoch)
             for state in self._subscriptions
-            if state.has_position
+            if state.has_position and not state.is_of_other_topic(self._cluster.view.topic_id_of(state.topic_partition.topic))
         }
         return {each: offset for each, offset in positions.items() if self._committed.get(each) != offset}
 
@@ -116,13 +121,13 @@ class Committer:
         if self._config.group_id is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id cannot commit")
         if offsets:
-            await self._commit_in_turn(offsets, timeout_ms, NOTHING_AUTOMATIC)
+            await self._commit_in_turn(self._note(_Batch(), offsets), timeout_ms)
 
-    async def _commit_in_turn(self, offsets: Offsets, timeout_ms: int, automatic: AbstractSet[TopicPartition]) -> None:
+    async def _commit_in_turn(self, batch: _Batch, timeout_ms: int) -> None:
         left_ms = self._cluster.countdown(timeout_ms)
         with trio.move_on_after(timeout_ms / 1_000):
             await self._is_idle.wait()  # what was committed without waiting goes first
-        await self._commit_now(offsets, left_ms, automatic)
+        await self._commit_now(batch, left_ms)
 
     def commit_soon(self, offsets: Offsets, on_commit: CommitCallback | None) -> None:
         """Commit after all commits before, without waiting; what has not left yet goes out as one request."""
@@ -141,13 +146,21 @@ class Committer:
             soon = self._collect(offsets)
             soon.automatic |= offsets.keys() - asked
 
-    def _collect(self, offsets: Offsets) -> _Soon:
+    def _collect(self, offsets: Offsets) -> _Batch:
         if not self._soon:
-            self._soon.append(_Soon())
-        self._soon[-1].offsets.update(offsets)
+            self._soon.append(_Batch())
         self._is_idle = trio.Event() if self._is_idle.is_set() else self._is_idle
         self._wakeup.set()
-        return self._soon[-1]
+        return self._note(self._soon[-1], offsets)
+
+    def _note(self, batch: _Batch, offsets: Offsets) -> _Batch:
+        """Add offsets, and of which topics they are: by the time that the batch leaves, the partitions may be of new topics."""
+        batch.offsets.update(offsets)
+        for each in offsets:
+            state = self._subscriptions.get(each)
+            known = NO_TOPIC_ID if state is None else state.topic_id
+            batch.topic_ids[each.topic] = known if known != NO_TOPIC_ID else self._cluster.view.topic_id_of(each.topic)
+        return batch
 
     async def run(self) -> None:
         """Send what is to be committed soon, for ever."""
@@ -162,12 +175,12 @@ class Committer:
         """Wait until nothing is to be committed soon."""
         await self._is_idle.wait()
 
-    async def _commit_quietly(self, soon: _Soon) -> None:
+    async def _commit_quietly(self, soon: _Batch) -> None:
         """Commit; failing is not the end: others will read those records again."""
         failure: KafkaError | None = None
         try:
             if soon.offsets:
-                await self._commit_now(soon.offsets, lambda: self._config.default_api_timeout_ms, soon.automatic)
+                await self._commit_now(soon, lambda: self._config.default_api_timeout_ms)
         except KafkaError as error:
             failure = error
         if failure is not None and not soon.callbacks:
@@ -175,30 +188,34 @@ class Committer:
         for callback in soon.callbacks:
             callback(failure)
 
-    async def _commit_now(self, offsets: Offsets, left_ms: Callable[[], int], automatic: AbstractSet[TopicPartition]) -> None:
+    async def _commit_now(self, batch: _Batch, left_ms: Callable[[], int]) -> None:
         if self._config.group_id is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id cannot commit")
         async with self._lock:
             started_ms = self._meter.now_ms()
-            committed = await self._commit_in_newest_epoch(lambda: self._without_gone(offsets, automatic), left_ms)
+            committed = await self._commit_in_newest_epoch(batch, left_ms)
         self._meter.note_commit(started_ms)
         self._committed.update(committed)
 
-    def _without_gone(self, offsets: Offsets, automatic: AbstractSet[TopicPartition]) -> Offsets:
-        """Leave out the automatic commits for topics that the newest metadata says do not exist."""
+    def _without_gone(self, batch: _Batch) -> Offsets:
+        """Leave out automatic commits for topics that do not exist, and every commit for a topic that was deleted and created anew."""
         view = self._cluster.view
-        unknown = (each for each in automatic if each.topic not in view.topics)
+        unknown = (each for each in batch.automatic if each.topic not in view.topics)
         gone = {each for each in unknown if view.errors.get(each.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) in TOPIC_IS_GONE}
-        return {each: offset for each, offset in offsets.items() if each not in gone} if gone else offsets
+        replaced = {topic for topic, topic_id in batch.topic_ids.items() if is_other_topic(topic_id, view.topic_id_of(topic))}
+        if replaced:
+            text = "group %s: nothing is committed for topics that were deleted and created anew: %s"
+            self._quiet.warning("replaced", text, self._config.group_id, ", ".join(sorted(replaced)))
+        return {each: offset for each, offset in batch.offsets.items() if each not in gone and each.topic not in replaced}
 
-    async def _commit_in_newest_epoch(self, wanted: Callable[[], Offsets], left_ms: Callable[[], int]) -> Offsets:
+    async def _commit_in_newest_epoch(self, batch: _Batch, left_ms: Callable[[], int]) -> Offsets:
         """Commit; where the coordinator has moved the member on meanwhile, commit again in the epoch that it tells (KIP-848).
 
-        ``wanted`` is asked before each attempt. Returns what was committed.
+        Before each attempt what has gone is left out. Returns what was committed.
         """
         while True:
             try:
-                return await self._cluster.retry(lambda: self._commit_once(wanted()), left_ms())
+                return await self._cluster.retry(lambda: self._commit_once(self._without_gone(batch), batch.topic_ids), left_ms())
             except KafkaError as error:
                 member = self._membership
                 if error.code is not ErrorCode.STALE_MEMBER_EPOCH or member is None:
@@ -220,7 +237,9 @@ class Committer:
         if not offsets:
             return
         try:
-            await self._commit_in_turn(offsets, self._config.request_timeout_ms, offsets.keys())
+            batch = self._note(_Batch(), offsets)
+            batch.automatic.update(offsets)
+            await self._commit_in_turn(batch, self._config.request_timeout_ms)
         except KafkaError as error:
             self._warn(len(offsets), error)
 
@@ -231,14 +250,14 @@ class Committer:
         """Forget what is committed, because the partitions changed: other members may have committed meanwhile."""
         self._committed.clear()
 
-    async def _commit_once(self, offsets: Offsets) -> Offsets:
+    async def _commit_once(self, offsets: Offsets, topic_ids: Mapping[str, TopicId]) -> Offsets:
         group_id = self._config.group_id
         assert group_id is not None, "commit() looked"
         if offsets:
-            await with_coordinator(self._cluster, group_id, lambda: self._send(group_id, offsets))
+            await with_coordinator(self._cluster, group_id, lambda: self._send(group_id, offsets, topic_ids))
         return offsets
 
-    async def _send(self, group_id: str, offsets: Offsets) -> None:
+    async def _send(self, group_id: str, offsets: Offsets, topic_ids: Mapping[str, TopicId]) -> None:
         member = self._membership
         if member is not None and not member.is_member:
             code = ErrorCode.UNKNOWN_MEMBER_ID
@@ -249,17 +268,22 @@ class Committer:
             generation_id=-1 if member is None else member.generation_id,
             member_id="" if member is None else member.member_id,
             group_instance_id=None if member is None else self._config.group_instance_id,
+            topic_ids=topic_ids,
         )
         connection = await self._cluster.coordinator(group_id)
-        response = await connection.request(request, OffsetCommitResponse, max_version=LAST_OFFSET_VERSION_WITH_NAMES)
+        is_by_id = all(topic_ids[each.topic] != NO_TOPIC_ID for each in offsets)
+        max_version = None if is_by_id else LAST_OFFSET_VERSION_WITH_NAMES
+        response = await connection.request(request, OffsetCommitResponse, max_version=max_version)
+        names = {topic_ids[each.topic]: each.topic for each in offsets}
         for topic in response.topics:
+            name = topic.name or names.get(TopicId(topic.topic_id), "")
             for result in topic.partitions:
                 code = ErrorCode.of(result.error_code)
                 if code in GROUP_WENT_ON:
                     if member is not None:
                         member.note_commit_error(code)
                     raise KafkaError(code, f"group {group_id!r}: {GROUP_WENT_ON[code]}")
-                raise_for(code, None, f"commit of group {group_id!r} for {TopicPartition(topic.name, result.partition_index)}")
+                raise_for(code, None, f"commit of group {group_id!r} for {TopicPartition(name, result.partition_index)}")
 
 
 def _tell(on_commit: CommitCallback, offsets: Offsets, error: KafkaError | None) -> None:

@@ -139,7 +139,7 @@ class FetchExchange:
     def _asked(self, state: PartitionState, version: int) -> Asked:
         view = self._cluster.view
         return Asked(
-            topic_id=view.topic_id_of(state.topic_partition.topic),
+            topic_id=view.topic_id_of(state.topic_partition.topic) if state.topic_id == NO_TOPIC_ID else state.topic_id,
             fetch_offset=state.fetch_offset,
             current_leader_epoch=view.leader_epoch_of(state.topic_partition),
             last_fetched_epoch=state.fetch_epoch if version >= FIRST_VERSION_WITH_EPOCHS else NO_LEADER_EPOCH,

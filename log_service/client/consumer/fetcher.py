@@ -5,8 +5,9 @@ errors of a response mean. ``positions`` finds where to begin; the consumer deci
 
 Invariants: buffered bytes stay below ``queued_max_bytes`` plus one response per leader. Records come out in the order of offsets, each
 once, none from before the position, none of a partition that is paused or was given up. The response to a fetch that was sent before a
-seek is dropped. A partition with an error is fetched again after a pause, and where the application has to hear of the error, not before; a
-partition whose new leader is known by then is fetched there at once (KIP-951).
+seek is dropped. No position is carried over into a topic that was deleted and created anew. A partition with an error is fetched again
+after a pause, and where the application has to hear of the error, not before; a partition whose new leader is known by then is fetched
+there at once (KIP-951).
 """
 
 import logging
@@ -26,7 +27,7 @@ from log_service.client.consumer.subscriptions import UNKNOWN, Hold, PartitionSt
 from log_service.client.metrics import ConsumerMeter
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
-from log_service.common.types import NO_LEADER_EPOCH
+from log_service.common.types import NO_LEADER_EPOCH, NO_TOPIC_ID
 from log_service.config.client import ConsumerConfig
 from log_service.protocol.messages.fetch import PartitionData
 
@@ -189,7 +190,7 @@ class Fetcher:
             return False
         except KafkaError as error:
             self._drop(fetched)
-            state.seek(reader.position, reader.leader_epoch)
+            state.seek(reader.position, reader.leader_epoch, topic_id=state.topic_id)
             if not taken:
                 raise
             self._fail(state, error)
@@ -214,7 +215,7 @@ class Fetcher:
         """Drop what is stale, and what paused partitions hold: that is fetched again when they are resumed."""
         for fetched in self._fetched:
             if fetched.state.is_paused and not fetched.is_stale:
-                fetched.state.seek(fetched.state.position, fetched.state.leader_epoch)
+                fetched.state.seek(fetched.state.position, fetched.state.leader_epoch, topic_id=fetched.state.topic_id)
         kept = [fetched for fetched in self._fetched if not fetched.is_stale and self._is_current(fetched.state)]
         self._fetched = deque(kept)
         self._buffered_bytes = sum(fetched.size_bytes for fetched in kept)
@@ -230,7 +231,7 @@ class Fetcher:
         share_bytes = self._config.queued_max_bytes // max(len(self._subscriptions), 1)
         by_node: dict[int, list[PartitionState]] = {}
         for state in self._subscriptions:
-            if not state.is_fetchable or (state.buffered_bytes and state.buffered_bytes >= share_bytes):
+            if not state.is_fetchable or (state.buffered_bytes and state.buffered_bytes >= share_bytes) or not self._is_topic_there(state):
                 continue
             node_id = self._node_for(state)
             if node_id < 0:
@@ -238,6 +239,17 @@ class Fetcher:
             elif node_id not in self._busy_nodes:
                 by_node.setdefault(node_id, []).append(state)
         return by_node
+
+    def _is_topic_there(self, state: PartitionState) -> bool:
+        """Whether the position is of the topic that the view has; one of an earlier topic of the name is reset."""
+        current = self._cluster.view.topic_id_of(state.topic_partition.topic)
+        if not state.is_of_other_topic(current):
+            if state.topic_id == NO_TOPIC_ID:
+                state.topic_id = current
+            return True
+        text = f"{state.topic_partition} was read up to offset {state.fetch_offset}, then its topic was deleted and created anew"
+        self._reset(state, KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text))
+        return False
 
     def _node_for(self, state: PartitionState) -> int:
         """Return the replica that the leader named as nearer (KIP-392), for as long as metadata stays fresh, else the leader.
@@ -407,7 +419,7 @@ class Fetcher:
             self._fail(state, error)
             return
         self._quiet.warning(state.topic_partition, "%s; going back there", error)
-        state.seek(min(state.position, end_offset))
+        state.seek(min(state.position, end_offset), topic_id=state.topic_id)
         self._on_change()
 
     def _reset(self, state: PartitionState, error: KafkaError) -> None:

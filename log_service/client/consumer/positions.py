@@ -19,7 +19,7 @@ from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.consumer.subscriptions import PartitionState, Start, Subscriptions
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
-from log_service.common.types import TopicPartition
+from log_service.common.types import TopicId, TopicPartition
 from log_service.config.client import ConsumerConfig
 
 logger = logging.getLogger(__name__)
@@ -181,6 +181,7 @@ class Positions:
         if not states:
             return
         versions = {state.topic_partition: state.version for state in states}
+        topic_ids = self._topic_ids(states)
         found = await self.committed(list(versions)) if self._config.group_id is not None else {}
         for state in states:
             if state.version != versions[state.topic_partition] or state.start is not Start.COMMITTED:
@@ -189,7 +190,7 @@ class Positions:
             if committed is None:
                 state.seek_to(Start.RESET)
             else:
-                state.seek(committed.offset, committed.leader_epoch)
+                state.seek(committed.offset, committed.leader_epoch, topic_id=topic_ids[state.topic_partition.topic])
 
     async def _leaderless(self, states: list[PartitionState]) -> list[PartitionState]:
         """Return the partitions that are there, and of which even a new view knows no leader: asking for them keeps others waiting."""
@@ -209,6 +210,7 @@ class Positions:
             return
         versions = {state.topic_partition: state.version for state in states}
         specs = {state.topic_partition: self._spec(state) for state in states}
+        topic_ids = self._topic_ids(states)
         failure: ItemsFailed | None = None
         try:
             found: Mapping[TopicPartition, FoundOffset] = await self.list_offsets(specs)
@@ -220,11 +222,15 @@ class Positions:
             if state.version == versions[state.topic_partition] and state.topic_partition in found:
                 offset = found[state.topic_partition].offset
                 if offset >= 0:
-                    state.seek(offset)
+                    state.seek(offset, topic_id=topic_ids[state.topic_partition.topic])
                 else:
                     state.seek_to(Start.LATEST)
         if failure is not None:
             raise failure
+
+    def _topic_ids(self, states: list[PartitionState]) -> dict[str, TopicId]:
+        """Return the ids of topics, to be taken before their offsets are asked for: a topic that comes later is another one."""
+        return {state.topic_partition.topic: self._cluster.view.topic_id_of(state.topic_partition.topic) for state in states}
 
     def _spec(self, state: PartitionState) -> OffsetSpec:
         if state.start is Start.TIME and self._config.reset_duration_ms is not None:

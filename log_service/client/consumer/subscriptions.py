@@ -3,7 +3,8 @@
 Decides which partitions can be fetched, and that records fetched before a seek are never returned after it.
 
 Invariants: ``position`` is the next offset to return, ``fetch_offset`` the next to fetch, and everything between is buffered. Every change
-of position from outside raises ``version``; the response to a fetch that was sent under another version is dropped.
+of position from outside raises ``version``; the response to a fetch that was sent under another version is dropped. A position is of one
+topic id: in a topic that was created anew under the name it means nothing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,7 @@ from enum import Enum, auto
 
 from log_service.client.consumer.aborted import AbortedFilter
 from log_service.common.errors import ConfigError
-from log_service.common.types import NO_LEADER_EPOCH, TopicPartition
+from log_service.common.types import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId, TopicPartition
 
 UNKNOWN = -1
 
@@ -50,6 +51,11 @@ class Hold(Enum):
     TELLING = auto()  # an error that the application has not been told
 
 
+def is_other_topic(known: TopicId, current: TopicId) -> bool:
+    """Whether two ids are known and differ: the topic of that name was deleted and created anew."""
+    return known != current and NO_TOPIC_ID not in {known, current}
+
+
 class PartitionState:
     """One partition that is read."""
 
@@ -71,6 +77,7 @@ class PartitionState:
         "preferred_until_ms",
         "sought_epoch",
         "start",
+        "topic_id",
         "topic_partition",
         "validated_epoch",
         "version",
@@ -78,6 +85,7 @@ class PartitionState:
 
     def __init__(self, topic_partition: TopicPartition, start: Start) -> None:
         self.topic_partition = topic_partition
+        self.topic_id: TopicId = NO_TOPIC_ID  # whose the position is; zero until the first fetch, or where brokers tell none
         self.start: Start | None = start
         self.position = UNKNOWN
         self.fetch_offset = UNKNOWN
@@ -112,6 +120,10 @@ class PartitionState:
         """Whether a fetch may be sent now."""
         return self.start is None and not self.is_paused and not self.is_in_flight and self.hold is None
 
+    def is_of_other_topic(self, current: TopicId) -> bool:
+        """Whether the position is of a topic other than ``current``, the one that has the name now: it was deleted and created anew."""
+        return is_other_topic(self.topic_id, current)
+
     def lag(self, *, is_stable_only: bool) -> int | None:
         """Return how many offsets lie between the position and the last end that a fetch told; None before that."""
         end = self.last_stable_offset if is_stable_only else self.high_watermark
@@ -127,17 +139,19 @@ class PartitionState:
         self.last_stable_offset = last_stable_offset
         self.log_start_offset = log_start_offset
 
-    def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
-        """Read on at ``offset``; ``leader_epoch`` is of the record before it, if that is known."""
+    def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH, *, topic_id: TopicId = NO_TOPIC_ID) -> None:
+        """Read on at ``offset``; ``leader_epoch`` is of the record before it and ``topic_id`` of its topic, if they are known."""
         self.start = None
         self.position = self.fetch_offset = offset
         self.leader_epoch = self.fetch_epoch = leader_epoch
         self._begin_anew()
+        self.topic_id = topic_id
         self.sought_epoch = leader_epoch
 
     def seek_to(self, start: Start) -> None:
         """Read on where ``start`` says; ``positions`` finds that offset."""
         self.start = start
+        self.topic_id = NO_TOPIC_ID
         self._begin_anew()
 
     def _begin_anew(self) -> None:
