@@ -56,6 +56,7 @@ from log_service.raft.voters import Voter, VoterEndpoint, VoterSet
 from log_service.records.compression import Codec
 from log_service.replication.links import ClusterLinks
 from log_service.replication.replica_manager import ReplicaManager, assigned_directory
+from log_service.storage.last_run import LostLog
 from log_service.storage.log import Log
 from log_service.storage.log_manager import LogManager
 from log_service.storage.rivals import FoundLog
@@ -123,7 +124,7 @@ class NodeFoundation:
         """Return the level of transaction.version in the cluster."""
         return self.image().features.get(TRANSACTION_VERSION, 0)
 
-    def is_known(self, log: FoundLog) -> bool:
+    def is_known(self, log: FoundLog | LostLog) -> bool:
         """Whether a log is of a partition that has a replica here.
 
         A failed sync, or a loss of power, may take the file with the topic's id. The name counts then where the log is blank, and on a
@@ -141,7 +142,7 @@ class NodeFoundation:
         registration = self._registration_of(log)
         return None if registration is None else assigned_directory(registration, self.node_id)
 
-    def _registration_of(self, log: FoundLog) -> PartitionRegistration | None:
+    def _registration_of(self, log: FoundLog | LostLog) -> PartitionRegistration | None:
         name, index = log.topic_partition
         topics = self.image().topics
         topic = topics.by_name.get(name) if log.topic_id is None else topics.by_id.get(log.topic_id)

@@ -484,12 +484,13 @@ class ReplicaManager:
         self.deletions.finish(topic_partition)
         try:
             if self._may_fetch_anew(topic_partition, registration):
-                self._logs.set_aside_damaged(topic_partition)
+                self._logs.begin_anew(topic_partition)
             log = self._logs.create_log(
                 topic_partition,
                 topic.topic_id,
                 self._log_config(topic.name),
                 is_new=is_new,
+                is_alone=len(registration.replicas) == 1,
                 directory_id=assigned_directory(registration, self._node_id),
             )
         except TidelogError as error:
@@ -511,9 +512,9 @@ class ReplicaManager:
         return partition
 
     def _may_fetch_anew(self, topic_partition: TopicPartition, registration: PartitionRegistration) -> bool:
-        """Whether the log is damaged, and another broker leads that has all of it: this one cannot be elected with an empty log."""
+        """Whether the log is damaged or lost, and another broker leads that has all: this one cannot be elected with an empty log."""
         return (
-            topic_partition in self._logs.damaged
+            (topic_partition in self._logs.damaged or topic_partition in self._logs.lost)
             and registration.leader not in (NO_NODE, self._node_id)
             and self._node_id not in registration.isr
             and self._node_id not in registration.eligible_leader_replicas

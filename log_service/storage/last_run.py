@@ -8,7 +8,7 @@ them: after a clean stop they are those of the end.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from log_service.common.types import TopicId, TopicPartition
@@ -27,6 +27,11 @@ class LostLog:
     directory: Path
     extent: Extent
     fault: str
+
+    @property
+    def topic_id(self) -> TopicId | None:
+        """The id of its topic, None where it was not known."""
+        return self.extent.topic_id
 
 
 def expected_extents(loaded: LoadedDirectory) -> dict[TopicPartition, Extent]:
@@ -48,10 +53,12 @@ def expected_extents(loaded: LoadedDirectory) -> dict[TopicPartition, Extent]:
 def lost_logs(loaded: LoadedDirectory, found: Mapping[TopicPartition, Sequence[Log]]) -> list[LostLog]:
     """Return the logs of a directory of which something is missing. ``found`` are those of all directories."""
     lost = []
-    for topic_partition, extent in expected_extents(loaded).items():
-        faults = [_fault(extent, log) for log in found.get(topic_partition, ())] or ["is missing"]
+    for topic_partition, expected in expected_extents(loaded).items():
+        faults = [_fault(expected, log) for log in found.get(topic_partition, ())] or ["is missing"]
         if None not in faults:
-            fault = f"{topic_partition} {faults[0]}, it ended at offset {extent.end_offset} in {loaded.directory}"
+            end_offset = max(expected.end_offset, loaded.high_watermarks.get(topic_partition, 0))
+            extent = replace(expected, end_offset=end_offset)
+            fault = f"{topic_partition} {faults[0]}, it ended at offset {end_offset} in {loaded.directory}"
             lost.append(LostLog(topic_partition=topic_partition, directory=loaded.directory, extent=extent, fault=fault))
     return lost
 

@@ -306,6 +306,7 @@ class LogManager:
         config: LogConfig,
         *,
         is_new: bool = True,
+        is_alone: bool = False,
         directory_id: UUID | None = None,
     ) -> Log:
         """Return the partition's log with ``config``; begin one where there is none. A log of another topic id is set aside as stray.
@@ -315,9 +316,17 @@ class LogManager:
         assigned it (None: the node chooses). Where that directory may be one that has failed, no log begins in another directory, and a
         log that lies in another one is not served: it may be older.
 
+        ``is_alone`` says that the partition has no other replica: a log that was lost then begins behind its last known offset, so that no
+        offset is given to two records.
+
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, no directory takes it, or its log is damaged, or perhaps in a directory that failed.
+            KafkaError: KAFKA_STORAGE_ERROR, no directory takes it, or its log is damaged, or perhaps in a directory that failed; or it was
+                lost, and other replicas would be cut to what is here.
         """
+        lost = self._lost_of(topic_partition, topic_id)
+        if lost is not None and not is_alone:
+            text = f"{lost.fault}. Another replica has to lead: this one would have it cut to what is here"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         log = self.get_log(topic_partition)
         if log is not None and log.topic_id is not None and log.topic_id != topic_id:
             self._held.set_aside(log, STRAY_DIRECTORY_SUFFIX)
@@ -326,13 +335,31 @@ class LogManager:
             if self._unread and not is_new:
                 raise self._unread[0].refused()
             log = self._begin_log(topic_partition, topic_id, config, self._home_of_new(directory_id))
+            if lost is not None:
+                log.restart_at(lost.extent.end_offset)
         elif not log.home.is_offline and self._may_be_offline(directory_id):
             text = f"the metadata has it in log directory {directory_id}, which is not online; the log in {log.directory} is left as it is"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         elif log.topic_id is None:
             log.adopt_topic_id(topic_id)
         self._held.claim(log, config)
+        self.accept_lost(topic_partition)
         return log
+
+    def _lost_of(self, topic_partition: TopicPartition, topic_id: TopicId) -> LostLog | None:
+        """Return how a partition's log was, where it was lost. Another topic of that name has lost nothing."""
+        lost = self.lost.get(topic_partition)
+        if lost is not None and lost.topic_id not in (None, topic_id):
+            self.accept_lost(topic_partition)
+            return None
+        return lost
+
+    def accept_lost(self, topic_partition: TopicPartition) -> None:
+        """Miss a log no longer: it begins anew, or is of no replica here any more."""
+        lost = self.lost.pop(topic_partition, None)
+        log = self.logs.get(topic_partition)
+        if lost is not None and (log is None or log.directory.parent != lost.directory):
+            next(directory for directory in self.directories if directory.path == lost.directory).on_going(topic_partition)
 
     def _may_be_offline(self, directory_id: UUID | None) -> bool:
         """Whether a directory has failed that may be the one to which the controller assigned a log."""
@@ -397,6 +424,7 @@ class LogManager:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
+        self.accept_lost(topic_partition)
         log = self.logs.get(topic_partition)
         if log is not None:
             target = self._held.set_aside(log, DELETE_DIRECTORY_SUFFIX)
@@ -410,13 +438,16 @@ class LogManager:
         self._upkeep.wake()
         return True
 
-    def set_aside_damaged(self, topic_partition: TopicPartition) -> None:
-        """Rename the directory of a damaged log to ``-stray``, where it is kept, so that the partition's log can begin anew.
+    def begin_anew(self, topic_partition: TopicPartition) -> None:
+        """Let the log of a partition that is damaged or lost begin anew; the directory of a damaged one is kept as ``-stray``.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        damaged = self.damaged[topic_partition]
+        self.accept_lost(topic_partition)
+        damaged = self.damaged.get(topic_partition)
+        if damaged is None:
+            return
         target = self._rename_damaged(damaged, STRAY_DIRECTORY_SUFFIX)
         logger.warning("%s: its log was damaged and is kept in %s; it is fetched anew: %s", topic_partition, target, damaged.error)
 
@@ -466,12 +497,14 @@ class LogManager:
                 self.damaged[stays.topic_partition] = stays
         self._rivals = [rival for rival in self._rivals if rival.topic_partition not in found]
 
-    def set_aside_strays(self, is_known: Callable[[FoundLog], bool]) -> list[Path]:
+    def set_aside_strays(self, is_known: Callable[[FoundLog | LostLog], bool]) -> list[Path]:
         """Rename the directories of logs that ``is_known`` does not know to ``-stray``, and return where they are; nothing is removed.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
+        for lost in [lost for lost in self.lost.values() if not is_known(lost)]:
+            self.accept_lost(lost.topic_partition)
         held: list[FoundLog] = [*self.logs.values(), *self.damaged.values()]
         return [target for log in held if not is_known(log) and (target := self._set_aside(log, OF_NO_TOPIC)) is not None]
 
@@ -595,5 +628,6 @@ def _told(faults: Sequence[str]) -> str:
     more = f"; and {len(faults) - _NAMED_FAULTS} more" if len(faults) > _NAMED_FAULTS else ""
     return (
         f"what the last run left is missing or exchanged, in {len(faults)} places: {'; '.join(faults[:_NAMED_FAULTS])}{more}. This broker "
-        "counts as one that lost records: bring them back and start again, or let it copy from other replicas"
+        "counts as one that lost records: bring them back and start again, or let it copy from other replicas. "
+        "A lost log whose only replica was here begins behind its last known offset"
     )

@@ -29,3 +29,8 @@ def page_cache_id(directory: Path, *, boot_id: Path = BOOT_ID, mounts: Path = MO
     if not booted or kind_of_file_system(device, mounts) not in CACHED_FILE_SYSTEMS:
         return None
     return f"{booted} {device} {status.st_ino}"
+
+
+def is_same_page_cache(noted_id: object, present_id: str | None) -> bool:
+    """Whether what was written then is there now, synced or not."""
+    return present_id is not None and noted_id == present_id

@@ -44,6 +44,7 @@ from threading import RLock
 
 from log_service.common.env import Files
 from log_service.common.types import TopicPartition
+from log_service.storage import page_cache
 from log_service.storage.checkpoint_writer import ALL_CHECKPOINTS
 from log_service.storage.log_directory import LogDirectory, is_full_disk
 from log_service.storage.running_logs import Extent, RunningLogs
@@ -61,12 +62,7 @@ def read_running_epoch(files: Files, directory: Path) -> int | None:
         epoch, page_cache_id = int(found["brokerEpoch"]), found["pageCacheId"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    return epoch if is_same_page_cache(page_cache_id, files.page_cache_id(directory)) else None
-
-
-def is_same_page_cache(noted_id: object, present_id: str | None) -> bool:
-    """Whether what was written then is there now, synced or not."""
-    return present_id is not None and noted_id == present_id
+    return epoch if page_cache.is_same_page_cache(page_cache_id, files.page_cache_id(directory)) else None
 
 
 def write_running_epoch(files: Files, directory: Path, broker_epoch: int) -> None:

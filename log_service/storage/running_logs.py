@@ -17,6 +17,7 @@ from uuid import UUID
 
 from log_service.common.env import File, Files
 from log_service.common.types import TopicId, TopicPartition
+from log_service.storage import page_cache
 
 RUNNING_LOGS_FILE = "tidelog-running-logs"
 NEEDLESS_LINES = 10_000
@@ -50,8 +51,7 @@ def read_running_logs(files: Files, directory: Path) -> ListedLogs | None:
     try:
         *lines, _torn = files.read_bytes(directory / RUNNING_LOGS_FILE).split(b"\n")
         first, *entries = [json.loads(line) for line in lines]
-        present_id = files.page_cache_id(directory)
-        if present_id is None or first["pageCacheId"] != present_id:
+        if not page_cache.is_same_page_cache(first["pageCacheId"], files.page_cache_id(directory)):
             return None
         listed = ListedLogs(broker_epoch=int(first["brokerEpoch"]))
         for entry in entries:

@@ -1,6 +1,7 @@
 """Processes that are killed while their machines run on have lost nothing, and the controller is told so (KIP-966)."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,40 @@ def test_after_a_kill_of_all_replicas_any_of_them_may_lead_and_has_what_was_ackn
         whole = told_by(nodes, leader)
         assert (whole.eligible_leader_replicas or [], whole.last_known_elr or []) == ([], [])
         nodes.wait_until_equal(TOPIC)
+
+
+def test_a_broker_that_lost_a_log_while_it_was_down_is_not_elected_with_an_empty_one(tmp_path: Path) -> None:
+    """It said that it lost nothing, led, and the whole replicas were cut to its empty log."""
+    skip_unless_the_page_cache_is_known(tmp_path)
+    with ClusterNodes(TIDELOG, tmp_path / "cluster", format_arguments=ELIGIBLE_LEADERS) as nodes:
+        write(nodes.bootstrap, 3)
+        leader = nodes.leader_of(TOPIC, 0)
+        victim, other = [node_id for node_id in nodes.node_ids if node_id != leader]
+        for node_id in nodes.node_ids:
+            nodes.kill(node_id)
+        shutil.rmtree(nodes.data(victim) / f"{TOPIC}-0")
+
+        nodes.start(victim, other)
+        assert f"{TOPIC}-0 is missing, it ended at offset {len(RECORDS)}" in nodes.log(victim)
+        bootstrap = f"127.0.0.1:{nodes.ports[victim]},127.0.0.1:{nodes.ports[other]}"
+        assert read_all(bootstrap, TOPIC, len(RECORDS)) == RECORDS
+        nodes.start(leader)
+        nodes.wait_until_whole(TOPIC)
+        assert read_all(nodes.bootstrap, TOPIC, len(RECORDS)) == RECORDS
+        nodes.wait_until_equal(TOPIC)
+
+
+def test_a_single_node_that_lost_a_log_says_so_and_gives_no_offset_twice(tmp_path: Path) -> None:
+    skip_unless_the_page_cache_is_known(tmp_path)
+    with BrokerProcess(tmp_path) as broker:
+        write(broker.bootstrap, 1)
+        broker.kill()
+        shutil.rmtree(tmp_path / "data" / f"{TOPIC}-0")
+        broker.start()
+        assert f"{TOPIC}-0 is missing" in broker.log
+        with BlockingProducer(broker.bootstrap, acks="all") as producer:
+            assert producer.send(TOPIC, b"next").wait().offset >= 1
+        assert read_all(broker.bootstrap, TOPIC, 1) == [b"next"]
 
 
 def test_apache_kafka_starts_beside_the_file_and_its_run_makes_it_worth_nothing(tmp_path: Path) -> None:

@@ -31,9 +31,10 @@ from log_service.replication.fetcher import Fetcher
 from log_service.replication.partition import Partition
 from log_service.replication.partition_state import Change, PartitionState
 from log_service.state_machine.runtime import Runtime
-from log_service.storage import running_files
+from log_service.storage import page_cache
 from log_service.storage.future_logs import FutureLogs
 from log_service.storage.log import Log
+from log_service.storage.log_manager import LogManager
 from tests.sim import cluster_aims as aims
 from tests.sim.bug_hunts import ClusterBug, hunt
 from tests.sim.cluster_plan import ClusterPlan
@@ -230,6 +231,10 @@ def _read_to_the_end_of_a_follower(self: Partition, *arguments: Any, **options: 
     return _read(self, *arguments, **options) if self.state.is_leader else _read_to_the_end(self, *arguments, **options)
 
 
+def _miss_nothing(*_: object) -> bool:
+    return False
+
+
 def _take_any_page_cache(_noted_id: object, _present_id: str | None) -> bool:
     """What a run has written is there, whatever has happened to its machine since."""
     return True
@@ -366,7 +371,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="loss of power taken for a kill",
-        replacements=((running_files, "is_same_page_cache", _take_any_page_cache),),
+        replacements=((page_cache, "is_same_page_cache", _take_any_page_cache), (LogManager, "_has_lost", _miss_nothing)),
         fits=is_unsynced,
         aim=aims.SEVERAL_DEATHS,
         shown_by=(13, 17, 21),

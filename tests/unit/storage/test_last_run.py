@@ -284,6 +284,78 @@ def test_a_log_that_was_carried_to_another_directory_is_there() -> None:
     assert previous_epoch(files, dirs=BOTH) == EPOCH
 
 
+# What becomes of a log that is lost
+
+
+def without_a() -> Node:
+    files = killed(checkpointed(running()))
+    remove_directory(files)
+    return started(files)
+
+
+def test_an_only_replica_begins_behind_its_last_known_offset() -> None:
+    """No offset is given to two records."""
+    node = without_a()
+    log = node.manager.create_log(A, ID_A, node.config, is_new=False, is_alone=True)
+    assert (log.log_start_offset, log.log_end_offset) == (7, 7)
+    node.append(A)
+    node.manager.note_registered(EPOCH + 1)
+    again = started(killed(node))
+    assert again.manager.previous_broker_epoch == EPOCH + 1
+    found = again.manager.logs[A]
+    assert (found.log_start_offset, found.log_end_offset) == (7, 8)
+
+
+def test_a_replica_that_lost_its_log_does_not_lead_others_with_an_empty_one() -> None:
+    node = without_a()
+    with pytest.raises(KafkaError, match=r"a-0 is missing, it ended at offset 7 in /first\. Another replica has to lead"):
+        node.manager.create_log(A, ID_A, node.config, is_new=False)
+    node.manager.begin_anew(A)
+    log = node.manager.create_log(A, ID_A, node.config, is_new=False)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+
+
+def test_a_lost_log_stays_lost_through_later_runs_until_it_is_brought_back() -> None:
+    files = killed(checkpointed(running()))
+    files.rename(LOG_OF_A, Path("/away"))
+    for epoch in (EPOCH + 1, EPOCH + 2):
+        node = started(files)
+        node.manager.note_registered(epoch)
+        assert list(node.manager.lost) == [A]
+        files = killed(node)
+    files.rename(Path("/away"), LOG_OF_A)
+    assert previous_epoch(files) == EPOCH + 2
+
+
+@pytest.mark.parametrize("end", ["deleted", "unknown", "another topic"])
+def test_a_lost_log_of_no_topic_is_missed_no_longer(end: str) -> None:
+    node = without_a()
+    node.manager.note_registered(EPOCH + 1)
+    if end == "deleted":
+        node.manager.delete_log(A)
+    elif end == "unknown":
+        node.manager.set_aside_strays(lambda log: log.topic_partition != A)
+    else:
+        assert node.manager.create_log(A, ID_B, node.config, is_alone=True).log_end_offset == 0
+    assert not node.manager.lost
+    assert previous_epoch(killed(node)) == EPOCH + 1
+
+
+def test_a_damaged_log_that_is_moved_away_as_advised_is_missed() -> None:
+    files = killed(checkpointed(running()))
+    files.open(LOG_OF_A / f"{2:020d}.log").truncate(0)
+    files.remove(LOG_OF_A / f"{4:020d}.log")
+    node = started(files)
+    assert A in node.manager.damaged
+    node.manager.note_registered(EPOCH + 1)
+    files = stopped(node)
+    files.rename(LOG_OF_A, Path("/away"))
+    again = started(files)
+    assert again.manager.previous_broker_epoch == -1
+    log = again.manager.create_log(A, ID_A, again.config, is_new=False, is_alone=True)
+    assert log.log_start_offset == 7
+
+
 # The list
 
 

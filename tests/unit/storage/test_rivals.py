@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from log_service.common.errors import KafkaError
+from log_service.storage.last_run import LostLog
 from log_service.storage.rivals import FoundLog
 from tests.sim.files import MemoryFiles
 from tests.unit.storage.managed_logs import FIRST, ID_A, ID_B, SECOND, A, B, Node, run
@@ -40,7 +41,7 @@ def loaded(files: MemoryFiles, dirs: tuple[Path, ...]) -> Node:
     return node
 
 
-def settle(node: Node, named: Path, *, is_known: Callable[[FoundLog], bool] = lambda _log: True) -> None:
+def settle(node: Node, named: Path, *, is_known: Callable[[FoundLog | LostLog], bool] = lambda _log: True) -> None:
     node.manager.settle_rivals(is_known, lambda _log: node.manager.directory_ids[named])
     node.manager.set_aside_strays(is_known)
 
