@@ -18,9 +18,11 @@ from log_service.common.errors import KafkaError
 from log_service.config.topic import validate_topic_configs
 from orchestration.archive.declaration import Archive, validate_archive
 from orchestration.formats import AvroSchema, ProtobufSchema, ValueFormat, format_of
+from orchestration.formats.json_values import json_format
 from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.values.ddl import SchemaError, parse_ddl
+from orchestration.values.scalars import EpochUnit, Reading, Rounding
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 TOPIC_METADATA = "tidelog/topic"
@@ -38,6 +40,8 @@ class TopicSpec:
     keyed by, for readers. ``schema`` is the Spark DDL of the JSON in a record's value (see ``orchestration.values.ddl``), where a field
     that is NOT NULL is required; or what ``avro_schema`` or ``protobuf_schema`` of ``orchestration.formats`` return. Without a schema
     transforms get the bytes. ``archive`` keeps the records in the lake, too: True, or an ``Archive`` that says when and how long.
+    ``rounding`` ("half_up", "half_even", "down") rounds decimals with more digits than their scale, which are dead letters without it.
+    ``epoch_unit`` ("s", "ms", "us", "ns") is the unit of times that come as numbers; without it they are seconds.
     """
 
     name: str
@@ -48,6 +52,8 @@ class TopicSpec:
     schema: str | AvroSchema | ProtobufSchema | None = None
     description: str = ""
     archive: bool | Archive = False
+    rounding: Rounding | None = None
+    epoch_unit: EpochUnit | None = None
 
     def __post_init__(self) -> None:
         if not TOPIC_NAME.fullmatch(self.name) or self.name in {".", ".."}:
@@ -61,8 +67,15 @@ class TopicSpec:
         except SchemaError as error:
             raise ValueError(f"the schema of topic {self.name} cannot be read: {error}") from error
         validate_field_names(self.name, self.fields)
+        self._validate_reading()
         if self.archived is not None:
             validate_archive(self.name, self.archived, self.configs)
+
+    def _validate_reading(self) -> None:
+        """Refuse ways to read values where values are not read that way."""
+        for name, given in (("rounding", self.rounding), ("epoch_unit", self.epoch_unit)):
+            if given is not None and json_format(self.fields if isinstance(self.schema, str) else None) is None:
+                raise ValueError(f"topic {self.name} has {name}={given!r}, which is for values in JSON with a schema that has no VARIANT")
 
     @property
     def archived(self) -> Archive | None:
@@ -74,7 +87,9 @@ class TopicSpec:
         """The fields of the schema, None without one."""
         if self.schema is None:
             return None
-        return parse_ddl(self.schema) if isinstance(self.schema, str) else self.schema.fields
+        if not isinstance(self.schema, str):
+            return self.schema.fields
+        return Reading(rounding=self.rounding, epoch_unit=self.epoch_unit).declared_in(parse_ddl(self.schema))
 
     @property
     def value_format(self) -> ValueFormat | None:
@@ -309,6 +324,8 @@ def _declaration(spec: TopicSpec) -> dict[str, Any]:
         "schema": spec.schema if spec.value_format is None else spec.value_format.declared(),
         "description": spec.description,
         "archive": None if spec.archived is None else asdict(spec.archived),
+        "rounding": spec.rounding,
+        "epoch_unit": spec.epoch_unit,
     }
     columns = {} if spec.fields is None else {"dagster/column_schema": column_schema(spec.fields)}
     return {TOPIC_METADATA: dg.MetadataValue.json(declared), **columns}

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from orchestration.components.attributes import Declaration, Made, example, folder_of, refusals_placed
 from orchestration.formats import AvroSchema, ProtobufSchema, avro_schema, protobuf_schema
 from orchestration.topics import TopicSpec, config_text, declare_topic, topic_asset
+from orchestration.values.scalars import EpochUnit, Rounding
 
 
 def _example(name: str) -> Mapping[str, Any]:
@@ -44,6 +45,8 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
     value_schema: str | None = Field(default=None, description="The fields of the JSON in a record's value, as Spark DDL; without: bytes")
     avro: AvroAttributes | None = Field(default=None, description="The schema of values in Avro, in the place of value_schema")
     protobuf: ProtobufAttributes | None = Field(default=None, description="The schema of values in Protobuf, in its place")
+    rounding: Rounding | None = Field(default=None, description="How decimals with more digits than their scale are rounded")
+    epoch_unit: EpochUnit | None = Field(default=None, description="The unit of times that come as numbers; without: s")
     archive: bool = Field(default=False, description="Whether the records are kept in the lake, too")
     description: str = Field(default="", description="What the topic is about")
     group_name: str = Field(default="topics", description="Dagster's group")
@@ -69,6 +72,8 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
             key=self.key,
             schema=self._schema(folder or Path()),
             archive=self.archive,
+            rounding=self.rounding,
+            epoch_unit=self.epoch_unit,
             description=self.description,
         )
 

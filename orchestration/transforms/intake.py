@@ -1,4 +1,4 @@
-"""The records of a run on their way to the transform: read once, judged, parsed as far as that leaves no doubt, the rest as it came.
+"""The records of a run on their way to the transform: read once, judged, and parsed, but for those with a VARIANT, which Spark parses.
 
 Decides where they wait for Spark. A small batch stays in the run process and goes to Spark as it is. A larger one is written, chunk by
 chunk, into a Parquet file that Spark reads side by side (a relation that is sent is read by one task, and unpacked anew by each job), so
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as sql
@@ -21,6 +20,7 @@ from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from orchestration.formats import ValueFormat
+from orchestration.formats.json_values import json_format
 from orchestration.leftovers import old_ones
 from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRanges, ranges_of_offsets
@@ -34,7 +34,6 @@ from orchestration.spark.source import (
     source_ddl,
 )
 from orchestration.transforms.parsing import nullable_fields, text_key
-from orchestration.values.plain_json import Flags, PlainSchema, plain_schema, read_plain
 from orchestration.values.strict_json import StrictSchema
 
 INLINE_BYTES = 512 * 1024
@@ -46,13 +45,11 @@ READ_AGAIN_RANGES = 50
 """Per partition; gaps between them are read, too."""
 ROW_GROUP_RECORDS = 100_000
 LEFTOVER_AGE_S = 6 * 3_600
-MOSTLY = 0.5
-"""Where more than this share of a chunk was in doubt, the rest of the batch goes to Spark without a try."""
 FASTEST: Mapping[str, Any] = {"compression": "NONE", "use_dictionary": False, "write_statistics": False}
 PARSERS = 2
 """Chunks that are parsed at once, while the next one is read; Arrow uses all cores for each."""
-Parsed = tuple[pa.Table, Flags, pa.Array | None]
-"""The columns of some values, which values they are of, and what is wrong with the others; None: that is to be looked for."""
+Parsed = tuple[pa.Table, pa.Array]
+"""The columns of those values that fit, and what is wrong with the others."""
 META_COLUMNS = ("_partition", "_offset", "_timestamp", "_key")
 META_TYPES = (types.IntegerType(), types.LongType(), types.TimestampType(), types.BinaryType())
 META = types.StructType([types.StructField(name, kind) for name, kind in zip(META_COLUMNS, META_TYPES, strict=True)])
@@ -65,7 +62,7 @@ ARROW_HEADERS = to_arrow_schema(HEADERS, timezone="UTC").field("_headers").type
 class Intake:
     """Some records: ``doubtful`` ones (``SOURCE_SCHEMA``) are Spark's to parse, the rows of the others are here or in a file.
 
-    Values in a ``value_format`` leave no doubt. ``faults`` are partition, offset and reason of those that do not fit. ``has_headers``: the
+    Only JSON with a VARIANT leaves doubt. ``faults`` are partition, offset and reason of those that do not fit. ``has_headers``: the
     rows have the column ``_headers``.
     """
 
@@ -85,8 +82,7 @@ class Intake:
         self._reader = reader
         self._scratch = scratch
         self.faults: list[tuple[int, int, str]] = []
-        self._format = value_format
-        self._plain = plain_schema(fields) if fields is not None and value_format is None else None
+        self._format = value_format or json_format(fields)
         self._strict = StrictSchema(fields) if fields is not None else None
         self._count = StatisticsCount()
         self._rows: list[pa.Table] = []
@@ -200,7 +196,7 @@ class Intake:
             file.unlink(missing_ok=True)
 
     def _parsed_batches(self, parsers: ThreadPoolExecutor) -> Iterator[tuple[pa.RecordBatch, Parsed | None]]:
-        """Yield what is read, in order, parsed while the next is read; unparsed where Arrow has given up or was never asked."""
+        """Yield what is read, in order, parsed while the next is read; unparsed where Spark has to."""
         waiting: deque[tuple[pa.RecordBatch, Future[Parsed] | None]] = deque()
         for one in self.ranges:
             for batch in source_batches(self._reader, self.ranges, one):
@@ -211,9 +207,7 @@ class Intake:
             yield _settled(*waiting.popleft())
 
     def _begun(self, parsers: ThreadPoolExecutor, values: pa.Array) -> Future[Parsed] | None:
-        if self._format is not None:
-            return parsers.submit(_read_in_format, values, self._format)
-        return None if self._plain is None else parsers.submit(_read_plain, values, self._plain)
+        return None if self._format is None else parsers.submit(_read_in_format, values, self._format)
 
     def _add(self, batch: pa.RecordBatch, parsed: Parsed | None) -> None:
         self._count.add(batch)
@@ -229,15 +223,10 @@ class Intake:
         else:
             self._add_parsed(batch, *parsed)
 
-    def _add_parsed(self, batch: pa.RecordBatch, table: pa.Table, is_plain: Flags, faults: pa.Array | None) -> None:
-        if not is_plain.all():
-            if faults is None:
-                self._add_doubtful(batch.filter(pa.array(~is_plain)))
-            else:
-                self._note_faults(batch, faults)
-            if is_plain.mean() < MOSTLY:
-                self._plain = None
-            batch = batch.filter(pa.array(is_plain))
+    def _add_parsed(self, batch: pa.RecordBatch, table: pa.Table, faults: pa.Array) -> None:
+        if faults.null_count < len(faults):
+            self._note_faults(batch, faults)
+            batch = batch.filter(faults.is_null())
         if batch.num_rows:
             self._add_rows(self._rows_of(batch, table.columns, table.column_names))
 
@@ -303,14 +292,8 @@ def take_in(
     return intake
 
 
-def _read_plain(values: pa.Array, schema: PlainSchema) -> Parsed:
-    table, is_plain = read_plain(values, schema)
-    return table, is_plain, None
-
-
 def _read_in_format(values: pa.Array, value_format: ValueFormat) -> Parsed:
-    table, faults = value_format.read(values)
-    return table, np.asarray(faults.is_null()), faults
+    return value_format.read(values)
 
 
 def _settled(batch: pa.RecordBatch, parsed: Future[Parsed] | None) -> tuple[pa.RecordBatch, Parsed | None]:

@@ -14,6 +14,7 @@ from typing import Any, Self
 from pyspark.sql import types
 
 from orchestration.formats import ValueFormat
+from orchestration.formats.json_values import json_format
 from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRanges
 from orchestration.spark.source import RecordBatchFrame, read_by_workers
@@ -81,8 +82,9 @@ def read_batch(
     can be known. With ``has_headers`` the transform is given the records' headers.
     """
     if ranges.count > arrow_records:
-        judge = None if fields is None or value_format is not None else ValueJudge(fields)
-        return read_by_workers(session, reader, ranges, judge, value_format, has_headers=has_headers)
+        chosen = value_format or json_format(fields)
+        judge = None if fields is None or chosen is not None else ValueJudge(fields)
+        return read_by_workers(session, reader, ranges, judge, chosen, has_headers=has_headers)
 
     def read(wanted: OffsetRanges) -> Intake:
         return take_in(reader, wanted, fields, scratch, value_format=value_format, has_headers=has_headers)

@@ -1,19 +1,20 @@
-"""JSON values that leave no doubt, as typed Arrow columns: many records per step, without Spark.
+"""JSON values that leave no doubt, as typed Arrow columns: many records per step.
 
-Decides which records Arrow may parse in Spark's place: those of which it is certain that ``strict_json`` would accept them and that
-``parsing.parse`` would find just these values. All others are in doubt and decided there: nothing here calls a record a misfit.
+Decides which records Arrow may parse: those of which it is certain that ``strict_json`` would accept them and find just these values.
+All others are in doubt and decided there: nothing here calls a record a misfit.
 
 Why it is certain: the values are parsed as lines. Each begins with ``{``, ends with ``}`` and has no line break, so no document reaches
 over two lines (within a document no closing brace is followed by an opening one) and each line holds at least one; as many documents as
-lines are one each. Arrow refuses what Spark refuses or reads in a way of its own: another type, a number out of range, a field given
-twice, a lone surrogate. What it takes more lightly is looked for apart: ``NaN`` and ``Infinity``, an integer ``-0`` in a DOUBLE, numbers
-beyond a DOUBLE's range, times in forms that Spark reads otherwise, and the bounds of all parsers (nesting, digits). Types that are not in
-``ARROW_TYPES`` leave the whole schema to Spark.
+lines are one each. Arrow refuses what does not fit: another type, a number out of range, a field given twice, a lone surrogate, a decimal
+with more digits than its scale. What it takes more lightly is looked for apart: ``NaN`` and ``Infinity``, an integer ``-0`` in a DOUBLE,
+numbers beyond a DOUBLE's or a DECIMAL's range, other forms of times, years that are none, and the bounds of all parsers (nesting, digits).
+A type that is not in ``ARROW_TYPES``, and is no DECIMAL, leaves the whole schema to ``strict_json``.
 Invariant: the columns hold the values of the records without doubt, in their order.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,21 +23,29 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from pyspark.sql import types
 
+from orchestration.values.scalars import UNITS_PER_SECOND, US_PER_SECOND, reading_of
 from orchestration.values.strict_json import MAX_DEPTH
+from orchestration.values.times import FIRST_US, LAST_US
 
 BLOCK_BYTES = 1 << 20
 FEW_RECORDS = 64
-"""What Arrow refuses among so few goes to Spark as it is: to look for the one at fault costs more."""
+"""What Arrow refuses among so few is in doubt as it is: to look for the one at fault costs more."""
 MAX_REFUSALS = 64
-"""Of one call; each is a parse in vain. What is refused beyond goes to Spark."""
+"""Of one call; each is a parse in vain. What is refused beyond is in doubt."""
 SAFE_BYTES, MAX_BYTES = 1_000, 50_000
 """Values up to ``SAFE_BYTES`` cannot reach a bound of a parser; those beyond ``MAX_BYTES`` are in doubt."""
 MARKS = (b"\n", b"\r", b"NaN", b"Inf")
 """What no value without doubt has anywhere in it."""
 LONG_NUMBER = r"[-+.0-9eE]{1000}"
+WIDEST = 76
+"""Digits of Arrow's widest decimals. Arrow shifts a number to the scale without a look at what overflows, so that 1e40 may become 0.5."""
+WIDE_NUMBER = r'[0-9]{38}|[0-9.][eE][-+]?[0-9]+"?[ \t]*[],}]'
+"""A number that may overflow there: none of fewer digits and without an exponent does."""
 LOCAL_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
 SHORTEST_UTC_TIME = len("2013-01-01T05:00:00Z")
 DATE_LENGTH = len("2013-01-01")
+FIRST_DAY, LAST_DAY = FIRST_US // (86_400 * US_PER_SECOND), LAST_US // (86_400 * US_PER_SECOND)
+MAX_INTEGER = 2**63 - 1
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 ARROW_TYPES: Mapping[type[types.DataType], pa.DataType] = {
     types.StringType: pa.string(),
@@ -60,21 +69,49 @@ class PlainSchema:
     columns: pa.Schema
     parsed: pa.Schema
     required: tuple[str, ...]
+    epochs: Mapping[str, int]
+    """Units per second of the timestamps that come as numbers."""
+    has_decimals: bool
 
 
 def plain_schema(fields: types.StructType) -> PlainSchema | None:
-    """Return how Arrow parses ``fields``, None where that is Spark's alone."""
-    if not len(fields) or any(type(field.dataType) not in ARROW_TYPES for field in fields):
+    """Return how Arrow parses ``fields``, None where it cannot."""
+    kinds = [_arrow_type(field.dataType) for field in fields]
+    if not kinds or None in kinds:
         return None
-    columns = pa.schema([pa.field(field.name, ARROW_TYPES[type(field.dataType)]) for field in fields])
-    parsed = [pa.field(field.name, pa.string() if pa.types.is_temporal(field.type) else field.type) for field in columns]
+    columns = pa.schema([pa.field(field.name, kind) for field, kind in zip(fields, kinds, strict=True)])
+    epochs = {field.name: UNITS_PER_SECOND[unit] for field in fields if _is_epoch(field) and (unit := reading_of(field).epoch_unit)}
+    parsed = [pa.field(field.name, pa.int64() if field.name in epochs else _parsed_type(field.type)) for field in columns]
     required = tuple(field.name for field in fields if not field.nullable)
-    return PlainSchema(columns=columns, parsed=pa.schema(parsed), required=required)
+    return PlainSchema(
+        columns=columns,
+        parsed=pa.schema(parsed),
+        required=required,
+        epochs=epochs,
+        has_decimals=any(map(pa.types.is_decimal, columns.types)),
+    )
+
+
+def _arrow_type(kind: types.DataType) -> pa.DataType | None:
+    if isinstance(kind, types.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    return ARROW_TYPES.get(type(kind))
+
+
+def _is_epoch(field: types.StructField) -> bool:
+    """Whether a field is a TIMESTAMP whose unit as a number is declared: texts are in doubt then, because numbers are expected."""
+    return isinstance(field.dataType, types.TimestampType) and reading_of(field).epoch_unit is not None
+
+
+def _parsed_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_decimal(kind):
+        return pa.decimal256(WIDEST, kind.scale)
+    return pa.string() if pa.types.is_temporal(kind) else kind
 
 
 def read_plain(values: pa.Array, schema: PlainSchema) -> tuple[pa.Table, Flags]:
     """Return the columns of those of ``values`` (binary) that leave no doubt, and which these are."""
-    positions = np.flatnonzero(_is_candidate(values))
+    positions = np.flatnonzero(_is_candidate(values, has_decimals=schema.has_decimals))
     candidates = values if len(positions) == len(values) else values.take(pa.array(positions))
     is_plain: Flags = np.zeros(len(values), np.bool_)
     tables = [schema.columns.empty_table()]
@@ -93,7 +130,7 @@ def read_plain(values: pa.Array, schema: PlainSchema) -> tuple[pa.Table, Flags]:
     return pa.concat_tables(tables), is_plain
 
 
-def _is_candidate(values: pa.Array) -> Flags:
+def _is_candidate(values: pa.Array, *, has_decimals: bool) -> Flags:
     """Return which values are one line in braces, within the bounds of the parsers, and without what looks like a NaN."""
     octets, offsets = _octets(values)
     sizes = np.diff(offsets)
@@ -108,6 +145,8 @@ def _is_candidate(values: pa.Array) -> Flags:
         texts = values.take(pa.array(long))
         brackets = pc.add(pc.count_substring(texts, b"["), pc.count_substring(texts, b"{")).to_numpy()
         candidates[long] = (brackets <= MAX_DEPTH) & ~_flags(pc.match_substring_regex(texts, LONG_NUMBER))
+    if has_decimals:
+        candidates &= ~_flags(pc.match_substring_regex(values, WIDE_NUMBER))
     return candidates & _flags(values.is_valid()) if values.null_count else candidates
 
 
@@ -148,7 +187,7 @@ def _parsed(values: pa.Array, schema: PlainSchema) -> tuple[pa.Table, Flags] | N
         if table.num_rows != len(values):
             return None
         is_certain: Flags = np.ones(len(values), np.bool_)
-        columns = [_typed(table[field.name], field.type, is_certain) for field in schema.columns]
+        columns = [_typed(table[field.name], field.type, schema.epochs.get(field.name), is_certain) for field in schema.columns]
     except pa.ArrowInvalid:
         return None
     for name in schema.required:
@@ -157,33 +196,55 @@ def _parsed(values: pa.Array, schema: PlainSchema) -> tuple[pa.Table, Flags] | N
     return pa.table(columns, schema=schema.columns), is_certain
 
 
-def _typed(column: pa.ChunkedArray, wanted: pa.DataType, is_certain: Flags) -> pa.ChunkedArray:
-    """Return ``column`` in its type in the end, and lower the flags of rows that Spark may read otherwise.
+def _typed(column: pa.ChunkedArray, wanted: pa.DataType, epoch: int | None, is_certain: Flags) -> pa.ChunkedArray:
+    """Return ``column`` in its type in the end, and lower the flags of rows that are read otherwise.
 
     :raises pa.ArrowInvalid: no such day or time exists.
     """
     if wanted == TIMESTAMP:
-        return _timestamps(column, is_certain)
+        return _timestamps(column, is_certain) if epoch is None else _moments(column, epoch, is_certain)
     if wanted == pa.date32():
-        return _kept(column, pc.equal(pc.binary_length(column), DATE_LENGTH), is_certain).cast(wanted)
+        days = _kept(column, pc.equal(pc.binary_length(column), DATE_LENGTH), is_certain).cast(wanted)
+        return _within(days, pa.int32(), FIRST_DAY, LAST_DAY, is_certain)
     if wanted == pa.float64():
         numbers = pc.fill_null(column, 1.0).to_numpy()
         is_certain &= ~((numbers == 0) & np.signbit(numbers)) & np.isfinite(numbers)
+    if pa.types.is_decimal(wanted):
+        bound = pa.scalar(Decimal(10) ** (wanted.precision - wanted.scale), column.type)
+        return _kept(column, pc.less(pc.abs(column), bound), is_certain).cast(wanted)
     return column
 
 
+def _moments(numbers: pa.ChunkedArray, per_second: int, is_certain: Flags) -> pa.ChunkedArray:
+    """Numbers of a unit since 1970. Those beyond the years that texts can tell are in doubt."""
+    first, last = FIRST_US * per_second // US_PER_SECOND, LAST_US * per_second // US_PER_SECOND
+    numbers = _within(numbers, pa.int64(), max(first + 1, -MAX_INTEGER), min(last, MAX_INTEGER), is_certain)
+    if per_second > US_PER_SECOND:
+        floored = np.floor_divide(pc.fill_null(numbers, 0).to_numpy(), per_second // US_PER_SECOND)
+        numbers = pc.if_else(numbers.is_valid(), pa.array(floored), pa.scalar(None, pa.int64()))
+    else:
+        numbers = pc.multiply(numbers, US_PER_SECOND // per_second)
+    return numbers.cast(TIMESTAMP)
+
+
+def _within(column: pa.ChunkedArray, kind: pa.DataType, first: int, last: int, is_certain: Flags) -> pa.ChunkedArray:
+    """Return ``column`` with null where it, as numbers of ``kind``, is not within ``first`` and ``last``; those rows are in doubt."""
+    numbers = column.cast(kind)
+    return _kept(column, pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last)), is_certain)
+
+
 def _timestamps(texts: pa.ChunkedArray, is_certain: Flags) -> pa.ChunkedArray:
-    """Times in UTC with a Z, or without a zone: Spark's session has UTC. Others are in doubt."""
+    """Times in UTC with a Z, or without a zone, which are in UTC, too. Others are in doubt."""
     is_utc = pc.and_(pc.ends_with(texts, "Z"), pc.greater_equal(pc.binary_length(texts), SHORTEST_UTC_TIME))
     if pc.all(is_utc).as_py() is False:
         is_local = pc.match_substring_regex(texts, LOCAL_TIME)
         texts = pc.if_else(is_local, pc.binary_join_element_wise(texts, "Z", ""), texts)
         is_utc = pc.or_(is_utc, is_local)
-    return _kept(texts, is_utc, is_certain).cast(TIMESTAMP)
+    return _within(_kept(texts, is_utc, is_certain).cast(TIMESTAMP), pa.int64(), FIRST_US, LAST_US, is_certain)
 
 
 def _kept(texts: pa.ChunkedArray, is_kept: pa.ChunkedArray, is_certain: Flags) -> pa.ChunkedArray:
     """Return ``texts`` with null where they are not kept; those rows are in doubt."""
     kept: Flags = pc.fill_null(is_kept, True).to_numpy()
     is_certain &= kept
-    return texts if kept.all() else pc.if_else(pa.array(kept), texts, None)
+    return texts if kept.all() else pc.if_else(pa.array(kept), texts, pa.scalar(None, texts.type))

@@ -4,20 +4,32 @@ Decides it for every way on which records become rows: what Arrow reads in bulk 
 value fits when it is UTF-8 text of one JSON object (RFC 8259) and nothing after it, when each declared field has its type, and when the
 required ones (NOT NULL) are there. Unknown fields are ignored, missing optional ones are null. A number is no text and a text is no number
 (but a DECIMAL may be written as text, because many writers would lose its digits otherwise); a number has to be within its type's range; a
-declared field is given once. How a text of a TIMESTAMP, DATE or DECIMAL has to look is Spark's to say.
-Invariant: the same bytes get the same verdict in the same words, whatever process asks.
+declared field is given once. How texts of decimals, times and bytes look stands in ``scalars``; ``rule`` lists all forms with examples.
+Invariant: the same bytes get the same verdict in the same words, and the same values, whatever process asks.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from itertools import accumulate
 from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql import types
+
+from orchestration.values.scalars import (
+    MisfitError,
+    Reading,
+    decimal_reader,
+    read_base64,
+    read_day,
+    read_local_time,
+    reading_of,
+    timestamp_reader,
+)
 
 MAX_DEPTH = 500
 """Levels of nesting; twice as many are too many for the parsers of Spark and Python."""
@@ -36,13 +48,12 @@ FLOAT_END, DOUBLE_END = (2**25 - 1) << 103, (2**54 - 1) << 970
 NULL_VALUE = "the value is null"
 NOT_JSON = "the value is not JSON"
 TOO_DEEP = f"the value is nested deeper than {MAX_DEPTH} levels"
-MAX_TIMESTAMP_S = (2**63 - 1) // 1_000_000
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
-DAYS = re.compile(r"\s*[-+]?[0-9]+\s*")
-"""Spark would take such a DATE for a count of days since 1970, or for a year."""
 
-Check = Callable[[Any], str | None]
-"""Returns what is wrong with a field's value, as the end of a sentence that begins with the field's name; None where nothing is."""
+Read = Callable[[Any], Any]
+"""Returns a JSON value as Arrow takes it for a column. Raises MisfitError where it does not fit."""
+Row = tuple[list[Any], str | None]
+"""The values of the fields, null where one does not fit, and what is wrong with them: None where nothing is."""
 
 
 class RepeatedNames(dict[str, Any]):
@@ -63,12 +74,16 @@ class StrictSchema:
 
     def fault_of(self, value: bytes | None) -> str | None:
         """Return why ``value`` does not fit, naming the fields that are to blame; None where it fits."""
-        return _fault_of(value, _field_checks(self.fields))
+        return _row_of(value, _field_readers(self.fields))[1]
 
     def faults_of(self, values: pa.Array) -> list[str | None]:
         """Return ``fault_of`` of each of ``values`` (binary)."""
-        checks = _field_checks(self.fields)
-        return [_fault_of(value, checks) for value in values.to_pylist()]
+        return [fault for _, fault in self.rows_of(values)]
+
+    def rows_of(self, values: pa.Array) -> list[Row]:
+        """Return the fields of each of ``values`` (binary), and what is wrong with it."""
+        readers = _field_readers(self.fields)
+        return [_row_of(value, readers) for value in values.to_pylist()]
 
 
 def load_object(value: bytes | None) -> dict[str, Any]:
@@ -99,12 +114,19 @@ def type_name(kind: types.DataType) -> str:
     return kind.simpleString().upper()
 
 
-def _fault_of(value: bytes | None, checks: Iterable[tuple[str, Check]]) -> str | None:
+def _row_of(value: bytes | None, readers: Sequence[tuple[str, Read]]) -> Row:
     try:
         document = load_object(value)
     except _RefusedError as refused:
-        return str(refused)
-    return "; ".join([f"field {name}{fault}" for name, check in checks if (fault := check(document))]) or None
+        return [None] * len(readers), str(refused)
+    found, faults = [], []
+    for name, read in readers:
+        try:
+            found.append(read(document))
+        except MisfitError as misfit:
+            found.append(None)
+            faults.append(f"field {name}{misfit}")
+    return found, "; ".join(faults) or None
 
 
 # From bytes to a document
@@ -144,83 +166,121 @@ def _refuse_constant(_: str) -> NoReturn:
     raise _RefusedError(NOT_JSON)
 
 
-DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant)
+def _fraction(text: str) -> Decimal:
+    """Return a number with all its digits; beyond all exponents it is infinite or zero, as a float would be."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return Decimal(float(text))
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=_fraction)
 BOUNDED_DECODER = json.JSONDecoder(
-    object_pairs_hook=_bounded_object, parse_constant=_refuse_constant, parse_int=_bounded(int), parse_float=_bounded(float)
+    object_pairs_hook=_bounded_object, parse_constant=_refuse_constant, parse_int=_bounded(int), parse_float=_bounded(_fraction)
 )
 
 
-# From a document to its faults
+# From a document to the values of its fields
 
 
-def _field_checks(fields: types.StructType) -> list[tuple[str, Check]]:
-    """Return for each field its name and what looks at it in a whole document."""
-    return [(field.name, _in_document(field.name, is_optional=field.nullable, check=_check(field.dataType))) for field in fields]
+def _field_readers(fields: types.StructType, inherited: Reading | None = None) -> list[tuple[str, Read]]:
+    """Return for each field its name and what reads it in a whole document; inner fields are read as the outer one says."""
+    return [
+        (field.name, _in_document(field.name, is_optional=field.nullable, read=_reader(field.dataType, inherited or reading_of(field))))
+        for field in fields
+    ]
 
 
-def _in_document(name: str, *, is_optional: bool, check: Check) -> Check:
-    def look(document: Any) -> str | None:
+def _in_document(name: str, *, is_optional: bool, read: Read) -> Read:
+    def read_field(document: Any) -> Any:
         value = document.get(name)
         if type(document) is RepeatedNames and name in document.names:
-            return " is given more than once"
-        if value is None:
-            return None if is_optional else f" is required and {'null' if name in document else 'missing'}"
-        return check(value)
+            raise MisfitError(" is given more than once")
+        if value is not None:
+            return read(value)
+        if not is_optional:
+            raise MisfitError(f" is required and {'null' if name in document else 'missing'}")
+        return None
 
-    return look
+    return read_field
 
 
-def _check(kind: types.DataType) -> Check:
-    if isinstance(kind, types.StructType):
-        return _struct_check(kind)
-    if isinstance(kind, types.ArrayType):
-        return _array_check(kind)
-    if isinstance(kind, types.MapType):
-        return _map_check(kind)
+def _reader(kind: types.DataType, reading: Reading) -> Read:
     fault = f" is not {type_name(kind)}"
+    if isinstance(kind, types.StructType):
+        return _struct_reader(_field_readers(kind, reading), fault)
+    if isinstance(kind, types.ArrayType):
+        return _array_reader(_reader(kind.elementType, reading), fault)
+    if isinstance(kind, types.MapType):
+        return _map_reader(_reader(kind.valueType, reading), fault)
+    return _scalar_reader(kind, reading, fault)
+
+
+def _scalar_reader(kind: types.DataType, reading: Reading, fault: str) -> Read:
+    if isinstance(kind, types.DecimalType):
+        return decimal_reader(kind, reading, fault)
+    if isinstance(kind, types.TimestampType):
+        return timestamp_reader(reading, fault)
     bits = INTEGER_BITS.get(type(kind))
     if bits is not None:
-        least, end = -(1 << (bits - 1)), 1 << (bits - 1)
-        return lambda value: None if type(value) is int and least <= value < end else fault
-    does_fit = next((check for known, check in _SCALARS.items() if isinstance(kind, known)), None)
-    return (lambda value: None if does_fit(value) else fault) if does_fit is not None else (lambda value: None)  # noqa: ARG005
+        return _integer_reader(bits, fault)
+    read = _SCALARS.get(type(kind))
+    return (lambda value: read(value, fault)) if read is not None else (lambda value: value)
 
 
-def _struct_check(kind: types.StructType) -> Check:
-    fault, checks = f" is not {type_name(kind)}", _field_checks(kind)
-
-    def look(value: Any) -> str | None:
+def _struct_reader(readers: Sequence[tuple[str, Read]], fault: str) -> Read:
+    def read_struct(value: Any) -> Any:
         if not isinstance(value, dict):
-            return fault
-        return next((f".{name}{inner}" for name, check in checks if (inner := check(value))), None)
+            raise MisfitError(fault)
+        found = {}
+        for name, read in readers:
+            try:
+                found[name] = read(value)
+            except MisfitError as misfit:
+                raise MisfitError(f".{name}{misfit}") from None
+        return found
 
-    return look
+    return read_struct
 
 
-def _array_check(kind: types.ArrayType) -> Check:
-    fault, check = f" is not {type_name(kind)}", _check(kind.elementType)
-
-    def look(value: Any) -> str | None:
+def _array_reader(read: Read, fault: str) -> Read:
+    def read_array(value: Any) -> Any:
         if not isinstance(value, list):
-            return fault
-        return next((f"[]{inner}" for one in value if one is not None and (inner := check(one))), None)
+            raise MisfitError(fault)
+        return _elements(value, read)
 
-    return look
+    return read_array
 
 
-def _map_check(kind: types.MapType) -> Check:
-    fault, check = f" is not {type_name(kind)}", _check(kind.valueType)
-
-    def look(value: Any) -> str | None:
+def _map_reader(read: Read, fault: str) -> Read:
+    def read_map(value: Any) -> Any:
         if not isinstance(value, dict):
-            return fault
+            raise MisfitError(fault)
         if type(value) is RepeatedNames:
-            return " gives a key more than once"
+            raise MisfitError(" gives a key more than once")
         if not all(_is_text(name) for name in value):
-            return fault
-        return next((f"[]{inner}" for one in value.values() if one is not None and (inner := check(one))), None)
+            raise MisfitError(fault)
+        return list(zip(value, _elements(value.values(), read), strict=True))
 
-    return look
+    return read_map
+
+
+def _elements(values: Iterable[Any], read: Read) -> list[Any]:
+    try:
+        return [None if one is None else read(one) for one in values]
+    except MisfitError as misfit:
+        raise MisfitError(f"[]{misfit}") from None
+
+
+def _integer_reader(bits: int, fault: str) -> Read:
+    least, end = -(1 << (bits - 1)), 1 << (bits - 1)
+
+    def read_integer(value: Any) -> int:
+        if type(value) is not int or not least <= value < end:
+            raise MisfitError(fault)
+        return value
+
+    return read_integer
 
 
 def _is_text(value: Any) -> bool:
@@ -236,19 +296,34 @@ def _is_text(value: Any) -> bool:
     return True
 
 
-def _is_number(value: Any, end: int) -> bool:
-    return (type(value) is int or type(value) is float) and -end < value < end
+def _read_text(value: Any, fault: str) -> str:
+    if not _is_text(value):
+        raise MisfitError(fault)
+    return str(value)
 
 
-_SCALARS: Mapping[type[types.DataType], Callable[[Any], bool]] = {
-    types.StringType: _is_text,
-    types.FloatType: lambda value: _is_number(value, FLOAT_END),
-    types.DoubleType: lambda value: _is_number(value, DOUBLE_END),
-    types.DecimalType: lambda value: _is_number(value, DOUBLE_END) or _is_text(value),
-    types.BooleanType: lambda value: type(value) is bool,
-    types.TimestampType: lambda value: _is_text(value) or (type(value) is int and abs(value) <= MAX_TIMESTAMP_S),
-    types.TimestampNTZType: _is_text,
-    types.DateType: lambda value: _is_text(value) and not DAYS.fullmatch(value),
-    types.BinaryType: _is_text,
+def _read_boolean(value: Any, fault: str) -> bool:
+    if type(value) is not bool:
+        raise MisfitError(fault)
+    return value
+
+
+def _number_reader(end: int) -> Callable[[Any, str], float]:
+    def read_number(value: Any, fault: str) -> float:
+        if (type(value) is not int and type(value) is not Decimal) or not -end < value < end:
+            raise MisfitError(fault)
+        return float(value)
+
+    return read_number
+
+
+_SCALARS: Mapping[type[types.DataType], Callable[[Any, str], Any]] = {
+    types.StringType: _read_text,
+    types.FloatType: _number_reader(FLOAT_END),
+    types.DoubleType: _number_reader(DOUBLE_END),
+    types.BooleanType: _read_boolean,
+    types.TimestampNTZType: read_local_time,
+    types.DateType: read_day,
+    types.BinaryType: read_base64,
 }
-"""Other types are Spark's alone to read."""
+"""VARIANT alone takes any value."""

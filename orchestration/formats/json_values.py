@@ -1,0 +1,77 @@
+"""JSON as a format of values: columns by a declared schema, in bulk where Arrow has no doubt, and one by one where it has.
+
+Decides nothing of its own: ``plain_json`` is certain only of values that ``strict_json`` accepts, and finds the same values in them. So
+tables, ``topics.NAME`` in SQL, fixes and senders see one meaning of a record. A schema with a VARIANT is Spark's to read.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types
+
+from orchestration.formats.columns import arrow_schema
+from orchestration.values.plain_json import Flags, plain_schema, read_plain
+from orchestration.values.strict_json import StrictSchema
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFormat:
+    """How values in JSON are read as ``fields``; ``is_lenient``: a field that does not fit is null, and no value is refused."""
+
+    fields: types.StructType
+    is_lenient: bool = False
+
+    def read(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
+        """Return the columns of those of ``values`` (binary) that fit, and for each value why it does not fit, null where it does."""
+        schema, plain = arrow_schema(self.fields), plain_schema(self.fields)
+        if plain is None:
+            return self._read_each(values, schema)
+        table, is_plain = read_plain(values, plain)
+        table = table.cast(schema)
+        doubtful = np.flatnonzero(~is_plain)
+        if not doubtful.size:
+            return table, pa.nulls(len(values), pa.string())
+        others, told = self._read_each(values.take(pa.array(doubtful)), schema)
+        places = np.full(len(values), None, object)
+        places[doubtful] = told.to_pylist()
+        faults = pa.array(places, pa.string())
+        return _merged(table, others, is_plain, faults), faults
+
+    def declared(self) -> dict[str, Any]:
+        """Return the fields; a topic itself declares its JSON by DDL."""
+        return {"json": self.fields.jsonValue()}
+
+    def _read_each(self, values: pa.Array, schema: pa.Schema) -> tuple[pa.Table, pa.Array]:
+        found = StrictSchema(self.fields).rows_of(values)
+        faults = [None if self.is_lenient else fault for _, fault in found]
+        rows = [row for (row, _), fault in zip(found, faults, strict=True) if fault is None]
+        columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        return pa.table(arrays, schema=schema), pa.array(faults, pa.string())
+
+
+def json_format(fields: types.StructType | None, *, is_lenient: bool = False) -> JsonFormat | None:
+    """Return how JSON is read as ``fields``; None where there are none, and where Spark has to read them."""
+    return None if fields is None or not len(fields) or has_variant(fields) else JsonFormat(fields, is_lenient)
+
+
+def has_variant(kind: types.DataType) -> bool:
+    """Whether ``kind`` is a VARIANT or has one within."""
+    match kind:
+        case types.StructType():
+            return any(has_variant(field.dataType) for field in kind)
+        case types.ArrayType():
+            return has_variant(kind.elementType)
+        case types.MapType():
+            return has_variant(kind.valueType)
+    return isinstance(kind, types.VariantType)
+
+
+def _merged(plain: pa.Table, others: pa.Table, is_plain: Flags, faults: pa.Array) -> pa.Table:
+    """Return the rows of both in the order of the values that they are of."""
+    places = np.where(is_plain, np.cumsum(is_plain) - 1, 0)
+    is_read = ~is_plain & np.asarray(faults.is_null())
+    places[is_read] = plain.num_rows + np.arange(others.num_rows)
+    return pa.concat_tables([plain, others]).take(pa.array(places[is_plain | is_read]))
