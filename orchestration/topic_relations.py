@@ -22,6 +22,7 @@ import pyarrow.dataset as pads
 from pyspark.sql import types
 
 from orchestration.formats.columns import ValueFormat, arrow_schema, in_places
+from orchestration.formats.json_values import has_variant, json_format
 from orchestration.log_client import LogClient
 from orchestration.sql_quoting import quoted_name, quoted_text
 from orchestration.tables import Lake
@@ -40,18 +41,6 @@ TYPES = (
     pa.binary(),
     pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 )
-SQL_TYPES: Mapping[type[types.DataType], str] = {
-    types.StringType: "VARCHAR",
-    types.ByteType: "TINYINT",
-    types.ShortType: "SMALLINT",
-    types.IntegerType: "INTEGER",
-    types.LongType: "BIGINT",
-    types.FloatType: "FLOAT",
-    types.DoubleType: "DOUBLE",
-    types.BooleanType: "BOOLEAN",
-    types.DateType: "DATE",
-    types.TimestampType: "TIMESTAMPTZ",
-}
 FIELD = "field_"
 """How columns of fields begin that are read in a format, before they get their names."""
 READ_FOR: Mapping[str, str] = {"bytes": "value"}
@@ -84,7 +73,8 @@ class Need:
 class TopicRelations:
     """The topics of a log service, by the names under which SQL asks for them; those in ``schemas`` have a column per field, too.
 
-    Values of the topics in ``formats`` are in these; those of the others in ``schemas`` are JSON.
+    Values of the topics in ``formats`` are in these; those of the others in ``schemas`` are JSON, of which a field that does not fit is
+    null. A VARIANT comes as JSON, null where DuckDB cannot read the document.
 
     With a ``lake`` the archive of a topic is part of it; without a ``log`` the archives are all there is.
     """
@@ -106,10 +96,10 @@ class TopicRelations:
         if not sources:
             return {}
         connection.execute(f"CREATE SCHEMA {SCHEMA_NAME}")
-        formats = [self.formats.get(source.topic) for source in sources]
+        formats = [self._format(source.topic) for source in sources]
         for number, (source, value_format) in enumerate(zip(sources, formats, strict=True)):
             connection.register(base_name(number), pads.dataset(base_schema(number, value_format).empty_table()))
-            connection.execute(view_sql(number, source.topic, self.schemas.get(source.topic), is_read=value_format is not None))
+            connection.execute(view_sql(number, source.topic, self.schemas.get(source.topic), value_format))
         needs = _needs(explained_scans(connection, sql), len(sources))
         reads = [source.read(need.bounds) if need.scans else TopicRead() for source, need in zip(sources, needs, strict=True)]
         for number, need in enumerate(needs):
@@ -121,6 +111,13 @@ class TopicRelations:
         for source, read in zip(sources, reads, strict=True):
             _warn(source, read, is_asked_alone=self.log is None)
         return {source.topic: read for source, read in zip(sources, reads, strict=True)}
+
+    def _format(self, topic: str) -> ValueFormat | None:
+        """Return how the fields of a topic are read, all but the VARIANTs of JSON."""
+        if topic in self.formats:
+            return self.formats[topic]
+        fields = [field for field in self.schemas.get(topic) or () if not has_variant(field.dataType)]
+        return json_format(types.StructType(fields), is_lenient=True)
 
     def missing(self, sql: str) -> list[str]:
         """Return the topics that ``sql`` may name and that are not there.
@@ -213,23 +210,17 @@ def base_schema(number: int, value_format: ValueFormat | None = None) -> pa.Sche
     return pa.schema([*own, *(pa.field(f"{number}:{FIELD}{position}", one.type) for position, one in enumerate(read))])
 
 
-def view_sql(number: int, topic: str, schema: types.StructType | None, *, is_read: bool = False) -> str:
-    """Return the statement that makes the relation of a topic. A field whose value has another type is null.
-
-    ``is_read``: fields are columns of the relation below already.
-    """
+def view_sql(number: int, topic: str, schema: types.StructType | None, value_format: ValueFormat | None) -> str:
+    """Return the statement that makes the relation of a topic. What ``value_format`` reads are columns of the relation below already."""
     document = f"CASE WHEN json_valid({quoted_name(f'{number}:value')}) THEN {quoted_name(f'{number}:value')} END"
+    places = {} if value_format is None else {name: at for at, name in enumerate(value_format.fields.names)}
     columns = [f"{quoted_name(f'{number}:{name}')} AS _{name}" for name in COLUMNS]
-    if is_read:
-        columns += [f"{quoted_name(f'{number}:{FIELD}{at}')} AS {quoted_name(one.name)}" for at, one in enumerate(schema or ())]
-    for one in () if is_read else schema or ():
-        path = "$." + json.dumps(one.name)
-        extracted = f"json_extract_string({document}, {quoted_text(path)})"
-        kind = _sql_type(one.dataType)
-        columns.append(
-            f"{f'json_extract({document}, {quoted_text(path)})' if kind is None else f'TRY_CAST({extracted} AS {kind})'} "
-            f"AS {quoted_name(one.name)}"
-        )
+    for one in schema or ():
+        if one.name in places:
+            source = quoted_name(f"{number}:{FIELD}{places[one.name]}")
+        else:
+            source = f"json_extract({document}, {quoted_text('$.' + json.dumps(one.name))})"
+        columns.append(f"{source} AS {quoted_name(one.name)}")
     return f"CREATE VIEW {SCHEMA_NAME}.{quoted_name(topic)} AS SELECT {', '.join(columns)} FROM {base_name(number)}"  # noqa: S608 - quoted
 
 
@@ -390,9 +381,3 @@ def _depths(text: str) -> Iterator[tuple[int, int]]:
             continue
         depth += (letter == "(") - (letter == ")")
         yield position, depth
-
-
-def _sql_type(kind: types.DataType) -> str | None:
-    if isinstance(kind, types.DecimalType):
-        return f"DECIMAL({kind.precision}, {kind.scale})"
-    return SQL_TYPES.get(type(kind))

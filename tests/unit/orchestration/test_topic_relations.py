@@ -11,9 +11,25 @@ from orchestration.tables import Lake, replace_all
 from orchestration.topic_reads import Bounds
 from orchestration.topic_relations import TopicRelations, bounds_of, topic_names
 from orchestration.values.ddl import parse_ddl
+from orchestration.values.rule import PLAIN, RULE, ddl_of_type
 from orchestration.warehouse import Warehouse, WarehouseError
 from tests.unit.orchestration.memory_log import MemoryLog
 
+SQL_TYPES = {
+    "BOOLEAN": "BOOLEAN",
+    "INT": "INTEGER",
+    "DOUBLE": "DOUBLE",
+    "FLOAT": "FLOAT",
+    "STRING": "VARCHAR",
+    "DECIMAL(12,2)": "DECIMAL(12,2)",
+    "TIMESTAMP": "TIMESTAMP WITH TIME ZONE",
+    "TIMESTAMP_NTZ": "TIMESTAMP",
+    "DATE": "DATE",
+    "BINARY": "BLOB",
+    "ARRAY<INT>": "INTEGER[]",
+    "MAP<STRING,INT>": "MAP(VARCHAR, INTEGER)",
+    "STRUCT<N:INT>": "STRUCT(n INTEGER)",
+}
 START_MS = 1_767_225_600_000
 SCHEMA = parse_ddl("id BIGINT NOT NULL, amount DOUBLE, seen TIMESTAMP, tags ARRAY<STRING>")
 
@@ -91,9 +107,32 @@ def test_fields_of_a_declared_schema_are_columns_and_misfits_are_null(warehouse:
     )
     first, second, third = answer(warehouse, log, sql)
     assert first[:3] == (3, 1.5, datetime(2026, 1, 1, tzinfo=UTC))
-    assert (json.loads(str(first[3])), first[4]) == (["a"], "k3")
+    assert first[3:5] == (["a"], "k3")
     assert second == (None, 1.0, None, None, None, '{"id": "seven", "amount": 1}')
     assert third == (None, None, None, None, None, "nonsense")
+
+
+@pytest.mark.parametrize("kind", RULE)
+def test_each_form_of_the_rule_is_its_value_or_null(warehouse: Warehouse, log: MemoryLog, kind: str) -> None:
+    forms = [form for form in RULE[kind] if form.reading == PLAIN]
+    partition = log.add_topic("forms").partitions[0]
+    for form in forms:
+        partition.append(f'{{"a": {form.json}, "v": {{"deep": [1]}}}}'.encode())
+    relations = TopicRelations(log, {"forms": parse_ddl(f"a {ddl_of_type(kind)}, v VARIANT")})
+    found = warehouse.query("SELECT a, v, typeof(a) AS kind FROM topics.forms ORDER BY _offset", relations)
+    assert found["a"].to_pylist() == [form.value for form in forms]
+    documents = [None if r"\ud800" in form.json else '{"deep":[1]}' for form in forms]
+    assert found["v"].to_pylist() == documents
+    assert set(found["kind"].to_pylist()) == {SQL_TYPES[kind]}
+
+
+def test_what_is_wrong_beside_a_field_does_not_take_it_away(warehouse: Warehouse, log: MemoryLog) -> None:
+    partition = log.add_topic("beside").partitions[0]
+    for value in (rb'{"a": 1, "undeclared": "\ud800"}', b'{"a": 1, "a": 2, "b": 3}', b'{"undeclared": 1, "undeclared": 2, "a": 5}', b"[1]"):
+        partition.append(value)
+    relations = TopicRelations(log, {"beside": parse_ddl("a INT NOT NULL, b INT NOT NULL")})
+    found = warehouse.query("SELECT a, b FROM topics.beside ORDER BY _offset", relations).to_pylist()
+    assert [tuple(row.values()) for row in found] == [(1, None), (None, 3), (5, None), (None, None)]
 
 
 def test_topics_and_tables_are_joined_and_a_topic_may_be_named_twice(warehouse: Warehouse, log: MemoryLog) -> None:
