@@ -22,6 +22,7 @@ from orchestration.sql_types import KEY_LENGTH, chunks, sql_column
 from orchestration.table_address import table_address
 from orchestration.tables import TABLE_NAME, TableSnapshot
 from orchestration.transforms import on_fresh_inputs, table_key
+from orchestration.values.times import untellable_rows
 
 SQL_PREFIX = "sql"
 VERSIONS_TABLE, SHAPES_TABLE = "tidelog_versions", "tidelog_shapes"
@@ -148,8 +149,10 @@ def replace_table(
             connection.execute(sa.schema.DropTable(declared))
         declared.create(connection, checkfirst=True)
         connection.execute(declared.delete())
-        refused: list[str] = []
-        for chunk in chunks(rows, engine.dialect.name):
+        untellable = untellable_rows(rows)
+        refused = [f"the column {column} has a time beyond the years 1 to 9999" for column in untellable.values()]
+        told = rows.filter(pa.array([number not in untellable for number in range(rows.num_rows)], pa.bool_())) if untellable else rows
+        for chunk in chunks(told, engine.dialect.name):
             refused += _insert(connection, declared, chunk)
             if len(refused) > MAX_LEFT_OUT:
                 raise SqlError(f"the database refuses values of {len(refused)} rows, more than {MAX_LEFT_OUT}: {_distinct(refused)[0]}")

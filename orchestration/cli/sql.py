@@ -120,9 +120,14 @@ def write_csv(answer: Any) -> None:
 
 
 def plain_rows(rows: Any) -> list[dict[str, Any]]:
-    """Return the rows of an Arrow table or batch as JSON has them."""
-    kinds = {one.name: one.type for one in rows.schema}
-    return [{name: plain(value, kinds[name]) for name, value in row.items()} for row in rows.to_pylist()]
+    """Return the rows of an Arrow table or batch as JSON has them.
+
+    Times beyond the years 1 to 9999, which older releases stored, are texts, too.
+    """
+    from orchestration.values.times import values_of  # noqa: PLC0415 - with the command, not with its help
+
+    columns = ([plain(value, one.type) for value in values_of(column)] for one, column in zip(rows.schema, rows.columns, strict=True))
+    return [dict(zip(rows.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def plain(value: Any, kind: Any) -> Any:

@@ -17,6 +17,7 @@ LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 """The years 1 to 9999, which texts of times can tell."""
 IN_MS = pa.timestamp("ms", tz="UTC")
 IN_US = pa.timestamp("us", tz="UTC")
+DAYS_PER_ERA, YEARS_PER_ERA = 146_097, 400
 MAX_MS = (2**63 - 1) // 1_000
 
 
@@ -38,3 +39,66 @@ def in_microseconds(times: pa.Array) -> pa.Array:
         numbers = times.cast(pa.int64())
         is_told = pc.and_(pc.less_equal(numbers, MAX_MS), pc.greater_equal(numbers, -MAX_MS))
         return pc.if_else(is_told, numbers, pa.scalar(None, pa.int64())).cast(IN_MS).cast(IN_US)
+
+
+def values_of(column: pa.ChunkedArray) -> list[object]:
+    """Return the values of ``column`` as Python's; a time that Python's do not reach is a text."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return [_value_of(one) for one in column]
+
+
+def is_tellable(one: pa.Scalar) -> bool:
+    """Whether a value, which may hold others, is without times beyond Python's years."""
+    try:
+        one.as_py()
+    except (OverflowError, ValueError):
+        return False
+    return True
+
+
+def untellable_rows(rows: pa.Table) -> dict[int, str]:
+    """Return the numbers of the rows that hold times beyond the years 1 to 9999, and in which column."""
+    found: dict[int, str] = {}
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        try:
+            for chunk in column.chunks if has_times(column.type) else ():
+                _validate_told(chunk)
+        except (OverflowError, ValueError):
+            found |= {number: name for number, one in enumerate(column) if number not in found and not is_tellable(one)}
+    return found
+
+
+def has_times(kind: pa.DataType) -> bool:
+    """Whether values of ``kind`` are times, or may hold some."""
+    return pa.types.is_temporal(kind) or any(has_times(kind.field(at).type) for at in range(kind.num_fields))
+
+
+def _validate_told(chunk: pa.Array) -> None:
+    """Let Python read the least and the greatest of plain times, and all that are within others."""
+    (chunk if pa.types.is_nested(chunk.type) else pa.array([*pc.min_max(chunk).values()], chunk.type)).to_pylist()
+
+
+def _value_of(one: pa.Scalar) -> object:
+    if not one.is_valid or is_tellable(one):
+        return one.as_py()
+    if isinstance(one, pa.StructScalar):
+        return {name: _value_of(inner) for name, inner in one.items()}
+    if pa.types.is_map(one.type):
+        return [(_value_of(pair["key"]), _value_of(pair["value"])) for pair in one.values]
+    if pa.types.is_nested(one.type):
+        return [_value_of(inner) for inner in one.values]
+    return _far_text(one)
+
+
+def _far_text(one: pa.Scalar) -> str:
+    """Return a time of a year that Python has none for. After 400 years the calendar repeats itself."""
+    is_date = pa.types.is_date(one.type)
+    day_us = 86_400_000_000
+    time_us = one.cast(pa.date32()).cast(pa.int32()).as_py() * day_us if is_date else one.cast(pa.timestamp("us")).cast(pa.int64()).as_py()
+    eras, rest_us = divmod(time_us, DAYS_PER_ERA * day_us)
+    near = moment(rest_us)
+    text = f"{near.year + YEARS_PER_ERA * eras}-{near:%m-%d}"
+    zone = "" if is_date or one.type.tz is None else "+00:00"
+    return text if is_date else f"{text} {near:%H:%M:%S.%f}".removesuffix(".000000") + zone

@@ -230,3 +230,16 @@ def test_a_key_is_the_column_that_it_names_and_not_those_whose_names_are_in_it(u
     with pytest.raises(SqlError, match="the primary key has no columns number among those that are copied: order_id, id"):
         replace_table(engine, "orders", snapshot, None, ["number"])
     engine.dispose()
+
+
+def test_rows_with_times_that_python_does_not_reach_are_left_out_and_told(lake: Lake, url: str) -> None:
+    """An earlier release took epoch milliseconds for seconds, and stored the year 57971: the table then stayed as it was for ever."""
+    far = pa.array([1_769_860_800_000_000_000, 0, None], pa.timestamp("us", tz="UTC"))
+    within = pa.array([[{"at": 0}], [{"at": 0}], [{"at": -(10**17)}]], pa.list_(pa.struct([("at", pa.timestamp("us"))])))
+    snapshot = store(lake, pa.table({"carrier": ["AA", "UA", "DL"], "seen": far, "stops": within}))
+    engine = open_engine(url)
+    done = replace_table(engine, "airlines", snapshot, None, ("carrier",))
+    engine.dispose()
+    assert (done.rows, done.left_out) == (1, 2)
+    assert done.reasons == tuple(f"the column {name} has a time beyond the years 1 to 9999" for name in ("seen", "stops"))
+    assert [row[0] for row in read(url)] == ["UA"]

@@ -52,3 +52,22 @@ def test_cells_of_files_and_tables_hold_structures_as_json() -> None:
     }
     assert row["nothing"] == ""
     assert '{"a": 1}' in printed()
+
+
+FAR_TIMES = {
+    "epoch_ms(1769860800000000)": "58054-08-28 00:00:00",
+    "epoch_ms(1769860800000000)::TIMESTAMPTZ": "58054-08-28 00:00:00+00:00",
+    "[DATE '12000-02-29']": ["12000-02-29"],
+    "{'at': DATE '9999-12-31' + 1}.at::DATE": "10000-01-01",
+    "map {'k': DATE '0044-03-15 (BC)'}": {"k": "-43-03-15"},
+    "TIMESTAMP '2026-01-31 12:00:00'": "2026-01-31 12:00:00",
+}
+
+
+@pytest.mark.usefixtures("_lake")
+@pytest.mark.parametrize("told", FAR_TIMES)
+def test_times_of_years_that_python_lacks_are_printed_all_the_same(told: str) -> None:
+    """They ended the command with a traceback."""
+    ran = click.testing.CliRunner().invoke(sql, [f"SELECT {told} AS far", "--json"], catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.stdout) == [{"far": FAR_TIMES[told]}]
