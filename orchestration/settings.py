@@ -7,6 +7,7 @@ with the name of its variable. Knows nothing of Dagster, Spark or the broker.
 
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -144,6 +145,15 @@ def instance_home() -> Path:
 def export_environment(variables: Mapping[str, str]) -> None:
     """Set ``variables`` for this process: Spark's launcher and its Python workers read JAVA_HOME and PYSPARK_PYTHON from there only."""
     os.environ.update(variables)
+
+
+def use_utc() -> None:
+    """Give this process, and those that it starts, the time zone UTC.
+
+    PySpark makes local times of Spark's, in the driver and in Python functions: with the host's zone a result would depend on the host.
+    """
+    os.environ["TZ"] = "UTC"
+    time.tzset()
 
 
 @contextmanager

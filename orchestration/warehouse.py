@@ -135,6 +135,7 @@ class Warehouse:
     def _connection(self, sql: str, path: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, int]]]:
         """Yield a connection on which the relations that ``sql`` names are there, and the versions of the lake tables among them."""
         with duckdb.connect(path, config=dict(CONNECTION_SETTINGS)) as connection:
+            connection.execute("SET TimeZone = 'UTC'")  # the host's would decide what a day is
             versions: dict[str, int] = {}
             marts, tables = set(self.names()), set(self.lake.names())
             for name in sorted(_named_relations(connection, sql)):

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from log_service.common.listeners import strangers_at
 from log_service.common.private_files import private_directory
-from orchestration.settings import Settings, SettingsError, export_environment, process_environment
+from orchestration.settings import Settings, SettingsError, export_environment, process_environment, use_utc
 from orchestration.spark.java import find_java_home
 from orchestration.spark.token import DIALLED_HOST, LOCAL_HOSTS, TOKEN_VARIABLE, dialled, token_for, token_in_file
 
@@ -86,6 +86,7 @@ def spark_environment(settings: Settings, environ: Mapping[str, str]) -> dict[st
         "JAVA_HOME": str(home.path),
         "SPARK_HOME": environ.get("SPARK_HOME") or str(spark_home()),
         "SPARK_LOCAL_IP": environ.get("SPARK_LOCAL_IP") or LOOPBACK,
+        "TZ": "UTC",
         "PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON") or sys.executable,
         "PYSPARK_DRIVER_PYTHON": environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable,
         "PYTHONPATH": _python_path(environ),
@@ -113,6 +114,7 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
         )
     from pyspark.sql import SparkSession  # noqa: PLC0415 - a second of import that only runs need
 
+    use_utc()
     if settings.spark_remote:
         chosen = {**session_configuration(settings), **(extra or {})}
         wait_until_reachable(settings.spark_remote, REACHABLE_WITHIN_S)
