@@ -16,6 +16,7 @@ from log_service.broker.call import Api
 from log_service.broker.registry import OnDemand
 from log_service.protocol.api_versions import ApiKey, request_class, response_class
 from log_service.protocol.codec import decoder, encoder
+from log_service.records.checks import checks_at_once
 
 HOT_APIS = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH)
 WARM_APIS = (
@@ -52,6 +53,7 @@ def _codecs(apis: Mapping[ApiKey, Api]) -> Iterator[Callable[[], object]]:
 
 
 def _imports(apis: Mapping[ApiKey, Api]) -> Iterator[Callable[[], object]]:
+    yield checks_at_once
     for key in (*HOT_APIS, *WARM_APIS):
         handler = apis[key].handler
         if isinstance(handler, OnDemand):

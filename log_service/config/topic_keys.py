@@ -74,7 +74,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="producer",
             validator=one_of(*COMPRESSION_TYPES),
             documentation="Codec of the stored batches; producer keeps what the producer chose.",
-            reason="the broker then never opens a batch",
+            reason="the broker then never compresses a batch anew",
         ),
         ConfigKey(
             name="compression.zstd.level",

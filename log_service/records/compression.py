@@ -191,6 +191,7 @@ _LZ4_FRAME_HEADER = bytes.fromhex("04224d18 60 40 82")  # magic; version 1 with 
 _LZ4_END_MARK = bytes(4)
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED_FLAG = 0x8000_0000
+_LZ4_INDEPENDENT_FLAG, _LZ4_BLOCK_CHECKSUM_FLAG, _LZ4_SIZE_FLAG, _LZ4_CONTENT_CHECKSUM_FLAG = 0x20, 0x10, 0x08, 0x04
 _LZ4_HIGHEST_LEVEL = 12
 _UINT32_LE = Struct("<I")
 
@@ -225,6 +226,34 @@ def _lz4_blocks_of_level(plain: Buffer, level: int) -> Iterator[bytes]:
 
 def _decompress_lz4(compressed: Buffer, max_size_bytes: int) -> bytes:
     return _decompress_growing(cramjam.lz4.decompress_into, compressed, None, max_size_bytes)
+
+
+def check_framing(codec: int, compressed: Buffer) -> None:
+    """Refuse lz4 frames that Java's reader refuses and this module decompresses.
+
+    These are frames with linked blocks, several frames, and skippable ones. No content is looked at.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, says what a reader stumbles over.
+    """
+    if codec != Codec.LZ4:
+        return
+    if compressed[:4] != _LZ4_FRAME_HEADER[:4] or len(compressed) < len(_LZ4_FRAME_HEADER):
+        raise _corrupt(Codec.LZ4, compressed, "they do not begin with a frame")
+    flags = compressed[4]
+    if not flags & _LZ4_INDEPENDENT_FLAG:
+        raise _corrupt(Codec.LZ4, compressed, "the blocks of the frame are linked, which Java's clients cannot read")
+    position = len(_LZ4_FRAME_HEADER) + (8 if flags & _LZ4_SIZE_FLAG else 0)
+    checksum_bytes = 4 if flags & _LZ4_BLOCK_CHECKSUM_FLAG else 0
+    while position + 4 <= len(compressed):
+        (size,) = _UINT32_LE.unpack_from(compressed, position)
+        position += 4
+        if size == 0:
+            position += 4 if flags & _LZ4_CONTENT_CHECKSUM_FLAG else 0
+            break
+        position += (size & ~_LZ4_STORED_FLAG) + checksum_bytes
+    if position < len(compressed):
+        raise _corrupt(Codec.LZ4, compressed, f"{len(compressed) - position} bytes follow the frame")
 
 
 # zstd: frames, which may announce their content's size

@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import Buffer
 from log_service.records.batch import BatchHeader, OpenBatch
-from log_service.records.varint import INT32_VARINT_BYTES, INT64_VARINT_BYTES
+from log_service.records.varint import INT32_VARINT_BYTES, INT64_VARINT_BYTES, read_varint
 from log_service.records.varint_arrays import Integers, Octets, read_varints
 from log_service.records.walk import find_records
 
 MAX_RUN_BYTES = 1 << 30
 """The largest run of batches that is opened at once."""
+
+_MAX_ROUNDS = 64  # of headers; records with more are few, and are followed one by one
 
 
 class Spans(NamedTuple):
@@ -123,3 +125,54 @@ def refuse(is_wrong: NDArray[np.bool_], reason: str) -> None:
 def invalid(reason: str) -> KafkaError:
     """Return the error of a malformed record."""
     return KafkaError(ErrorCode.INVALID_RECORD, f"a batch is malformed: {reason}")
+
+
+# Checks
+
+
+def check_fields(batch: OpenBatch, max_items: int) -> None:
+    """Check the records of a batch: their offset deltas, and headers where these are no more than ``max_items``.
+
+    Raises:
+        KafkaError: INVALID_RECORD, a record is malformed.
+    """
+    found = find_fields((batch,))
+    expected = np.arange(batch.header.base_offset, batch.header.base_offset + batch.header.record_count)
+    refuse(found.offsets != expected, "its offset deltas do not count up from 0")
+    if found.header_counts.any() and int(found.header_counts.sum()) <= max_items:
+        _check_headers(found)
+
+
+def _check_headers(found: Fields) -> None:
+    """Check that the headers of each record end where it does. A round takes one header of every record that has so many."""
+    left, positions = read_varints(found.octets, found.header_positions, INT32_VARINT_BYTES)
+    ends = found.ends
+    for _ in range(_MAX_ROUNDS):
+        refuse((positions != ends) & (left == 0), "a record's fields do not take what its length says")
+        has_more = left > 0
+        if not has_more.any():
+            return
+        left, positions, ends = left[has_more] - 1, positions[has_more], ends[has_more]
+        sizes, positions = read_varints(found.octets, positions, INT32_VARINT_BYTES)
+        refuse(sizes < 0, "the length of a header's name is negative")
+        sizes, positions = read_varints(found.octets, positions + sizes, INT32_VARINT_BYTES)
+        refuse(sizes < -1, "the length of a header's value is negative")
+        positions = positions + np.maximum(sizes, 0)
+        refuse(positions > ends, "a record's headers do not fit into it")
+    for count, position, end in zip(left.tolist(), positions.tolist(), ends.tolist(), strict=True):
+        _check_rest(found.body, count, position, end)
+
+
+def _check_rest(body: Buffer, count: int, position: int, end: int) -> None:
+    """Check the headers that are left of a record with very many."""
+    try:
+        for _ in range(count):
+            for least in (0, -1):
+                size, position = read_varint(body, position)
+                if not least <= size <= end - position:
+                    raise invalid("the length in a header does not fit")
+                position += max(size, 0)
+    except IndexError:
+        raise invalid("the batch ends inside a record") from None
+    if position != end:
+        raise invalid("a record's fields do not take what its length says")

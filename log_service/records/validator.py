@@ -4,12 +4,11 @@ Decides whether a batch may enter a log as it is: magic, size, checksum, counts,
 compacted, codec. Knows nothing of logs, offsets to come and producers' states: whether a sequence is in order, and whether transactions are
 allowed, is decided where that is known.
 
-What is opened, and what is not. An accepted batch is appended as opaque bytes: of most batches only header and checksum are read. The
-records are opened where the log is compacted (each needs a key), where the codec has to change, and where timestamps have to be compared
-with a bound in the past (a header knows only the latest). An opened batch is checked record by record. Of an uncompressed batch that is not
-opened the first record is walked in place, at the same cost for any size: that proves the single record of a producer that does not linger,
-and gives away an encoder that gets the format wrong. Walking the rest would cost two thirds of a microsecond a record, more than everything
-else a broker does for it, and readers treat records as untrusted bytes anyway.
+Records are decompressed and checked before they are appended, because a batch that no client can read stops its consumers
+and compaction (``checks``). The bytes are appended as they came. Records become objects only in three cases: the log is
+compacted (each needs a key), the codec has to change, or timestamps have to be compared with a bound in the past (a header
+knows only the latest). A single record is walked in place. Of a batch that is larger than ``checks`` looks at, header, framing
+and first record are checked.
 
 Invariants: what is returned is one batch (or, of our own, several) whose magic, counts and checksum hold. Bad input raises ``KafkaError``
 with the code of Apache Kafka's broker, and nothing else.
@@ -38,7 +37,8 @@ from log_service.records.batch import (
     parse_header,
     replace_records,
 )
-from log_service.records.compression import MAX_DECOMPRESSED_BYTES, Codec, compress, decompress
+from log_service.records.checks import MAX_CHECKED_BYTES, check_records
+from log_service.records.compression import MAX_DECOMPRESSED_BYTES, Codec, check_framing, compress, decompress
 from log_service.records.record import MIN_RECORD_BYTES, Record, check_first_record, read_records
 
 if TYPE_CHECKING:
@@ -107,6 +107,10 @@ def validate_for_append(
             buffer, header = _recompress(buffer, compress(target, plain, _level_of(config)), target, config.max_message_bytes)
     elif codec is Codec.NONE:
         check_first_record(buffer, HEADER_SIZE, header.record_count)
+        if header.record_count > 1:
+            check_records(header, memoryview(buffer)[HEADER_SIZE:])
+    else:
+        _check_compressed(buffer, header)
     return _new(ValidatedBatches, (buffer, ((0, header),), len(buffer), header.max_timestamp))
 
 
@@ -198,9 +202,21 @@ def _without_append_time(buffer: bytearray | memoryview, header: BatchHeader) ->
 # Records
 
 
-def _open(buffer: Buffer, header: BatchHeader, max_plain_bytes: int) -> bytes:
+def _check_compressed(buffer: Buffer, header: BatchHeader) -> None:
     try:
-        return decompress(header.codec, memoryview(buffer)[HEADER_SIZE:], max_plain_bytes)
+        plain = _open(buffer, header, MAX_CHECKED_BYTES)
+    except KafkaError as error:
+        if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+            return  # it is more than a check may cost
+        raise
+    check_records(header, plain)
+
+
+def _open(buffer: Buffer, header: BatchHeader, max_plain_bytes: int) -> bytes:
+    compressed = memoryview(buffer)[HEADER_SIZE:]
+    try:
+        check_framing(header.codec, compressed)
+        return decompress(header.codec, compressed, max_plain_bytes)
     except KafkaError as error:
         if error.code is not ErrorCode.CORRUPT_MESSAGE:
             raise

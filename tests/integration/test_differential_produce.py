@@ -3,9 +3,11 @@
 Meant differences, each held by ``tests/unit/broker/test_meant_differences.py``:
 
 * Error texts say what is wrong; Apache Kafka sends none but for single records.
-* Batches are opaque where nothing has to be looked up in them: neither is a compressed batch opened, nor are all records of an uncompressed
-  one walked, so that a header is believed where it counts records or names the latest timestamp. In return the first record of an
-  uncompressed batch has to be well-formed and to have offset delta 0, which Apache Kafka does not ask for.
+* A header is believed where it names the latest timestamp. Offset deltas count up from 0 in uncompressed batches, too, which Apache Kafka
+  asks of compressed ones alone.
+* What clients other than Java's cannot read is refused: bytes behind a gzip or lz4 frame or a snappy stream, and a wrong content checksum
+  of lz4 (``tests/unit/records/framed_records.py`` has each case). Sections that do not decompress are INVALID_RECORD; Apache Kafka answers
+  UNKNOWN_SERVER_ERROR.
 * A producer id without an epoch is INVALID_PRODUCER_EPOCH; Apache Kafka appends it, and then cannot tell its repetitions.
 * Codecs 5 to 7 are UNSUPPORTED_COMPRESSION_TYPE, and a partition without records INVALID_RECORD; Apache Kafka answers
   UNKNOWN_SERVER_ERROR, or not at all.
@@ -50,6 +52,7 @@ from tests.integration.record_requests import (
     ready_topic,
     wanted,
 )
+from tests.unit.records.framed_records import ACCEPTED_BY_KAFKA_ALONE, Framed, framed_batch, framed_sections
 
 TEXTS = {"error_message", "batch_index_error_message"}
 """Ours say what is wrong where Apache Kafka is silent, and say it in other words."""
@@ -406,3 +409,20 @@ def test_producer_id_and_epoch_come_together(duel: Duel) -> None:
 def test_a_transactional_id_that_is_empty(duel: Duel) -> None:
     for version in (0, 2, 4):
         duel.compare(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1_000), version)
+
+
+# What clients can read
+
+
+@pytest.mark.parametrize("case", [one for one in framed_sections() if len(one.section) < 1 << 20], ids=lambda case: case.name)
+def test_each_framing_is_taken_or_refused(duel: Duel, case: Framed) -> None:
+    """Both refuse it or neither does, but for cases that this product alone refuses. The codes differ by intent."""
+    topic = f"framed-{case.name.replace(' ', '-')}"
+    ready_topic(duel, topic)
+    request = produce_request(topic, bytes(framed_batch(case)))
+
+    def is_taken(cluster: Cluster) -> bool:
+        code = cluster.ask(request, 12).responses[0].partition_responses[0].error_code
+        return code == 0 and case.name not in ACCEPTED_BY_KAFKA_ALONE
+
+    duel.compare_told(is_taken)
