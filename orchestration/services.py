@@ -19,7 +19,7 @@ from log_service.supervisor.spec import Component, GrpcReadiness, HeartbeatReadi
 from orchestration.code_socket import code_socket
 from orchestration.daemon_heartbeat import heartbeat_file
 from orchestration.instance import dagster_home, write_workspace
-from orchestration.settings import SettingsError, load_settings, process_environment
+from orchestration.settings import UI_HOSTS, SettingsError, load_settings, process_environment, ui_hosts
 from orchestration.spark.java import JavaError
 from orchestration.spark.server import SPARK_RELEASE_SESSION, SparkServer, release_of_no_session
 from orchestration.spark.session import CONNECT_MODE, DEFAULT_CONNECT_PORT
@@ -102,7 +102,7 @@ def _components(context: ServiceContext) -> list[Component]:
             readiness=HttpReadiness(url=f"http://{context.host}:{context.ui_port}/server_info"),
             address=f"http://{context.host}:{context.ui_port}",
             after=(CODE,),
-            environment=environment,
+            environment={**environment, UI_HOSTS: ",".join([context.host, *ui_hosts(process_environment())])},
             working_directory=context.project_directory,
         ),
         Component(

@@ -33,6 +33,8 @@ WEBHOOK = re.compile(r"https?://[^/\s@?#]+\S*")
 ADDRESS = re.compile(r"[^@\s,<>]+@[^@\s,<>]+")
 DEPLOYMENT = re.compile(r"[A-Za-z0-9_-]{1,100}")
 HOME_VARIABLE = "DAGSTER_HOME"
+UI_HOSTS = "TIDELOG_UI_HOSTS"
+UI_HOST = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
 
 
 class SettingsError(ValueError):
@@ -205,6 +207,18 @@ def _webhook(given: Mapping[str, str]) -> SecretText | None:
     if not is_usable or not WEBHOOK.fullmatch(url):
         raise SettingsError("TIDELOG_ALERT_WEBHOOK has to be a URL that begins with https:// or http:// and names a host")
     return SecretText(url)
+
+
+def ui_hosts(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names under which browsers may open Dagster's UI beside the address that it binds.
+
+    :raises SettingsError: a name has a port, a scheme or a wildcard.
+    """
+    names = tuple(one.strip() for one in given.get(UI_HOSTS, "").split(",") if one.strip())
+    for name in names:
+        if not UI_HOST.fullmatch(name):
+            raise SettingsError(f"{UI_HOSTS} names {name!r}: it has to be names like ui.example.com, separated by commas, without ports")
+    return names
 
 
 def _recipients(given: Mapping[str, str]) -> tuple[str, ...]:

@@ -1,0 +1,145 @@
+"""Refuse requests to Dagster's UI that a page of another site makes in somebody's browser.
+
+Dagster looks at neither ``Host`` nor ``Origin``, and its GraphQL takes mutations by GET. So any page
+that a user visits could launch runs. ``refusal`` decides, ``GuardedUi`` acts before the application.
+Invariants: each request names an allowed host; what a browser sends for another site passes only if
+it opens a page; only a POST of JSON changes anything, because a browser asks the server before it
+sends that to another site, and Dagster never agrees.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from orchestration.settings import UI_HOSTS
+
+GRAPHQL = "/graphql"
+FRAME_ANCESTORS = "frame-ancestors 'self'"
+PAGE_TYPES = ("text/html", "text/plain", "application/json", "application/gzip")
+POLICY_VIOLATION = 1008
+DEFAULT_PORTS = {"http": ":80", "ws": ":80", "https": ":443", "wss": ":443"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Reason for which a request is not served, with its HTTP status."""
+
+    status: int
+    reason: str
+
+
+def refusal(scope: Scope, allowed_hosts: Collection[str]) -> Refusal | None:
+    """Return why the request of ``scope`` is refused; None if it may pass."""
+    headers = Headers(scope=scope)
+    hosts, origins = headers.getlist("host"), headers.getlist("origin")
+    if len(hosts) != 1 or not is_allowed_host(hosts[0], scope.get("server"), allowed_hosts):
+        return Refusal(status=421, reason=f"The host {', '.join(hosts)!r} is not allowed: name it in {UI_HOSTS}.")
+    if any(not is_same_origin(origin, hosts[0]) for origin in origins):
+        return Refusal(status=403, reason=f"The origin {', '.join(origins)!r} is another site's: open the UI itself.")
+    if not is_of_this_site(scope, headers):
+        return Refusal(status=403, reason="Another site made this request: open the UI itself.")
+    return None if scope["type"] == "websocket" else _refused_method(scope, headers)
+
+
+def _refused_method(scope: Scope, headers: Headers) -> Refusal | None:
+    if scope["method"] in {"GET", "HEAD"}:
+        if scope["path"].endswith(GRAPHQL) and "text/html" not in headers.get("accept", ""):
+            return Refusal(status=405, reason="GraphQL is served by POST: send the query as JSON.")
+        return None
+    if scope["method"] != "POST":
+        return Refusal(status=405, reason=f"The method {scope['method']} is not served: use GET or POST.")
+    content_type = headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        return Refusal(status=415, reason=f"The content type {content_type!r} is refused: send application/json.")
+    return None
+
+
+def is_allowed_host(host: str, server: tuple[str, int | None] | None, allowed_hosts: Collection[str]) -> bool:
+    """Say whether a ``Host`` names the address that was dialled, or a name of ``allowed_hosts``.
+
+    A name that an attacker's DNS points here is none of them.
+    """
+    name = host_name(host)
+    dialled = "" if server is None else plain_address(server[0])
+    is_loopback = dialled.startswith("127.") or dialled == "::1"
+    return name in allowed_hosts or (name != "" and name == dialled) or (is_loopback and name == "localhost")
+
+
+def host_name(host: str) -> str:
+    """Return the name or address of a ``Host`` header, without its port."""
+    text = host.strip().lower()
+    if text.startswith("["):
+        return plain_address(text[1:].partition("]")[0])
+    return plain_address(text if text.count(":") > 1 else text.partition(":")[0])
+
+
+def plain_address(text: str) -> str:
+    """Return an IP address in its usual form, an IPv4 address in IPv6 as IPv4; other text as it is."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return text
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(address)
+
+
+def is_same_origin(origin: str, host: str) -> bool:
+    """Say whether ``origin`` is the site that ``host`` names; a proxy may have added TLS."""
+    scheme, separator, authority = origin.strip().lower().partition("://")
+    port = DEFAULT_PORTS.get(scheme)
+    if not separator or port is None:
+        return False
+    return authority.removesuffix(port) == host.strip().lower().removesuffix(port)
+
+
+def is_of_this_site(scope: Scope, headers: Headers) -> bool:
+    """Say whether no other site made the request; a link from elsewhere may open a page."""
+    if headers.get("sec-fetch-site", "none") in {"none", "same-origin"}:
+        return True
+    is_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    return scope["type"] == "http" and scope["method"] == "GET" and is_link and not scope["path"].endswith(GRAPHQL)
+
+
+def add_security_headers(headers: MutableHeaders) -> None:
+    """Add the headers that keep a response from other sites' frames, scripts and caches."""
+    given = headers.get("content-security-policy", "").rstrip("; ")
+    headers["content-security-policy"] = f"{given}; {FRAME_ANCESTORS}" if given else FRAME_ANCESTORS
+    headers["x-frame-options"] = "SAMEORIGIN"
+    headers["x-content-type-options"] = "nosniff"
+    headers["referrer-policy"] = "same-origin"
+    headers["cross-origin-resource-policy"] = "same-origin"
+    if headers.get("content-type", "").startswith(PAGE_TYPES):
+        headers["cache-control"] = "no-store"
+
+
+class GuardedUi:
+    """ASGI application that serves what ``refusal`` lets pass, with security headers."""
+
+    def __init__(self, app: ASGIApp, allowed_hosts: Collection[str]) -> None:
+        self.app = app
+        self.allowed_hosts = frozenset(host_name(host) for host in allowed_hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or refuse it."""
+        if scope["type"] not in {"http", "websocket"}:  # the application's start and stop
+            await self.app(scope, receive, send)
+            return
+
+        async def send_protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                add_security_headers(MutableHeaders(scope=message))
+            await send(message)
+
+        refused = refusal(scope, self.allowed_hosts)
+        if refused is None:
+            await self.app(scope, receive, send_protected)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": refused.reason[:120]})
+        else:
+            response = PlainTextResponse(refused.reason + "\n", status_code=refused.status)
+            await response(scope, receive, send_protected)
