@@ -18,6 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 REASONS: Mapping[str, str] = MappingProxyType(
     {
         "dagster._config.pythonic_config.resource.PartialResource": "a resource that is left to runs is refused with what helps there",
+        "dagster._core.definitions.asset_checks.asset_check_evaluation.AssetCheckEvaluationTargetMaterializationData": (
+            "a check of a later commit names the materialization that it looked at"
+        ),
         "dagster._core.definitions.unresolved_asset_job_definition.UnresolvedAssetJobDefinition": "what define_asset_job returns",
         "dagster._core.errors.DagsterUserCodeLoadError": "a project that cannot be loaded ends the code server with one sentence",
         "dagster._core.execution.compute_logs.redirect_to_file": "what a run prints goes into its files, also what C code prints",

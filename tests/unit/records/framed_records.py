@@ -39,7 +39,7 @@ class Framed(NamedTuple):
     name: str
     codec: int
     section: bytes
-    count: int = COUNT
+    record_count: int = COUNT
 
 
 RECORDS = b"".join(raw_record(index, b"key", b"value %d " % index + b"x" * 100) for index in range(COUNT))
@@ -227,7 +227,8 @@ def framed_batch(framed: Framed) -> bytearray:
     """The whole batch of a case, with a checksum that holds."""
     length = HEADER_SIZE - LOG_OVERHEAD + len(framed.section)
     content = bytearray(
-        HEADER.pack(0, length, -1, MAGIC, 0, framed.codec, framed.count - 1, TIME_MS, TIME_MS, -1, -1, -1, framed.count) + framed.section
+        HEADER.pack(0, length, -1, MAGIC, 0, framed.codec, framed.record_count - 1, TIME_MS, TIME_MS, -1, -1, -1, framed.record_count)
+        + framed.section
     )
     CRC.pack_into(content, CRC_POSITION, compute_crc(content))
     return content

@@ -13,7 +13,7 @@ from log_service.records.batch import CRC, CRC_POSITION, HEADER, HEADER_SIZE, co
 from log_service.records.builder import build_batch
 from log_service.records.checks import MAX_CHECKED_BYTES, MAX_CHECKED_ITEMS, check_records
 from log_service.records.compression import Codec
-from log_service.records.record import RecordHeader
+from log_service.records.record import NewRecord, RecordHeader
 from log_service.records.validator import validate_for_append
 from tests.unit.records.framed_records import ACCEPTED_BY_KAFKA, ACCEPTED_BY_KAFKA_ALONE, TIME_MS, Framed, framed_batch, framed_sections
 from tests.unit.records.raw_records import raw_record
@@ -51,7 +51,7 @@ def test_a_compacted_topic_refuses_the_same(case: Framed) -> None:
 
 
 def large(count: int, *, headers: tuple[RecordHeader, ...] = (), codec: Codec = Codec.NONE) -> bytearray:
-    made = [(TIME_MS + index, b"key %d" % index if index % 3 else None, b"v" * (index % 200), headers) for index in range(count)]
+    made = [NewRecord(TIME_MS + index, b"key %d" % index if index % 3 else None, b"v" * (index % 200), headers) for index in range(count)]
     return bytearray(build_batch(made, codec=codec))
 
 
