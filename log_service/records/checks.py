@@ -49,17 +49,17 @@ def check_records(header: BatchHeader, plain: Buffer) -> None:
         return
     fields = checks_at_once() if count >= MIN_COUNT_AT_ONCE else None
     if fields is None:
-        _check_each(bytes(plain), count)
+        _check_each(plain, count)
         return
     try:
         fields.check_fields(OpenBatch(header, plain, 0, len(plain)), MAX_CHECKED_ITEMS)
     except KafkaError:
         if count <= MAX_NAMED_COUNT:
-            _check_each(bytes(plain), count)
+            _check_each(plain, count)
         raise
 
 
-def _check_each(plain: bytes, count: int) -> None:  # noqa: PLR0912 - each batch of a client comes here: short varints are read in place
+def _check_each(plain: Buffer, count: int) -> None:  # noqa: PLR0912 - each batch of a client comes here: short varints are read in place
     """Check records one by one. Reads varints as ``record.read_records`` does, and makes no objects of what it reads."""
     position = index = 0
     items_left = MAX_CHECKED_ITEMS
@@ -107,7 +107,7 @@ def _check_each(plain: bytes, count: int) -> None:  # noqa: PLR0912 - each batch
         raise KafkaError(ErrorCode.INVALID_RECORD, text)
 
 
-def _check_headers(plain: bytes, position: int, end: int, index: int, most: int) -> tuple[int, int]:
+def _check_headers(plain: Buffer, position: int, end: int, index: int, most: int) -> tuple[int, int]:
     """Check the headers of a record, and return where they end and how many there are. More than ``most`` are not looked at."""
     count, position = read_varint(plain, position)
     if not 0 <= count <= max(end - position, 0) // 2:
