@@ -627,7 +627,8 @@ def _told(faults: Sequence[str]) -> str:
     """Return one line for all that a start misses."""
     more = f"; and {len(faults) - _NAMED_FAULTS} more" if len(faults) > _NAMED_FAULTS else ""
     return (
-        f"what the last run left is missing or exchanged, in {len(faults)} places: {'; '.join(faults[:_NAMED_FAULTS])}{more}. This broker "
-        "counts as one that lost records: bring them back and start again, or let it copy from other replicas. "
+        f"what the last run left is missing or exchanged, in {len(faults)} place{'s' * (len(faults) > 1)}: "
+        f"{'; '.join(faults[:_NAMED_FAULTS])}{more}. This broker counts as one that lost "
+        "records: bring them back and start again, or let it copy from other replicas. "
         "A lost log whose only replica was here begins behind its last known offset"
     )
