@@ -5,14 +5,15 @@ topics never less often than every 15 seconds, the others every ``log.cleaner.ba
 cleaned. ``compaction`` runs one pass.
 
 Invariants: there is at most one pass per log at any time, and at most ``log.cleaner.threads`` in all, within one bound of memory. The
-cleaner leaves a damaged log as it is until the next start, and logs that once. It repeats a pass that failed because of the disk no sooner
-than after the pause.
+cleaner leaves a damaged log as it is until the next start, and logs that once; a batch whose checksum holds is no damage, even if its
+records cannot be read (``unreadable``). It repeats a pass that failed because of the disk no sooner than after the pause.
 """
 
 import logging
 import math
 from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 import trio
 
@@ -25,6 +26,7 @@ from log_service.storage.cleaner.compaction import Compaction, CompactionOutcome
 from log_service.storage.cleaner.selection import Cleanable, is_due, look_at
 from log_service.storage.cleaner.swap import PassAborted
 from log_service.storage.cleaner.throttle import Throttle
+from log_service.storage.cleaner.unreadable import UnreadableBatches
 from log_service.storage.log import Log
 
 logger = logging.getLogger(__name__)
@@ -65,6 +67,7 @@ class Cleaner:
         self._throttle = Throttle(env.clock, config.io_max_bytes_per_second)
         self._running: set[TopicPartition] = set()
         self._given_up: dict[TopicPartition, tuple[Log, str]] = {}
+        self._unreadable: WeakKeyDictionary[Log, UnreadableBatches] = WeakKeyDictionary()
         self._retry_ms: dict[TopicPartition, int] = {}
         self._asked: dict[TopicPartition, _Asked] = {}
         self._wake = trio.Event()
@@ -238,6 +241,7 @@ class Cleaner:
             slice_bytes=config.io_buffer_bytes // config.thread_count,
             now_ms=self._clock.wall_ms(),
             pace=self._throttle.wait,
+            unreadable=self._unreadable.setdefault(log, UnreadableBatches(topic_partition=log.topic_partition)),
         )
 
     async def _write_checkpoint(self, log: Log) -> None:

@@ -4,7 +4,8 @@ Decides the order of reading and writing. Which records stay is ``filtering``'s,
 pool in slices of ``slice_bytes``; between two slices everything else runs, and the log may change: a pass that finds it changed gives up.
 
 Invariants: a record goes only if a later one of its key is in the log, below the offset that the pass ends at, or if its transaction was
-aborted; such a record is later than nothing. What a pass has exchanged stays good when it gives up later.
+aborted; such a record is later than nothing, and so is a batch whose records cannot be read: it stays. What a pass has exchanged stays good
+when it gives up later.
 """
 
 import errno
@@ -23,6 +24,7 @@ from log_service.storage.cleaner.offset_map import OffsetMap
 from log_service.storage.cleaner.selection import Cleanable
 from log_service.storage.cleaner.swap import check_untouched, discard, exchange, new_cleaned_segment
 from log_service.storage.cleaner.transactions import PassTransactions
+from log_service.storage.cleaner.unreadable import UnreadableBatches
 from log_service.storage.log import Log
 from log_service.storage.segment import Segment
 
@@ -90,11 +92,22 @@ class CompactionOutcome:
 class Compaction:
     """A pass, run once."""
 
-    def __init__(self, log: Log, cleanable: Cleanable, *, map_bytes: int, slice_bytes: int, now_ms: int, pace: Pace) -> None:
+    def __init__(
+        self,
+        log: Log,
+        cleanable: Cleanable,
+        *,
+        map_bytes: int,
+        slice_bytes: int,
+        now_ms: int,
+        pace: Pace,
+        unreadable: UnreadableBatches,
+    ) -> None:
         self._log = log
         self._cleanable = cleanable
         self._slice_bytes = max(slice_bytes, 1)
         self._pace = pace
+        self._unreadable = unreadable
         self._offsets = OffsetMap(map_bytes)
         self._transactions = PassTransactions(log.aborted_transactions.ended)
         self._filter = BatchFilter(
@@ -103,6 +116,7 @@ class Compaction:
             delete_retention_ms=log.config.delete_retention_ms,
             end_offset=cleanable.first_uncleanable_offset,
             last_writes=last_writes(log),
+            on_unreadable=unreadable.tell,
             transactions=self._transactions,
         )
         self._bytes_before = self._bytes_after = 0
@@ -113,7 +127,7 @@ class Compaction:
 
         Raises:
             PassAborted: the log changed.
-            KafkaError: a batch is damaged; or KAFKA_STORAGE_ERROR, the disk failed and its directory is offline.
+            KafkaError: a batch is not what its checksum says; or KAFKA_STORAGE_ERROR, the disk failed and its directory is offline.
             OSError: the disk failed otherwise; the log is as it was.
         """
         log, cleanable = self._log, self._cleanable
@@ -172,8 +186,12 @@ class Compaction:
         return position, False, True
 
     def _learn_batch(self, header: BatchHeader, batch: memoryview, start_offset: int) -> bool:
-        _, plain = plain_records(batch)
-        outline = outline_records(header, plain)
+        try:
+            _, plain = plain_records(batch)
+            outline = outline_records(header, plain)
+        except KafkaError as error:
+            self._unreadable.tell(header, error)
+            return True
         if header.base_offset >= start_offset and None not in outline.keys:
             return self._offsets.add(outline.keys, outline.offsets)  # type: ignore[arg-type]  # there is no None among them
         keyed = [

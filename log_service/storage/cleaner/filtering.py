@@ -7,19 +7,21 @@ Decides Kafka's rules:
   horizon, ``delete.retention.ms`` from then (KIP-534);
 * a transaction's marker stays while a batch of its transaction does (``transactions``); then it gets a delete horizon and goes when that
   has come. Other control records stay;
+* a batch whose records cannot be read stays as it is: its keys are unknown, and a later reader may know more;
 * a batch without records stays as a header where it holds the last sequence of an active producer, or the last offset of the pass.
 
 Knows nothing of files and segments.
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from log_service.common.errors import KafkaError
 from log_service.common.types import Buffer
 from log_service.records.batch import BatchHeader, plain_records
-from log_service.records.control import parse_control_key
+from log_service.records.control import ControlType, parse_control_key
 from log_service.records.outline import Outline, outline_records
 from log_service.records.rewrite import empty_batch, retain_records
 from log_service.storage.cleaner.offset_map import OffsetMap
@@ -47,35 +49,39 @@ class FilterCounts:
 
 @dataclass(slots=True, kw_only=True)
 class BatchFilter:
-    """The filter of one pass. ``end_offset`` is the first offset that no pass may touch now."""
+    """The filter of one pass. ``end_offset`` is the first offset that no pass may touch now.
+
+    ``on_unreadable`` is called with each batch whose records cannot be read, and why.
+    """
 
     offsets: OffsetMap
     now_ms: int
     delete_retention_ms: int
     end_offset: int
     last_writes: Mapping[int, LastWrite]
+    on_unreadable: Callable[[BatchHeader, KafkaError], None]
     transactions: PassTransactions = field(default_factory=PassTransactions)
     counts: FilterCounts = field(default_factory=FilterCounts)
 
     def apply(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
-        """Return what to write in place of a batch, the batch itself where it stays as it is, None where nothing stays of it.
-
-        Raises:
-            KafkaError: its records cannot be read.
-        """
+        """Return what to write in place of a batch, the batch itself where it stays as it is, None where nothing stays of it."""
         if not header.is_control:
             self.transactions.note_batch(header)
         if header.record_count == 0:
             return batch if self._is_header_needed(header) else None
-        if self.transactions.is_aborted(header):
-            self.counts.records_read += header.record_count
-            return empty_batch(header) if self._is_header_needed(header) else None
-        _, plain = plain_records(batch)
-        outline = outline_records(header, plain)
         self.counts.records_read += header.record_count
+        if self.transactions.is_aborted(header):
+            return empty_batch(header) if self._is_header_needed(header) else None
+        try:
+            _, plain = plain_records(batch)
+            outline = outline_records(header, plain)
+            control_type = parse_control_key(outline.keys[0]) if header.is_control else None
+        except KafkaError as error:
+            self._note_unreadable(header, error)
+            return batch
         kept: Sequence[int]
         if header.is_control:
-            kept, is_horizon_due = self._marker(header, outline)
+            kept, is_horizon_due = self._marker(header, control_type)
         else:
             kept = self._retained(header, outline)
             is_horizon_due = bool(outline.tombstones) and not set(outline.tombstones).isdisjoint(kept)
@@ -87,6 +93,12 @@ class BatchFilter:
             return batch
         horizon_ms = self.now_ms + self.delete_retention_ms if is_horizon_set else None
         return retain_records(header, plain, outline, kept, delete_horizon_ms=horizon_ms)
+
+    def _note_unreadable(self, header: BatchHeader, error: KafkaError) -> None:
+        self.counts.records_kept += header.record_count
+        if header.is_control:
+            self.transactions.note_unreadable_control(header)
+        self.on_unreadable(header, error)
 
     def _retained(self, header: BatchHeader, outline: Outline) -> Sequence[int]:
         """Return the indexes of the records that stay."""
@@ -110,9 +122,9 @@ class BatchFilter:
         self.counts.keyless_removed += len(keys) - len(keyed)
         return {keyed[index] for index in superseded} | {index for index, key in enumerate(keys) if key is None}
 
-    def _marker(self, header: BatchHeader, outline: Outline) -> tuple[Sequence[int], bool]:
+    def _marker(self, header: BatchHeader, control_type: ControlType | None) -> tuple[Sequence[int], bool]:
         """Return the indexes that stay of a control batch, and whether it is to get a delete horizon."""
-        is_needless = self.transactions.note_control(header, parse_control_key(outline.keys[0]))
+        is_needless = self.transactions.note_control(header, control_type)
         if is_needless and self._is_past_horizon(header):
             return [], False
         return range(header.record_count), is_needless

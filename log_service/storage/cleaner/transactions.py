@@ -49,6 +49,12 @@ class PassTransactions:
             self._kept.append(ended)
         return is_needless
 
+    def note_unreadable_control(self, header: BatchHeader) -> None:
+        """Take note of a control batch that stays as it is: it is the marker of a transaction only if the index says so."""
+        ended = self._find(header)
+        if ended is not None and ended.last_offset <= header.last_offset:
+            self.note_control(header, ControlType.ABORT)
+
     def take_kept(self) -> list[AbortedTransaction]:
         """Return, once, what has to be in the index of the segment whose last batch was met."""
         kept, self._kept = self._kept, []

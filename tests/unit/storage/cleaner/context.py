@@ -16,7 +16,8 @@ from log_service.records.record import NewRecord
 from log_service.storage.aborted_transactions import AbortedTransaction
 from log_service.storage.cleaner.compaction import Compaction, PassOutcome
 from log_service.storage.cleaner.selection import look_at
-from tests.unit.storage.context import LogContext
+from log_service.storage.cleaner.unreadable import UnreadableBatches
+from tests.unit.storage.context import PARTITION, LogContext
 
 Row = tuple[int, bytes | None, bytes | None]
 """(offset, key, value)."""
@@ -33,6 +34,7 @@ class CompactedLog(LogContext):
 
     def __init__(self, *arguments: Any, **config: Any) -> None:
         super().__init__(*arguments, **{"is_compacted": True, "is_deleted": False, "file_delete_delay_ms": 0, **config})
+        self.unreadable = UnreadableBatches(topic_partition=PARTITION)
 
     def write(self, *records: Pair, codec: Codec = Codec.NONE, **options: Any) -> None:
         """Append one batch of (key, value) records."""
@@ -51,7 +53,8 @@ class CompactedLog(LogContext):
     async def clean_async(self, map_bytes: int = 1 << 20, slice_bytes: int = 1 << 20, high_watermark: int | None = None) -> PassOutcome:
         log = self.log
         cleanable = look_at(log, self.clock.now_ms, log.log_end_offset if high_watermark is None else high_watermark)
-        compaction = Compaction(log, cleanable, map_bytes=map_bytes, slice_bytes=slice_bytes, now_ms=self.clock.now_ms, pace=no_pause)
+        bounds = {"map_bytes": map_bytes, "slice_bytes": slice_bytes}
+        compaction = Compaction(log, cleanable, **bounds, now_ms=self.clock.now_ms, pace=no_pause, unreadable=self.unreadable)
         outcome = await compaction.run()
         log.cleaned_offset = outcome.end_offset
         return outcome

@@ -15,7 +15,7 @@ from log_service.common.env import NodeEnv
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, TopicId, TopicPartition
 from log_service.config.views import CleanerConfig, LogConfig, LogManagerConfig
-from log_service.records.batch import iterate_headers, iterate_records
+from log_service.records.batch import HEADER_SIZE, compute_crc, iterate_headers, iterate_records
 from log_service.records.builder import build_batch
 from log_service.records.control import ControlType, build_end_transaction_marker
 from log_service.storage.aborted_transactions import AbortedTransaction, pack_index
@@ -64,6 +64,14 @@ class Node:
     def values(self, key: TopicPartition) -> list[bytes | None]:
         chunks = self.manager.logs[key].read_batches(0)
         return [record.value for chunk in chunks for position, _ in iterate_headers(chunk) for record in iterate_records(chunk, position)]
+
+
+def unreadable_batch() -> bytearray:
+    """Return a batch that has a checksum and no records."""
+    content = bytearray(build_batch([(EPOCH_MS, b"key", b"")]))
+    content[HEADER_SIZE:] = b"\xff" * (len(content) - HEADER_SIZE)
+    content[17:21] = compute_crc(content).to_bytes(4, "big")
+    return content
 
 
 Story = Callable[[Node], Awaitable[None]]
@@ -234,6 +242,25 @@ def test_a_damaged_log_is_named_once_and_the_others_are_cleaned(caplog: pytest.L
 
     play(story)
     assert len([record for record in caplog.records if "not compacted any more" in record.getMessage()]) == 1
+
+
+def test_a_log_with_a_batch_that_cannot_be_read_is_cleaned_and_the_batch_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(node: Node) -> None:
+        log = node.create(A)
+        node.fill(A)
+        log.append_as_leader(validated(unreadable_batch()), leader_epoch=0, now_ms=node.clock.wall_ms())
+        for _ in range(2):
+            node.fill(A)
+            outcome = await node.cleaned(A)
+            assert outcome.reason is None
+            log.cleaned_offset = None
+        assert node.manager.cleaner.uncleanable == {}
+        offsets = [header.base_offset for segment in log.segments for _, header in segment.headers(0)]
+        assert offsets == [4, 12], "the batch, and the latest record of the only key"
+
+    play(story)
+    (warning,) = [record.getMessage() for record in caplog.records if "cannot be read" in record.getMessage()]
+    assert warning.startswith("a-0: compaction keeps the batch at offsets 4 to 4")
 
 
 def test_a_topic_of_the_same_name_does_not_inherit_the_damage() -> None:

@@ -2,11 +2,13 @@
 
 import pytest
 
-from log_service.records.batch import parse_header
+from log_service.records.batch import HEADER_SIZE, parse_header
 from log_service.records.builder import build_batch
 from log_service.records.control import ControlType, build_control_batch
 from log_service.storage.cleaner.filtering import BatchFilter, LastWrite
 from log_service.storage.cleaner.offset_map import ENTRY_BYTES, OffsetMap
+from log_service.storage.cleaner.unreadable import UnreadableBatches
+from tests.unit.storage.context import PARTITION
 
 NOW_MS = 1_700_000_000_000
 RETENTION_MS = 1_000
@@ -18,7 +20,12 @@ def filter_at(now_ms: int = NOW_MS, *, end_offset: int = 1_000, last_writes: dic
     assert offsets.add([b"old", b"new"], [500, 501])
     offsets.advance(999)
     return BatchFilter(
-        offsets=offsets, now_ms=now_ms, delete_retention_ms=RETENTION_MS, end_offset=end_offset, last_writes=last_writes or {}
+        offsets=offsets,
+        now_ms=now_ms,
+        delete_retention_ms=RETENTION_MS,
+        end_offset=end_offset,
+        last_writes=last_writes or {},
+        on_unreadable=UnreadableBatches(topic_partition=PARTITION).tell,
     )
 
 
@@ -72,6 +79,13 @@ def test_the_next_transaction_of_a_producer_is_not_taken_for_the_last() -> None:
 
 def test_other_control_records_stay() -> None:
     batch = marker(ControlType.LEADER_CHANGE, producer_id=-1)
+    assert applied(filter_at(), batch) == batch
+
+
+def test_a_control_batch_without_a_key_of_one_stays() -> None:
+    content = bytearray(marker())
+    content[content.index(b"\0\0\0\1", HEADER_SIZE)] = 0xFF  # its version is negative
+    batch = memoryview(content)
     assert applied(filter_at(), batch) == batch
 
 
