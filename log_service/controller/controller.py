@@ -5,13 +5,15 @@ heard of, and how far they are (``sessions``). Never waits, reads no clock, open
 contains every record that was appended.
 
 Invariants: ``replay`` alone changes the metadata; what brokers have said of themselves counts once their records are appended, so that a
-refused append leaves the core as it was; brokers whose sessions ran out are fenced one by one, each seeing what the one before has done.
+refused append leaves the core as it was; brokers whose sessions ran out are fenced in one change; a controller that was stalled reads the
+heartbeats that came meanwhile before it fences anyone; a session never fences the broker of this process.
 Replies wait, in the runtime, until everything the decision has seen is committed.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -41,6 +43,7 @@ from log_service.protocol.stored.metadata_records import (
 from log_service.quota.entities import Client
 from log_service.quota.tokens import MutationCharge, MutationQuotas
 from log_service.state_machine.decision import Decision, ReplayContext
+from log_service.state_machine.runtime import RETRY_MS
 
 if TYPE_CHECKING:
     from log_service.security.delegation import TokenIndex
@@ -53,12 +56,26 @@ FIRST_STRICT_VERSIONS: Mapping[int, int] = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELE
 NEXT_RUN_MS = 10
 """When elections that were too many for one run go on."""
 
+STALL_MS = 100
+"""A timer of sessions that fires later than this after its deadline shows that the controller itself was stalled."""
+
+STALL_GRACE_MS = 2_000
+"""For how long a controller that was stalled reads heartbeats before it fences anyone; a whole session where that is shorter."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionTimer:
     """The timer that fences a broker unless it is heard of again."""
 
     node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The controller was stalled: a timer of sessions fired ``late_ms`` too late, so that no session ends for ``grace_ms``."""
+
+    late_ms: int
+    grace_ms: int
 
 
 class ElectionTimer(Enum):
@@ -85,6 +102,7 @@ class Controller:
         self._delta: MetadataDelta | None = None
         self._first_offset = self._offset = image.offset
         self._sessions = BrokerSessions(config.broker_session_timeout_ms)
+        self._judges_from_ms = 0  # until then no session ends: heartbeats may lie unread
         self._registered_at: dict[NodeId, int] = {}
         self._mutations = MutationQuotas(config.mutation_windows)
         self._token_index: TokenIndex | None = None
@@ -171,7 +189,7 @@ class Controller:
     def on_timer(self, key: Hashable, decision: MetadataDecision) -> None:
         """Fence the brokers whose sessions have run out, or hold the elections that are due."""
         if isinstance(key, SessionTimer):
-            self._end_sessions(decision)
+            self._end_sessions(key, decision)
         elif isinstance(key, TokenTimer):
             self._remove_expired_tokens(decision)
         else:
@@ -258,10 +276,35 @@ class Controller:
         if broker is not None and broker.epoch != epoch:
             self._forget(node_id, decision)
 
-    def _end_sessions(self, decision: MetadataDecision) -> None:
-        """Fence every broker whose session is over by now: a new controller gives all of them the same time."""
+    def _end_sessions(self, timer: SessionTimer, decision: MetadataDecision) -> None:
+        """Fence every broker whose session is over by now: a new controller gives all of them the same time.
+
+        After a stall it first reads the heartbeats that came meanwhile. Otherwise it would fence brokers that live.
+        """
+        end_ms = self._sessions.end_ms(timer.node_id)
+        late_ms = 0 if end_ms is None else decision.now_ms - max(end_ms, self._judges_from_ms)
+        if late_ms > STALL_MS:
+            stall = Stall(late_ms, min(self._sessions.timeout_ms, STALL_GRACE_MS))
+            self._judge_from(decision.now_ms + stall.grace_ms)
+            decision.announce(stall)
+        if decision.now_ms < self._judges_from_ms:
+            decision.set_timer(timer, self._judges_from_ms)
+            return
+        decision.on_refused(partial(self._judge_from, decision.now_ms + RETRY_MS))  # the next attempt is no sign of a stall
         brokers = [broker for _, broker in sorted(self.image.cluster.brokers.items())]
-        self._fence([each for each in brokers if not self._sessions.is_live(each.node_id, each.epoch, decision.now_ms)], decision)
+        self._fence([each for each in brokers if self._is_silent(each, decision.now_ms)], decision)
+
+    def _judge_from(self, at_ms: int) -> None:
+        self._judges_from_ms = at_ms
+
+    def _is_silent(self, broker: BrokerRegistration, now_ms: int) -> bool:
+        """Whether the session of a broker is over. It never is for this process: a broker that is busy here is no dead one.
+
+        Not so for a broker of this node that this controller has not heard of itself, because that is the process before.
+        """
+        session = self._sessions.get(broker.node_id, broker.epoch)
+        is_here = broker.node_id == self._config.node_id and session.contact_ms is not None and not session.is_presumed
+        return not is_here and not self._sessions.is_live(broker.node_id, broker.epoch, now_ms)
 
     def suspect(self, node_id: NodeId, epoch: BrokerEpoch, decision: MetadataDecision) -> None:
         """Only presume from here on that a broker is there: its connection has ended, and its addresses refuse others."""

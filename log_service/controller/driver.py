@@ -23,7 +23,7 @@ from log_service.common.features import KRAFT_VERSION
 from log_service.common.timers import TimerQueue
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
 from log_service.controller.caller import Caller
-from log_service.controller.controller import Controller
+from log_service.controller.controller import Controller, Stall
 from log_service.controller.rules.table import ControllerConfig
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.api_versions import ApiKey
@@ -109,7 +109,15 @@ class ControllerDriver:
         epoch, end_offset = self._raft.epoch, self._raft.log_end_offset
         core = Controller(self._config, self._image(), epoch, lambda: random_id(self._env.rng.getrandbits))
         log = _MetadataLog(self._raft, epoch)
-        runtime = Runtime(core, log, clock=self._env.clock, timers=self._timers, appended_end=end_offset, split=_batches)
+        runtime = Runtime(
+            core,
+            log,
+            clock=self._env.clock,
+            timers=self._timers,
+            appended_end=end_offset,
+            split=_batches,
+            on_announcement=_tell_stall,
+        )
         self._core, self._runtime = core, runtime
         runtime.tell(partial(core.activate, self._bootstrap))
         self._watch_brokers()
@@ -202,8 +210,7 @@ class ControllerDriver:
             self._runtime.on_high_watermark()
             if any(batch.control for batch in batches):
                 self._take_control(batches)
-            if not self._raft.is_only_voter:
-                _tell_fences(batches)
+            _tell_fences(batches, own_id=self._config.node_id, is_alone=self._raft.is_only_voter)
 
     def _take_control(self, batches: Sequence[MetadataBatch]) -> None:
         """Take over what the quorum has written of itself."""
@@ -361,9 +368,19 @@ def _batches(records: Sequence[MetadataRecord]) -> Iterable[Sequence[MetadataRec
         yield records[start : start + MAX_RECORDS_PER_BATCH]
 
 
-def _tell_fences(batches: Sequence[MetadataBatch]) -> None:
-    """Say in the active controller's log which brokers went and came: an operator asks for that first."""
+def _tell_fences(batches: Sequence[MetadataBatch], *, own_id: NodeId, is_alone: bool) -> None:
+    """Say in the active controller's log which brokers went and came: an operator asks for that first.
+
+    A node that is the whole quorum does not say that its own broker serves, because each start says that the node is ready.
+    """
     for change in (record for batch in batches for record in batch.records if isinstance(record, BrokerRegistrationChangeRecord)):
-        if change.fenced:
-            what = "is fenced: others lead its partitions" if change.fenced > 0 else "serves"
-            logger.info("Broker %d %s", change.broker_id, what)
+        is_own = is_alone and change.broker_id == own_id
+        if change.fenced > 0:
+            logger.info("Broker %d is fenced%s", change.broker_id, "" if is_own else ": others lead its partitions")
+        elif change.fenced and not is_own:
+            logger.info("Broker %d serves", change.broker_id)
+
+
+def _tell_stall(stall: Stall) -> None:
+    text = "This controller was stalled: a session was due %d ms ago; it reads heartbeats for %d ms before it fences a broker"
+    logger.warning(text, stall.late_ms, stall.grace_ms)

@@ -58,6 +58,11 @@ class BrokerSessions:
         contact_ms = self.get(node_id, epoch).contact_ms
         return contact_ms is not None and now_ms - contact_ms < self.timeout_ms
 
+    def end_ms(self, node_id: NodeId) -> int | None:
+        """Return when the session of a broker is over unless it is heard of again; None where it has none."""
+        session = self._sessions.get(node_id)
+        return None if session is None or session.contact_ms is None else session.contact_ms + self.timeout_ms
+
     def lowest_offset(self, active: Iterable[tuple[NodeId, BrokerEpoch]]) -> int:
         """Return how far the furthest behind of those brokers is, leaving ones left out; more than any offset where there is none."""
         sessions = (self.get(node_id, epoch) for node_id, epoch in active)

@@ -36,6 +36,8 @@ from log_service.raft.format import read_bootstrap_records
 from tests.unit.controller.context import new_topic
 from tests.unit.raft.node import DIRECTORY, NODE, Machine, until_committed
 
+OTHER = NodeId(2)
+
 
 class Process:
     """One process of the node: its log, its loader, its controller, its broker."""
@@ -43,6 +45,7 @@ class Process:
     def __init__(self, machine: Machine) -> None:
         identity = machine.format()
         self.machine = machine
+        self.node_id = NODE
         self.cluster_id = identity.cluster_id
         self.log_dirs = tuple(identity.directory_ids.values())
         self.env = machine.env()
@@ -67,7 +70,7 @@ class Process:
 
     async def register(self) -> None:
         request = BrokerRegistrationRequest(
-            broker_id=NODE,
+            broker_id=self.node_id,
             cluster_id=self.cluster_id,
             incarnation_id=UUID(int=self.env.rng.getrandbits(128)),
             listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=9092)],
@@ -79,8 +82,21 @@ class Process:
         self.broker_epoch = BrokerEpoch(response.broker_epoch)
 
     async def beat(self, **wants: Any) -> bool:
-        request = BrokerHeartbeatRequest(broker_id=NODE, broker_epoch=self.broker_epoch, current_metadata_offset=self.image.offset, **wants)
+        request = BrokerHeartbeatRequest(
+            broker_id=self.node_id, broker_epoch=self.broker_epoch, current_metadata_offset=self.image.offset, **wants
+        )
         return (await self.controller.request(request, BrokerHeartbeatResponse)).is_fenced
+
+    async def join_another(self) -> None:
+        """From now on speak for a broker of another node, which has only this controller."""
+        self.node_id, self.log_dirs = OTHER, (UUID(int=502),)
+        await self.register()
+        assert await self.beat() is False
+
+    async def fire_due(self) -> None:
+        """Fire the node's timers, and wait until what they wrote is committed."""
+        self.timers.fire_due(self.env.clock.monotonic_ms())
+        await until_committed(self.raft, self.raft.log_end_offset)
 
     async def next_producer_id(self, node_id: NodeId = NODE) -> int:
         request = AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=self.broker_epoch)
@@ -254,28 +270,49 @@ def test_a_request_gives_up_waiting_at_its_own_deadline() -> None:
     run(main)
 
 
-def test_a_silent_broker_is_fenced_by_the_nodes_timers() -> None:
+def test_a_silent_broker_is_fenced_by_the_nodes_timers_and_the_log_of_a_sole_voter_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "log_service.controller")
+
     async def main() -> None:
         async with started(Machine()) as process:
+            await process.join_another()
             await trio.sleep(9)
-            process.timers.fire_due(process.env.clock.monotonic_ms())
-            await until_committed(process.raft, process.raft.log_end_offset)
-            assert process.image.cluster.brokers[NODE].is_fenced
+            await process.fire_due()
+            assert process.image.cluster.brokers[OTHER].is_fenced
+            assert not process.image.cluster.brokers[NODE].is_fenced
             assert await process.beat() is False
 
     run(main)
+    assert caplog.messages == ["Broker 2 serves", "Broker 2 is fenced: others lead its partitions", "Broker 2 serves"]
+
+
+def test_a_stalled_controller_says_so_once_and_fences_nobody_in_that_turn(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with started(Machine()) as process:
+            await process.join_another()
+            await trio.sleep(15)
+            await process.fire_due()
+            assert not process.image.cluster.brokers[OTHER].is_fenced
+            await trio.sleep(2)
+            await process.fire_due()
+            assert process.image.cluster.brokers[OTHER].is_fenced
+
+    run(main)
+    (told,) = caplog.messages
+    assert told == "This controller was stalled: a session was due 6000 ms ago; it reads heartbeats for 2000 ms before it fences a broker"
 
 
 def test_fencing_is_tried_again_when_the_disk_was_full() -> None:
     async def main() -> None:
         async with started(Machine()) as process:
+            await process.join_another()
             process.machine.files.fail_next("append", error=errno.ENOSPC)
             await trio.sleep(9)
-            process.timers.fire_due(process.env.clock.monotonic_ms())
+            await process.fire_due()
+            assert not process.image.cluster.brokers[OTHER].is_fenced
             await trio.sleep(1)
-            process.timers.fire_due(process.env.clock.monotonic_ms())
-            await until_committed(process.raft, process.raft.log_end_offset)
-            assert process.image.cluster.brokers[NODE].is_fenced
+            await process.fire_due()
+            assert process.image.cluster.brokers[OTHER].is_fenced
 
     run(main)
 
