@@ -32,6 +32,7 @@ One log directory:
 The disk:
 
 - ``files``: the real one; ``descriptors`` has what is done with one open file.
+- ``refused_access``: whose a file is that this user may not open.
 - ``durable_directory``, ``file_system_sync``: directories that outlive a crash; one sync for many files.
 - ``page_cache``: in which memory lies what was not synced.
 """

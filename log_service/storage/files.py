@@ -15,7 +15,7 @@ import resource
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -28,6 +28,7 @@ from log_service.storage.descriptors import Descriptor, RealFileSlice, copy_pref
 from log_service.storage.file_names import temporary_path
 from log_service.storage.file_system_sync import can_sync_file_system, sync_file_system
 from log_service.storage.page_cache import page_cache_id
+from log_service.storage.refused_access import rights_named
 
 T = TypeVar("T")
 
@@ -152,6 +153,17 @@ class RealFile:
             self._descriptor.close()
 
 
+@contextlib.contextmanager
+def _held_elsewhere(path: Path) -> Iterator[None]:
+    """Turn the refusal of a lock into ``BlockingIOError``; the system may call it EACCES as well as EAGAIN."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in {errno.EACCES, errno.EAGAIN}:
+            raise BlockingIOError(errno.EAGAIN, "another process holds the lock", str(path / LOCK_FILE)) from error
+        raise
+
+
 class _RealDirectoryLock:
     """Two locks: ``flock`` of the directory excludes other nodes of this process, the record lock of its file a Java broker.
 
@@ -159,15 +171,18 @@ class _RealDirectoryLock:
     """
 
     def __init__(self, path: Path) -> None:
-        self._numbers = [os.open(path, os.O_RDONLY | os.O_CLOEXEC)]
+        self._numbers: list[int] = []
         try:
-            fcntl.flock(self._numbers[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._numbers.append(os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
-            fcntl.lockf(self._numbers[1], fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            with rights_named("read"):
+                self._numbers.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            with _held_elsewhere(path):
+                fcntl.flock(self._numbers[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with rights_named("write"):  # not before: to close the file of a lock of this process would end that lock
+                self._numbers.append(os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            with _held_elsewhere(path):
+                fcntl.lockf(self._numbers[1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
             self.release()
-            if error.errno in {errno.EACCES, errno.EAGAIN}:
-                raise BlockingIOError(errno.EAGAIN, "another process holds the lock", str(path / LOCK_FILE)) from error
             raise
 
     @property
@@ -208,7 +223,8 @@ class RealFiles:
 
     def open(self, path: Path, *, create: bool = True) -> File:
         """Open a file for appending and reading."""
-        number = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        with rights_named("write"):
+            number = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
         file = RealFile(self, path, number)
         with self._guard:
             self._follow([file], path)
@@ -231,7 +247,8 @@ class RealFiles:
     def list_directory(self, path: Path) -> list[str]:
         """Return the sorted names in a directory; a missing directory is empty."""
         try:
-            return sorted(os.listdir(path))  # noqa: PTH208 - names are wanted, ten thousand Path objects are not
+            with rights_named("list"):
+                return sorted(os.listdir(path))  # noqa: PTH208 - names are wanted, ten thousand Path objects are not
         except FileNotFoundError:
             return []
 
@@ -245,7 +262,8 @@ class RealFiles:
 
     def make_directory(self, path: Path) -> None:
         """Create a directory and its parents; an existing one is fine."""
-        path.mkdir(parents=True, exist_ok=True)
+        with rights_named("make"):
+            path.mkdir(parents=True, exist_ok=True)
 
     def rename(self, source: Path, target: Path) -> None:
         """Atomically replace ``target``; open files learn their new path, those in a directory too."""
@@ -291,7 +309,8 @@ class RealFiles:
 
     def read_bytes(self, path: Path) -> bytes:
         """Return a small file's content. What is no file, as a device or a pipe, is an OSError: it may have no end, or never begin."""
-        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with rights_named("read"):
+            number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(number).st_mode):
                 raise OSError(errno.EINVAL, "it is no regular file", str(path))
@@ -302,7 +321,8 @@ class RealFiles:
     def write_atomically(self, path: Path, content: bytes, *, is_synced: bool = True) -> None:
         """Replace a small file: write beside it, sync, rename, sync the directory; without the syncs where the caller syncs later."""
         temporary = temporary_path(path)
-        number = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        with rights_named("write"):
+            number = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             write_all(number, [content], 0)
             if is_synced:

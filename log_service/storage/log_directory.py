@@ -16,6 +16,7 @@ from typing import TypeGuard
 from log_service.common.env import Files
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import TopicPartition
+from log_service.storage.refused_access import own_name
 from log_service.storage.running_logs import Extent
 from log_service.storage.segment import Segment
 
@@ -185,6 +186,13 @@ def directory_named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = "the disk is full, make room" if is_full_disk(error) else "look at the disk, and at whom the directory belongs to"
-        text = f"log directory {path} cannot be used: {error}; {advice}, then start again"
-        raise StorageError(text) from error
+        raise StorageError(f"log directory {path} cannot be used: {error}; {_advice(path, error)}, then start again") from error
+
+
+def _advice(path: Path, error: OSError) -> str:
+    if is_full_disk(error):
+        return "the disk is full, make room"
+    if error.errno == errno.EACCES:
+        user = own_name()
+        return f"let user {user} have all of it (mkdir -p {path} && chown -R {user} {path}) or run the node as its owner"
+    return "look at the disk, and at whom the directory belongs to"
