@@ -2,7 +2,7 @@
 
 Decides what the operator is told, and with which exit code: 0 stopped gracefully, 2 the configuration cannot be honoured, 3 a listener
 cannot be bound, 4 a log directory cannot be used or failed, 5 the disk is full, 1 anything else. The first SIGTERM or SIGINT stops
-gracefully, the second at once (exit code 1).
+gracefully. One that follows after a second or more stops at once (exit code 1).
 """
 
 import errno
@@ -23,6 +23,7 @@ from log_service.broker.one_error import one_error
 from log_service.broker.time_slice import shorten_time_slices
 from log_service.common.errors import ConfigError, KafkaError, StorageError, TidelogError
 from log_service.common.log_lines import LineFormatter
+from log_service.common.stop_signals import SAME_WISH_SECONDS, StopWishes
 from log_service.config.open_doors import open_doors
 from log_service.config.server import ServerSettings, parse_server_properties
 from log_service.config.views import NodeConfig
@@ -167,17 +168,18 @@ def _announce(config: NodeConfig, broker: Broker) -> None:
 
 
 async def _watch_signals(signals: AsyncIterator[int], broker: Broker, nursery: trio.Nursery) -> None:
-    """Stop gracefully at the first signal, at once at the second."""
-    is_first = True
+    """Stop gracefully at the first wish, at once at the second."""
+    wishes = StopWishes()
     async for number in signals:
         name = signal.Signals(number).name
-        if not is_first:
+        if wishes.is_repeated():
+            continue
+        if wishes.is_second:
             logger.warning("%s again: stopping at once", name)
             nursery.cancel_scope.cancel()
             return
-        logger.info("%s: stopping; once more stops at once", name)
+        logger.info("%s: stopping; once more, after %g s or later, stops at once", name, SAME_WISH_SECONDS)
         nursery.start_soon(broker.stop)
-        is_first = False
 
 
 def _end_of_system(error: OSError) -> ExitCode:

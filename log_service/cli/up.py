@@ -17,6 +17,7 @@ from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import DATA_SETTING, data_option, key_values
 from log_service.cli.project_settings import read_settings_of
 from log_service.common.errors import TidelogError, first_error
+from log_service.common.stop_signals import StopWishes
 from log_service.config.definition import unknown_keys_warning
 from log_service.config.describe import broker_key
 from log_service.config.server_keys import SERVER_KEYS
@@ -211,7 +212,7 @@ def left_as_it_was(data: Path) -> Iterator[None]:
 
 
 async def run_until_interrupted(supervisor: Supervisor, fleet: Fleet | None = None, upkeep: Sequence[Upkeep] = ()) -> None:
-    """Run; the first Ctrl-C or SIGTERM stops in order, the second kills at once. Nodes of ``fleet`` come and go as they are asked for.
+    """Run; the first Ctrl-C or SIGTERM stops in order, a later one kills at once. Nodes of ``fleet`` come and go as they are asked for.
 
     What is in ``upkeep`` runs beside it, once everything is ready.
     """
@@ -247,12 +248,15 @@ async def run_installation(supervisor: Supervisor, fleet: Fleet | None, upkeep: 
 async def stop_on_signals(
     supervisor: Supervisor, running: trio.CancelScope, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Cancel what runs at the first signal, kill it at the second."""
+    """Cancel what runs at the first wish, kill it at the second."""
+    wishes = StopWishes()
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
         async for _ in signals:
-            if running.cancel_called:
+            if wishes.is_repeated():
+                continue
+            if wishes.is_second:
                 supervisor.kill()
                 return
-            click.echo("stopping; a second Ctrl-C kills everything at once")
+            click.echo("stopping; Ctrl-C once more, after a second or later, kills everything at once")
             running.cancel()

@@ -13,6 +13,7 @@ import trio
 from rich.console import Console
 
 from log_service.common.errors import TidelogError, first_error
+from log_service.common.stop_signals import StopWishes
 from log_service.config.client_properties import FILE_VARIABLE
 from log_service.supervisor.supervisor import Supervisor
 from orchestration.demo.directory import DemoError, prepare_directory
@@ -106,12 +107,15 @@ async def _announce_when_up(story: Story, supervisor: Supervisor) -> None:
 
 
 async def _stop_on_signals(story: Story, supervisor: Supervisor, scope: trio.CancelScope) -> None:
+    wishes = StopWishes()
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for _ in signals:
-            if scope.cancel_called:
+            if wishes.is_repeated():
+                continue
+            if wishes.is_second:
                 supervisor.kill()
                 return
-            story.console.print("stopping; a second Ctrl-C kills everything at once")
+            story.console.print("stopping; Ctrl-C once more, after a second or later, kills everything at once")
             story.is_stopping.set()
             scope.cancel()
 

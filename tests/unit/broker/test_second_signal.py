@@ -1,13 +1,19 @@
-"""A node that does not end at the first SIGTERM ends at once at the second, with the exit code of a failure and without a traceback."""
+"""A node that does not end at a SIGTERM ends at once at a later one, with the exit code of a failure and without a traceback."""
 
 import os
 import signal
+from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from log_service.broker import main
+from log_service.cli.up import stop_on_signals
+from log_service.common.stop_signals import SAME_WISH_SECONDS
 from log_service.config.server import parse_server_properties
+
+TIME = MockClock()
 
 
 class Stuck:
@@ -16,6 +22,7 @@ class Stuck:
     addresses: dict[str, tuple[str, int]] = {}  # noqa: RUF012 - nobody changes it
     metrics_address = None
     is_started = False
+    is_past_repeats = False
     is_stopped_gracefully = False
 
     def __init__(self, *_: object, **__: object) -> None: ...
@@ -26,6 +33,9 @@ class Stuck:
         await trio.sleep_forever()
 
     async def stop(self) -> None:
+        await repeat_too_soon(TIME)
+        Stuck.is_past_repeats = True
+        TIME.jump(0.01)
         os.kill(os.getpid(), signal.SIGTERM)
         await trio.sleep_forever()
 
@@ -33,12 +43,40 @@ class Stuck:
         await trio.sleep_forever()
 
 
-def test_a_second_signal_ends_a_node_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def repeat_too_soon(clock: MockClock) -> None:
+    """Send signals that are the same wish, the last one just before the time is over."""
+    for seconds in (0.0, 0.1, SAME_WISH_SECONDS - 0.101):
+        clock.jump(seconds)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await wait_all_tasks_blocked()
+
+
+def test_a_later_signal_ends_a_node_that_hangs_and_a_repeated_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of two SIGTERMs, of a process manager and of a shell, cut the orderly stop short."""
     monkeypatch.setattr(main, "Broker", Stuck)
     config, settings = parse_server_properties("", ["process.roles=broker,controller", "node.id=1", "log.dirs=/nowhere"])
+    assert trio.run(main._run, config, settings, clock=TIME) == main.ExitCode.FAILED
+    assert Stuck.is_past_repeats
 
-    async def limited() -> int:
-        with trio.fail_after(20):
-            return await main._run(config, settings)
 
-    assert trio.run(limited) == main.ExitCode.FAILED
+def test_a_later_signal_kills_an_installation_and_a_repeated_one_does_not() -> None:
+    clock = MockClock()
+
+    class Killed:
+        count = 0
+
+        def kill(self) -> None:
+            self.count += 1
+
+    async def run() -> None:
+        supervisor: Any = Killed()
+        async with trio.open_nursery() as nursery:
+            running = trio.CancelScope()
+            await nursery.start(stop_on_signals, supervisor, running)
+            await repeat_too_soon(clock)
+            assert (running.cancel_called, supervisor.count) == (True, 0)
+            clock.jump(0.01)
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert supervisor.count == 1
+
+    trio.run(run, clock=clock)
