@@ -87,6 +87,7 @@ class Limits:
 )
 @click.option("-k", "--key-separator", metavar="TEXT", help="Print key, this text, value.")
 @click.option("--read-committed", is_flag=True, help="Leave out the records of open and aborted transactions.")
+@click.option("--skip-corrupt", is_flag=True, help="Go on behind batches that cannot be read, and say which offsets are skipped.")
 @bootstrap_option
 def consume(
     *,
@@ -105,6 +106,7 @@ def consume(
     template: str | None,
     key_separator: str | None,
     read_committed: bool,
+    skip_corrupt: bool,
     bootstrap_servers: str,
 ) -> None:
     """Print the values of TOPIC's records, one per line, until Ctrl-C; new ones only unless told where to start.
@@ -128,7 +130,7 @@ def consume(
     render = renderer(as_json=as_json, template=template, key_separator=key_separator, is_queue=queue_id is not None)
     if queue_id is not None:
         beside = {"--group": group_id is not None, "--partition": bool(partitions), "--exit-at-end": exit_at_end, **starts}
-        for option, is_given in {**beside, "--read-committed": read_committed}.items():
+        for option, is_given in {**beside, "--read-committed": read_committed, "--skip-corrupt": skip_corrupt}.items():
             refuse_both({"--queue": True, option: is_given})
         limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=None)
         consume_queue(bootstrap_servers, names, queue_id, render, limits)
@@ -144,6 +146,7 @@ def consume(
         auto_offset_reset="earliest" if from_beginning else "latest",
         isolation_level="read_committed" if read_committed else "read_uncommitted",
         allow_auto_create_topics=False,
+        skip_corrupt_batches=skip_corrupt,
         **client_settings(bootstrap_servers),
     ) as consumer:
         if group_id is not None:

@@ -227,6 +227,7 @@ class ConsumerConfig(ClientConfig):
     max_poll_records: int = _number(500, "of one poll()", at_least=1)
     queued_max_bytes: int = _number(64 << 20, "fetched and not yet polled: the prefetch's bound", at_least=1)
     check_crcs: bool = _plain(True, "wire and disk are checked for 0.1 us per batch")
+    skip_corrupt_batches: bool = _plain(False, "True: go on behind a batch that cannot be read, and log the offsets skipped")
     allow_auto_create_topics: bool = _plain(True, "Kafka's default; the broker decides")
     exclude_internal_topics: bool = _plain(True, "a pattern does not mean __consumer_offsets")
     client_rack: str = _plain("", "lets the broker name a nearer replica (KIP-392)")

@@ -354,10 +354,12 @@ class Fetcher:
                 state.fetch_offset,
                 aborted=self._aborted_filter(state, response),
                 check_crcs=self._config.check_crcs,
+                skip_corrupt=self._config.skip_corrupt_batches,
                 deserializers=self._deserializers,
             )
         except KafkaError as error:
-            self._fail(state, error)
+            text = f"{state.topic_partition}: the response to a fetch at offset {state.fetch_offset} holds what is no batch: {error}"
+            self._fail(state, KafkaError(error.code, text))
             return
         if reader.end_position == state.fetch_offset:
             text = f"{state.topic_partition}: the response to a fetch at offset {state.fetch_offset} holds no whole batch that reaches it"

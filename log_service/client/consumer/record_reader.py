@@ -4,9 +4,12 @@ Decides which records of a response are seen (none before the position, no marke
 opened at once. ``record_rows`` makes the application's records of them. Knows nothing of where the bytes came from.
 
 Invariants: after any number of records ``position`` is the offset to go on at, and ``end_position`` the one behind the whole response. A
-damaged batch raises before any of its records is returned, and after all records before it.
+damaged batch raises before any of its records is returned, a malformed record after all records before it. With ``skip_corrupt`` none
+raises: a warning names the offsets that are skipped, up to the end of the batch.
 """
 
+import logging
+from collections import deque
 from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any
@@ -18,6 +21,7 @@ from log_service.common.errors import KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, TopicPartition
 from log_service.records.batch import BatchHeader, CorruptBatch, OpenBatch, is_crc_valid, iterate_headers, open_batch
 
+logger = logging.getLogger(__name__)
 RUN_BYTES = 1 << 20
 """How much is opened at once, decompressed, where there are several batches: enough that the cost of each step does not count."""
 
@@ -33,12 +37,15 @@ class RecordReader:
         *,
         aborted: AbortedFilter | None,
         check_crcs: bool,
+        skip_corrupt: bool = False,
         deserializers: tuple[Deserializer | None, Deserializer | None],
     ) -> None:
         self._topic_partition = topic_partition
         self._view = memoryview(records)
         self._aborted = aborted
         self._check_crcs = check_crcs
+        self._skip_corrupt = skip_corrupt
+        self._opened: list[OpenBatch] = []
         self._deserialize_key, self._deserialize_value = deserializers
         self._headers = [(at, header) for at, header in iterate_headers(self._view, is_torn_tail_ok=True) if header.next_offset > position]
         self._next_batch = 0
@@ -53,15 +60,20 @@ class RecordReader:
 
         Raises:
             RecordDeserializationError: ``position`` stays at that record, and the next call begins with it.
-            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD: ``position`` stays before what is broken.
+            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD: ``position`` stays before what is broken, unless that is skipped.
         """
         while len(taken) < max_records:
-            if self._rows is None and not self._open_next():
-                return True
-            assert self._rows is not None
-            if self._read_rows(self._rows, taken, max_records):
-                self._rows = None
-                self._move_behind(self._headers[self._next_batch - 1][1])
+            try:
+                if self._rows is None and not self._open_next():
+                    return True
+                assert self._rows is not None
+                if self._read_rows(self._rows, taken, max_records):
+                    self._rows = None
+                    self._move_behind(self._headers[self._next_batch - 1][1])
+            except RecordDeserializationError:
+                raise
+            except KafkaError as error:
+                self._leave_broken(error)
         return self._rows is None and self._next_batch == len(self._headers)
 
     def _read_rows(self, rows: Iterator[ConsumerRecord], taken: list[ConsumerRecord], max_records: int) -> bool:
@@ -101,6 +113,7 @@ class RecordReader:
                 self._move_behind(header)
         if not opened:
             return False
+        self._opened = opened
         self._rows = rows_of(opened, self._topic_partition)
         if opened[0].header.base_offset < self.position:
             start = self.position
@@ -109,8 +122,58 @@ class RecordReader:
 
     def _open(self, at: int, header: BatchHeader) -> OpenBatch:
         if self._check_crcs and not is_crc_valid(self._view[at : at + header.size_bytes]):
-            raise CorruptBatch(f"{self._topic_partition}: the checksum of the batch at offset {header.base_offset} does not hold")
+            raise CorruptBatch("its checksum does not hold")
         return open_batch(self._view, at, header)
+
+    def _leave_broken(self, error: KafkaError) -> None:
+        """Move behind the batch that cannot be read, if that is skipped.
+
+        Raises:
+            KafkaError: it is not skipped.
+        """
+        broken = 0
+        if self._rows is None:
+            header = self._headers[self._next_batch][1]
+        else:
+            broken = next((index for index, batch in enumerate(self._opened) if self._is_broken(batch)), len(self._opened) - 1)
+            header = self._opened[broken].header
+        where = f"{self._topic_partition}: the batch at offsets {header.base_offset} to {header.last_offset} cannot be read: {error}"
+        if not self._skip_corrupt:
+            remedy = f"seek to offset {header.next_offset}, or set skip_corrupt_batches (tidelog consume --skip-corrupt)"
+            raise KafkaError(error.code, f"{where}; to read on behind it, {remedy}") from error
+        first_offset = max(self.position, header.base_offset)
+        if first_offset <= header.last_offset:  # else all records came out before bytes that are none
+            logger.warning("%s; offsets %d to %d are skipped", where, first_offset, header.last_offset)
+        if self._rows is None:
+            self._skip_unopened(header)
+        else:
+            self._skip_opened(broken)
+
+    def _skip_unopened(self, header: BatchHeader) -> None:
+        self._is_visible(header)  # a marker ends its transaction even if it cannot be read
+        self._next_batch += 1
+        end = header.next_offset
+        if self._next_batch < len(self._headers):  # a header whose checksum does not hold may reach over the next batch
+            end = min(end, self._headers[self._next_batch][1].base_offset)
+        self.position, self.leader_epoch = max(self.position, end), header.partition_leader_epoch
+
+    def _skip_opened(self, broken: int) -> None:
+        header, self._opened = self._opened[broken].header, self._opened[broken + 1 :]
+        if self._opened:
+            self._rows = rows_of(self._opened, self._topic_partition)
+        else:
+            self._rows, header = None, self._headers[self._next_batch - 1][1]
+        self._move_behind(header)
+
+    def _is_broken(self, batch: OpenBatch) -> bool:
+        """Whether records of an opened batch cannot be read; one that the position is behind can."""
+        if batch.header.next_offset < self.position:
+            return False
+        try:
+            deque(rows_of([batch], self._topic_partition), maxlen=0)
+        except KafkaError:
+            return True
+        return False
 
     def _move_behind(self, header: BatchHeader) -> None:
         self.position, self.leader_epoch = header.next_offset, header.partition_leader_epoch

@@ -125,6 +125,7 @@ def test_json_is_everywhere(path: Sequence[str]) -> None:
         (["consume", "a", "--json", "-f", "{value}"], "--json and --format exclude each other"),
         (["consume", "a", "-g", "g", "-p", "0"], "--group and --partition exclude each other"),
         (["consume", "a", "-g", "g", "-o", "0"], "--group and --offset exclude each other"),
+        (["consume", "a", "-q", "q", "--skip-corrupt"], "--queue and --skip-corrupt exclude each other"),
         (["consume", "a", "-f", "{colour}"], "there is no {colour}"),
         (["consume", "a", "-n", "0"], "0 is not in the range"),
         (["consume", "a", "--timeout", "0"], "0"),
