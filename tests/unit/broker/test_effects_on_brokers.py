@@ -23,6 +23,7 @@ from log_service.protocol.messages.offset_commit import (
 )
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from log_service.records.batch import iterate_headers
+from tests.helpers.cluster import Cluster, node_properties, tell_cluster
 from tests.sim import World, sim_run
 from tests.unit.broker.configured_brokers import configured
 from tests.unit.broker.context import DATA, HOST, PORT, Story, batch, running, tell
@@ -404,18 +405,21 @@ def test_the_metadata_log_rolls_at_its_age() -> None:
     tell(story, metadata_log_segment_ms="5000")
 
 
-def test_a_broker_that_is_not_heard_of_is_fenced() -> None:
+@pytest.mark.parametrize("is_short", [True, False])
+def test_a_broker_that_is_not_heard_of_is_fenced(is_short: bool) -> None:
     """broker.session.timeout.ms, broker.heartbeat.interval.ms: a session shorter than the interval runs out between two heartbeats."""
 
-    async def story(node: Story) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.until(lambda: cluster.unfenced(1) == [2])
         seen = set()
         for _ in range(20):
             await trio.sleep(0.5)
-            seen.add(node.broker.image.cluster.brokers[next(iter(node.broker.image.cluster.brokers))].is_fenced)
-        assert seen == {True, False} if is_short else seen == {False}
+            seen.add(tuple(cluster.unfenced(1)))
+        assert seen == ({(), (2,)} if is_short else {(2,)})
 
-    for is_short in (True, False):
-        tell(story, broker_session_timeout_ms="2500" if is_short else "9000", broker_heartbeat_interval_ms="3000")
+    times = {"broker_session_timeout_ms": "2500" if is_short else "9000", "broker_heartbeat_interval_ms": "3000"}
+    roles = {1: "controller", 2: "broker"}
+    tell_cluster(story, {node_id: node_properties(node_id, (1,), role, **times) for node_id, role in roles.items()})
 
 
 def test_a_second_node_with_the_same_directory_is_refused() -> None:
