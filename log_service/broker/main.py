@@ -24,6 +24,7 @@ from log_service.broker.time_slice import shorten_time_slices
 from log_service.common.errors import ConfigError, KafkaError, StorageError, TidelogError
 from log_service.common.log_lines import LineFormatter
 from log_service.common.stop_signals import SAME_WISH_SECONDS, StopWishes
+from log_service.config.heartbeats import rare_heartbeats_warning
 from log_service.config.open_doors import open_doors
 from log_service.config.server import ServerSettings, parse_server_properties
 from log_service.config.views import NodeConfig
@@ -65,8 +66,8 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
     try:
         config, settings = read_configuration(properties_path, overrides)
         set_audit_level(config)
-        of_keys = (settings.warning, settings.idle_warning, settings.jaas_warning, settings.super_users_warning)
-        for warning in (*of_keys, *open_doors(config, settings.texts)):
+        of_keys = (settings.warning, settings.idle_warning, settings.repeated_warning, settings.jaas_warning, settings.super_users_warning)
+        for warning in (*of_keys, rare_heartbeats_warning(config), *open_doors(config, settings.texts)):
             if warning is not None:
                 logger.warning("%s", warning)
         return trio.run(_run, config, settings)

@@ -7,7 +7,8 @@ Code never sees keys: it receives one of the small frozen views of ``views``.
 - The keys: ``server_keys`` (with ``broker_log_keys``, ``quorum_keys``, ``tls_keys``, ``sasl_keys``, ``authorizer_keys``), ``topic_keys``,
   ``resource_keys``. ``accepted_keys``: those without effect. ``dynamic_keys``: those that change while a node runs.
 - What the keys of a node mean together: ``server``, over ``server_values``, with a module for each subject: ``listeners`` and
-  ``host_limits``, ``quorum``, ``authorizer``, ``group_times``, ``share_groups``, ``internal_topics``. ``open_doors``: what they leave open.
+  ``host_limits``, ``quorum``, ``authorizer``, ``group_times``, ``share_groups``, ``internal_topics``, ``heartbeats``.
+  ``open_doors``: what they leave open.
 - ``topic``: what a topic's own values make of those. ``dynamic_broker_config``: what of a node's configuration changes while it runs;
   ``broker``: which changes are acceptable.
 - Encryption and logins: ``security`` holds the values that both nodes and clients have of them. ``tls`` makes them of the keys ``ssl.*``,

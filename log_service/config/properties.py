@@ -7,6 +7,7 @@ odd number of backslashes goes on in the next one, whose leading blanks do not c
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from log_service.common.errors import ConfigError
 
@@ -15,20 +16,45 @@ ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 LINE_END = re.compile(r"\r\n|\n|\r")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedKey:
+    """A key that stands on several lines of a file; the value of the last one holds."""
+
+    name: str
+    line_numbers: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        """Its name, its lines, and which of them holds; a value may be secret."""
+        *before, last = self.line_numbers
+        return f"{self.name} is on line {' and '.join(map(str, before))}, and again on line {last}, whose value holds"
+
+
 def parse_properties(text: str) -> dict[str, str]:
     """Return the properties of a file's text, in their order.
 
     Raises:
         ConfigError: a ``\\u`` that is not followed by four hexadecimal digits.
     """
-    properties: dict[str, str] = {}
+    return {name: value for _, name, value in _pairs(text)}
+
+
+def repeated_keys(text: str) -> tuple[RepeatedKey, ...]:
+    """Return the keys that a file's text gives more than once. Raises as ``parse_properties``."""
+    lines: dict[str, list[int]] = {}
+    for line_number, name, _ in _pairs(text):
+        lines.setdefault(name, []).append(line_number)
+    return tuple(RepeatedKey(name=name, line_numbers=tuple(numbers)) for name, numbers in lines.items() if len(numbers) > 1)
+
+
+def _pairs(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield (number of its first line, key, value) of each property."""
     for line_number, line in _logical_lines(text):
         key_end = _key_end(line)
         value = line[key_end:].lstrip(BLANKS)
         if value[:1] in {"=", ":"}:
             value = value[1:].lstrip(BLANKS)
-        properties[_unescape(line[:key_end], line_number)] = _unescape(value, line_number)
-    return properties
+        yield line_number, _unescape(line[:key_end], line_number), _unescape(value, line_number)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -24,6 +24,7 @@ from log_service.config.describe import broker_key
 from log_service.config.dynamic_broker_config import dynamic_broker_config
 from log_service.config.dynamic_keys import PER_LISTENER_ACTING, base_name
 from log_service.config.group_times import with_times
+from log_service.config.heartbeats import refuse_too_rare
 from log_service.config.internal_topics import lone_factor, lone_min_isr
 from log_service.config.listeners import (
     ListenerKeys,
@@ -35,7 +36,7 @@ from log_service.config.listeners import (
     parse_metrics_listener,
     parse_protocol_map,
 )
-from log_service.config.properties import parse_properties
+from log_service.config.properties import RepeatedKey, parse_properties, repeated_keys
 from log_service.config.quorum import begins_alone, quorum_config, roles, validate_roles
 from log_service.config.resolve import log_defaults
 from log_service.config.sasl import general_jaas_warning, node_login
@@ -83,6 +84,7 @@ class ServerSettings:
     texts: Mapping[str, str] = field(repr=False)
     unknown_keys: tuple[str, ...] = ()
     idle_keys: tuple[str, ...] = ()
+    repeated_keys: tuple[RepeatedKey, ...] = ()
 
     @property
     def warning(self) -> str | None:
@@ -95,6 +97,13 @@ class ServerSettings:
         if not self.idle_keys:
             return None
         return f"these keys of Apache Kafka have no effect here (each says why in its documentation): {', '.join(self.idle_keys)}"
+
+    @property
+    def repeated_warning(self) -> str | None:
+        """One sentence that names the keys that the file gives more than once, and which line holds; or None."""
+        if not self.repeated_keys:
+            return None
+        return f"{'; '.join(each.text for each in self.repeated_keys)}. Leave one line of each"
 
     @property
     def jaas_warning(self) -> str | None:
@@ -131,12 +140,20 @@ def parse_server_properties(
     config = _node_config(ServerValues(known), texts, host_name)
     texts |= {"node.id": str(config.node_id), "broker.id": str(config.node_id)}
     unknown = tuple(sorted(name for name in texts if broker_key(name) is None))
-    return config, ServerSettings(texts=texts, unknown_keys=unknown, idle_keys=idle_keys(texts))
+    repeated = _repeated_keys(source, overrides)
+    return config, ServerSettings(texts=texts, unknown_keys=unknown, idle_keys=idle_keys(texts), repeated_keys=repeated)
 
 
 def _texts(source: str | Mapping[str, str], overrides: Sequence[str]) -> dict[str, str]:
     """Return what the file says, with the overrides over it."""
     return {**(parse_properties(source) if isinstance(source, str) else source), **dict(map(parse_override, overrides))}
+
+
+def _repeated_keys(source: str | Mapping[str, str], overrides: Sequence[str]) -> tuple[RepeatedKey, ...]:
+    """Return the keys that the file gives more than once; an override decides without the file."""
+    overridden = {name for name, _ in map(parse_override, overrides)}
+    found = repeated_keys(source) if isinstance(source, str) else ()
+    return tuple(each for each in found if each.name not in overridden)
 
 
 def parse_override(text: str) -> tuple[str, str]:
@@ -179,6 +196,7 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
     quorum = quorum_config(values, keys.controller_names[0])
     own_controllers = controller_listeners(keys)
     validate_roles(node_id, node_roles, quorum, keys.controller_names, own_controllers)
+    refuse_too_rare(values, node_roles)
     listeners = broker_listeners(keys, is_broker="broker" in node_roles)
     is_alone = begins_alone(node_roles, quorum, own_controllers)
     if is_alone and not own_controllers:  # its voter is known by a listener of its broker

@@ -407,7 +407,10 @@ def test_the_metadata_log_rolls_at_its_age() -> None:
 
 @pytest.mark.parametrize("is_short", [True, False])
 def test_a_broker_that_is_not_heard_of_is_fenced(is_short: bool) -> None:
-    """broker.session.timeout.ms, broker.heartbeat.interval.ms: a session shorter than the interval runs out between two heartbeats."""
+    """broker.session.timeout.ms, broker.heartbeat.interval.ms: a session shorter than the interval runs out between two heartbeats.
+
+    No file may say both; the files of two nodes may.
+    """
 
     async def story(cluster: Cluster) -> None:
         await cluster.until(lambda: cluster.unfenced(1) == [2])
@@ -417,9 +420,8 @@ def test_a_broker_that_is_not_heard_of_is_fenced(is_short: bool) -> None:
             seen.add(tuple(cluster.unfenced(1)))
         assert seen == ({(), (2,)} if is_short else {(2,)})
 
-    times = {"broker_session_timeout_ms": "2500" if is_short else "9000", "broker_heartbeat_interval_ms": "3000"}
-    roles = {1: "controller", 2: "broker"}
-    tell_cluster(story, {node_id: node_properties(node_id, (1,), role, **times) for node_id, role in roles.items()})
+    controller = node_properties(1, (1,), "controller", broker_session_timeout_ms="2500" if is_short else "9000")
+    tell_cluster(story, {1: controller, 2: node_properties(2, (1,), "broker", broker_heartbeat_interval_ms="3000")})
 
 
 def test_a_second_node_with_the_same_directory_is_refused() -> None:

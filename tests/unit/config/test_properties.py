@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_service.common.errors import ConfigError
-from log_service.config.properties import parse_properties
+from log_service.config.properties import RepeatedKey, parse_properties, repeated_keys
 
 
 def test_keys_end_at_equals_colon_or_blank() -> None:
@@ -69,6 +69,12 @@ def test_windows_line_ends_are_line_ends() -> None:
 
 def test_the_last_of_two_equal_keys_wins() -> None:
     assert parse_properties("a=1\na=2") == {"a": "2"}
+
+
+def test_repeated_keys_have_the_numbers_of_their_lines() -> None:
+    repeated = repeated_keys("a=1\nb=2,\\\n  3\n# a=4\n\na : 5\nc=6\nb=7\n\\u0061=8")
+    assert repeated == (RepeatedKey(name="a", line_numbers=(1, 6, 9)), RepeatedKey(name="b", line_numbers=(2, 8)))
+    assert repeated[0].text == "a is on line 1 and 6, and again on line 9, whose value holds"
 
 
 def test_a_key_alone_has_an_empty_value() -> None:

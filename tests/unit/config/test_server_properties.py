@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from log_service.common.errors import ConfigError
+from log_service.config.heartbeats import rare_heartbeats_warning
 from log_service.config.server import parse_server_properties
 from log_service.config.views import ListenerConfig, NodeConfig
 
@@ -235,3 +236,54 @@ def test_what_is_not_there_and_what_is_no_value_is_refused_by_name(text: str) ->
 def test_a_replica_selector_of_java_is_refused_at_the_start() -> None:
     with pytest.raises(ConfigError, match=r"replica\.selector\.class is 'com\.example\.Mine'; it must be one of RackAware"):
         parse_server_properties({"node.id": "1", "replica.selector.class": "com.example.Mine"})
+
+
+def test_a_key_that_is_given_twice_is_told_with_its_lines() -> None:
+    """The node started in the directory of the last line without a word."""
+    text = "node.id=1\nlog.dirs=/a\nnum.partitions=1\nlog.dirs=/b\n"
+    config, settings = parse_server_properties(text)
+    assert config.log_manager.log_dirs == (Path("/b"),)
+    assert settings.repeated_warning == "log.dirs is on line 2, and again on line 4, whose value holds. Leave one line of each"
+    assert parse_server_properties(text, ["log.dirs=/c"])[1].repeated_warning is None
+    assert parse_server_properties("node.id=1", ["log.dirs=/c", "log.dirs=/d"])[1].repeated_warning is None
+
+
+BOTH_ROLES = {"node.id": "1", "process.roles": "broker,controller", "controller.listener.names": "C", "listeners": "A://:9092,C://:9093"}
+BOTH_ROLES |= {
+    "listener.security.protocol.map": "A:PLAINTEXT,C:PLAINTEXT",
+    "controller.quorum.voters": "1@h:9093",
+    "inter.broker.listener.name": "A",
+}
+BROKER = BOTH_ROLES | {"process.roles": "broker", "listeners": "A://:9092", "controller.quorum.voters": "2@h:9093"}
+INTERVAL, SESSION = "broker.heartbeat.interval.ms", "broker.session.timeout.ms"
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        BOTH_ROLES | {INTERVAL: "9000"},
+        BOTH_ROLES | {SESSION: "2000"},
+        BROKER | {INTERVAL: "5000", SESSION: "5000"},
+        {"node.id": "1", INTERVAL: "9000"},
+    ],
+    ids=["interval", "session", "both", "alone"],
+)
+def test_heartbeats_that_are_rarer_than_the_session_allows_are_refused(properties: dict[str, str]) -> None:
+    """The broker was fenced between any two of its heartbeats, and nothing said why."""
+    with pytest.raises(ConfigError, match=rf"{INTERVAL} is \d+, not below {SESSION}, which is \d+"):
+        parse_server_properties(properties)
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_told"),
+    [
+        (BOTH_ROLES, False),
+        (BOTH_ROLES | {INTERVAL: "4500"}, False),
+        (BOTH_ROLES | {INTERVAL: "4501"}, True),
+        (BROKER | {INTERVAL: "9000"}, True),
+    ],
+    ids=["default", "half", "more than half", "the session may be in the file of a controller"],
+)
+def test_heartbeats_of_which_none_may_be_lost_are_told(properties: dict[str, str], *, is_told: bool) -> None:
+    warning = rare_heartbeats_warning(parse_server_properties(properties)[0])
+    assert (warning is not None) == is_told

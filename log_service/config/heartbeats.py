@@ -1,0 +1,34 @@
+"""How often a broker tells the controller that it is there, against how long it may be silent.
+
+Brokers go by ``broker.heartbeat.interval.ms`` and controllers by ``broker.session.timeout.ms``. The files of a cluster may differ: a
+file is refused only where it decides both.
+"""
+
+from log_service.common.errors import ConfigError
+from log_service.config.server_values import ServerValues
+from log_service.config.views import NodeConfig
+
+INTERVAL = "broker.heartbeat.interval.ms"
+SESSION = "broker.session.timeout.ms"
+
+
+def refuse_too_rare(values: ServerValues, roles: frozenset[str]) -> None:
+    """Raise ConfigError where brokers would be fenced between any two of their heartbeats. Apache Kafka starts and logs an error."""
+    interval_ms, session_ms = values.number(INTERVAL), values.number(SESSION)
+    is_decided_here = roles >= {"broker", "controller"} or (values.is_set(INTERVAL) and values.is_set(SESSION))
+    if is_decided_here and interval_ms >= session_ms:
+        raise ConfigError(
+            f"{INTERVAL} is {interval_ms}, not below {SESSION}, which is {session_ms}: a broker would be fenced between two heartbeats; "
+            "set the interval to half of the timeout at most"
+        )
+
+
+def rare_heartbeats_warning(config: NodeConfig) -> str | None:
+    """Return one sentence where a single lost heartbeat fences a broker, or None."""
+    interval_ms, session_ms = config.broker_heartbeat_interval_ms, config.broker_session_timeout_ms
+    if interval_ms * 2 <= session_ms:
+        return None
+    return (
+        f"{INTERVAL} is {interval_ms}, more than half of {SESSION}, which is {session_ms}: one lost heartbeat fences a broker; "
+        "set the interval to half of the timeout at most, on all nodes"
+    )
