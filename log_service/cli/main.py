@@ -13,7 +13,7 @@ import click
 
 from log_service import __version__
 from log_service.cli.explain import explain
-from log_service.cli.output import command_config_option, say
+from log_service.cli.output import checked_servers, command_config_option, say
 from log_service.cli.project_settings import read_settings_of
 from log_service.common.errors import TidelogError
 from log_service.common.log_lines import LineFormatter
@@ -98,7 +98,13 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="tidelog")
 @click.option("-v", "--verbose", is_flag=True, help="Show what happens inside, and tracebacks of errors.")
-@click.option("-b", "--bootstrap-servers", metavar="HOST:PORT[,...]", help="The same option of every command that asks a cluster.")
+@click.option(
+    "-b",
+    "--bootstrap-servers",
+    metavar="HOST:PORT[,...]",
+    callback=checked_servers,
+    help="The same option of every command that asks a cluster.",
+)
 @command_config_option
 @click.pass_context
 def tidelog(ctx: click.Context, *, verbose: bool, bootstrap_servers: str | None) -> None:

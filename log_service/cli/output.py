@@ -32,8 +32,10 @@ json_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option
 )
 
 
-def checked_servers(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """Refuse servers that are not host:port while arguments are read."""
+def checked_servers(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse servers that are not host:port while arguments are read; None names none."""
+    if value is None:
+        return None
     from log_service.config.client import parse_servers  # noqa: PLC0415 - help, and commands that ask no cluster, have no use for it
 
     try:

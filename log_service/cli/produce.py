@@ -152,6 +152,8 @@ def produce(
             **client_settings(bootstrap_servers),
         ) as producer,
     ):
+        if partition is not None:
+            require_partition(topic, producer.partitions_for(topic), partition)
         for record in records_of(sources, parse, is_whole=whole_files):
             producer.send(
                 topic,
@@ -166,6 +168,15 @@ def produce(
             deliveries.show_progress()
         producer.flush()
     deliveries.sum_up()
+
+
+def require_partition(topic: str, partition_count: int, partition: int) -> None:
+    """Refuse a partition that a topic does not have; a producer waits for one to be added."""
+    if partition >= partition_count:
+        raise click.ClickException(
+            f"topic {topic!r} has partitions 0 to {partition_count - 1}, not {partition}; nothing was sent: name another with --partition, "
+            f"or add partitions with 'tidelog topics alter {topic} --partitions'"
+        )
 
 
 def parse_headers(headers: tuple[str, ...]) -> list[tuple[str, bytes | None]]:

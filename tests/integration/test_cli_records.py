@@ -45,6 +45,17 @@ def test_lines_go_in_and_come_out(tidelog: Command, topic: str) -> None:
     assert finished.errors == "4 records\n"
 
 
+@pytest.mark.parametrize("given", ["", "one\n"])
+def test_a_partition_that_the_topic_does_not_have_is_refused_before_a_line_is_read(
+    bootstrap: str, new_topic: MakeTopic, given: str
+) -> None:
+    """The producer waited for the partition, half a minute, and without a line nothing was said at all."""
+    name = new_topic(2)
+    finished = run(["produce", name, "-p", "77"], bootstrap=bootstrap, given=given)
+    assert finished.exit_code == 1
+    assert f"topic '{name}' has partitions 0 to 1, not 77; nothing was sent" in finished.errors
+
+
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_every_codec_and_acks_is_accepted(tidelog: Command, topic: str, codec: str) -> None:
     for acks in ("0", "1", "all"):

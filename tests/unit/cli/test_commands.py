@@ -83,6 +83,8 @@ def test_json_is_everywhere(path: Sequence[str]) -> None:
         (["topics", "alter", "a"], "nothing to change"),
         (["topics", "list", "-b", "nowhere"], "'nowhere' is not host:port"),
         (["topics", "list", "-b", ""], "lists no server"),
+        (["-b", "", "topics", "list"], "lists no server"),
+        (["-b", "nowhere", "topics", "list"], "'nowhere' is not host:port"),
         (["groups", "list", "--state", "Happy"], "'Happy' is not one of"),
         (["groups", "describe", "--members", "--state"], "--members and --state exclude each other"),
         (["groups", "reset", "g"], "say where to, with exactly one of --to-earliest"),
