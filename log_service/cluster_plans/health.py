@@ -189,7 +189,9 @@ def _broker_findings(layout: ClusterLayout) -> Iterator[Finding]:
     holding = Counter(broker for partition in layout.partitions for broker in partition.replicas)
     for broker in layout.fenced:
         text = f"broker {broker} is fenced: it is down or not ready, with {holding[broker]} replicas"
-        yield Finding(check="brokers", severity=Severity.DEGRADED if holding[broker] else Severity.NOTICE, text=text, items=(str(broker),))
+        if not holding[broker]:
+            text = f"{text}; start it, or forget it with 'tidelog cluster unregister {broker}'"
+        yield Finding(check="brokers", severity=Severity.DEGRADED, text=text, items=(str(broker),))
     known = {broker.broker_id for broker in layout.brokers}
     for broker in sorted(holding.keys() - known):
         text = f"broker {broker} is not registered, and {holding[broker]} replicas are to be on it"

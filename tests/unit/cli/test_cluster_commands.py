@@ -143,8 +143,8 @@ def test_rows_and_findings_are_of_one_reading(admin: Admin, monkeypatch: pytest.
     result = invoke("status", "--json")
     told = json.loads(result.output)
     assert [(each["broker"], each["state"]) for each in told["brokers"]] == [(1, "serves"), (2, "serves"), (3, "serves"), (4, "fenced")]
-    assert [(each["severity"], each["items"]) for each in told["findings"]] == [("notice", ["4"])]
-    assert result.exit_code == 0, "a broker without replicas that is down puts nothing at risk"
+    assert [(each["severity"], each["items"]) for each in told["findings"]] == [("degraded", ["4"])]
+    assert (told["health"], result.exit_code) == ("degraded", 3), "a broker that is down is not all well, without replicas too"
 
 
 # A quorum without a leader

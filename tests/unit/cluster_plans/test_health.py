@@ -40,6 +40,13 @@ def test_what_clients_feel_comes_first() -> None:
     assert worst(found) is Severity.FAILED
 
 
+def test_a_broker_that_is_down_is_more_than_a_note_without_replicas_too() -> None:
+    """Scripts were told by exit code 0 that all is well, because the broker held nothing yet."""
+    (found,) = findings_of(layout([*BROKERS, broker(4, is_fenced=True)], [HEALTHY]), QUORUM)
+    assert (found.check, found.severity, found.items) == ("brokers", Severity.DEGRADED, ("4",))
+    assert found.text.endswith("with 0 replicas; start it, or forget it with 'tidelog cluster unregister 4'")
+
+
 def test_a_factor_below_min_isr_is_not_under_it() -> None:
     assert texts(of(partition("t", 0, [1], min_isr=2))) == []
 
@@ -87,7 +94,7 @@ def test_an_observer_that_is_behind_is_told_unless_its_broker_is_down() -> None:
     quorum = replace(QUORUM, members=(*QUORUM.members, late))
     (found,) = findings_of(layout([*BROKERS, broker(4)], [HEALTHY]), quorum)
     assert found.text == "broker 4 is 50 records behind the metadata log"
-    assert texts(layout([*BROKERS, broker(4, is_fenced=True)], [HEALTHY]), quorum) == [("brokers", Severity.NOTICE)]
+    assert texts(layout([*BROKERS, broker(4, is_fenced=True)], [HEALTHY]), quorum) == [("brokers", Severity.DEGRADED)]
     assert texts(of(HEALTHY), quorum) == [], "it has left the cluster, and the quorum still remembers it"
 
 
