@@ -34,13 +34,17 @@ def create(wire: Wire, topic: str, configs: dict[str, str]) -> None:
     await_leader(wire, topic)
 
 
-def await_leader(wire: Wire, topic: str) -> int:
-    """Wait until the partition is led, and return its leader epoch."""
+def await_leader(wire: Wire, topic: str, start_offset: int = 0) -> int:
+    """Wait until the partition is led, from its first offset on, and return its leader epoch."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
     deadline = time.monotonic() + 20
     while True:
         partitions = wire.ask(request, 9).topics[0].partitions
-        if partitions and partitions[0].leader_id >= 0 and wire.ask(fetch(topic, 0), 11).responses[0].partitions[0].error_code == 0:
+        if (
+            partitions
+            and partitions[0].leader_id >= 0
+            and wire.ask(fetch(topic, start_offset), 11).responses[0].partitions[0].error_code == 0
+        ):
             epoch: int = partitions[0].leader_epoch
             return epoch
         assert time.monotonic() < deadline

@@ -117,9 +117,9 @@ def test_moved_files_are_served_on(nodes: tuple[Node, Node]) -> None:
             check_that_it_is_served_on(wire, topic, before[topic])
             values = [record.value for record in rows_of(wire, topic)]
             assert consume(target, topic, len(values)) == values
-        await_leader(wire, FOREIGN)
-        assert rows_of(wire, FOREIGN) == []
-        fill(wire, FOREIGN, 0, 1)
+        begins_at = 1 if isinstance(target, BrokerProcess) else 0  # tidelog gives no offset of the log that is gone again
+        await_leader(wire, FOREIGN, begins_at)
+        assert produce(wire, FOREIGN, build_batch([(STARTED_MS, b"k", b"anew")])) == begins_at
     check_the_files(source, target, target_epoch)
     if isinstance(target, BrokerProcess):
         with running(target) as wire:
