@@ -155,6 +155,7 @@ def test_duckdb_reads_the_files_by_itself_and_finds_what_arrow_finds(warehouse: 
     assert read_by_duckdb(warehouse, "wide")
     found = warehouse.query("SELECT * FROM wide ORDER BY n")
     with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
         connection.register("wide", lake.existing("wide").dataset())
         assert found.equals(pa.table(connection.sql("SELECT * FROM wide ORDER BY n")))
 
