@@ -7,7 +7,7 @@ from log_service.client import BlockingAdmin, KafkaError, TopicPartition
 from log_service.coordinator.java_hashing import hashed_partition
 from tests.integration.cluster_nodes import ClusterNodes
 
-MOST_ROUNDS = 12
+MOST_ROUNDS = 24
 WAIT_SECONDS = 60.0
 OFFSETS_TOPIC = "__consumer_offsets"
 
