@@ -32,6 +32,9 @@ def changed(content: bytes, position: int, layout: str, value: int) -> bytes:
         pytest.param(batch(b"x", producer_id=1, base_sequence=0), ErrorCode.INVALID_PRODUCER_EPOCH, id="a producer id without an epoch"),
         pytest.param(changed(batch(b"x"), ATTRIBUTES_POSITION, ">h", 5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, id="codec 5"),
         pytest.param(changed(batch(b"x"), FIRST_OFFSET_DELTA, ">B", 2), ErrorCode.INVALID_RECORD, id="a first offset delta of 1"),
+        pytest.param(
+            changed(batch(b"x" * 30), ATTRIBUTES_POSITION, ">h", Codec.GZIP), ErrorCode.INVALID_RECORD, id="bytes that no codec made"
+        ),
         pytest.param(None, ErrorCode.INVALID_RECORD, id="no records"),
     ],
 )
@@ -46,16 +49,10 @@ def test_what_is_refused(records: Any, code: ErrorCode) -> None:
     tell(story)
 
 
-@pytest.mark.parametrize(
-    "records",
-    [
-        pytest.param(changed(batch(b"x", b"y"), MAX_TIMESTAMP_POSITION, ">q", THEN + 9), id="a latest timestamp that no record has"),
-        pytest.param(changed(batch(b"x" * 30), ATTRIBUTES_POSITION, ">h", Codec.GZIP), id="bytes that no codec made"),
-    ],
-)
-def test_what_is_taken_because_nobody_opens_it(records: bytes) -> None:
+def test_a_latest_timestamp_that_no_record_has_is_taken() -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a", retention_ms="-1")
+        records = changed(batch(b"x", b"y"), MAX_TIMESTAMP_POSITION, ">q", THEN + 9)
         assert (await node.produce("a", records)).error_code == 0
 
     tell(story)
