@@ -1,18 +1,24 @@
-"""How a message declares its wire form: one ``Schema`` per struct, one ``Field`` per member, as facts and without behaviour.
+"""How a message declares its wire form: one class per struct, one ``wire`` line per field.
 
-The generated modules carry these beside their dataclasses, and the codec compiles from them. Versions are written as Kafka writes them:
-``"3+"``, ``"0-12"``, ``"4"``; an empty string is no version at all. Nothing here knows bytes.
+    class HeartbeatRequest(Struct, key=12, valid="0-4", flexible="4+"):
+        group_id: str = wire("string", "0+", default="")
+
+The class gets slots, an ``__init__`` with every field as a keyword, and its ``SCHEMA``, from which the codec compiles. Versions are
+written as Kafka writes them: ``"3+"``, ``"0-12"``, ``"4"``; an empty string is no version at all. Nothing here knows bytes.
 
 Invariants: a field with a tag is tagged in every version it has; a struct that is tagged and not nullable has ``None`` for "absent", so
 that no object is built for a field that is not there.
 """
 
 from collections.abc import Sized
+from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, dataclass_transform
+from uuid import UUID
 
 from log_service.common.types import Buffer
+from log_service.protocol.source import SourceWriter
 
 Chunk = Buffer | Sized
 """What encoded messages are made of: bytes of ours, and ``records`` as they were handed in (anything with a length)."""
@@ -39,7 +45,7 @@ class Field(NamedTuple):
     tag: int | None = None
     ignorable: bool = False
     default: Any = None
-    struct: "type[Message] | None" = None
+    struct: "type[Struct] | None" = None
     flexible: str | None = None
     is_secret: bool = False
 
@@ -67,15 +73,78 @@ class Schema(NamedTuple):
     key: int | None = None
 
 
-class Struct:
-    """What every generated class inherits: equality and ``repr`` by fields.
+def wire(
+    wire_type: "str | type[Struct] | list[type[Struct]]",
+    versions: str,
+    *,
+    default: Any,
+    nullable: str = "",
+    tag: int | None = None,
+    ignorable: bool = False,
+    flexible: str | None = None,
+    is_secret: bool = False,
+) -> Any:
+    """Declare a field: Kafka's name of a primitive or ``"[]"`` before it, a struct, or a list with one struct in it.
 
-    ``dataclass`` would compile both for each class while it is imported, and a node imports 350 of them before it serves. For the same
-    reason the generator writes each ``__init__`` out. The classes are dataclasses all the same: ``replace`` and ``fields`` know them.
+    The other arguments are those of ``Field``.
+    """
+    struct: type[Struct] | None = None
+    if isinstance(wire_type, str):
+        name = wire_type
+    elif isinstance(wire_type, list):
+        name, struct = "[]struct", wire_type[0]
+    else:
+        name, struct = "struct", wire_type
+    return Field("", name, versions, nullable, tag, ignorable, default, struct, flexible, is_secret)
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(wire,))
+class StructType(type):
+    """The class of message classes: turns ``wire`` lines into slots and a schema while the class is made."""
+
+    SCHEMA: Schema
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], *, key: int | None = None, valid: str = "", flexible: str = ""
+    ) -> "StructType":
+        """Make the class; ``key``, ``valid`` and ``flexible`` are those of ``Schema``."""
+        fields = tuple([Field._make((each, *field[1:])) for each, field in namespace.items() if type(field) is Field])
+        for field in fields:
+            del namespace[field.name]
+        namespace["__slots__"] = tuple([field.name for field in fields])
+        namespace["SCHEMA"] = Schema(name, valid, flexible, fields, key)
+        return super().__new__(mcs, name, bases, namespace)
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_: Any) -> None:
+        """Take the keywords of ``__new__``, which ``type`` would refuse."""
+        super().__init__(name, bases, namespace)
+
+
+class _DataclassFields:
+    """Makes a message class a dataclass when somebody asks for its fields; for all at their import that took a tenth of a node's start."""
+
+    def __get__(self, message: object, owner: type["Struct"]) -> dict[str, Any]:
+        if owner is Struct:  # no message
+            raise AttributeError
+        dataclass(init=False, repr=False, eq=False, kw_only=True)(owner)  # in place: the class has this name of its own afterwards
+        fields: dict[str, Any] = owner.__dict__["__dataclass_fields__"]
+        return fields
+
+
+class Struct(metaclass=StructType):
+    """Every message class inherits this: ``__init__``, equality and ``repr`` by fields.
+
+    ``dataclasses.replace``, ``fields`` and ``asdict`` know messages.
     """
 
-    __slots__: tuple[str, ...] = ()
     SCHEMA: ClassVar[Schema]
+    __slots__: ClassVar[tuple[str, ...]]
+    __dataclass_fields__: ClassVar[Any] = _DataclassFields()
+
+    def __init__(self, **values: Any) -> None:
+        cls = type(self)
+        cls.__init__ = _compiled_init(cls)  # type: ignore[method-assign]  # from now on it is as fast as one that was written out
+        self.__init__(**values)  # type: ignore[misc]  # once
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -89,10 +158,29 @@ class Struct:
         return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
-class Message(Protocol):
-    """Any generated class: a plain dataclass with its schema beside it."""
+Message = Struct
+"""Any message class."""
 
-    SCHEMA: ClassVar[Schema]
+
+def _compiled_init(cls: type[Struct]) -> Any:
+    """Compile ``__init__`` of a class, which its first message needs."""
+    source = SourceWriter({"OWN": OWN})
+    arguments, assigned = [], []
+    for field in cls.SCHEMA.fields:
+        name, default, made = field.name, repr(field.default), ""
+        if field.default == () and field.is_array:
+            made = "[]"
+        elif field.default is ...:
+            assert field.struct is not None
+            made = f"{source.constant('cls', field.struct, field.struct)}()"
+        elif isinstance(field.default, UUID):
+            default = source.constant("uuid", field.default, field.default)
+        arguments.append(f", {name}={'OWN' if made else default}")
+        assigned.append(f"self.{name} = " + (f"{made} if {name} is OWN else {name}" if made else name))
+    with source.block(f"def __init__(self{', *' if arguments else ''}{''.join(arguments)}):"):
+        for line in assigned or ["pass"]:
+            source.line(line)
+    return source.function("__init__", f"{cls.__name__}()")
 
 
 @cache

@@ -137,7 +137,8 @@ def test_unknown_record_types_are_told_apart_from_damage() -> None:
 
 @pytest.mark.parametrize("encoded", ["", "00", "0009", "00030008"])
 def test_damaged_value_is_refused(encoded: str) -> None:
+    classes: dict[int, type[GroupMetadataKey | OffsetCommitKey]] = {3: GroupMetadataKey, 0: OffsetCommitKey}
     with pytest.raises(ProtocolError):
         decode_versioned(GroupMetadataValue, bytes.fromhex(encoded))
     with pytest.raises(ProtocolError):
-        decode_key({3: GroupMetadataKey, 0: OffsetCommitKey}, bytes.fromhex(encoded))
+        decode_key(classes, bytes.fromhex(encoded))

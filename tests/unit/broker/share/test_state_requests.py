@@ -73,11 +73,12 @@ class Brokers:
         code = self.codes.pop(0) if self.codes else ErrorCode.NONE
         if code is ErrorCode.NETWORK_EXCEPTION:
             raise KafkaError(code, "the connection broke")
-        module = {
+        modules: dict[type[Any], tuple[Any, Any]] = {
             initializing.InitializeShareGroupStateRequest: (initializing, initializing.InitializeStateResult),
             reading.ReadShareGroupStateRequest: (reading, reading.ReadStateResult),
             deleting.DeleteShareGroupStateRequest: (deleting, deleting.DeleteStateResult),
-        }[type(request)]
+        }
+        module = modules[type(request)]
         results = [
             module[1](
                 topic_id=topic.topic_id,
