@@ -17,7 +17,7 @@
   log in to a cluster that begins.
 - ``time_slice``: how soon the event loop's thread runs once bytes have woken it.
 - ``fetch_session``, ``cluster_view``, ``auto_creation``, ``producer_ids``, ``end_offsets``: what several handlers share.
-  ``streams_topics``: the topics that Kafka Streams applications miss.
+  ``streams_topics``: the topics that Kafka Streams applications miss. ``lost_brokers``: responses that wait for an election.
 - ``authorization``: what each request needs of ACLs, and what becomes of one that has not got it.
 - ``quotas``: what each request is charged to. ``client_telemetry``: the metrics that clients push (KIP-714).
 - ``coordinator_leadership``: which partitions of internal topics this node coordinates. ``partition_writer``: such a partition as its

@@ -268,8 +268,9 @@ class Broker:
         try:
             async with trio.open_nursery() as background:
                 self._peers.nursery = background
-                self._rooms = build_rooms(foundation, controller, background)
-                await self._start_background(foundation, self._rooms)
+                self._rooms = rooms = build_rooms(foundation, controller, background)
+                self._peers.on_lost = lambda where: rooms.lost_brokers.connection_lost(where.host, where.port)
+                await self._start_background(foundation, rooms)
                 task_status.started()
                 await trio.sleep_forever()
         finally:
@@ -392,6 +393,7 @@ class Broker:
         self._loader.add_publisher(rooms.share_states)
         self._loader.add_publisher(rooms.shares)
         self._loader.add_publisher(rooms.telemetry)
+        self._loader.add_publisher(rooms.lost_brokers)  # the last: clients that it answers find this node as the image has it
 
     async def _serve_controller(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Serve the controller's listeners: other controllers have to reach this one before there is a leader."""

@@ -5,7 +5,7 @@ DescribeTopicPartitions and FindCoordinator, which differ only in the shapes of 
 sessions take the leader from here that they name beside an error (KIP-951).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple, TypeVar
@@ -102,15 +102,23 @@ def is_internal(topic: str) -> bool:
     return topic in INTERNAL_TOPICS
 
 
-def broker_addresses(image: MetadataImage, listener_name: str, *, with_fenced: bool = False) -> list[BrokerAddress]:
-    """Return the brokers that have that listener, by node id."""
+def broker_addresses(
+    image: MetadataImage, listener_name: str, *, with_fenced: bool = False, also: Collection[NodeId] = ()
+) -> list[BrokerAddress]:
+    """Return the brokers that have that listener, by node id; of those that are fenced only those in ``also``, or all."""
     addresses = (address_of(broker, listener_name) for _, broker in sorted(image.cluster.brokers.items()))
-    return [address for address in addresses if address is not NO_BROKER and (with_fenced or not address.is_fenced)]
+    return [
+        address for address in addresses if address is not NO_BROKER and (with_fenced or not address.is_fenced or address.node_id in also)
+    ]
 
 
-def reachable_brokers(image: MetadataImage, listener_name: str) -> list[BrokerAddress]:
-    """Return the brokers of a listener that are not fenced; where all of them are, all: a client is left with an address to ask again."""
-    return broker_addresses(image, listener_name) or broker_addresses(image, listener_name, with_fenced=True)
+def reachable_brokers(image: MetadataImage, listener_name: str, also: Collection[NodeId] = ()) -> list[BrokerAddress]:
+    """Return the brokers of a listener that are not fenced, and those in ``also``.
+
+    Where all are fenced these are all: a client is left with an address to ask again.
+    """
+    is_any_there = any(listener_name in broker.endpoints for broker in image.cluster.unfenced())
+    return broker_addresses(image, listener_name, with_fenced=not is_any_there, also=also)
 
 
 def address_of(broker: BrokerRegistration, listener_name: str) -> BrokerAddress:

@@ -13,6 +13,7 @@ from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.end_offsets import EndOffsets
 from log_service.broker.fetch_session import FetchSessionCache
+from log_service.broker.lost_brokers import LostBrokers
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.share.persister import SharePersister
 from log_service.broker.share.shares import Shares
@@ -76,5 +77,6 @@ class Node(QuorumNode):
     topic_creation: TopicCreation
     streams_topics: StreamsTopicCreation
     telemetry: ClientTelemetry
+    lost_brokers: LostBrokers
     judges: Sequence[ChangeJudge] = ()
     """What judges changes of this broker's certificates and users, before the controller decides on them."""

@@ -17,17 +17,21 @@ from log_service.metadata.image import MetadataImage
 
 if TYPE_CHECKING:
     from log_service.rpc.connection import Destination, RpcSettings, Security
-    from log_service.rpc.pool import ConnectionPool
+    from log_service.rpc.pool import ConnectionPool, OnLost
 
 FIRST_RECONNECT_MS, LAST_RECONNECT_MS = 50, 500
 """The pause before a controller is connected to again, as in Apache Kafka."""
 
 
 class Peers:
-    """The pools of one node. ``nursery`` holds their connections; it is set before the first request."""
+    """The pools of one node. ``nursery`` holds their connections; it is set before the first request.
+
+    ``on_lost`` hears where a connection to a broker has led that the broker has ended.
+    """
 
     def __init__(self, env: NodeEnv, config: NodeConfig, protection: Protection) -> None:
         self.nursery: trio.Nursery | None = None
+        self.on_lost: OnLost | None = None
         self._env = env
         self._config = config
         self._protection = protection
@@ -41,7 +45,7 @@ class Peers:
     def pool(self) -> "ConnectionPool":
         """Return the connections of all requests to brokers."""
         if self._of_all is None:
-            self._of_all = self._new_pool(self._settings(), self._protection.between_brokers)
+            self._of_all = self._new_pool(self._settings(), self._protection.between_brokers, self.on_lost)
         return self._of_all
 
     def controller_pool(self) -> "ConnectionPool":
@@ -74,11 +78,11 @@ class Peers:
             self._of_quorum = self._new_pool(settings, self._protection.to_controllers)
         return self._of_quorum
 
-    def _new_pool(self, settings: "RpcSettings", security: "Security | None") -> "ConnectionPool":
+    def _new_pool(self, settings: "RpcSettings", security: "Security | None", on_lost: "OnLost | None" = None) -> "ConnectionPool":
         from log_service.rpc.pool import ConnectionPool  # noqa: PLC0415 - as above
 
         assert self.nursery is not None, "the node runs before it asks others"
-        return ConnectionPool(self._env, settings, self.nursery, security)
+        return ConnectionPool(self._env, settings, self.nursery, security, on_lost=on_lost)
 
 
 def destination_of(

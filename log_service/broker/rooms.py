@@ -18,6 +18,7 @@ from log_service.broker.directory_reports import DirectoryReports
 from log_service.broker.end_offsets import EndOffsets
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.lifecycle import BrokerLifecycle, DirectoryStates
+from log_service.broker.lost_brokers import LostBrokers
 from log_service.broker.marker_sender import MarkerSender
 from log_service.broker.node import Node, QuorumNode
 from log_service.broker.peers import Peers
@@ -198,6 +199,7 @@ class Rooms:
     producer_ids: ProducerIds
     transaction_verifier: TransactionVerifier
     telemetry: ClientTelemetry
+    lost_brokers: LostBrokers
 
     def node(self, foundation: NodeFoundation, controller_address: tuple[str, int] | None) -> Node:
         """Return the rooms as handlers see them."""
@@ -231,6 +233,7 @@ class Rooms:
             topic_creation=self.topic_creation,
             streams_topics=self.streams_topics,
             telemetry=self.telemetry,
+            lost_brokers=self.lost_brokers,
             judges=[each for each in (foundation.certificates, foundation.logins) if each is not None],
             controller_address=controller_address,
         )
@@ -357,6 +360,18 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         producer_ids=producer_ids,
         transaction_verifier=_new_verifier(foundation, replicas, transactions, background),
         telemetry=_new_telemetry(env, config),
+        lost_brokers=_new_lost_brokers(foundation, background),
+    )
+
+
+def _new_lost_brokers(foundation: NodeFoundation, background: trio.Nursery) -> LostBrokers:
+    return LostBrokers(
+        foundation.env,
+        foundation.timers,
+        image=foundation.image,
+        listener_name=foundation.config.inter_broker_listener_name,
+        grace_ms=foundation.config.death_grace_ms,
+        start_task=background.start_soon,
     )
 
 

@@ -12,6 +12,7 @@ with it.
 import errno
 import logging
 import os
+from collections.abc import Callable
 from typing import TypeVar
 
 import trio
@@ -24,6 +25,9 @@ from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, 
 from log_service.rpc.misfits import ENDS_BEFORE_QUESTION, QUESTION_INTERVAL_MS, Question, question_after, question_to
 
 R = TypeVar("R", bound=Message)
+
+OnLost = Callable[[Destination], None]
+"""Hears of a connection that its peer has ended."""
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +48,18 @@ class NodeChannel:
     ``is_refused`` says that no process listened there at the last attempt.
     """
 
-    def __init__(self, env: Env, destination: Destination, settings: RpcSettings, nursery: trio.Nursery, security: Security | None) -> None:
+    def __init__(
+        self,
+        env: Env,
+        destination: Destination,
+        settings: RpcSettings,
+        nursery: trio.Nursery,
+        *,
+        security: Security | None,
+        on_lost: OnLost | None = None,
+    ) -> None:
         self.destination = destination
+        self._on_lost = on_lost
         self.opened_total = 0
         self.failed_total = 0
         self.is_refused = False
@@ -180,6 +194,8 @@ class NodeChannel:
             self._note_end(question_to(connection))
         if connection.failure is not None:
             self._quiet.info((self.destination, "gone"), "the connection to %s is gone: %s", self.destination, connection.failure)
+        if self._on_lost is not None and isinstance(connection.failure, ConnectionError):
+            self._on_lost(self.destination)
 
     def _settle(self, opening: _Opening) -> None:
         if self._opening is opening:
@@ -198,9 +214,12 @@ class NodeChannel:
 class ConnectionPool:
     """The ways to all destinations that were asked for. A channel stays known when its connection closes: it remembers its failures."""
 
-    def __init__(self, env: Env, settings: RpcSettings, nursery: trio.Nursery, security: Security | None = None) -> None:
+    def __init__(
+        self, env: Env, settings: RpcSettings, nursery: trio.Nursery, security: Security | None = None, *, on_lost: OnLost | None = None
+    ) -> None:
         self._env = env
         self._settings = settings
+        self._on_lost = on_lost
         self._nursery = nursery
         self._security = security
         self._channels: dict[Destination, NodeChannel] = {}
@@ -238,7 +257,8 @@ class ConnectionPool:
         """Return the way to a destination; nothing is opened."""
         channel = self._channels.get(destination)
         if channel is None:
-            channel = self._channels[destination] = NodeChannel(self._env, destination, self._settings, self._nursery, self._security)
+            channel = NodeChannel(self._env, destination, self._settings, self._nursery, security=self._security, on_lost=self._on_lost)
+            self._channels[destination] = channel
         return channel
 
     def connected(self, destination: Destination) -> RpcConnection | None:

@@ -124,6 +124,12 @@ class Cluster:
             while not is_so():  # noqa: ASYNC110 - several nodes make it so
                 await trio.sleep(0.05)
 
+    async def until_soon(self, is_so: Callable[[], bool], seconds: float = 5) -> None:
+        """Wait for what is so for a short time only: look each tenth of a millisecond."""
+        with trio.fail_after(seconds):
+            while not is_so():  # noqa: ASYNC110 - as above
+                await trio.sleep(0.0001)
+
     def unfenced(self, node_id: int) -> list[int]:
         """The brokers that may lead, as one node sees it."""
         return sorted(broker.node_id for broker in self.brokers[node_id].image.cluster.unfenced())

@@ -22,6 +22,7 @@ from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.call import Side
 from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.fetch_session import FetchSessionCache
+from log_service.broker.lost_brokers import LostBrokers
 from log_service.broker.node import Node
 from log_service.broker.pipeline import Pipeline, new_meters
 from log_service.broker.producer_ids import ProducerIds
@@ -138,6 +139,7 @@ class HandlerNode(Asking):
             topic_creation=TopicCreation(controller, config, context.env.clock, lambda: context.image),
             streams_topics=StreamsTopicCreation(controller, context.env.clock, context.nursery.start_soon),
             telemetry=_new_telemetry(context),
+            lost_brokers=_new_lost_brokers(context),
         )
         self.pipeline = Pipeline(self.node, Side.BROKER, context.nursery.start_soon, REGISTRY, new_meters(REGISTRY, 0))
         self.connection = ConnectionContext(1, "client", HOST, LISTENER)
@@ -210,6 +212,11 @@ def tell_handlers(story: Callable[[HandlerNode], Awaitable[None]], **properties:
             await story(HandlerNode(context, {name.replace("_", "."): value for name, value in properties.items()}))
 
     run_story(main)
+
+
+def _new_lost_brokers(context: ReplicaContext) -> LostBrokers:
+    start = context.nursery.start_soon
+    return LostBrokers(context.env, context.timers, image=lambda: context.image, listener_name=LISTENER, grace_ms=200, start_task=start)
 
 
 def _new_telemetry(context: ReplicaContext) -> ClientTelemetry:

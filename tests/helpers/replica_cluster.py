@@ -23,6 +23,7 @@ import trio
 from log_service.broker.call import Side
 from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.fetch_session import FetchSessionCache
+from log_service.broker.lost_brokers import LostBrokers
 from log_service.broker.node import Node
 from log_service.broker.pipeline import Pipeline, new_meters
 from log_service.broker.registry import REGISTRY
@@ -130,6 +131,9 @@ class ReplicaNode(Asking):
         self.pool = pool
         fields = dict.fromkeys(Node.__dataclass_fields__, nothing)
         fields |= {
+            "lost_brokers": LostBrokers(
+                env, timers, image=lambda: self.image, listener_name=LISTENER, grace_ms=0, start_task=nursery.start_soon
+            ),
             "config": self.config,
             "static_texts": self.texts,
             "cluster_id": CLUSTER_ID,

@@ -10,11 +10,13 @@ transactions (KIP-890); 6 share groups, key type 2 (KIP-932).
 Other key types are INVALID_REQUEST, and share partitions before version 6.
 """
 
+from functools import partial
+
 from log_service.broker.call import Call, Deferred, Refusable
 from log_service.broker.cluster_view import NO_BROKER, BrokerAddress, leader_address
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from log_service.common.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, NodeId
 from log_service.coordinator.share_state_service import parse_coordinator_key
 from log_service.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -28,11 +30,17 @@ NO_ERROR_TEXT = "NONE"
 
 
 def handle_find_coordinator(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Deferred:
-    """Respond at once, or after the coordinators' topic was created."""
+    """Respond at once, after the coordinators' topic was created, or once another broker coordinates in the place of a dead one."""
     topic = _created_topic(request.key_type, call.version)
     if topic is None or topic in node.image().topics.by_name:
-        return _find_all(node, call, request)
+        find = partial(_find_all, node, call, request)
+        return node.lost_brokers.respond(call, lambda: _named(find()), find)
     return call.run(_create_and_find(node, call, request, topic))
+
+
+def _named(response: FindCoordinatorResponse) -> list[NodeId]:
+    """Return the brokers that a response names."""
+    return [NodeId(each.node_id) for each in response.coordinators] or [NodeId(response.node_id)]
 
 
 def _created_topic(key_type: int, version: int) -> str | None:

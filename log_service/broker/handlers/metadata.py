@@ -5,8 +5,10 @@ topics are asked for with null (version 0: with an empty list); an empty list as
 creates it where both the request and ``auto.create.topics.enable`` allow that, and answers when it is there. Each broker passes on what the
 controller decides, so that any broker is told as the controller.
 
-Fenced brokers are left out, unless all are fenced: librdkafka 2.10 to 2.16 drops every broker that a response leaves out, and one that
-tells topics and no broker may cut it off for good (librdkafka#5301).
+A response that would name a leader whose process has just ended waits for the election of another (``lost_brokers``).
+
+Fenced brokers are left out, unless all are fenced, or they were fenced a moment ago: librdkafka 2.10 to 2.16 drops every broker that a
+response leaves out, and one that tells topics and no broker may cut it off for good (librdkafka#5301).
 
 Who may not describe a topic does not hear of it: where all topics are asked for it is left out, and where it is named it is
 TOPIC_AUTHORIZATION_FAILED whether it exists or not. One that exists is named by the id that it was asked for, or by its name alone. A
@@ -24,6 +26,7 @@ the top (KIP-1102). Version 0 must stay: released clients begin with it.
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import (
@@ -41,7 +44,7 @@ from log_service.broker.node import Node
 from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode
 from log_service.common.topic_names import topic_name_fault
-from log_service.common.types import NO_NODE, NO_TOPIC_ID, TopicId
+from log_service.common.types import NO_NODE, NO_TOPIC_ID, NodeId, TopicId
 from log_service.metadata.image import MetadataImage, TopicImage
 from log_service.metadata.partition import PartitionRegistration
 from log_service.protocol.messages.metadata import (
@@ -60,7 +63,7 @@ FIRST_VERSION_BY_ID = 12
 
 
 def handle_metadata(node: Node, call: Call, request: MetadataRequest) -> MetadataResponse | Deferred:
-    """Respond at once, or after the topics that are missing were created."""
+    """Respond at once, after the topics that are missing were created, or once another broker leads what a dead one led."""
     if call.version < FIRST_VERSION_BY_ID and any(_is_by_id(topic) for topic in request.topics or ()):
         return _refuse_ids(request)
     hidden = _hidden(node.image(), call, request)
@@ -69,8 +72,16 @@ def handle_metadata(node: Node, call: Call, request: MetadataRequest) -> Metadat
     missing = [name for name in missing if name not in denied]
     errors = dict.fromkeys(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if not missing:
-        return _describe(node, call, request, errors, hidden)
+        leaders = partial(_leaders, node, call, request)
+        return node.lost_brokers.respond(call, leaders, lambda: _describe(node, call, request, errors, hidden))
     return call.run(_create_and_describe(node, call, request, missing, errors, hidden))
+
+
+def _leaders(node: Node, call: Call, request: MetadataRequest) -> set[NodeId]:
+    """Return the brokers that lead partitions of the topics that are asked for."""
+    image = node.image()
+    found = image.topics.by_name.values() if _asks_for_all(call, request) else (_find(image, each) for each in request.topics or ())
+    return {partition.leader for topic in found if topic is not None for partition in topic.partitions.values()}
 
 
 def _is_by_id(topic: MetadataRequestTopic) -> bool:
@@ -132,7 +143,7 @@ def _describe(node: Node, call: Call, request: MetadataRequest, errors: dict[str
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in reachable_brokers(image, listener_name)
+            for broker in reachable_brokers(image, listener_name, node.lost_brokers.just_fenced())
         ],
         cluster_id=node.cluster_id,
         controller_id=told_controller(image, node.rng),

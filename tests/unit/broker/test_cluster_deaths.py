@@ -6,43 +6,13 @@ import trio
 from log_service.client import Admin, NewTopic
 from log_service.common.errors import ErrorCode
 from log_service.common.types import NodeId
-from log_service.metadata.partition import PartitionRegistration
-from log_service.protocol.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from log_service.protocol.messages.produce import ProduceResponse
 from tests.helpers.cluster import BROKER_PORT, CONTROLLER_PORT, Cluster, host_of, node_properties, tell_cluster
 from tests.unit.broker.context import RawClient, batch, produce_request
+from tests.unit.broker.led_topic import known, lead, other_than
 
 SOON_S = 1.0
 """Grace, elections and look-ups, in virtual time; a session is 9 s, a fetch timer of the quorum 2 s."""
-
-
-async def lead(cluster: Cluster, node_id: int) -> int:
-    """Create a topic that one node leads and all have; return the active controller."""
-    controller = await cluster.leader()
-    await cluster.until(lambda: len(cluster.unfenced(controller)) == 3)
-    client = RawClient(await cluster.world.client_env().network.connect(host_of(controller), BROKER_PORT))
-    replicas = [node_id, *(each for each in (1, 2, 3) if each != node_id)]
-    topic = CreatableTopic(
-        name="a",
-        num_partitions=-1,
-        replication_factor=-1,
-        assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)],
-    )
-    response: CreateTopicsResponse = await client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
-    assert response.topics[0].error_code == 0, response
-    client.close()
-    await cluster.until(lambda: all("a" in broker.image.topics.by_name for broker in cluster.brokers.values()))
-    await trio.sleep(3)  # each broker's heartbeats have their connection by now
-    return controller
-
-
-def known(cluster: Cluster, node_id: int) -> PartitionRegistration:
-    return cluster.brokers[node_id].image.topics.by_name["a"].partitions[0]
 
 
 async def until_all_know_another_leader(cluster: Cluster, dead: int) -> float:
@@ -50,10 +20,6 @@ async def until_all_know_another_leader(cluster: Cluster, dead: int) -> float:
     began = trio.current_time()
     await cluster.until(lambda: all(known(cluster, each).leader not in {dead, -1} for each in cluster.brokers))
     return trio.current_time() - began
-
-
-def other_than(*node_ids: int) -> int:
-    return next(each for each in (1, 2, 3) if each not in node_ids)
 
 
 def test_partitions_of_a_dead_broker_have_another_leader_at_once() -> None:

@@ -1,0 +1,166 @@
+"""Brokers whose process has just ended, between the end of their connections and the election of others in their place.
+
+Decides which responses wait for that election. A client asks another broker at once where its leader's connection ends. Told of the dead
+leader, librdkafka asks again a second later. So a response that would name a dead broker waits until the image names another, or none. A
+dead broker also stays among those that clients are told of for a while after its fencing: librdkafka ends the thread of a broker that a
+response leaves out, and loses another second where that thread has not handed its partitions over yet.
+
+Invariants: a broker counts as lost only while its addresses refuse connections, or that is being found out; a response waits once, within
+``node.death.grace.ms`` and the time for an election; nothing waits where that key is 0 or less.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import trio
+
+from log_service.broker.call import Call, Deferred, StartTask
+from log_service.common.env import NodeEnv
+from log_service.common.timers import TimerQueue
+from log_service.common.types import BrokerEpoch, NodeId
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import BrokerRegistration, MetadataImage
+from log_service.protocol.schema import Message
+from log_service.replication.purgatory import Purgatory, Watch
+
+R = TypeVar("R", bound=Message)
+
+ELECTION_MS = 300
+"""How long a response waits at most for the election after the grace: the active controller may have died, too."""
+PROBE_PAUSE_MS = 20
+"""Before another probe where the last one was broken off: the process is going, and the system closes its sockets one by one."""
+STAYS_LISTED_MS = 5_000
+"""How long clients are told of a broker after its fencing. Those that it led partitions for ask within a second or two."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Loss:
+    """A broker that has lost its connection; ``until_ms`` is when responses wait no more."""
+
+    epoch: BrokerEpoch
+    until_ms: int
+
+
+class LostBrokers:
+    """What one node knows of the deaths of others. ``start_task`` runs probes; ``grace_ms`` is ``node.death.grace.ms``."""
+
+    def __init__(
+        self,
+        env: NodeEnv,
+        timers: TimerQueue,
+        *,
+        image: Callable[[], MetadataImage],
+        listener_name: str,
+        grace_ms: int,
+        start_task: StartTask,
+    ) -> None:
+        self._env = env
+        self._timers = timers
+        self._image = image
+        self._listener_name = listener_name
+        self._grace_ms = grace_ms
+        self._start_task = start_task
+        self._losses: dict[NodeId, _Loss] = {}
+        self._fenced: dict[NodeId, tuple[BrokerEpoch, int]] = {}
+        self._waiting: Purgatory[NodeId] = Purgatory(timers)
+
+    def __repr__(self) -> str:
+        return f"<LostBrokers {sorted(self._losses)} waiting={len(self._waiting)}>"
+
+    def __len__(self) -> int:
+        """Return how many responses wait."""
+        return len(self._waiting)
+
+    # Signs of death
+
+    def connection_lost(self, host: str, port: int) -> None:
+        """Take note that a connection of this node to another was ended by its peer, and find out whether a broker is gone."""
+        broker = next((each for each in self._image().cluster.unfenced() if self._is_at(each, host, port)), None)
+        if broker is None or broker.node_id in self._losses or self._grace_ms <= 0:
+            return
+        loss = self._losses[broker.node_id] = _Loss(broker.epoch, self._env.clock.monotonic_ms() + self._grace_ms + ELECTION_MS)
+        self._timers.schedule(loss.until_ms, partial(self._settle, broker.node_id, loss))
+        self._start_task(self._examine, broker, loss)
+
+    def _is_at(self, broker: BrokerRegistration, host: str, port: int) -> bool:
+        endpoint = broker.endpoints.get(self._listener_name)
+        return endpoint is not None and (endpoint.host, endpoint.port) == (host, port)
+
+    async def _examine(self, broker: BrokerRegistration, loss: _Loss) -> None:
+        """Settle the loss of a broker that responds, or that may be there all the same."""
+        from log_service.controller.death_detector import probe  # noqa: PLC0415 - a node alone loses no broker
+        from log_service.controller.death_watch import Finding  # noqa: PLC0415 - as above
+
+        finding = Finding.BROKEN_OFF
+        while finding is Finding.BROKEN_OFF and self._losses.get(broker.node_id) is loss:
+            finding = await probe(self._env, broker.endpoints.values())
+            if finding is Finding.BROKEN_OFF:
+                await trio.sleep(PROBE_PAUSE_MS / 1_000)
+        if finding is not Finding.REFUSED:
+            self._settle(broker.node_id, loss)
+
+    def _settle(self, node_id: NodeId, loss: _Loss) -> None:
+        """Let all respond that wait for what becomes of a broker."""
+        if self._losses.get(node_id) is loss:
+            del self._losses[node_id]
+            self._waiting.check(node_id)
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Settle losses that the image knows of, and note which brokers were fenced."""
+        for node_id, broker in delta.changed_brokers.items():
+            before = delta.base.cluster.brokers.get(node_id)
+            if broker is not None and broker.is_fenced and before is not None and not before.is_fenced and before.epoch == broker.epoch:
+                self._fenced[node_id] = broker.epoch, self._env.clock.monotonic_ms() + STAYS_LISTED_MS
+        for node_id, loss in list(self._losses.items()):
+            now = image.cluster.brokers.get(node_id)
+            if now is None or now.is_fenced or now.epoch != loss.epoch:
+                self._settle(node_id, loss)
+
+    # What clients are told
+
+    def just_fenced(self) -> frozenset[NodeId]:
+        """Return the brokers that clients are told of although they are fenced."""
+        if not self._fenced:
+            return frozenset()
+        now_ms, brokers = self._env.clock.monotonic_ms(), self._image().cluster.brokers
+        self._fenced = {each: (epoch, until_ms) for each, (epoch, until_ms) in self._fenced.items() if until_ms > now_ms}
+        return frozenset(each for each, (epoch, _) in self._fenced.items() if each in brokers and brokers[each].epoch == epoch)
+
+    def respond(self, call: Call, leaders: Callable[[], Iterable[NodeId]], describe: Callable[[], R]) -> R | Deferred:
+        """Respond with what ``describe`` returns: at once, or, where one of the leaders is lost, once it is settled what becomes of it."""
+        lost = self._lost_of(leaders) if self._losses else ()
+        if not lost:
+            return describe()
+        operation = _Waiting(call.defer(), lambda: not self._lost_of(leaders), describe)
+        operation.wait(self._waiting.watch(operation, lost, max(self._losses[each].until_ms for each in lost)))
+        return operation.deferred
+
+    def _lost_of(self, leaders: Callable[[], Iterable[NodeId]]) -> frozenset[NodeId]:
+        return frozenset(leaders()) & self._losses.keys() if self._losses else frozenset()
+
+
+class _Waiting:
+    """A response that waits for an election."""
+
+    def __init__(self, deferred: Deferred, is_settled: Callable[[], bool], describe: Callable[[], Message]) -> None:
+        self.deferred = deferred
+        self._is_settled = is_settled
+        self._describe = describe
+
+    def wait(self, watch: Watch[NodeId]) -> None:
+        """Wait no longer than the connection is there."""
+        self.deferred.on_discard(watch.cancel)
+
+    def is_ready(self, _key: NodeId) -> bool:
+        """Whether no leader is lost any more."""
+        return self._is_settled()
+
+    def on_ready(self) -> None:
+        """Respond."""
+        self.deferred.complete_with(self._describe)
+
+    def on_expired(self) -> None:
+        """Respond all the same."""
+        self.deferred.complete_with(self._describe)
