@@ -311,9 +311,9 @@ class ClusterNodes:
         with BlockingAdmin(self.bootstrap, **self._login) as admin:
             return admin.describe_groups([group_id])[group_id].coordinator.node_id
 
-    def controller(self, *, besides: int | None = None) -> int:
-        """The node that leads the metadata quorum, as the nodes that run say; ``besides`` is not asked, and not believed to lead."""
-        alive = self._processes.keys() - {besides}
+    def controller(self, *, besides: Collection[int] = ()) -> int:
+        """The node that leads the metadata quorum, as the nodes that run say; ``besides`` are not asked, and not believed to lead."""
+        alive = self._processes.keys() - set(besides)
         running = ",".join(f"127.0.0.1:{self.ports[node_id]}" for node_id in sorted(alive) if node_id in self.broker_ids)
         found: list[int] = []
 

@@ -7,20 +7,34 @@ from log_service.client import BlockingAdmin, KafkaError, TopicPartition
 from log_service.coordinator.java_hashing import hashed_partition
 from tests.integration.cluster_nodes import ClusterNodes
 
-MOST_ROUNDS = 24
+MOST_ROUNDS = 3
 WAIT_SECONDS = 60.0
 OFFSETS_TOPIC = "__consumer_offsets"
 
 
 def let_lead(nodes: ClusterNodes, product: str) -> int:
-    """Stop leaders of the quorum, and start them again, until a node of that product leads it; return the node."""
+    """Have a node of that product lead the quorum; return the node.
+
+    The leader is started again while other voters are paused: those that run are a majority, and as few of the other product as can be.
+    A voter that is just starting waits for an election timeout before it stands, and one of that product has stood since the leader went.
+    """
     for _ in range(MOST_ROUNDS):
         leader = nodes.controller()
         if nodes.products[leader] == product:
             return leader
-        nodes.stop(leader)
-        nodes.controller()
-        nodes.start(leader)
+        wanted = [node_id for node_id in nodes.voters if nodes.products[node_id] == product]
+        others = [node_id for node_id in nodes.voters if node_id not in {leader, *wanted}]
+        paused = others[max(0, len(nodes.voters) // 2 - len(wanted)) :]
+        for node_id in paused:
+            nodes.pause(node_id)
+        try:
+            nodes.stop(leader)
+            nodes.launch(leader)
+            nodes.controller(besides=paused)
+        finally:
+            for node_id in paused:
+                nodes.resume(node_id)
+        nodes.wait_until_told(*nodes.running)
     raise AssertionError(f"{product} never led in {MOST_ROUNDS} rounds")
 
 

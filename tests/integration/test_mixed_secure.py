@@ -89,7 +89,7 @@ def test_either_product_is_controller_leader_and_follower(nodes: SecureNodes) ->
         if controllers == {TIDELOG, APACHE_KAFKA}:
             break
         nodes.stop(lost)
-        assert nodes.controller(besides=lost) != lost
+        assert nodes.controller(besides=(lost,)) != lost
         nodes.start(lost)
     assert controllers == {TIDELOG, APACHE_KAFKA}
     nodes.wait_until_equal(TOPIC)

@@ -65,6 +65,6 @@ def test_nodes_of_either_product_lead_and_copy_over_tls(nodes: ClusterNodes) -> 
     nodes.wait_until_equal(TOPIC)
     lost = nodes.controller()
     nodes.kill(lost)
-    assert nodes.controller(besides=lost) != lost
+    assert nodes.controller(besides=(lost,)) != lost
     nodes.start(lost)
     nodes.wait_until_whole(TOPIC)

@@ -47,7 +47,7 @@ def test_the_quorum_goes_on_without_its_leader_and_takes_it_back_with_an_empty_d
 
     hung = nodes.controller()
     nodes.pause(hung)
-    second = nodes.controller(besides=hung)
+    second = nodes.controller(besides=(hung,))
     assert second != hung
     nodes.resume(hung)
     nodes.wait_until_whole(TOPIC)

@@ -54,7 +54,7 @@ AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "short snapshots": (1,),
     "consumer groups": (0,),
     "changed protocols": (0,),
-    "unclean elections": (0,),
+    "unclean elections": (2,),
     "joining brokers": (0,),
     "full disks": (0,),
     "failing directories": (8,),

@@ -115,13 +115,13 @@ BUGS: Sequence[ClusterBug] = (
         name="unclean leaders where none may be",
         replacements=((partition_change, "_elect", _elect_anybody),),
         aim=aims.UNCLEAN_ELECTIONS,
-        shown_by=(0,),
+        shown_by=(2, 0),
     ),
     ClusterBug(
         name="broker that leaves beats on",
         replacements=((BrokerLifecycle, "leave", _leave_and_beat_on),),
         aim=aims.UNCLEAN_ELECTIONS,
-        shown_by=(0,),
+        shown_by=(2, 0),
     ),
     ClusterBug(
         name="in-sync replicas never grow",

@@ -263,7 +263,7 @@ def _wait_for_the_next_record(self: Any, partition: Partition, required_offset: 
 
 
 BUGS = (
-    Bug(name="acknowledged before the sync", replacements=((produce._Waiting, "maybe_finish", _finish_at_once),), shown_by=(20, 19)),
+    Bug(name="acknowledged before the sync", replacements=((produce._Waiting, "maybe_finish", _finish_at_once),), shown_by=(19, 20)),
     Bug(
         name="high watermark past what is synced",
         replacements=((partition_state.PartitionState, "note_append", _append_as_if_synced),),
