@@ -30,7 +30,8 @@ How the world is reached:
 - ``settings``: everything that can be set. ``resources``: what assets are handed.
 - ``log_client``: what the platform needs of a log service; ``connection`` is that over our client.
 - ``spark``: its Java, its sessions, its server.
-- ``database_urls``, ``sql_types``, ``sql_deadlines``: SQL databases. ``postgres_storage``, ``postgres_url``: Dagster's own in PostgreSQL.
+- ``database_urls``, ``sql_types``, ``sql_deadlines``: SQL databases. ``table_owners``: who may write a
+  table there. ``postgres_storage``, ``postgres_url``: Dagster's own in PostgreSQL.
 
 An installation and its processes:
 

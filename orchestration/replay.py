@@ -135,7 +135,7 @@ def _replayer(name: str, context: RunContext) -> Iterator[Replayer]:
         yield TableReplayer(declared_table(name), context)
         return
     declared = declared_database_table(name)
-    with opened(declared, DatabaseResource(), WarehouseResource()) as store:
+    with opened(declared, DatabaseResource(), WarehouseResource(), context.lake) as store:
         yield DatabaseReplayer(Storing(declared=declared, store=store), context)
 
 

@@ -1,7 +1,8 @@
 """Reference tables in a SQL database: the rows of a lake table, replaced in one transaction, for services that want them there.
 
 Decides when a replacement is needed, and when the table has to be made anew for it: the database notes which version of the lake table it
-holds, and of which types and key the columns were made. Readers see the old rows or the new ones. Meant for tables that fit into memory.
+holds, and of which types and key the columns were made. The table has one owner: rows of another are never replaced. Readers see the old
+rows or the new ones. Meant for tables that fit into memory.
 Knows SQLAlchemy only, so that any database it speaks to will do.
 """
 
@@ -14,12 +15,15 @@ import dagster as dg
 import pyarrow as pa
 import sqlalchemy as sa
 
+from orchestration import table_owners
+from orchestration.database_urls import shown_url
 from orchestration.inputs import input_name
 from orchestration.names import names_of
 from orchestration.resources.database import DatabaseResource
 from orchestration.resources.lake import LakeResource
 from orchestration.sql_types import KEY_LENGTH, chunks, sql_column
 from orchestration.table_address import table_address
+from orchestration.table_owners import OWNERS, NotOwnerError, Owner, owner_of
 from orchestration.tables import TABLE_NAME, TableSnapshot
 from orchestration.transforms import on_fresh_inputs, table_key
 from orchestration.values.times import untellable_rows
@@ -74,10 +78,10 @@ def sql_table(
     astray = [] if copied is None else sorted(set(key) - set(copied))
     if astray:
         raise ValueError(f"the primary key of the SQL table {name} has {', '.join(astray)}, which is not among its columns")
-    if not TABLE_NAME.fullmatch(name) or name in {VERSIONS_TABLE, SHAPES_TABLE}:
+    if not TABLE_NAME.fullmatch(name) or name in {VERSIONS_TABLE, SHAPES_TABLE, OWNERS}:
         raise ValueError(
-            f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with a digit, and neither {VERSIONS_TABLE} "
-            f"nor {SHAPES_TABLE}, which hold notes"
+            f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with a digit, and none of {VERSIONS_TABLE}, "
+            f"{SHAPES_TABLE} and {OWNERS}, which hold notes"
         )
     source = input_name(f"the SQL table {name}", table)
 
@@ -99,14 +103,15 @@ def sql_table(
     def copy_to_database(
         context: dg.AssetExecutionContext, lake: LakeResource, database: DatabaseResource
     ) -> Iterator[dg.MaterializeResult[None]]:
-        snapshot = lake.open().snapshot(source)
+        opened = lake.open()
+        snapshot = opened.snapshot(source)
         if snapshot is None:
             context.log.info("%s: waiting for the lake table %s, which does not exist yet", name, source)
             return
         try:
             with database.open() as engine:
-                copy = replace_table(engine, name, snapshot, copied, key)
-        except (SqlError, sa.exc.SQLAlchemyError) as error:
+                copy = replace_table(engine, name, snapshot, copied, key, owner=owner_of(opened.root, f"{SQL_PREFIX}/{name}"))
+        except (SqlError, NotOwnerError, sa.exc.SQLAlchemyError) as error:
             is_passing = isinstance(error, sa.exc.OperationalError)
             raise dg.Failure(description=f"the SQL table {name} stays as it was: {error}", allow_retries=is_passing) from error
         metadata: dict[str, int | bool | str] = {"rows": copy.rows, "table_version": copy.version, "unchanged": copy.is_unchanged}
@@ -120,15 +125,17 @@ def sql_table(
 
 
 def replace_table(
-    engine: sa.Engine, name: str, snapshot: TableSnapshot, columns: Sequence[str] | None, primary_key: Sequence[str]
+    engine: sa.Engine, name: str, snapshot: TableSnapshot, columns: Sequence[str] | None, primary_key: Sequence[str], *, owner: Owner
 ) -> SqlCopy:
     """Make the SQL table ``name`` hold the rows of ``snapshot``, in one transaction; nothing is done if it does already.
+
+    A table that has no owner belongs to ``owner`` from then on, where it was made of the same lake table or is not there.
 
     A table whose columns, types or primary key are others than before is dropped and made again. A row with a value that the database
     cannot hold is left out, and told: one text would stop the table for good.
 
     :raises SqlError: a column, also of the key, does not exist, the table is too large for a reference table, or too many rows cannot be
-        held.
+        held. :raises NotOwnerError: the table is another's.
     """
     rows = _rows(snapshot, columns)
     astray = [column for column in primary_key if column not in rows.column_names]
@@ -140,7 +147,9 @@ def replace_table(
     with engine.begin() as connection:
         for notes in (versions, shapes):
             notes.create(connection, checkfirst=True)
+        table_owners.create_owners(connection)
         is_present = sa.inspect(connection).has_table(name)
+        table_owners.hold(connection, shown_url(engine.url), name, owner, lambda: _another(connection, versions, name, snapshot.table_id))
         is_same_shape = is_present and _is_shaped(connection, declared, shapes)
         held = connection.execute(sa.select(versions.c.lake_table_id, versions.c.version).where(versions.c.name == name)).first()
         if is_same_shape and held is not None and tuple(held) == (snapshot.table_id, snapshot.version):
@@ -165,6 +174,39 @@ def replace_table(
         left_out=len(refused),
         reasons=_distinct(refused),
     )
+
+
+def holder(engine: sa.Engine, name: str, table_id: str | None, owner: Owner) -> str | None:
+    """Return who else the SQL table ``name`` belongs to, None where it is that of ``owner``, or no one's.
+
+    ``table_id`` is the lake table's, None where it is not there.
+    """
+    metadata = sa.MetaData()
+    versions = _versions(metadata)
+    with engine.begin() as connection:
+        versions.create(connection, checkfirst=True)
+        table_owners.create_owners(connection)
+        found = table_owners.sql_owner(connection, name)
+        if found is None:
+            return _another(connection, versions, name, table_id)
+        return None if found[0].is_same(owner) else table_owners.told(*found)
+
+
+def take_over(engine: sa.Engine, name: str, owner: Owner) -> None:
+    """Make ``owner`` the owner of the SQL table ``name``: its next run replaces all rows, the former owner's replace nothing any more."""
+    with engine.begin() as connection:
+        table_owners.create_owners(connection)
+        table_owners.give(connection, name, owner)
+
+
+def _another(connection: sa.Connection, versions: sa.Table, name: str, table_id: str | None) -> str | None:
+    """Return whose the table without owner is: its rows were made of the lake table ``table_id``, or are another's."""
+    if not sa.inspect(connection).has_table(name):
+        return None
+    noted = connection.execute(sa.select(versions.c.lake_table_id).where(versions.c.name == name)).scalar()
+    if noted is None:
+        return "somebody else: no sql_table made it"
+    return None if noted == table_id else f"another sql_table: its rows are those of the lake table with the id {noted}"
 
 
 def _insert(connection: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> list[str]:

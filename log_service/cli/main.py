@@ -44,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "log": ("log_service.cli.log_dump:log", "Look into a log's files on disk."),
     "sql": ("orchestration.cli.sql:sql", "Ask tables, marts, dead letters and topics in SQL."),
     "replay": ("orchestration.cli.replay:replay", "Read records of a table's topic once more into the table."),
+    "take-over": ("orchestration.cli.take_over:take_over", "Make a table of a database the project's own, which is another's."),
     "dead-letters": ("orchestration.cli.dead_letters:dead_letters", "The records that tables rejected: list, show, fix, replay."),
     "completion": ("log_service.cli.completion:completion", "Print a script that makes a shell complete commands."),
 }

@@ -10,11 +10,13 @@ import duckdb
 import sqlalchemy as sa
 
 from orchestration.resources.database import open_engine
+from orchestration.table_owners import Owner
 from orchestration.transforms.to_database.duckdb_store import DuckdbStore
 from orchestration.transforms.to_database.sql_store import SqlStore
 from orchestration.transforms.to_database.stores import Store
 from tests.helpers.postgres import postgres
 
+OWNER = Owner(lake_id="a-lake", asset="lake/follower", place="here:/lake")
 KINDS = ["sqlite", "postgresql", "duckdb"]
 
 
@@ -26,13 +28,13 @@ class Database:
     address: str
 
     @contextmanager
-    def store(self, table: str, keys: tuple[str, ...] = (), follower: str = "follower") -> Iterator[Store]:
+    def store(self, table: str, keys: tuple[str, ...] = (), follower: str = "follower", owner: Owner = OWNER) -> Iterator[Store]:
         if self.kind == "duckdb":
-            yield DuckdbStore(directory=Path(self.address), table=table, keys=keys)
+            yield DuckdbStore(directory=Path(self.address), table=table, owner=owner, keys=keys)
             return
         engine = open_engine(self.address)
         try:
-            yield SqlStore(engine=engine, table=table, follower=follower, keys=keys)
+            yield SqlStore(engine=engine, table=table, follower=follower, owner=owner, keys=keys)
         finally:
             engine.dispose()
 

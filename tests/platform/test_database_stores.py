@@ -1,6 +1,7 @@
 """Tables of databases: rows and offsets move together, an older writer commits nothing, and what does not fit is said in a sentence."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,10 +18,11 @@ from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.resources.database import open_engine
 from orchestration.schemas import SchemaConflictError
 from orchestration.sql import SqlError, replace_table
+from orchestration.table_owners import NotOwnerError
 from orchestration.tables import CommitConflictError, Lake, replace_all
 from orchestration.transforms.to_database import bulk, duckdb_store, sql_store
 from orchestration.transforms.to_database.stores import Batch, Store, StoreError
-from tests.platform.databases import KINDS, Database, database
+from tests.platform.databases import KINDS, OWNER, Database, database
 
 pytestmark = pytest.mark.platform
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -218,7 +220,7 @@ def test_an_older_writer_commits_nothing(place: Database, table: str) -> None:
 def test_no_other_account_can_hold_the_lock_of_a_duckdb_file(tmp_path: Path) -> None:
     lock = tmp_path / ".rooms.lock"
     lock.touch(mode=0o644)
-    with duckdb_store.DuckdbStore(directory=tmp_path, table="rooms").writer():
+    with duckdb_store.DuckdbStore(directory=tmp_path, table="rooms", owner=OWNER).writer():
         assert lock.stat().st_mode & 0o777 == 0o600
 
 
@@ -297,7 +299,7 @@ def test_a_reference_table_holds_every_type_and_is_replaced_in_one_transaction(p
     )
     snapshot = replace_all(lake.create("goods", first.schema), first, {}, {})
     engine = open_engine(place.address)
-    assert not replace_table(engine, "goods", snapshot, None, ["id"]).is_unchanged
+    assert not replace_table(engine, "goods", snapshot, None, ["id"], owner=OWNER).is_unchanged
     row = (Decimal("1.50"), NOW, NOW.date(), b"\x00", 0.5, True, ["x", "y"], {"at": "2026-01-01 00:00:00+00:00"})
     assert place.rows("goods", *first.column_names) == [("a", *row), ("b", *[None] * 8)]
     with engine.connect() as reader:
@@ -305,12 +307,14 @@ def test_a_reference_table_holds_every_type_and_is_replaced_in_one_transaction(p
         question = sa.text("SELECT count(*) FROM goods")
         assert reader.execute(question).scalar() == 2
         replace_rows = replace_all(snapshot, first.slice(1), {}, {})
-        assert not replace_table(engine, "goods", replace_rows, None, ["id"]).is_unchanged
+        assert not replace_table(engine, "goods", replace_rows, None, ["id"], owner=OWNER).is_unchanged
         assert reader.execute(question).scalar() == 2
     assert place.rows("goods", "id") == [("b",)]
-    assert replace_table(engine, "goods", replace_rows, None, ["id"]).is_unchanged
+    assert replace_table(engine, "goods", replace_rows, None, ["id"], owner=OWNER).is_unchanged
     place.execute("DROP TABLE tidelog_shapes")
-    assert replace_table(engine, "goods", replace_rows, None, ["id"]).is_unchanged, "the database tells each type as it was declared"
+    assert replace_table(engine, "goods", replace_rows, None, ["id"], owner=OWNER).is_unchanged, (
+        "the database tells each type as it was declared"
+    )
     engine.dispose()
 
 
@@ -326,17 +330,102 @@ def test_a_reference_table_leaves_out_rows_that_the_database_cannot_hold(
     goods = pa.table({"id": names, "note": notes, "tags": [["a\0b"]] * 20})
     snapshot = replace_all(lake.create("goods", goods.schema), goods, {}, {})
     engine = open_engine(place.address)
-    copy = replace_table(engine, "goods", snapshot, None, ["id"])
+    copy = replace_table(engine, "goods", snapshot, None, ["id"], owner=OWNER)
     assert (copy.rows, copy.left_out, len(copy.reasons)) == (17, 3, 2)
     assert "NUL" in copy.reasons[0]
     assert "too long" in copy.reasons[1]
     assert len(place.rows("goods", "id")) == 17
-    assert replace_table(engine, "goods", snapshot, None, ["id"]).is_unchanged
+    assert replace_table(engine, "goods", snapshot, None, ["id"], owner=OWNER).is_unchanged
     monkeypatch.setattr("orchestration.sql.MAX_LEFT_OUT", 2)
     with pytest.raises(SqlError, match=r"the database refuses values of 3 rows, more than 2: .*NUL"):
-        replace_table(engine, "goods", replace_all(snapshot, goods.slice(1), {}, {}), None, ["id"])
+        replace_table(engine, "goods", replace_all(snapshot, goods.slice(1), {}, {}), None, ["id"], owner=OWNER)
     assert len(place.rows("goods", "id")) == 17
     engine.dispose()
+
+
+THEIRS = replace(OWNER, lake_id="another-lake", place="there:/lake")
+
+
+def test_a_table_that_another_lake_keeps_is_refused_until_it_is_taken_over(place: Database, table: str) -> None:
+    """A second deployment on the same database read its own topic from the start into the rows of the first."""
+    with place.store(table, follower=table) as ours, place.store(table, follower=table, owner=THEIRS) as theirs:
+        commit(ours, batch(0, 5, rows(("a", 1, 0))))
+        with (
+            pytest.raises(NotOwnerError, match=r"belongs to lake/follower of the lake here:/lake, which.*tidelog take-over"),
+            theirs.writer(),
+        ):
+            pass
+        assert ours.holder() is None
+        assert "here:/lake" in (theirs.holder() or "")
+        theirs.take_over(is_of_this_lake=False)
+        assert theirs.holder() is None
+        with theirs.writer() as writer:
+            standing = writer.standing("T")
+            assert (standing.checkpoints[0].next_offset, standing.letters) == (5, None), "the number of dead letters is the other lake's"
+        with pytest.raises(NotOwnerError, match="there:/lake"), ours.writer():
+            pass
+        commit(theirs, batch(5, 9, rows(("b", 1, 5))))
+    assert place.rows(table, "id") == [("a",), ("b",)]
+
+
+@OF_SQL
+def test_a_run_that_is_in_the_middle_of_a_takeover_commits_nothing(place: Database, table: str) -> None:
+    with place.store(table, follower=table) as ours, place.store(table, follower=table, owner=THEIRS) as theirs:
+        commit(ours, batch(0, 5, rows(("a", 1, 0))))
+        with ours.writer() as older:
+            theirs.take_over(is_of_this_lake=False)
+            with pytest.raises(CommitConflictError, match="another run writes"):
+                older.commit(batch(5, 9, rows(("b", 1, 5))))
+    assert place.rows(table, "id") == [("a",)]
+
+
+@OF_SQL
+@pytest.mark.parametrize("has_owner", [True, False], ids=["owned", "of-an-earlier-release"])
+def test_a_deployment_that_is_named_later_takes_its_own_progress_over(place: Database, table: str, *, has_owner: bool) -> None:
+    """It began at the start of the topic under its new name, and doubled the rows of a table without key."""
+    name = f"{table}_{has_owner}"
+    named = replace(OWNER, deployment="prod")
+    with place.store(name, follower="follower") as ours, place.store(name, follower="prod.follower", owner=named) as later:
+        commit(ours, batch(0, 5, rows(("a", 1, 0))))
+        if not has_owner:
+            place.execute(f"DELETE FROM tidelog_owners WHERE table_name = '{name.lower()}'")
+        with pytest.raises(NotOwnerError, match="follower"), later.writer():
+            pass
+        assert later.holder() is not None
+        later.take_over(is_of_this_lake=True)
+        with later.writer() as writer:
+            standing = writer.standing("T")
+            assert (standing.checkpoints[0].next_offset, standing.letters) == (5, 7)
+        commit(later, batch(5, 9, rows(("b", 1, 5))))
+        with pytest.raises(NotOwnerError, match="deployment prod"), ours.writer():
+            pass
+    assert place.rows(name, "id") == [("a",), ("b",)]
+    place.execute("DELETE FROM tidelog_followers")
+    place.execute("DELETE FROM tidelog_offsets")
+
+
+def test_a_table_of_an_earlier_release_goes_on_and_is_its_writer_s(place: Database, table: str) -> None:
+    with place.store(table, follower=table) as ours, place.store(table, follower=table, owner=THEIRS) as theirs:
+        commit(ours, batch(0, 5, rows(("a", 1, 0))))
+        if isinstance(ours, duckdb_store.DuckdbStore):
+            duckdb.connect(str(ours.path)).execute("DROP TABLE _tidelog_owner").close()
+        else:
+            place.execute("DROP TABLE tidelog_owners")
+        assert ours.holder() is None
+        commit(ours, batch(5, 9, rows(("b", 1, 5))))
+        with pytest.raises(NotOwnerError, match="here:/lake"), theirs.writer():
+            pass
+
+
+def test_a_table_that_was_dropped_is_another_s_to_make(tmp_path: Path) -> None:
+    place = Database("sqlite", f"sqlite:///{tmp_path / 'tables.db'}")
+    with place.store("t") as ours, place.store("t", follower="another", owner=THEIRS) as theirs:
+        commit(ours, batch(0, 5, rows(("a", 1, 0))))
+        place.execute("DROP TABLE t")
+        place.execute("DELETE FROM tidelog_owners")
+        commit(theirs, batch(0, 2, rows(("b", 1, 0))))
+        with pytest.raises(NotOwnerError, match="there:/lake"), ours.writer():
+            pass
 
 
 def test_a_database_that_is_away_may_come_back() -> None:

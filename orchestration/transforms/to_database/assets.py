@@ -17,6 +17,8 @@ from orchestration.resources.spark import SparkResource
 from orchestration.resources.warehouse import WarehouseResource
 from orchestration.settings import load_settings
 from orchestration.table_address import DUCKDB, table_address
+from orchestration.table_owners import owner_of
+from orchestration.tables import Lake
 from orchestration.transforms import events
 from orchestration.transforms.assets import FEED_METADATA, Presentation, asset_spec, commit_events, is_asset_selected
 from orchestration.transforms.declarations import pool_of, table_key
@@ -26,7 +28,7 @@ from orchestration.transforms.telling import DagsterReporter, Event, run_context
 from orchestration.transforms.to_database.declarations import DatabaseTable, declare_database_table
 from orchestration.transforms.to_database.duckdb_store import DuckdbStore
 from orchestration.transforms.to_database.run import Storing
-from orchestration.transforms.to_database.sql_store import SqlStore
+from orchestration.transforms.to_database.sql_store import SqlStore, follower_of
 from orchestration.transforms.to_database.stores import Store, StoreError
 
 SINK_METADATA = "tidelog/database_table"
@@ -80,7 +82,7 @@ def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.Ass
             explained(table.name, spark),
             refusals_told(table.name),
             log_service.open() as log,
-            opened(declared, database, warehouse) as store,
+            opened(declared, database, warehouse, lake.open()) as store,
         ):
             reporter = DagsterReporter(context, table)
             run = run_context(context, log, lake, spark, reporter, is_loss_accepted=config.accept_lost_records)
@@ -92,15 +94,18 @@ def database_table_asset(declared: DatabaseTable, shown: Presentation) -> dg.Ass
 
 
 @contextmanager
-def opened(declared: DatabaseTable, database: DatabaseResource, warehouse: WarehouseResource) -> Iterator[Store]:
-    """Yield the database's table."""
+def opened(declared: DatabaseTable, database: DatabaseResource, warehouse: WarehouseResource, lake: Lake) -> Iterator[Store]:
+    """Yield the database's table. Its owner is the asset of this lake; in a SQL database its progress bears the deployment's name, too."""
     keys = declared.follower.latest_by
+    asset = table_key(declared.name).to_user_string()
     if declared.kind == "duckdb":
-        yield DuckdbStore(directory=warehouse.open().directory, table=declared.table, keys=keys)
+        owner = owner_of(lake.root, asset)
+        yield DuckdbStore(directory=warehouse.open().directory, table=declared.table, owner=owner, keys=keys)
         return
-    follower = ".".join(filter(None, [load_settings().deployment, declared.name]))
+    deployment = load_settings().deployment
+    follower, owner = follower_of(declared.name, deployment), owner_of(lake.root, asset, deployment)
     with database.open() as engine:
-        yield SqlStore(engine=engine, table=declared.table, follower=follower, keys=keys)
+        yield SqlStore(engine=engine, table=declared.table, follower=follower, owner=owner, keys=keys)
 
 
 @contextmanager

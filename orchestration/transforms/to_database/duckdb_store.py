@@ -3,8 +3,8 @@
 A DuckDB file that is open for writing locks out every reader, and an open reader every writer. So a commit writes a copy and renames it
 into place, as marts are built: readers are never in the way, and never see half of a commit. The writer holds a lock beside the file for
 the whole attempt, which dies with its process, so that there is one at a time. Decides the statements. Knows no broker and no Spark.
-Invariants: the file holds table, remembered deletions, offsets and the number of the dead letters of one commit; a killed commit leaves a
-copy that nothing names, which the next writer removes. A commit copies the file: meant for tables of up to some gigabytes.
+Invariants: the file holds table, owner, remembered deletions, offsets and the number of the dead letters of one commit; a killed commit
+leaves a copy that nothing names, which the next writer removes. A commit copies the file: meant for tables of up to some gigabytes.
 """
 
 import fcntl
@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -23,6 +24,7 @@ from orchestration.checkpoints import Checkpoint, ProgressError
 from orchestration.durable import sync
 from orchestration.offsets import OffsetRanges
 from orchestration.sql_quoting import quoted_name
+from orchestration.table_owners import Owner, refusal, told
 from orchestration.tables import CommitConflictError, ranges_predicate
 from orchestration.transforms.to_database.stores import (
     DELETED_KEYS,
@@ -37,10 +39,12 @@ from orchestration.warehouse import CONNECTION_SETTINGS, SUFFIX
 
 FOLLOWER = "_tidelog_follower"
 OFFSETS = "_tidelog_offsets"
+OWNER = "_tidelog_owner"
 BOOKS = f"""
 CREATE TABLE IF NOT EXISTS {FOLLOWER} (topic VARCHAR, topic_id VARCHAR, letters BIGINT, run_id VARCHAR, committed_at TIMESTAMPTZ);
 CREATE TABLE IF NOT EXISTS {OFFSETS} (topic_id VARCHAR, partition INTEGER, next_offset BIGINT, leader_epoch INTEGER,
     PRIMARY KEY (topic_id, partition));
+CREATE TABLE IF NOT EXISTS {OWNER} (lake_id VARCHAR, asset VARCHAR, place VARCHAR, written_at TIMESTAMP);
 """
 
 
@@ -50,6 +54,7 @@ class DuckdbStore:
 
     directory: Path
     table: str
+    owner: Owner
     keys: tuple[str, ...] = ()
 
     @property
@@ -72,7 +77,42 @@ class DuckdbStore:
         """Hold the lock: no other writer is at it, and none that was killed comes back.
 
         Its file is the owner's alone: an account that could read it could hold it.
+
+        :raises NotOwnerError: the table is another's.
         """
+        with self._locked():
+            held = self.holder()
+            if held is not None:
+                raise refusal(self.place, self.table, held, self.owner)
+            yield DuckdbWriter(store=self)
+
+    def holder(self) -> str | None:
+        """Return who else the table belongs to. A file of an earlier release belongs to the first that writes it."""
+        found = self._owner()
+        return None if found is None or found[0].is_same(self.owner) else told(*found)
+
+    def take_over(self, *, is_of_this_lake: bool) -> None:  # noqa: ARG002 - a file without owner is claimed, not taken over
+        """Become the file's owner, with rows and progress. Dead letters are numbered in one lake alone: another's number is forgotten."""
+        with self._locked():
+            found = self._owner()
+            if found is None:
+                return
+            with _replaced(self) as connection:
+                if found[0].lake_id != self.owner.lake_id:
+                    connection.execute(f"UPDATE {FOLLOWER} SET letters = NULL")  # noqa: S608 - a name of ours
+                write_owner(connection, self.owner)
+
+    def _owner(self) -> tuple[Owner, datetime] | None:
+        if not self.path.exists():
+            return None
+        with _opened(self.path, self.place, is_read_only=True) as connection:
+            if OWNER not in _tables(connection):
+                return None
+            row = connection.execute(f"SELECT lake_id, asset, place, written_at FROM {OWNER}").fetchone()  # noqa: S608 - a name of ours
+        return None if row is None else (Owner(lake_id=row[0], asset=row[1], place=row[2]), row[3])
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
         self.directory.mkdir(parents=True, exist_ok=True)
         with os.fdopen(open_private(self.directory / f".{self.table}.lock", os.O_WRONLY), "wb") as lock:
             try:
@@ -81,7 +121,7 @@ class DuckdbStore:
                 raise CommitConflictError(f"another run writes the table {self.table} of {self.place}") from error
             for leftover in self.directory.glob(f".{self.table}.commit-*"):
                 leftover.unlink(missing_ok=True)
-            yield DuckdbWriter(store=self)
+            yield
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,31 +179,48 @@ class DuckdbWriter:
 
     def commit(self, batch: Batch) -> None:
         """Write a copy with rows and offsets, and put it in the place of the file in one step."""
-        store = self.store
-        draft = store.directory / f".{store.table}.commit-{os.getpid()}"
-        try:
-            if store.path.exists():
-                shutil.copyfile(store.path, draft)
-            with _opened(draft, store.place) as connection:
-                connection.execute("BEGIN")
-                connection.execute(BOOKS)
-                write_rows(connection, store, batch)
-                write_offsets(connection, batch)
-                connection.execute("COMMIT")
-                connection.execute("CHECKPOINT")
-            sync(draft)
-            put_in_place(draft, store.path)
-        except OSError as error:
-            raise StoreError(f"{store.place} cannot be written: {error}. Nothing was committed", is_passing=True) from error
-        finally:
-            draft.unlink(missing_ok=True)
-            draft.with_name(f"{draft.name}.wal").unlink(missing_ok=True)
+        with _replaced(self.store) as connection:
+            connection.execute("BEGIN")
+            connection.execute(BOOKS)
+            write_owner(connection, self.store.owner)
+            write_rows(connection, self.store, batch)
+            write_offsets(connection, batch)
+            connection.execute("COMMIT")
+
+
+@contextmanager
+def _replaced(store: DuckdbStore) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection to a copy of the file, which takes the place of the file when the block ends.
+
+    :raises StoreError: the copy cannot be written.
+    """
+    draft = store.directory / f".{store.table}.commit-{os.getpid()}"
+    try:
+        if store.path.exists():
+            shutil.copyfile(store.path, draft)
+        with _opened(draft, store.place) as connection:
+            yield connection
+            connection.execute("CHECKPOINT")
+        sync(draft)
+        put_in_place(draft, store.path)
+    except OSError as error:
+        raise StoreError(f"{store.place} cannot be written: {error}. Nothing was committed", is_passing=True) from error
+    finally:
+        draft.unlink(missing_ok=True)
+        draft.with_name(f"{draft.name}.wal").unlink(missing_ok=True)
 
 
 def put_in_place(draft: Path, place: Path) -> None:
     """Rename the copy, the moment of the commit, and make the name last."""
     draft.replace(place)
     sync(place.parent)
+
+
+def write_owner(connection: duckdb.DuckDBPyConnection, owner: Owner) -> None:
+    """Note who owns the file."""
+    connection.execute(f"DELETE FROM {OWNER}")  # noqa: S608 - a name of ours
+    named = [owner.lake_id, owner.asset, owner.place, datetime.now(UTC).replace(tzinfo=None)]
+    connection.execute(f"INSERT INTO {OWNER} VALUES ($1, $2, $3, $4)", named)  # noqa: S608 - a name of ours
 
 
 def write_rows(connection: duckdb.DuckDBPyConnection, store: DuckdbStore, batch: Batch) -> None:

@@ -46,7 +46,7 @@ def database_history_definitions(assets: Iterable[dg.AssetsDefinition]) -> tuple
 def _replayer(
     declared: DatabaseTable, database: DatabaseResource, warehouse: WarehouseResource, run: RunContext
 ) -> Iterator[DatabaseReplayer]:
-    with opened(declared, database, warehouse) as store:
+    with opened(declared, database, warehouse, run.lake) as store:
         yield DatabaseReplayer(Storing(declared=declared, store=store), run)
 
 

@@ -4,8 +4,9 @@ Two tables beside the user's hold the progress: ``tidelog_followers``, a row per
 per topic id and partition. A writer takes the next version when it opens, and commits only while that is still the newest: so a run that
 is slow, or was thought dead, commits nothing behind another's back. Decides the statements; they are SQLAlchemy's own and the same for
 every database. Knows no broker and no Spark.
-Invariants: the first statement of a commit is the comparison of the version, which locks out rivals until the transaction ends; rows,
-remembered deletions, offsets and the number of the dead letters move together.
+Invariants: the first statement of a commit is the comparison of the version, which locks out rivals until the transaction ends; the table
+has one owner (``orchestration.table_owners``), which the commit compares, too; rows, remembered deletions, offsets and the number of the
+dead letters move together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,10 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
+from orchestration import table_owners
 from orchestration.checkpoints import Checkpoint
 from orchestration.database_urls import shown_url
 from orchestration.offsets import OffsetRanges
 from orchestration.sql_types import KEY_LENGTH, chunks
+from orchestration.table_owners import OWNERS, Owner
 from orchestration.tables import CommitConflictError
 from orchestration.transforms.to_database import bulk
 from orchestration.transforms.to_database.stores import (
@@ -71,6 +74,7 @@ class SqlStore:
     engine: sa.Engine
     table: str
     follower: str
+    owner: Owner
     keys: tuple[str, ...] = ()
 
     @property
@@ -85,7 +89,10 @@ class SqlStore:
 
     @contextmanager
     def writer(self) -> Iterator["SqlWriter"]:
-        """Take the next version: from now on no older writer commits."""
+        """Take the next version: from now on no older writer commits.
+
+        :raises NotOwnerError: the table is another's.
+        """
         with refusals_translated(self.place):
             self._create_books()
             with self.engine.begin() as connection:
@@ -95,6 +102,8 @@ class SqlStore:
                     with _taken_by_others(self):
                         connection.execute(_followers.insert().values(follower=self.follower, version=version, table_name=self.table))
                 self.take(connection, version)
+                with _taken_by_others(self):
+                    self.hold(connection)
         yield SqlWriter(store=self, version=version + 1)
 
     def take(self, connection: sa.Connection, version: int, **values: Any) -> None:
@@ -106,14 +115,80 @@ class SqlStore:
         if connection.execute(_followers.update().where(own).values(version=version + 1, **values)).rowcount != 1:
             raise CommitConflictError(f"another run writes the table {self.table} of {self.place}")
 
+    def hold(self, connection: sa.Connection) -> None:
+        """Lock the table's owner until the transaction ends; a table that has none becomes this follower's own.
+
+        :raises NotOwnerError: the table is another's.
+        """
+        table_owners.hold(connection, self.place, self.table, self.owner, lambda: self.another(connection))
+
+    def another(self, connection: sa.Connection) -> str | None:
+        """Return which other follower the table without owner belongs to, None where it is this one's or no one's."""
+        found = self._followers_of_the_table(connection)
+        is_there = sa.inspect(connection).has_table(self.table)
+        if not found or not is_there or self.follower in found:
+            return None
+        return f"the follower {found[0]}, by {FOLLOWERS}"
+
+    def holder(self) -> str | None:
+        """Return who else the table belongs to, None where it is this follower's, or no one's."""
+        with refusals_translated(self.place):
+            self._create_books()
+            with self.engine.begin() as connection:
+                found = table_owners.sql_owner(connection, self.table)
+                if found is None:
+                    return self.another(connection)
+                return None if found[0].is_same(self.owner) else table_owners.told(*found)
+
+    def take_over(self, *, is_of_this_lake: bool) -> None:
+        """Become the table's owner, with the progress of the one before. From then on that one commits nothing.
+
+        The number of the dead letters counts in one lake alone: it is kept where the progress was made from the same lake. A former owner
+        that is not known may be of this lake: ``is_of_this_lake`` says whether.
+        """
+        with refusals_translated(self.place):
+            self._create_books()
+            with self.engine.begin() as connection:
+                former = self._former(connection)
+                found = table_owners.sql_owner(connection, self.table)
+                is_kept = is_of_this_lake if found is None else found[0].lake_id == self.owner.lake_id
+                columns = {} if is_kept else {"letters": None}
+                if former is not None and former != self.follower:
+                    connection.execute(_followers.delete().where(_followers.c.follower == self.follower))
+                    connection.execute(_offsets.delete().where(_offsets.c.follower == self.follower))
+                if former is not None:
+                    moved = {"follower": self.follower, "version": _followers.c.version + 1, **columns}
+                    connection.execute(_followers.update().where(_followers.c.follower == former).values(**moved))
+                    connection.execute(_offsets.update().where(_offsets.c.follower == former).values(follower=self.follower))
+                table_owners.give(connection, self.table, self.owner)
+
+    def _former(self, connection: sa.Connection) -> str | None:
+        """Return the follower whose progress is that of the table: the owner's, else the one that committed last."""
+        found = self._followers_of_the_table(connection)
+        held = table_owners.sql_owner(connection, self.table)
+        named = [] if held is None else [one for one in found if one == follower_of(held[0].name, held[0].deployment)]
+        return next(iter([*named, *found]), None)
+
+    def _followers_of_the_table(self, connection: sa.Connection) -> list[str]:
+        """Return the followers that have committed to the table, the last one first."""
+        chosen = (sa.func.lower(_followers.c.table_name) == self.table.lower()) & _followers.c.committed_at.is_not(None)
+        newest = _followers.c.committed_at.desc()
+        return list(connection.execute(sa.select(_followers.c.follower).where(chosen).order_by(newest)).scalars())
+
     def _create_books(self) -> None:
-        """Create the tables of progress; a rival that is doing the same at this moment is no error."""
+        """Create the tables of progress and owners; a rival that is doing the same at this moment is no error."""
         try:
             _METADATA.create_all(self.engine)
+            table_owners.create_owners(self.engine)
         except sa.exc.SQLAlchemyError:
             names = sa.inspect(self.engine)
-            if not (names.has_table(FOLLOWERS) and names.has_table(OFFSETS)):
+            if not all(names.has_table(one) for one in (FOLLOWERS, OFFSETS, OWNERS)):
                 raise
+
+
+def follower_of(name: str, deployment: str | None) -> str:
+    """Return the name under which the progress of the table ``name`` is kept."""
+    return ".".join(filter(None, [deployment, name]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +245,7 @@ class SqlWriter:
         with refusals_translated(store.place), store.engine.begin() as connection:
             noted = {"topic": batch.ranges.topic, "topic_id": batch.ranges.topic_id, "letters": batch.letters}
             store.take(connection, self.version, run_id=batch.run_id, committed_at=_moment(batch.at, store.dialect), **noted)
+            store.hold(connection)
             write_rows(connection, store, batch)
             write_offsets(connection, store, batch)
 

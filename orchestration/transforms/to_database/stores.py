@@ -106,6 +106,23 @@ class Store(Protocol):
         """Open the writer of one attempt. From then on no older one can commit.
 
         :raises CommitConflictError: another run is at it. :raises StoreError: the database cannot be reached, or refuses.
+        :raises NotOwnerError: the table is another's.
+        """
+        ...
+
+    def holder(self) -> str | None:
+        """Return who else the table belongs to, None where it is this one's, or no one's.
+
+        :raises StoreError: the database cannot be reached, or refuses.
+        """
+        ...
+
+    def take_over(self, *, is_of_this_lake: bool) -> None:
+        """Become the table's owner, with the rows and the progress of the one before, which commits nothing from then on.
+
+        ``is_of_this_lake``: an owner that is not known was of this lake.
+
+        :raises CommitConflictError: a run is at it. :raises StoreError: the database cannot be reached, or refuses.
         """
         ...
 

@@ -15,7 +15,10 @@ from orchestration.resources.lake import LakeResource
 from orchestration.settings import SettingsError
 from orchestration.sql import SqlError, replace_table, sql_table
 from orchestration.sql_types import chunks
+from orchestration.table_owners import Owner
 from orchestration.tables import Lake, TableSnapshot, replace_all
+
+OWNER = Owner(lake_id="a-lake", asset="sql/airlines", place="here:/lake")
 
 
 def store(lake: Lake, rows: pa.Table) -> TableSnapshot:
@@ -46,7 +49,7 @@ def read(url: str, name: str = "airlines") -> list[tuple[object, ...]]:
 def copy(url: str, snapshot: TableSnapshot, columns: list[str] | None = None, key: Sequence[str] = ("carrier",)) -> bool:
     engine = open_engine(url)
     try:
-        return replace_table(engine, "airlines", snapshot, columns, key).is_unchanged
+        return replace_table(engine, "airlines", snapshot, columns, key, owner=OWNER).is_unchanged
     finally:
         engine.dispose()
 
@@ -228,7 +231,7 @@ def test_a_key_is_the_column_that_it_names_and_not_those_whose_names_are_in_it(u
     engine = open_engine(url)
     assert sa.inspect(engine).get_pk_constraint("orders")["constrained_columns"] == ["order_id"]
     with pytest.raises(SqlError, match="the primary key has no columns number among those that are copied: order_id, id"):
-        replace_table(engine, "orders", snapshot, None, ["number"])
+        replace_table(engine, "orders", snapshot, None, ["number"], owner=OWNER)
     engine.dispose()
 
 
@@ -238,7 +241,7 @@ def test_rows_with_times_that_python_does_not_reach_are_left_out_and_told(lake: 
     within = pa.array([[{"at": 0}], [{"at": 0}], [{"at": -(10**17)}]], pa.list_(pa.struct([("at", pa.timestamp("us"))])))
     snapshot = store(lake, pa.table({"carrier": ["AA", "UA", "DL"], "seen": far, "stops": within}))
     engine = open_engine(url)
-    done = replace_table(engine, "airlines", snapshot, None, ("carrier",))
+    done = replace_table(engine, "airlines", snapshot, None, ("carrier",), owner=OWNER)
     engine.dispose()
     assert (done.rows, done.left_out) == (1, 2)
     assert done.reasons == tuple(f"the column {name} has a time beyond the years 1 to 9999" for name in ("seen", "stops"))

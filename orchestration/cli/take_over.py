@@ -1,0 +1,116 @@
+"""``tidelog take-over``: make a table of a database the project's own that is another's. Shows whose it is; ``--execute`` does it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from log_service.cli.output import json_option, print_json
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+PLACES = ("lake", "sql", "warehouse", "database")
+"""The resources that a takeover opens; the first two are the first parts of assets' keys, too."""
+
+
+@click.command("take-over")
+@click.argument("table")
+@click.option("--execute", is_flag=True, help="Do it; without this the owner is only shown.")
+@json_option
+def take_over(*, table: str, execute: bool, as_json: bool) -> None:
+    """Make TABLE of a database this project's own, which is another's: of another lake, deployment or asset.
+
+    TABLE is an asset: a sql_table, @spark_sql_table or @spark_duckdb_table of the project of this folder (sql/NAME or lake/NAME where both
+    are there). Rows and progress stay as they are. The former owner commits nothing from then on; its runs fail and say whose the table is.
+    A sql_table replaces all rows with its next run.
+
+    \b
+      tidelog take-over accounts_now
+      tidelog take-over accounts_now --execute
+    """
+    from orchestration.cli.surroundings import explained, found_settings, loaded_project, project_folder  # noqa: PLC0415 - with the command
+    from orchestration.transforms.to_database.stores import StoreError  # noqa: PLC0415
+
+    found_settings()
+    project_folder()
+    definitions = loaded_project()
+    try:
+        with explained(), opened_place(definitions, table) as place:
+            held = place.holder()
+            if held is not None and execute:
+                place.take()
+    except StoreError as error:
+        raise click.ClickException(str(error)) from error
+    if as_json:
+        print_json({"table": place.asset, "held_by": held, "executed": held is not None and execute})
+    elif held is None:
+        click.echo(f"{place.asset}: the table is no one else's; there is nothing to take over")
+    elif execute:
+        click.echo(f"{place.asset}: the table belonged to {held}. It is this project's own now")
+    else:
+        click.echo(f"{place.asset}: the table belongs to {held}")
+        click.echo("nothing was done; --execute takes it over, and its owner then commits nothing any more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The table of ``asset``: who else holds it, and what takes it."""
+
+    asset: str
+    holder: Callable[[], str | None]
+    take: Callable[[], None]
+
+
+@contextmanager
+def opened_place(definitions: "dg.Definitions", table: str) -> Iterator[Place]:
+    """Yield the table that an asset of the project keeps in a database.
+
+    :raises ClickException: the project has no such asset, or two.
+    """
+    import dagster as dg  # noqa: PLC0415 - with the command, not with its help
+
+    from orchestration import sql  # noqa: PLC0415
+    from orchestration.database_urls import shown_url  # noqa: PLC0415
+    from orchestration.table_owners import owner_of  # noqa: PLC0415
+    from orchestration.transforms.to_database.assets import opened  # noqa: PLC0415
+    from orchestration.transforms.to_database.declarations import declared_database_table, declared_database_tables  # noqa: PLC0415
+    from orchestration.transforms.to_database.sql_store import refusals_translated  # noqa: PLC0415
+
+    assets = definitions.get_repository_def().assets_defs_by_key
+    of_sql = {key.to_user_string(): key for key in assets if key.path[0] == sql.SQL_PREFIX and len(key.path) > 1}
+    of_topics = {f"lake/{name}": name for name in declared_database_tables()}
+    asset = chosen(table, [*of_topics, *of_sql])
+    with ExitStack() as stack:
+        given = {name: one for name, one in (definitions.resources or {}).items() if name in PLACES}
+        resources: Any = stack.enter_context(dg.build_resources(given))
+        lake = resources.lake.open()
+        if asset in of_topics:
+            declared = declared_database_table(of_topics[asset])
+            store = stack.enter_context(opened(declared, resources.database, resources.warehouse, lake))
+            has_account = lake.snapshot(declared.name) is not None
+            yield Place(asset=asset, holder=store.holder, take=partial(store.take_over, is_of_this_lake=has_account))
+            return
+        key, engine = of_sql[asset], stack.enter_context(resources.database.open())
+        stack.enter_context(refusals_translated(shown_url(engine.url)))
+        sources = [one.path[-1] for one in assets[key].asset_deps[key]]
+        snapshot = lake.snapshot(sources[0]) if sources else None
+        owner, name = owner_of(lake.root, asset), key.path[-1]
+        known = None if snapshot is None else snapshot.table_id
+        yield Place(asset=asset, holder=partial(sql.holder, engine, name, known, owner), take=partial(sql.take_over, engine, name, owner))
+
+
+def chosen(table: str, known: list[str]) -> str:
+    """Return the asset among ``known`` that ``table`` names, with its first part or without.
+
+    :raises ClickException: none, or two.
+    """
+    found = [one for one in sorted(known) if table in {one, one.rpartition("/")[2]}]
+    if len(found) > 1:
+        raise click.ClickException(f"the project has {' and '.join(found)}: name one of them whole")
+    if not found:
+        raise click.ClickException(f"the project keeps no table {table} in a database; it has {', '.join(sorted(known)) or 'none'}")
+    return found[0]
