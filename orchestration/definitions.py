@@ -13,7 +13,7 @@ from orchestration.projects import find_project, import_project
 from orchestration.topics import forget_declared_topics
 
 forget_declared_topics()
-_project = find_project(Path.cwd(), sys.path)
+_project = find_project(*map(Path, sys.path[:1]), Path.cwd())
 _modules = import_project(_project)
 
 defs = assemble(_modules, definitions=load_components(_project, _modules[0]))

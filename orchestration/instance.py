@@ -175,7 +175,7 @@ def write_workspace(data_directory: Path, project_directory: Path, code_socket: 
     """
     validate_postgres(is_postgres)
     try:
-        find_project(project_directory, ())
+        find_project(project_directory)
         others = other_locations(project_directory)
     except ProjectError as error:
         raise ConfigError(str(error)) from error

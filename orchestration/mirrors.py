@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from log_service.client import ConfigError, KafkaError
+from orchestration.projects import in_project
 from orchestration.sensing.progress import Told, is_due, read_cursor, stored
 from orchestration.troubles import mistaken_asset
 
@@ -166,4 +167,4 @@ def failure_event(flow: "FlowSettings", why: str) -> dg.AssetObservation:
 def _settings(file: Path | str) -> "MirrorSettings":
     from log_service.mirror.settings_file import read_mirror_settings  # noqa: PLC0415
 
-    return read_mirror_settings(Path(file))
+    return read_mirror_settings(in_project(file))

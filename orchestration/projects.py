@@ -1,14 +1,14 @@
 """The project that a process stands in: where it is, and the modules of its packages ``assets`` and ``sensors``.
 
-Decides which directory is the project: the current one, or the ``working_directory`` of a workspace.yaml, which Dagster puts first on
-Python's path. Nothing else on the path is looked at: an installed package or another checkout is never taken for the user's project. A
-module that cannot be imported is one sentence with file and line. Knows nothing of Dagster. Invariant: what is imported lies in the
-project, never in another package of the same name.
+Decides which directory is the project: the ``working_directory`` of a workspace.yaml, which Dagster puts first on Python's path, or the
+current one. Nothing else on the path is looked at: an installed package or another checkout is never taken for the user's project.
+Relative paths of declarations begin at the project, wherever the process was started. A module that cannot be imported is one sentence
+with file and line. Knows nothing of Dagster. Invariant: what is imported lies in the project, never in another package of the same name.
 """
 
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib import import_module, invalidate_caches
 from pathlib import Path
 from pkgutil import walk_packages
@@ -25,15 +25,24 @@ class ProjectError(RuntimeError):
     """The project cannot be loaded; the text names the file and says what to do."""
 
 
-def find_project(current: Path, path: Sequence[str]) -> Path:
-    """Return the project's directory: ``current``, or the first entry of Python's ``path``.
+def find_project(*directories: Path) -> Path:
+    """Return the first of ``directories`` that is a project.
 
-    :raises ProjectError: neither holds a package ``assets``.
+    :raises ProjectError: none holds a package ``assets``; the text names the last one.
     """
-    for candidate in [current, *(Path(entry) for entry in path[:1] if entry)]:
+    for candidate in directories:
         if (candidate / ASSETS / "__init__.py").is_file():
             return candidate.resolve()
-    raise ProjectError(what_is_missing(current))
+    raise ProjectError(what_is_missing(directories[-1]))
+
+
+def in_project(path: str | Path) -> Path:
+    """Return a path of a declaration; a relative one begins at the project's folder.
+
+    That is the folder of the imported package ``assets``, or the current folder where there is none.
+    """
+    package = getattr(sys.modules.get(ASSETS), "__file__", None)
+    return (Path(package).parent.parent if package else Path.cwd()) / path
 
 
 def what_is_missing(directory: Path) -> str:
@@ -42,7 +51,7 @@ def what_is_missing(directory: Path) -> str:
         return f"{directory} is no project yet: its folder {ASSETS}/ has no __init__.py; create one, it may be empty"
     return (
         f"{directory} is no project: it has no folder {ASSETS}/ with an __init__.py. Start from a project's folder, "
-        "name one with --project, or write a new one with: tidelog init NAME"
+        "name one with --project (in a workspace.yaml: its whole path as working_directory), or write a new one with: tidelog init NAME"
     )
 
 
@@ -61,7 +70,7 @@ def root_cause(error: BaseException) -> str:
     while not isinstance(error, ProjectError) and error.__cause__ is not None:
         error = error.__cause__
     own = isinstance(error, ProjectError)
-    return str(error) if own else f"The project in {Path.cwd()} cannot be loaded: {type(error).__name__}: {error}"
+    return str(error) if own else f"The project in {in_project('')} cannot be loaded: {type(error).__name__}: {error}"
 
 
 def forget_project(project: Path) -> None:

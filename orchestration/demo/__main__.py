@@ -61,7 +61,7 @@ def _arguments() -> argparse.Namespace:
 def _prepared(arguments: argparse.Namespace, console: Console) -> tuple[Story, Supervisor]:
     data_directory, current, named = arguments.data.resolve(), Path.cwd(), arguments.project.resolve()
     try:
-        project = find_project(named, sys.path)
+        project = find_project(named)
     except ProjectError as error:
         raise DemoError(f"{named} is no project: {ADVICE}") from error
     modules = import_project(project)

@@ -27,6 +27,7 @@ from orchestration.formats.columns import (
     unframed,
     validate_framing,
 )
+from orchestration.projects import in_project
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,7 @@ def avro_schema(file: str | Path, *, framing: Framing = "plain", older: Sequence
         count = len(before.fields)
         if count > len(record.fields) or before.fields != record.fields[:count]:
             raise SchemaFileError(
-                f"the older schema {Path(one).absolute()} is not the beginning of {Path(file).absolute()}: only fields that were added at "
+                f"the older schema {in_project(one)} is not the beginning of {in_project(file)}: only fields that were added at "
                 "the end can be told from a record's bytes. Add fields at the end and change no others, or use a new topic"
             )
         ends.append(count)
@@ -90,9 +91,9 @@ def avro_schema(file: str | Path, *, framing: Framing = "plain", older: Sequence
     try:
         _reading(found)
     except UnfitError as error:
-        raise SchemaFileError(f"a default in the schema file {Path(file).absolute()} does not fit: {error}") from error
+        raise SchemaFileError(f"a default in the schema file {in_project(file)} does not fit: {error}") from error
     except ValueError as error:
-        raise SchemaFileError(f"the schema file {Path(file).absolute()} cannot be read together with older ones: {error}") from error
+        raise SchemaFileError(f"the schema file {in_project(file)} cannot be read together with older ones: {error}") from error
     return found
 
 
@@ -102,7 +103,7 @@ def _from_file(file: str | Path) -> tuple[str, AvroType]:
         record = parse_avro(text)
         return json.dumps(json.loads(text), separators=(",", ":")), record
     except ValueError as error:
-        raise SchemaFileError(f"the schema file {Path(file).absolute()} is no Avro schema of a topic: {error}") from error
+        raise SchemaFileError(f"the schema file {in_project(file)} is no Avro schema of a topic: {error}") from error
 
 
 @lru_cache

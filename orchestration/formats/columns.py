@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from orchestration.projects import in_project
 from orchestration.values.strict_json import NULL_VALUE
 from orchestration.values.times import FIRST_US, LAST_US
 
@@ -181,9 +182,8 @@ def read_file(file: str | Path) -> bytes:
     :raises SchemaFileError: it cannot be read.
     """
     try:
-        return Path(file).read_bytes()
+        return in_project(file).read_bytes()
     except OSError as error:
         raise SchemaFileError(
-            f"the schema file {Path(file).absolute()} cannot be read: {error.strerror or error}. "
-            "A relative path begins at the project's folder"
+            f"the schema file {in_project(file)} cannot be read: {error.strerror or error}. A relative path begins at the project's folder"
         ) from error

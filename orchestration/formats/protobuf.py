@@ -17,6 +17,7 @@ from pyspark.sql import types
 from orchestration.formats.columns import Framing, SchemaFileError, arrow_schema, read_values, validate_framing
 from orchestration.formats.descriptors import descriptor_set, find_message
 from orchestration.formats.protobuf_reading import message_reader, spark_fields
+from orchestration.projects import in_project
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +66,14 @@ def protobuf_schema(file: str | Path, *, message: str, framing: Framing = "plain
     :raises ValueError: there is no such framing.
     """
     validate_framing(framing)
-    path = Path(file)
+    path = in_project(file)
     descriptors = descriptor_set(path)
-    find_message(descriptors, message, str(path.absolute()))
+    find_message(descriptors, message, str(path))
     found = ProtobufSchema(message=message, framing=framing, descriptors=descriptors)
     try:
         _reading(found)
     except ValueError as error:
-        raise SchemaFileError(f"the schema file {path.absolute()} cannot be a topic's schema: {error}") from error
+        raise SchemaFileError(f"the schema file {path} cannot be a topic's schema: {error}") from error
     return found
 
 

@@ -16,6 +16,7 @@ import dagster as dg
 
 from orchestration.log_client import LogClient, LogServiceError
 from orchestration.names import names_of
+from orchestration.projects import in_project
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.settings import SettingsError, load_settings
 from orchestration.sources.dropped_files import DroppedFiles, ReadAs
@@ -131,7 +132,7 @@ def folder_source(
         _validate_takes_json(name, topic, 'or send whole files, each a value in that format (read_as="whole")')
 
     def make() -> Source:
-        return DroppedFiles(folder=Path(folder), pattern=pattern, read_as=read_as, key=key, settle_s=settle_s)
+        return DroppedFiles(folder=in_project(folder), pattern=pattern, read_as=read_as, key=key, settle_s=settle_s)
 
     return source_asset(name, topic, make, every_s, "file", group_name, description or f"Files that are dropped into {folder}")
 

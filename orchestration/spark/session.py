@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from log_service.common.listeners import strangers_at
 from log_service.common.private_files import private_directory
+from orchestration.projects import in_project
 from orchestration.settings import Settings, SettingsError, export_environment, process_environment, use_utc
 from orchestration.spark.java import find_java_home
 from orchestration.spark.token import DIALLED_HOST, LOCAL_HOSTS, TOKEN_VARIABLE, dialled, token_for, token_in_file
@@ -198,10 +199,10 @@ def _limit_retries(session: Any) -> None:
 
 
 def _python_path(environ: Mapping[str, str]) -> str:
-    """Workers unpickle functions by the name of their module: they must find this package and the project of the current directory.
+    """Workers unpickle functions by the name of their module: they must find this package and the project.
 
     What is given goes first: a project may have a package of a name that lies beside this one, too.
     """
     package_root = Path(__file__).resolve().parents[2]
     given = environ.get("PYTHONPATH", "").split(":")
-    return ":".join(dict.fromkeys([*filter(None, given), str(Path.cwd()), str(package_root)]))
+    return ":".join(dict.fromkeys([*filter(None, given), str(in_project("")), str(package_root)]))

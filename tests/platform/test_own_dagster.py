@@ -1,5 +1,5 @@
-"""Dagster's own commands, beside a broker that somebody else started: ``dagster dev`` over a project of YAML, with PostgreSQL as its
-storage, and ``dg dev`` over the project that ``tidelog init`` writes.
+"""Dagster's own commands, beside a broker that somebody else started: ``dagster dev`` in another folder, over a project of YAML, with
+PostgreSQL as its storage, and ``dg dev`` over the project that ``tidelog init`` writes.
 """
 
 import json
@@ -46,6 +46,28 @@ attributes:
     - name: paid_is_positive
       condition: paid > 0
 """
+AVRO = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+DECLARATIONS = """\
+from pathlib import Path
+
+from orchestration.formats import avro_schema, protobuf_schema
+from orchestration.mirrors import mirror_assets
+from orchestration.settings import load_settings
+from orchestration.sources.assets import declared_source, folder_source
+from orchestration.spark.session import spark_environment
+from orchestration.topics import TopicSpec, topic_asset
+
+ORDERS = TopicSpec(name="orders", schema=avro_schema("orders.avsc", older=["orders.avsc"]))
+OTHERS = TopicSpec(name="others", schema=protobuf_schema("orders.proto", message="shop.Order"))
+LINES = TopicSpec(name="lines")
+topics = [topic_asset(ORDERS), topic_asset(OTHERS), topic_asset(LINES)]
+(mirror,) = mirror_assets()
+assert mirror.key.path == ["mirrors", "A_to_B"], mirror.description
+inbox = folder_source("inbox", topic=LINES, folder="inbox")
+project = Path(__file__).parents[1]
+assert declared_source("inbox").folder == project / "inbox"
+assert str(project) in spark_environment(load_settings({"TIDELOG_DATA": str(project)}), {})["PYTHONPATH"]
+"""
 
 
 @pytest.fixture
@@ -54,9 +76,18 @@ def project(tmp_path: Path) -> Path:
     (folder / "assets" / "payments").mkdir(parents=True)
     (folder / "assets" / "__init__.py").write_text("")
     (folder / "assets" / "payments" / "defs.yaml").write_text(COMPONENTS)
-    location = "{module_name: orchestration.definitions, location_name: shop, working_directory: .}"
-    (folder / "workspace.yaml").write_text(f"load_from:\n  - python_module: {location}\n")
+    write_workspace(folder)
     return folder
+
+
+def write_workspace(project: Path) -> Path:
+    """Write a workspace.yaml as the documents show it, in a folder beside the project, and return it."""
+    elsewhere = project.parent / "elsewhere"
+    elsewhere.mkdir()
+    location = f"{{module_name: orchestration.definitions, location_name: shop, working_directory: {project}}}"
+    file = elsewhere / "workspace.yaml"
+    file.write_text(f"load_from:\n  - python_module: {location}\n")
+    return file
 
 
 @pytest.fixture
@@ -70,12 +101,12 @@ DG_DEV = (sys.executable, "-c", "from dagster_dg_cli.cli import main; main()", "
 
 
 @contextmanager
-def running_dagster(project: Path, variables: dict[str, str], command: Sequence[str] = DAGSTER_DEV) -> Iterator[Callable[[], str]]:
-    """Run ``dagster dev`` in the project, or ``dg dev``; yields what returns its log. Nothing of it is left afterwards."""
-    log = project.parent / "dagster.log"
+def running_dagster(folder: Path, variables: dict[str, str], command: Sequence[str] = DAGSTER_DEV) -> Iterator[Callable[[], str]]:
+    """Run ``dagster dev`` in a folder, or ``dg dev``; yields what returns its log. Nothing of it is left afterwards."""
+    log = folder.parent / "dagster.log"
     with log.open("wb") as output:
         whole = [*command, "--port", str(free_port())]
-        process = subprocess.Popen(whole, cwd=project, env=variables, stdout=output, stderr=output, start_new_session=True)
+        process = subprocess.Popen(whole, cwd=folder, env=variables, stdout=output, stderr=output, start_new_session=True)
     try:
         yield lambda: f"exit code {process.poll()}\n{log.read_text()[-6000:]}"
     finally:
@@ -98,6 +129,29 @@ def row_count(data: Path) -> int:
     return snapshot.row_count if snapshot else 0
 
 
+def test_relative_paths_begin_at_the_project_wherever_dagster_was_started(tmp_path: Path) -> None:
+    """The folder in which Dagster is started is another project, with files of the same names that are no schemas."""
+    project = tmp_path / "shop"
+    workspace = write_workspace(project)
+    elsewhere = workspace.parent
+    for folder, content in ((project, AVRO), (elsewhere, "of another project")):
+        (folder / "assets").mkdir(parents=True)
+        (folder / "assets" / "__init__.py").write_text("")
+        (folder / "orders.avsc").write_text(content)
+        (folder / "mirror.properties").write_text(content)
+    (project / "orders.proto").write_text('syntax = "proto3"; package shop; message Order { int64 id = 1; }')
+    (project / "mirror.properties").write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+    )
+    (elsewhere / "assets" / "orders.py").write_text("raise RuntimeError('another project was loaded')\n")
+    (project / "assets" / "orders.py").write_text(DECLARATIONS)
+
+    validate = (sys.executable, "-m", "dagster", "definitions", "validate", "-w", str(workspace))
+    variables = environment(DAGSTER_HOME=str(elsewhere), PYTHONPATH=str(ROOT))
+    finished = subprocess.run(validate, cwd=elsewhere, env=variables, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
 def test_its_sensor_commits_to_the_lake_and_its_history_is_in_postgresql(
     tmp_path: Path, project: Path, postgres_url: str, spark_remote: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +165,8 @@ def test_its_sensor_commits_to_the_lake_and_its_history_is_in_postgresql(
             "TIDELOG_SPARK_REMOTE": spark_remote,
             "TIDELOG_POSTGRES_URL": postgres_url,
         }
-        with running_dagster(project, environment(**settings, DAGSTER_HOME=str(home), PYTHONPATH=str(ROOT))) as explain:
+        variables = environment(**settings, DAGSTER_HOME=str(home), PYTHONPATH=str(ROOT))
+        with running_dagster(project.parent / "elsewhere", variables) as explain:
             wait_until(lambda: partition_count(broker.bootstrap) == 2, PATIENCE_S, explain)
             with BlockingProducer(broker.bootstrap) as producer:
                 for number in (1, 2, 3, -4, 500):

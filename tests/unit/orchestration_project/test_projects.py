@@ -25,16 +25,16 @@ def project(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_project_is_what_lies_in_the_directory(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("other")
-    assert find_project(project, [str(other)]) == project.resolve()
-    assert find_project(other, [str(project)]) == project.resolve()  # Dagster puts the workspace's working_directory first
+    assert find_project(project, other) == project.resolve()
+    assert find_project(other, project) == project.resolve()
     with pytest.raises(ProjectError, match=r"is no project: it has no folder assets/ .* tidelog init NAME"):
-        find_project(other, ["", str(project)])
+        find_project(other)
 
 
 def test_a_folder_that_is_no_package_is_said_to_be_one_file_short(tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     with pytest.raises(ProjectError, match=r"its folder assets/ has no __init__.py; create one, it may be empty"):
-        find_project(tmp_path, [])
+        find_project(tmp_path)
 
 
 def test_every_module_of_the_project_is_imported(project: Path) -> None:
