@@ -16,7 +16,7 @@ from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.controller.caller import Caller
 from log_service.controller.channel import ControllerChannel
-from log_service.coordinator.group.streams_topology import UNDECIDED, InternalTopic
+from log_service.coordinator.group.values.streams_topology import UNDECIDED, InternalTopic
 from log_service.protocol.api_versions import KNOWN, ApiKey
 from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 

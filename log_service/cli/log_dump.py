@@ -19,7 +19,7 @@ from log_service.cli.record_lines import as_json_value
 from log_service.common.errors import TidelogError
 from log_service.common.types import CLUSTER_METADATA_TOPIC, GROUP_METADATA_TOPIC
 from log_service.config.describe import broker_key
-from log_service.coordinator.group import records as group_records
+from log_service.coordinator.group.records import codec as group_records
 from log_service.metadata.image import ResourceType
 from log_service.protocol.schema import Struct
 from log_service.protocol.stored.metadata_records import ConfigRecord

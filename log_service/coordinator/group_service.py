@@ -16,12 +16,13 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
 from log_service.config.views import GroupConfig
 from log_service.coordinator.gathering import Gathering
-from log_service.coordinator.group import listing, records
+from log_service.coordinator.group import listing
+from log_service.coordinator.group.classic.joining import refused
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there, no_topics
-from log_service.coordinator.group.joining import refused
-from log_service.coordinator.group.records import GroupRecord
-from log_service.coordinator.group.share_heartbeats import StatesToInitialize
-from log_service.coordinator.group.streams_heartbeats import StreamsHeartbeatReply
+from log_service.coordinator.group.records import codec
+from log_service.coordinator.group.records.codec import GroupRecord
+from log_service.coordinator.group.share.heartbeats import StatesToInitialize
+from log_service.coordinator.group.streams.heartbeats import StreamsHeartbeatReply
 from log_service.coordinator.refusals import api_error
 from log_service.coordinator.request_context import RequestClient, RequestContext
 from log_service.coordinator.sharded_service import ShardedService
@@ -87,8 +88,8 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
             timers=timers,
             run_in_pool=run_in_pool,
             new_shard=lambda: GroupCoordinatorShard(config, self._new_member_id, is_there, image),
-            encode=records.encode,
-            decode=records.decode,
+            encode=codec.encode,
+            decode=codec.decode,
             reply_timeout_ms=config.offsets_commit_timeout_ms,
             on_announcement=self._on_announcement,
         )

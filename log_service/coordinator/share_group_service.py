@@ -17,10 +17,10 @@ from uuid import UUID
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.gathering import Gathering
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
-from log_service.coordinator.group.partitions import Partitions, in_order
-from log_service.coordinator.group.records import GroupRecord
-from log_service.coordinator.group.share_groups import OffsetsToAlter, StatesToDelete, names_of
-from log_service.coordinator.group.share_heartbeats import StatesToInitialize
+from log_service.coordinator.group.records.codec import GroupRecord
+from log_service.coordinator.group.share.groups import OffsetsToAlter, StatesToDelete, names_of
+from log_service.coordinator.group.share.heartbeats import StatesToInitialize
+from log_service.coordinator.group.values.partitions import Partitions, in_order
 from log_service.coordinator.refusals import api_error
 from log_service.coordinator.request_context import RequestContext
 from log_service.coordinator.share.share_state import ShareKey

@@ -16,7 +16,7 @@ from log_service.broker.registry import REGISTRY
 from log_service.client.group_protocol import decode_assignment, decode_subscription
 from log_service.common.errors import KafkaError, ProtocolError, StorageError
 from log_service.config.views import FOREVER_MS, LogConfig
-from log_service.coordinator.group.records import decode as decode_group_record
+from log_service.coordinator.group.records.codec import decode as decode_group_record
 from log_service.protocol.api_versions import request_class, response_class
 from log_service.protocol.codec import MAX_REQUEST_ELEMENTS, decode, encode
 from log_service.protocol.frames import parse_request_header

@@ -16,9 +16,9 @@ import pytest
 from log_service.broker.authorization.access import Access
 from log_service.broker.registry import REGISTRY
 from log_service.common.errors import KafkaError, ProtocolError
+from log_service.coordinator.group.classic.joining import GroupDecision
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
-from log_service.coordinator.group.joining import GroupDecision
-from log_service.coordinator.group.streams_requests import validate_streams_heartbeat
+from log_service.coordinator.group.streams.requests import validate_streams_heartbeat
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.codec import decode, encode

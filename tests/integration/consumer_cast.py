@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from log_service.coordinator.group import records
-from log_service.coordinator.group.consumer_records import LegacyTopicsRecord
+from log_service.coordinator.group.records import codec
+from log_service.coordinator.group.records.consumer import LegacyTopicsRecord
 from log_service.coordinator.java_hashing import hashed_partition
 from log_service.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, RequestTopicPartitions
@@ -92,7 +92,7 @@ def stored(cast: Cast) -> None:
     """
     found: list[tuple[int, Any]] = []
     for key, value in pairs_of(cast):
-        decoded = records.decode(key, value)
+        decoded = codec.decode(key, value)
         if decoded is not None and decoded.group_id == cast.group and not isinstance(decoded, LegacyTopicsRecord):
             found.append((int.from_bytes(key[:2]), plain(decoded)))
     for record_type, run in groupby(found, key=lambda each: each[0]):

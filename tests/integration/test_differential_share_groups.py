@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from log_service.coordinator.group.records import decode, encode
-from log_service.coordinator.group.share_records import SHARE_GROUP_RECORDS
+from log_service.coordinator.group.records.codec import decode, encode
+from log_service.coordinator.group.records.share import SHARE_GROUP_RECORDS
 from log_service.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from log_service.coordinator.group.records import decode, encode
-from log_service.coordinator.group.streams_records import STREAMS_GROUP_RECORDS
+from log_service.coordinator.group.records.codec import decode, encode
+from log_service.coordinator.group.records.streams import STREAMS_GROUP_RECORDS
 from log_service.protocol.messages.api_versions import ApiVersionsRequest
 from log_service.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

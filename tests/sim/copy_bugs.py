@@ -15,9 +15,9 @@ from typing import Any
 from log_service.client.consumer.aborted import AbortedFilter
 from log_service.common.errors import ErrorCode
 from log_service.coordinator import shards
-from log_service.coordinator.group.classic_group import ClassicGroup
+from log_service.coordinator.group.classic.group import ClassicGroup
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
-from log_service.coordinator.group.offsets import OffsetStore
+from log_service.coordinator.group.offsets.committed import OffsetStore
 from log_service.coordinator.shards import Shards
 from log_service.coordinator.transaction import markers, rules
 from log_service.coordinator.transaction.transaction import NO_START_MS, Transaction

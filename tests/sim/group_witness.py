@@ -17,11 +17,11 @@ from unittest import mock
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from log_service.coordinator.group import consumer_steps
-from log_service.coordinator.group.consumer_group import ConsumerGroup
-from log_service.coordinator.group.consumer_member import CurrentAssignment
-from log_service.coordinator.group.partitions import Partitions
-from log_service.coordinator.group.reconciliation import IsHeld, Target, reconcile
+from log_service.coordinator.group.consumer import steps
+from log_service.coordinator.group.consumer.group import ConsumerGroup
+from log_service.coordinator.group.consumer.reconciliation import IsHeld, Target, reconcile
+from log_service.coordinator.group.values.consumer_member import CurrentAssignment
+from log_service.coordinator.group.values.partitions import Partitions
 from tests.sim.node_host import Incarnation, NodeHost
 from tests.sim.quorum_witness import Report
 
@@ -52,7 +52,7 @@ class GroupWitness:
                 self.report(RULE, text)
             return after
 
-        with mock.patch.object(consumer_steps, "reconcile", reconcile_and_check):
+        with mock.patch.object(steps, "reconcile", reconcile_and_check):
             yield
 
     def look(self, host: NodeHost, incarnation: Incarnation) -> None:

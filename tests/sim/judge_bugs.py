@@ -17,8 +17,8 @@ from log_service.broker.lifecycle import BrokerLifecycle
 from log_service.controller import controller
 from log_service.controller.rules import partition_change, partitions
 from log_service.controller.rules.brokers import FENCED
-from log_service.coordinator.group import reconciliation
-from log_service.coordinator.group.consumer_group import ConsumerGroup
+from log_service.coordinator.group.consumer import reconciliation
+from log_service.coordinator.group.consumer.group import ConsumerGroup
 from log_service.metadata import topics_delta
 from log_service.metadata.partition import PartitionRegistration, changed_partition
 from log_service.protocol.messages.fetch import PartitionData

@@ -21,7 +21,7 @@ from log_service.client.consumer import commits
 from log_service.client.consumer.subscriptions import PartitionState, Subscriptions
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.controller.rules import brokers, configs, table
-from log_service.coordinator.group.records import OffsetRecord
+from log_service.coordinator.group.records.offset import OffsetRecord
 from log_service.coordinator.shards import Shards
 from log_service.raft.driver import RaftDriver
 from log_service.raft.events import Synced

@@ -12,18 +12,20 @@ from dataclasses import replace
 from typing import Any
 
 from log_service.common.errors import ErrorCode
-from log_service.coordinator.group import group_coordinator, records, streams_records
-from log_service.coordinator.group.streams_group import StreamsGroup
-from log_service.coordinator.group.streams_heartbeats import StreamsHeartbeats
-from log_service.coordinator.group.streams_reconciliation import Holders
-from log_service.coordinator.group.streams_records import StreamsAssignmentRecord, StreamsEpochRecord, StreamsTargetEpochRecord
-from log_service.coordinator.group.streams_tasks import NOTHING_HELD
+from log_service.coordinator.group import group_coordinator
+from log_service.coordinator.group.records import codec
+from log_service.coordinator.group.records import streams as streams_records
+from log_service.coordinator.group.records.streams import StreamsAssignmentRecord, StreamsEpochRecord, StreamsTargetEpochRecord
+from log_service.coordinator.group.streams.group import StreamsGroup
+from log_service.coordinator.group.streams.heartbeats import StreamsHeartbeats
+from log_service.coordinator.group.streams.reconciliation import Holders
+from log_service.coordinator.group.values.streams_tasks import NOTHING_HELD
 from tests.sim import cluster_aims as aims
 from tests.sim.bug_hunts import ClusterBug, hunt
 
 # The wrong decisions
 
-_assignment_value, _decode = streams_records._assignment_value, records.decode
+_assignment_value, _decode = streams_records._assignment_value, codec.decode
 _remove = StreamsHeartbeats._remove
 
 
@@ -103,7 +105,7 @@ BUGS: Sequence[ClusterBug] = (
     ),
     ClusterBug(
         name="epochs lost on failover",
-        replacements=((records, "decode", _decode_first_epochs),),
+        replacements=((codec, "decode", _decode_first_epochs),),
         aim=aims.STREAMS_GROUPS,
         shown_by=(5,),
     ),

@@ -20,7 +20,7 @@ from math import inf
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
-from log_service.coordinator.group.streams_configuration import StreamsStatus
+from log_service.coordinator.group.streams.configuration import StreamsStatus
 from tests.sim.node_history import NEVER, Entry, Operation
 from tests.sim.streams_history import NOT_KNOWN, Beat, Elected, GaveUp, Held, Shown, Task, TaskCommit, TaskFetch
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
-from log_service.coordinator.group.streams_tasks import TaskIdList
+from log_service.coordinator.group.values.streams_tasks import TaskIdList
 from tests.sim.node_history import Entry, Operation
 
 Task = tuple[str, int]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import trio
 
-from log_service.coordinator.group.streams_group import StreamsGroup
-from log_service.coordinator.group.streams_tasks import StreamsMember, TaskState
+from log_service.coordinator.group.streams.group import StreamsGroup
+from log_service.coordinator.group.values.streams_tasks import StreamsMember, TaskState
 from tests.sim.node_host import NodeHost
 
 TASK_STAGES = (TaskState.UNREVOKED_TASKS, TaskState.UNREVOKED_TASKS, TaskState.UNRELEASED_TASKS)

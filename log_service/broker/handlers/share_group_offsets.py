@@ -17,8 +17,8 @@ from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
 from log_service.coordinator.gathering import Gathering
-from log_service.coordinator.group.partitions import Partitions, in_order
-from log_service.coordinator.group.share_groups import names_of
+from log_service.coordinator.group.share.groups import names_of
+from log_service.coordinator.group.values.partitions import Partitions, in_order
 from log_service.coordinator.share.share_state import UNKNOWN_COUNT, UNKNOWN_START_OFFSET, ShareKey, ShareState
 from log_service.metadata.features import has_share_groups
 from log_service.protocol.messages.describe_share_group_offsets import (

@@ -15,8 +15,8 @@ from log_service.broker.node import Node
 from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode
 from log_service.common.topic_names import INTERNAL_TOPICS, topic_name_fault
-from log_service.coordinator.group.streams_configuration import StreamsStatus
-from log_service.coordinator.group.streams_heartbeats import StreamsHeartbeatReply
+from log_service.coordinator.group.streams.configuration import StreamsStatus
+from log_service.coordinator.group.streams.heartbeats import StreamsHeartbeatReply
 from log_service.metadata.features import has_streams_groups
 from log_service.protocol.messages.streams_group_describe import (
     DescribedGroup,

@@ -4,10 +4,10 @@ Every ``handle_...`` and ``on_timer`` is a plain function of the shard's state a
 ``replay``, at append and while loading alike; soft state (members between two generations, sessions) changes in the decision, which can
 take it back. The shard does not know which requests wait on which connection, nor how records reach the disk.
 
-``joining`` and ``membership`` decide on classic groups, ``consumer_heartbeats`` and ``classic_members`` on those of the consumer protocol
+``joining`` and ``membership`` decide on classic groups, ``consumer.heartbeats`` and ``classic_members`` on those of the consumer protocol
 (KIP-848), in which members of both protocols may be. A group changes its kind while it is empty, and as ``group_migration`` has it.
 
-``share_groups`` decides on share groups (KIP-932), which are never of another kind, and ``streams_heartbeats`` on streams groups
+``share.groups`` decides on share groups (KIP-932), which are never of another kind, and ``streams.heartbeats`` on streams groups
 (KIP-1071), which take the place of an empty classic group, and the other way round.
 
 Source: classic group protocol and offsets of Kafka 4.3; KIP-211 (expiry), KIP-1043 (errors of DescribeGroups).
@@ -21,49 +21,44 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, NO_TOPIC_ID, TopicPartition
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group import listing
-from log_service.coordinator.group.classic_group import ClassicGroup, GroupState
-from log_service.coordinator.group.classic_members import ClassicMembers
-from log_service.coordinator.group.consumer_group import ConsumerGroup
-from log_service.coordinator.group.consumer_heartbeats import ConsumerHeartbeats
-from log_service.coordinator.group.consumer_listing import (
+from log_service.coordinator.group.classic.group import ClassicGroup, GroupState
+from log_service.coordinator.group.classic.joining import GroupDecision, Joining, refused
+from log_service.coordinator.group.classic.membership import Membership
+from log_service.coordinator.group.classic.stored_group import restore_group, store_group
+from log_service.coordinator.group.consumer.group import ConsumerGroup
+from log_service.coordinator.group.consumer.heartbeats import ConsumerHeartbeats
+from log_service.coordinator.group.consumer.listing import (
     describe_consumer_group,
     validate_commit,
     validate_commit_in_transaction,
     validate_fetch,
 )
-from log_service.coordinator.group.consumer_records import ConsumerGroupRecord, GroupEpochRecord, is_tombstone
-from log_service.coordinator.group.consumer_removals import ConsumerRemovals
-from log_service.coordinator.group.consumer_sessions import ConsumerSessions
-from log_service.coordinator.group.consumer_steps import ConsumerSteps
-from log_service.coordinator.group.epochs import JOIN_EPOCH
-from log_service.coordinator.group.group_migration import GroupMigration
+from log_service.coordinator.group.consumer.removals import ConsumerRemovals
+from log_service.coordinator.group.consumer.sessions import ConsumerSessions
+from log_service.coordinator.group.consumer.steps import ConsumerSteps
 from log_service.coordinator.group.group_settings import GroupSettings
-from log_service.coordinator.group.joining import GroupDecision, Joining, refused
-from log_service.coordinator.group.membership import Membership
-from log_service.coordinator.group.offset_removals import Group, OffsetRemovals, append_removal, is_empty, subscription_test
-from log_service.coordinator.group.offsets import OffsetStore
-from log_service.coordinator.group.records import (
-    CommittedOffset,
-    GenerationRecord,
-    GroupRecord,
-    OffsetRecord,
-    StoredGeneration,
-    restore_group,
-    store_group,
-)
-from log_service.coordinator.group.share_group import ShareGroup
-from log_service.coordinator.group.share_groups import ShareGroups
-from log_service.coordinator.group.share_records import SHARE_GROUP_RECORDS
-from log_service.coordinator.group.streams_group import StreamsGroup
-from log_service.coordinator.group.streams_heartbeats import StreamsHeartbeats
-from log_service.coordinator.group.streams_listing import (
+from log_service.coordinator.group.migration.classic_members import ClassicMembers
+from log_service.coordinator.group.migration.group_migration import GroupMigration
+from log_service.coordinator.group.offsets.committed import OffsetStore
+from log_service.coordinator.group.offsets.removals import Group, OffsetRemovals, append_removal, is_empty, subscription_test
+from log_service.coordinator.group.records.classic import GenerationRecord, StoredGeneration
+from log_service.coordinator.group.records.codec import GroupRecord
+from log_service.coordinator.group.records.consumer import ConsumerGroupRecord, GroupEpochRecord, is_tombstone
+from log_service.coordinator.group.records.offset import CommittedOffset, OffsetRecord
+from log_service.coordinator.group.records.share import SHARE_GROUP_RECORDS
+from log_service.coordinator.group.records.streams import STREAMS_GROUP_RECORDS, StreamsEpochRecord, StreamsGroupRecord
+from log_service.coordinator.group.share.group import ShareGroup
+from log_service.coordinator.group.share.groups import ShareGroups
+from log_service.coordinator.group.streams.group import StreamsGroup
+from log_service.coordinator.group.streams.heartbeats import StreamsHeartbeats
+from log_service.coordinator.group.streams.listing import (
     describe_streams_group,
     validate_streams_commit,
     validate_streams_commit_in_transaction,
     validate_streams_fetch,
 )
-from log_service.coordinator.group.streams_records import STREAMS_GROUP_RECORDS, StreamsEpochRecord, StreamsGroupRecord
-from log_service.coordinator.group.streams_requests import validate_streams_heartbeat
+from log_service.coordinator.group.streams.requests import validate_streams_heartbeat
+from log_service.coordinator.group.values.epochs import JOIN_EPOCH
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage

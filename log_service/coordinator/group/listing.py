@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
-from log_service.coordinator.group.classic_group import ClassicGroup, GroupState
-from log_service.coordinator.group.consumer_group import ConsumerGroup
-from log_service.coordinator.group.consumer_metadata import CONSUMER_PROTOCOL_TYPE
-from log_service.coordinator.group.records import CommittedOffset
-from log_service.coordinator.group.share_group import ShareGroup
-from log_service.coordinator.group.streams_group import StreamsGroup
+from log_service.coordinator.group.classic.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from log_service.coordinator.group.classic.group import ClassicGroup, GroupState
+from log_service.coordinator.group.consumer.group import ConsumerGroup
+from log_service.coordinator.group.records.offset import CommittedOffset
+from log_service.coordinator.group.share.group import ShareGroup
+from log_service.coordinator.group.streams.group import StreamsGroup
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from log_service.protocol.messages.list_groups import ListedGroup, ListGroupsRequest

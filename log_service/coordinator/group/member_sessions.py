@@ -5,10 +5,10 @@ log holds: a refused decision takes it back.
 """
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from log_service.coordinator.group.classic_group import Session
 from log_service.state_machine.decision import Decision
 
 TimerKey = Callable[[str, str], Hashable]
@@ -18,6 +18,21 @@ TimerKey = Callable[[str, str], Hashable]
 def session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
     """Key of the timer that removes a silent member of a classic or a consumer group: one of the two kinds may become the other."""
     return ("session", group_id, member_id)
+
+
+@dataclass(slots=True)
+class Session:
+    """How long a member may stay silent.
+
+    ``timer_ms`` is when its timer fires next: a heartbeat moves the deadline alone, and the timer follows when it fires.
+    """
+
+    deadline_ms: int = 0
+    timer_ms: int | None = None
+
+    def set_back(self, deadline_ms: int, timer_ms: int | None) -> None:
+        """Set both back. ``Decision.stage`` could do it, but each heartbeat and each commit changes a session, and this costs less."""
+        self.deadline_ms, self.timer_ms = deadline_ms, timer_ms
 
 
 class MemberSessions:

@@ -10,8 +10,8 @@ from log_service.broker.streams_topics import MAX_REFUSALS, StreamsTopicCreation
 from log_service.common.access import AclOperation, AclResource
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.controller.caller import Caller
-from log_service.coordinator.group.streams_configuration import StreamsStatus
-from log_service.coordinator.group.streams_topology import InternalTopic
+from log_service.coordinator.group.streams.configuration import StreamsStatus
+from log_service.coordinator.group.values.streams_topology import InternalTopic
 from log_service.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest
 from log_service.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource

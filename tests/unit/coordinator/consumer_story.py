@@ -7,7 +7,7 @@ from uuid import UUID
 from log_service.common.errors import KafkaError
 from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch, TopicId
 from log_service.config.views import ConsumerGroupConfig, GroupConfig
-from log_service.coordinator.group.consumer_group import ConsumerGroup
+from log_service.coordinator.group.consumer.group import ConsumerGroup
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import ResourceType
 from log_service.metadata.partition import PartitionRegistration, partition_record

@@ -11,7 +11,7 @@ from log_service.common.types import NO_TOPIC_ID, LeaderEpoch, NodeId, Partition
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there
 from log_service.coordinator.group.listing import GroupOverview
-from log_service.coordinator.group.records import GroupRecord, decode, encode
+from log_service.coordinator.group.records.codec import GroupRecord, decode, encode
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage

@@ -5,10 +5,10 @@ from typing import Any
 
 from log_service.common.errors import KafkaError
 from log_service.config.views import GroupConfig, ShareGroupConfig
-from log_service.coordinator.group.partitions import NO_PARTITIONS, Partitions
-from log_service.coordinator.group.records import GroupRecord
-from log_service.coordinator.group.share_group import ShareGroup
-from log_service.coordinator.group.share_heartbeats import StatesToInitialize
+from log_service.coordinator.group.records.codec import GroupRecord
+from log_service.coordinator.group.share.group import ShareGroup
+from log_service.coordinator.group.share.heartbeats import StatesToInitialize
+from log_service.coordinator.group.values.partitions import NO_PARTITIONS, Partitions
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.share_group_describe import DescribedGroup
 from log_service.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse

@@ -6,8 +6,8 @@ from typing import Any
 
 from log_service.common.errors import KafkaError
 from log_service.config.views import GroupConfig, StreamsGroupConfig
-from log_service.coordinator.group.streams_group import StreamsGroup
-from log_service.coordinator.group.streams_heartbeats import StreamsHeartbeatReply
+from log_service.coordinator.group.streams.group import StreamsGroup
+from log_service.coordinator.group.streams.heartbeats import StreamsHeartbeatReply
 from log_service.protocol.messages.streams_group_describe import DescribedGroup
 from log_service.protocol.messages.streams_group_heartbeat import (
     KeyValue,

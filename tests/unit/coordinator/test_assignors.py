@@ -5,8 +5,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_service.coordinator.group.assignors import ASSIGNORS, MemberSpec, assign_range, assign_uniform
-from log_service.coordinator.group.partitions import Partitions
+from log_service.coordinator.group.consumer.assignors import ASSIGNORS, MemberSpec, assign_range, assign_uniform
+from log_service.coordinator.group.values.partitions import Partitions
 
 TOPICS = [UUID(int=number) for number in range(1, 5)]
 counts = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 9), max_size=4)

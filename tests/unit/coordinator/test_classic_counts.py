@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from log_service.config.views import GroupConfig
-from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMember
+from log_service.coordinator.group.classic.group import ClassicGroup, ClassicMember
 from log_service.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.unit.coordinator.group_story import GROUP, REBALANCE_MS, GroupStory
 

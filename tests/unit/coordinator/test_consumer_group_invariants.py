@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from log_service.common.errors import KafkaError
-from log_service.coordinator.group.consumer_member import MemberState
+from log_service.coordinator.group.values.consumer_member import MemberState
 from tests.unit.coordinator.consumer_story import NAMES, ConsumerStory, assigned
 
 MEMBERS = ("a", "b", "c", "d")

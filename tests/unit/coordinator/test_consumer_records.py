@@ -9,16 +9,16 @@ from uuid import UUID
 import pytest
 
 from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch, TopicId
-from log_service.coordinator.group.consumer_member import ClassicMetadata, CurrentAssignment, MemberState, Subscription
-from log_service.coordinator.group.consumer_records import (
+from log_service.coordinator.group.records.codec import GroupRecord, decode, encode
+from log_service.coordinator.group.records.consumer import (
     CurrentAssignmentRecord,
     LegacyTopicsRecord,
     RegexRecord,
     ResolvedRegex,
     SubscriptionRecord,
 )
-from log_service.coordinator.group.records import GroupRecord, decode, encode
 from log_service.coordinator.group.topic_hash import group_hash, topic_hash
+from log_service.coordinator.group.values.consumer_member import ClassicMetadata, CurrentAssignment, MemberState, Subscription
 from log_service.metadata.image import TopicImage
 from log_service.metadata.partition import PartitionRegistration
 from log_service.records.batch import iterate_headers, iterate_records

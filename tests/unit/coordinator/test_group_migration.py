@@ -10,9 +10,9 @@ import pytest
 
 from log_service.common.errors import ErrorCode
 from log_service.config.views import ConsumerGroupConfig, GroupConfig
-from log_service.coordinator.group.classic_group import ClassicGroup
-from log_service.coordinator.group.consumer_group import ConsumerGroup
-from log_service.coordinator.group.consumer_metadata import encode_assignment, subscription_of
+from log_service.coordinator.group.classic.consumer_protocol import encode_assignment, subscription_of
+from log_service.coordinator.group.classic.group import ClassicGroup
+from log_service.coordinator.group.consumer.group import ConsumerGroup
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.codec import encode
 from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

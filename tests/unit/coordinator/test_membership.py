@@ -4,7 +4,7 @@ import pytest
 
 from log_service.common.errors import ErrorCode
 from log_service.config.views import GroupConfig
-from log_service.coordinator.group.classic_group import TRANSITIONS, ClassicGroup, GroupState
+from log_service.coordinator.group.classic.group import TRANSITIONS, ClassicGroup, GroupState
 from log_service.protocol.messages.heartbeat import HeartbeatRequest
 from log_service.protocol.messages.leave_group import MemberIdentity
 from tests.unit.coordinator.group_story import GROUP, REBALANCE_MS, SESSION_MS, GroupStory

@@ -7,8 +7,9 @@ from uuid import UUID
 from log_service.client.group_protocol import Subscription, encode_subscription
 from log_service.common.errors import ErrorCode
 from log_service.config.views import ConsumerGroupConfig, GroupConfig
-from log_service.coordinator.group.offset_removals import GROUPS_PER_EXPIRY_STEP, MAX_ORPHANS_PER_BATCH, ORPHAN_TIMER
-from log_service.coordinator.group.records import CommittedOffset, OffsetRecord, decode, encode
+from log_service.coordinator.group.offsets.removals import GROUPS_PER_EXPIRY_STEP, MAX_ORPHANS_PER_BATCH, ORPHAN_TIMER
+from log_service.coordinator.group.records.codec import decode, encode
+from log_service.coordinator.group.records.offset import CommittedOffset, OffsetRecord
 from log_service.protocol.messages.leave_group import MemberIdentity
 from log_service.state_machine.decision import ReplayContext
 from tests.unit.coordinator.consumer_story import ConsumerStory

@@ -4,7 +4,7 @@ import pytest
 
 from log_service.common.errors import ErrorCode
 from log_service.config.views import GroupConfig
-from log_service.coordinator.group.joining import MAX_PENDING_MEMBERS, MIN_POSTPONEMENT_MS
+from log_service.coordinator.group.classic.joining import MAX_PENDING_MEMBERS, MIN_POSTPONEMENT_MS
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.heartbeat import HeartbeatRequest
 from log_service.protocol.messages.leave_group import MemberIdentity

@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.coordinator.group.consumer_member import CurrentAssignment, MemberState
-from log_service.coordinator.group.reconciliation import Target, reconcile
+from log_service.coordinator.group.consumer.reconciliation import Target, reconcile
+from log_service.coordinator.group.values.consumer_member import CurrentAssignment, MemberState
 
 ORDERS, BILLS = UUID(int=1), UUID(int=2)
 STABLE, UNREVOKED, UNRELEASED, UNKNOWN = MemberState

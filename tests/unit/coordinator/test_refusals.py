@@ -16,9 +16,9 @@ import pytest
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
 from log_service.config.views import GroupConfig
-from log_service.coordinator.group.classic_group import ClassicGroup
+from log_service.coordinator.group.classic.group import ClassicGroup
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
-from log_service.coordinator.group.records import GroupRecord
+from log_service.coordinator.group.records.codec import GroupRecord
 from log_service.coordinator.group_service import GroupService
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.describe_groups import DescribeGroupsRequest

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from log_service.common.regexes import matching, program_size
-from log_service.coordinator.group import regex_refresher
+from log_service.coordinator.group.consumer import regex_refresher
+from log_service.coordinator.group.consumer.regex_refresher import MIN_INTERVAL_MS
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
-from log_service.coordinator.group.regex_refresher import MIN_INTERVAL_MS
 from tests.unit.coordinator.consumer_story import ConsumerStory
 
 LARGE = "(a?b?c?d?e?f?g?h?i?j?k?l?m?n?o?p?)" * 200

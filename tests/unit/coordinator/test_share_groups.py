@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 from log_service.common.errors import ErrorCode
 from log_service.config.server import parse_server_properties
 from log_service.config.views import GroupConfig, ShareGroupConfig
-from log_service.coordinator.group.epochs import GroupEpoch, TargetEpoch
-from log_service.coordinator.group.records import decode, encode
-from log_service.coordinator.group.share_assignor import ShareMemberSpec, assign_simply
-from log_service.coordinator.group.share_groups import OffsetsToAlter, StatesToDelete
-from log_service.coordinator.group.share_records import (
+from log_service.coordinator.group.records.codec import decode, encode
+from log_service.coordinator.group.records.share import (
     ShareAssignment,
     ShareAssignmentRecord,
     ShareEpochRecord,
@@ -27,7 +24,10 @@ from log_service.coordinator.group.share_records import (
     StatePartitionsRecord,
     StateTopic,
 )
-from log_service.coordinator.group.share_states import with_all_deleting, with_topics_deleting, without_deleting, without_initializing
+from log_service.coordinator.group.share.assignor import ShareMemberSpec, assign_simply
+from log_service.coordinator.group.share.groups import OffsetsToAlter, StatesToDelete
+from log_service.coordinator.group.share.states import with_all_deleting, with_topics_deleting, without_deleting, without_initializing
+from log_service.coordinator.group.values.epochs import GroupEpoch, TargetEpoch
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import EMPTY_IMAGE, ResourceType

@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_service.coordinator.group.streams_assignor import TaskCount, TaskMember, assign_sticky
-from log_service.coordinator.group.streams_tasks import Tasks, TaskSet
+from log_service.coordinator.group.streams.assignor import TaskCount, TaskMember, assign_sticky
+from log_service.coordinator.group.values.streams_tasks import Tasks, TaskSet
 
 Targets = dict[str, Tasks]
 STATEFUL = {"0": TaskCount(count=4, is_stateful=True)}

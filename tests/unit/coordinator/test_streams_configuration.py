@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.coordinator.group.streams_configuration import ConfiguredTopology, StreamsStatus, configured
-from log_service.coordinator.group.streams_topology import CopartitionGroup, InternalTopic, Subtopology, Topology, validate_topology
+from log_service.coordinator.group.streams.configuration import ConfiguredTopology, StreamsStatus, configured
+from log_service.coordinator.group.values.streams_topology import CopartitionGroup, InternalTopic, Subtopology, Topology, validate_topology
 
 PARTITIONED = StreamsStatus.INCORRECTLY_PARTITIONED_TOPICS
 

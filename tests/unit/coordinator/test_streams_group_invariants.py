@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from log_service.common.errors import KafkaError
-from log_service.coordinator.group.streams_group import StreamsGroup, StreamsGroupState
-from log_service.coordinator.group.streams_heartbeats import StreamsHeartbeatReply, StreamsHeartbeats
-from log_service.coordinator.group.streams_reconciliation import Holders
-from log_service.coordinator.group.streams_tasks import TaskState
+from log_service.coordinator.group.streams.group import StreamsGroup, StreamsGroupState
+from log_service.coordinator.group.streams.heartbeats import StreamsHeartbeatReply, StreamsHeartbeats
+from log_service.coordinator.group.streams.reconciliation import Holders
+from log_service.coordinator.group.values.streams_tasks import TaskState
 from log_service.metadata.image import ResourceType
 from tests.unit.coordinator.consumer_story import configure
 from tests.unit.coordinator.group_story import GROUP

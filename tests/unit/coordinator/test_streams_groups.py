@@ -7,8 +7,8 @@ import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.views import GroupConfig, StreamsGroupConfig
-from log_service.coordinator.group.streams_configuration import StreamsStatus
-from log_service.coordinator.group.streams_heartbeats import StreamsHeartbeatReply
+from log_service.coordinator.group.streams.configuration import StreamsStatus
+from log_service.coordinator.group.streams.heartbeats import StreamsHeartbeatReply
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.image import ResourceType
 from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

@@ -1,7 +1,7 @@
 """Streams groups over time (KIP-1071): topics that change once they were known, and members that fall silent."""
 
 from log_service.common.errors import ErrorCode
-from log_service.coordinator.group.streams_configuration import StreamsStatus
+from log_service.coordinator.group.streams.configuration import StreamsStatus
 from tests.unit.coordinator.streams_story import StreamsStory, active, statuses
 
 

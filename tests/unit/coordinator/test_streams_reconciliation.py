@@ -3,8 +3,8 @@
 import pytest
 
 from log_service.common.errors import KafkaError
-from log_service.coordinator.group.streams_reconciliation import Holders, TaskTarget, reconcile_tasks
-from log_service.coordinator.group.streams_tasks import NOTHING_HELD, HeldTasks, TaskAssignment, Tasks, TaskState
+from log_service.coordinator.group.streams.reconciliation import Holders, TaskTarget, reconcile_tasks
+from log_service.coordinator.group.values.streams_tasks import NOTHING_HELD, HeldTasks, TaskAssignment, Tasks, TaskState
 
 STABLE, UNREVOKED, UNRELEASED, UNKNOWN = TaskState.STABLE, TaskState.UNREVOKED_TASKS, TaskState.UNRELEASED_TASKS, TaskState.UNKNOWN
 ROLES = ("active", "standby", "warmup")

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from log_service.coordinator.group.epochs import TargetEpoch
-from log_service.coordinator.group.records import decode, encode
-from log_service.coordinator.group.streams_group import StreamsGroup, StreamsGroupState, streams_tombstones
-from log_service.coordinator.group.streams_records import (
+from log_service.coordinator.group.records.codec import decode, encode
+from log_service.coordinator.group.records.streams import (
     STREAMS_GROUP_RECORDS,
     StreamsAssignmentRecord,
     StreamsEpoch,
@@ -25,8 +23,10 @@ from log_service.coordinator.group.streams_records import (
     StreamsTargetRecord,
     TopologyRecord,
 )
-from log_service.coordinator.group.streams_tasks import HeldTasks, StreamsMetadata, TaskAssignment, Tasks, TaskState
-from log_service.coordinator.group.streams_topology import CopartitionGroup, InternalTopic, Subtopology, Topology
+from log_service.coordinator.group.streams.group import StreamsGroup, StreamsGroupState, streams_tombstones
+from log_service.coordinator.group.values.epochs import TargetEpoch
+from log_service.coordinator.group.values.streams_tasks import HeldTasks, StreamsMetadata, TaskAssignment, Tasks, TaskState
+from log_service.coordinator.group.values.streams_topology import CopartitionGroup, InternalTopic, Subtopology, Topology
 from log_service.protocol.stored.serde import encode_versioned
 from log_service.protocol.stored.streams_group_records import (
     StreamsGroupCurrentMemberAssignmentValue,

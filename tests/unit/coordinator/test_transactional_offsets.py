@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.coordinator.group.offset_removals import ORPHAN_TIMER
+from log_service.coordinator.group.offsets.removals import ORPHAN_TIMER
 from log_service.coordinator.group_service import GroupService
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest
 from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic

@@ -5,7 +5,7 @@ from typing import Any
 
 import trio
 
-from log_service.coordinator.group.classic_group import ClassicGroup
+from log_service.coordinator.group.classic.group import ClassicGroup
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
 from log_service.protocol.schema import has_version

@@ -23,8 +23,8 @@ from log_service.client.group_protocol import (
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.config.client import ConsumerConfig
-from log_service.coordinator.group.classic_group import ClassicGroup
-from log_service.coordinator.group.consumer_group import ConsumerGroup
+from log_service.coordinator.group.classic.group import ClassicGroup
+from log_service.coordinator.group.consumer.group import ConsumerGroup
 from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.unit.coordinator.consumer_story import NAMES, ORDERS, ConsumerStory
 from tests.unit.coordinator.group_story import GROUP

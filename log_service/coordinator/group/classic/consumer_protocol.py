@@ -1,0 +1,96 @@
+"""What the coordinator reads and writes of the bytes that classic consumers exchange: subscriptions and assignments.
+
+It reads the topics of a subscription for every classic group, and the rest where a consumer is a member of a group of the newer protocol
+(KIP-848): what it owns, its rack, and its assignment. Everything else is between the members. Knows the public format in all versions; a
+newer version is read as the newest that is known here.
+"""
+
+import struct
+from collections.abc import Mapping
+from uuid import UUID
+
+from log_service.common.errors import ProtocolError
+from log_service.common.types import TopicId
+from log_service.coordinator.group.values.partitions import Partitions, in_order
+from log_service.metadata.image import MetadataImage
+from log_service.protocol.codec import decode, encode
+from log_service.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
+from log_service.protocol.schema import version_span
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+NEWEST_VERSION = version_span(ConsumerProtocolSubscription.SCHEMA.valid)[1]
+
+_VERSION = struct.Struct(">h")
+
+
+def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription:
+    """Return what one member says about itself.
+
+    Raises:
+        ProtocolError: the bytes are no subscription.
+    """
+    subscription, _ = decode(ConsumerProtocolSubscription, _known_version(metadata), metadata, _VERSION.size)
+    return subscription
+
+
+def subscribed_topics_of(metadata: bytes) -> list[str]:
+    """Return the topics of one member's metadata.
+
+    Raises:
+        ProtocolError: the bytes are no subscription.
+    """
+    return subscription_of(metadata).topics
+
+
+def assignment_of(assignment: bytes, image: MetadataImage) -> Partitions:
+    """Return the partitions of one member's assignment whose topics are there; no bytes are no partitions.
+
+    Raises:
+        ProtocolError: the bytes are no assignment, or hold what an assignor of its own told the member.
+    """
+    if not assignment:
+        return {}
+    message, _ = decode(ConsumerProtocolAssignment, _known_version(assignment), assignment, _VERSION.size)
+    if message.user_data:
+        raise ProtocolError("the assignment holds data of an assignor of its own")
+    return _by_topic_id(message.assigned_partitions, image)
+
+
+def owned_partitions_of(subscription: ConsumerProtocolSubscription, image: MetadataImage) -> Partitions:
+    """Return what a member says that it owns, as far as the topics are there."""
+    return _by_topic_id(subscription.owned_partitions, image)
+
+
+def _by_topic_id(
+    topics: list[ConsumerProtocolAssignmentTopicPartition] | list[ConsumerProtocolSubscriptionTopicPartition], image: MetadataImage
+) -> Partitions:
+    found: dict[UUID, frozenset[int]] = {}
+    for each in topics:
+        topic = image.topics.by_name.get(each.topic)
+        if topic is not None and each.partitions:
+            found[topic.topic_id] = found.get(topic.topic_id, frozenset()) | frozenset(each.partitions)
+    return found
+
+
+def encode_assignment(partitions: Partitions, image: MetadataImage, subscription: bytes) -> bytes:
+    """Return the assignment of a member, in the version in which it wrote its subscription; topics that are gone are left out."""
+    named: Mapping[str, list[int]] = {
+        topic.name: indexes
+        for topic_id, indexes in in_order(partitions)
+        if (topic := image.topics.by_id.get(TopicId(topic_id))) is not None
+    }
+    topics = [ConsumerProtocolAssignmentTopicPartition(topic=name, partitions=indexes) for name, indexes in named.items()]
+    version = max(_known_version(subscription), 0) if len(subscription) >= _VERSION.size else 0
+    return _VERSION.pack(version) + encode(ConsumerProtocolAssignment(assigned_partitions=topics), version)
+
+
+def _known_version(metadata: bytes) -> int:
+    if len(metadata) < _VERSION.size:
+        raise ProtocolError(f"{len(metadata)} bytes are neither a subscription nor an assignment")
+    version: int = _VERSION.unpack_from(metadata)[0]
+    return min(version, NEWEST_VERSION)

@@ -1,0 +1,292 @@
+"""One group of the classic protocol: its members, its generation, and the table of its states.
+
+It decides which protocol all members share, which member leads, and whether all members have joined. It does not know requests, timers,
+records or the log: ``joining`` and ``membership`` drive it, and stage a group and its members in their decision before they change them.
+Members between two generations are soft state that only this class holds.
+
+Invariants: a state changes only along ``TRANSITIONS``; the leader is a member or None; a static member's id is what ``static_members``
+says; outside of EMPTY and DEAD there is at least one member or one pending member. Every request asks for sums over all members, so the
+group keeps them: ``joined_count``, ``supporters``, ``protocol_bytes`` and ``assignment_bytes`` are what a walk over the members would find.
+Therefore only the group changes what a member has joined with, announced and been assigned, and a decision that has it do so stages both.
+Source: the classic group protocol as of Kafka 4.3 with KIP-134, KIP-345, KIP-394, KIP-559 and KIP-800.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from log_service.common.errors import ErrorCode, ProtocolError
+from log_service.coordinator.group.classic.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics_of
+from log_service.coordinator.group.member_sessions import Session
+from log_service.coordinator.java_hashing import in_hash_map_order
+
+Protocols = tuple[tuple[str, bytes], ...]
+
+
+class GroupState(Enum):
+    """The states of a classic group; the values are what ListGroups and DescribeGroups call them."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD}),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.DEAD: frozenset(),
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class ClassicMember:
+    """One member. ``awaiting_join`` and ``awaiting_sync`` name its open request, which waits for a response."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    assignment: bytes = b""
+    is_new: bool = True
+    awaiting_join: Hashable | None = None
+    awaiting_sync: Hashable | None = None
+    session: Session = field(default_factory=Session)
+
+    def metadata_for(self, protocol_name: str | None) -> bytes:
+        """Return what the member said about itself under that protocol."""
+        return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
+
+    def vote(self, candidates: frozenset[str]) -> str:
+        """Return the member's first choice among the candidates, all of which it supports."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+
+@dataclass(slots=True)
+class ClassicGroup:
+    """The members of one group and the generation that they are in."""
+
+    group_id: str
+    state: GroupState = GroupState.EMPTY
+    state_since_ms: int | None = None
+    generation_id: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    members: dict[str, ClassicMember] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    pending_join_members: dict[str, None] = field(default_factory=dict)
+    pending_sync_members: set[str] = field(default_factory=set)
+    subscribed_topics: frozenset[str] | None = None
+    """What the generation's consumers want; None where that is not known: other members, no generation, or metadata that is none."""
+    has_new_member_joined: bool = False
+    initial_delay_remaining_ms: int | None = None
+    joined_count: int = 0
+    """Members with an open join."""
+    supporters: dict[str, int] = field(default_factory=dict)
+    """How many members support a protocol, by its name."""
+    protocol_bytes: int = 0
+    """Size of what the members say about themselves under all their protocols."""
+    assignment_bytes: int = 0
+    """Size of what the members were assigned."""
+
+    def __repr__(self) -> str:
+        return f"<ClassicGroup {self.group_id!r} {self.state.value} generation={self.generation_id} members={len(self.members)}>"
+
+    def is_in(self, *states: GroupState) -> bool:
+        """Whether the group is in one of ``states``."""
+        return self.state in states
+
+    def transition_to(self, state: GroupState, wall_ms: int) -> None:
+        """Change the state, along ``TRANSITIONS`` only."""
+        assert state in TRANSITIONS[self.state], f"{self} cannot become {state.value}"
+        self.state = state
+        self.state_since_ms = wall_ms
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance may begin now."""
+        return GroupState.PREPARING_REBALANCE in TRANSITIONS[self.state]
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest time that a member asked for."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def has_all_members_joined(self) -> bool:
+        """Whether no member is missing: every member has an open join and every id handed out has been used."""
+        return not self.pending_join_members and self.joined_count == len(self.members)
+
+    def accepts(self, member_id: str, max_size: int) -> bool:
+        """Whether there is a place for a joiner. During a rebalance only members that have rejoined take places.
+
+        As with Kafka, a static member that comes back without its id takes a place of its own: a full group refuses it.
+        """
+        if self.is_in(GroupState.EMPTY, GroupState.DEAD):
+            return True
+        if self.is_in(GroupState.PREPARING_REBALANCE):
+            if len(self.members) < max_size:
+                return True
+            member = self.members.get(member_id)
+            is_there = member is not None and member.awaiting_join is not None
+            return is_there or self.joined_count < max_size
+        return member_id in self.members or len(self.members) < max_size
+
+    @property
+    def member_count(self) -> int:
+        """Members, and ids handed out that have not joined yet."""
+        return len(self.members) + len(self.pending_join_members)
+
+    def add(self, member: ClassicMember) -> None:
+        """Take a member in; the first one leads and sets the protocol type."""
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        self.members[member.member_id] = member
+        self._count(member, 1)
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        self.pending_join_members.pop(member.member_id, None)
+        self.leader_id = self.leader_id or member.member_id
+
+    def remove(self, member: ClassicMember) -> None:
+        """Let a member go; another one leads, one that has joined already if there is one."""
+        del self.members[member.member_id]
+        self._count(member, -1)
+        self.pending_sync_members.discard(member.member_id)
+        if member.group_instance_id is not None and self.static_members.get(member.group_instance_id) == member.member_id:
+            del self.static_members[member.group_instance_id]
+        if self.leader_id == member.member_id:
+            self.leader_id = next(iter(self.members), None)
+
+    def replace_static_member(self, group_instance_id: str, new_member_id: str) -> ClassicMember:
+        """Give a static member's place, leadership and assignment to a new member id (KIP-345)."""
+        old_id = self.static_members[group_instance_id]
+        member = self.members.pop(old_id)
+        self.pending_sync_members.discard(old_id)
+        member.member_id = new_member_id
+        self.members[new_member_id] = member
+        self.static_members[group_instance_id] = new_member_id
+        if self.leader_id == old_id:
+            self.leader_id = new_member_id
+        return member
+
+    def await_join(self, member: ClassicMember, reply_to: Hashable | None) -> None:
+        """Keep a member's join open; None: it has had its response."""
+        self.joined_count += (reply_to is not None) - (member.awaiting_join is not None)
+        member.awaiting_join = reply_to
+
+    def announce(self, member: ClassicMember, protocols: Protocols) -> None:
+        """Take over what a member says about itself."""
+        if protocols != member.protocols:
+            self._count_protocols(member, -1)
+            member.protocols = protocols
+            self._count_protocols(member, 1)
+
+    def assign(self, member: ClassicMember, assignment: bytes) -> None:
+        """Take over what a member was assigned."""
+        self.assignment_bytes += len(assignment) - len(member.assignment)
+        member.assignment = assignment
+
+    def _count(self, member: ClassicMember, sign: int) -> None:
+        self.joined_count += sign * (member.awaiting_join is not None)
+        self.assignment_bytes += sign * len(member.assignment)
+        self._count_protocols(member, sign)
+
+    def _count_protocols(self, member: ClassicMember, sign: int) -> None:
+        self.protocol_bytes += sign * sum(len(metadata) for _, metadata in member.protocols)
+        for name in {name for name, _ in member.protocols}:
+            count = self.supporters.pop(name, 0) + sign
+            if count:
+                self.supporters[name] = count
+
+    def maybe_elect_joined_leader(self) -> bool:
+        """Make sure that the leader is a member that has joined; false if none has."""
+        leader = self.members.get(self.leader_id or "")
+        if leader is None or leader.awaiting_join is None:
+            joined = (member.member_id for member in self.members.values() if member.awaiting_join is not None)
+            chosen = next(joined, None)
+            if chosen is None:
+                return False
+            self.leader_id = chosen
+        return True
+
+    def supports(self, protocol_type: str, protocol_names: Iterable[str]) -> bool:
+        """Whether a joiner speaks the group's protocol type and shares a protocol with all members."""
+        names = set(protocol_names)
+        if self.is_in(GroupState.EMPTY) or not self.members:
+            return bool(protocol_type) and bool(names)
+        return protocol_type == self.protocol_type and not names.isdisjoint(self.common_protocols())
+
+    def common_protocols(self) -> frozenset[str]:
+        """Return the names that every member supports."""
+        return frozenset(name for name, count in self.supporters.items() if count == len(self.members))
+
+    def select_protocol(self) -> str:
+        """Return the common protocol that most members prefer; of several the one that Kafka would come upon first."""
+        candidates = self.common_protocols()
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(in_hash_map_order(votes), key=lambda name: votes[name])
+
+    def validate_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where another member id holds the instance id."""
+        if group_instance_id is not None:
+            holder = self.static_members.get(group_instance_id)
+            if holder is not None and holder != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    @property
+    def is_of_consumers(self) -> bool:
+        """Whether the members are consumers, whose metadata can be read."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def note_subscriptions(self) -> None:
+        """Read what the members of a new generation want, which holds until the next one."""
+        self.subscribed_topics = self._read_subscriptions() if self.is_of_consumers else None
+
+    def _read_subscriptions(self) -> frozenset[str] | None:
+        try:
+            metadata = [member.metadata_for(self.protocol_name) for member in self.members.values()]
+            return frozenset(topic for each in metadata for topic in subscribed_topics_of(each))
+        except ProtocolError:
+            return None
+
+    def subscription_test(self) -> Callable[[str], bool]:
+        """Return a test of topics: whether consumers want one, or may want it because they cannot be read."""
+        topics = self.subscribed_topics
+        return (lambda _: self.is_of_consumers) if topics is None else topics.__contains__
+
+    def begin_next_generation(self, wall_ms: int) -> None:
+        """Count the generation up and settle its protocol; without members the group becomes EMPTY."""
+        self.generation_id = (self.generation_id + 1) & 0x7FFFFFFF
+        if self.members:
+            self.protocol_name = self.select_protocol()
+            self.pending_sync_members = set(self.members)
+            self.transition_to(GroupState.COMPLETING_REBALANCE, wall_ms)
+        else:
+            self.protocol_name = None
+            self.leader_id = None
+            self.pending_sync_members.clear()
+            self.transition_to(GroupState.EMPTY, wall_ms)
+        self.note_subscriptions()
+
+    def subscription_bytes(self) -> int:
+        """Size of what a generation's record holds beside assignments and names."""
+        return sum(len(member.metadata_for(self.protocol_name)) for member in self.members.values())
+
+    def metadata_bytes(self) -> int:
+        """Size of what the members say about themselves and were assigned, for the bound of a group's record."""
+        return self.protocol_bytes + self.assignment_bytes

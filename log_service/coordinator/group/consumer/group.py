@@ -1,0 +1,200 @@
+"""One consumer group (KIP-848) as the log holds it: members, targets, and who holds which partition.
+
+It changes only by ``replay``; what can be concluded from it are methods that change nothing. It does not know requests, timers or the
+log. ``ConsumerHeartbeats`` decides.
+
+Invariant: ``_holders`` names, for each partition that some member is assigned or has yet to give up, that member.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from uuid import UUID
+
+from log_service.coordinator.group.records.consumer import (
+    ConsumerGroupRecord,
+    CurrentAssignmentRecord,
+    GroupEpochRecord,
+    LegacyTopicsRecord,
+    RegexRecord,
+    ResolvedRegex,
+    SubscriptionRecord,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from log_service.coordinator.group.values.consumer_member import ConsumerMember, CurrentAssignment, Subscription
+from log_service.coordinator.group.values.epochs import FIRST_EPOCH, GroupEpoch, TargetEpoch
+from log_service.coordinator.group.values.partitions import NO_PARTITIONS, HeldPartitions, Partitions
+from log_service.coordinator.java_hashing import in_hash_map_order
+
+
+class ConsumerGroupState(Enum):
+    """The states of a group; the values are what ListGroups and ConsumerGroupDescribe call them."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class ConsumerGroup:
+    """The members of one group, and how partitions are divided among them."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = GroupEpoch(epoch=FIRST_EPOCH)
+        self.target_epoch = TargetEpoch(epoch=FIRST_EPOCH)
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_members: dict[str, str] = {}
+        self.targets: dict[str, Partitions] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self.regex_users: Counter[str] = Counter()
+        self.has_legacy_topics = False
+        self._holders: dict[UUID, dict[int, str]] = {}
+        self._subscribed: frozenset[str] | None = None
+
+    def __repr__(self) -> str:
+        return f"<ConsumerGroup {self.group_id!r} epoch={self.epoch.epoch} target={self.target_epoch.epoch} members={len(self.members)}>"
+
+    # What the log holds
+
+    def replay(self, record: ConsumerGroupRecord) -> None:
+        """Take over one record of this group. One that takes back the whole group is its owner's."""
+        match record:
+            case GroupEpochRecord(content=GroupEpoch() as epoch):
+                self.epoch = epoch
+            case LegacyTopicsRecord(is_there=is_there):
+                self.has_legacy_topics = is_there
+            case SubscriptionRecord():
+                self._replay_subscription(record.member_id, record.content)
+            case TargetEpochRecord(content=content):
+                self.target_epoch = content or TargetEpoch(epoch=FIRST_EPOCH)
+            case TargetRecord(member_id=member_id, content=None):
+                self.targets.pop(member_id, None)
+            case TargetRecord(member_id=member_id, content=partitions):
+                assert partitions is not None
+                self.targets[member_id] = partitions
+            case CurrentAssignmentRecord():
+                self._replay_current(record.member_id, record.content)
+            case RegexRecord(regex=regex, content=content):
+                self._subscribed = None
+                if content is None:
+                    self.regexes.pop(regex, None)
+                else:
+                    self.regexes[regex] = content
+
+    def _replay_subscription(self, member_id: str, subscription: Subscription | None) -> None:
+        self._subscribed = None
+        old = self.members.get(member_id)
+        if old is not None and self.static_members.get(old.subscription.instance_id or "") == member_id:
+            del self.static_members[old.subscription.instance_id or ""]
+        self._count_regex(old.subscription if old is not None else None, -1)
+        self._count_regex(subscription, 1)
+        if subscription is None:
+            self._replay_current(member_id, None)
+            self.members.pop(member_id, None)
+            return
+        current = old.current if old is not None else CurrentAssignment()
+        self.members[member_id] = ConsumerMember(member_id=member_id, subscription=subscription, current=current)
+        if subscription.instance_id is not None:
+            self.static_members[subscription.instance_id] = member_id
+
+    def _count_regex(self, subscription: Subscription | None, change: int) -> None:
+        if subscription is not None and subscription.regex:
+            self.regex_users[subscription.regex] += change
+            if not self.regex_users[subscription.regex]:
+                del self.regex_users[subscription.regex]
+
+    def _replay_current(self, member_id: str, stored: CurrentAssignment | None) -> None:
+        """Take over what a member holds, None for nothing.
+
+        In a log that was compacted it stands before the subscription of its member, if the member has said something new since.
+        """
+        old = self.members.get(member_id)
+        if old is None:
+            if stored is None:
+                return
+            old = ConsumerMember(member_id=member_id, subscription=Subscription())
+        current = stored or CurrentAssignment()
+        for topic_id, index in _each(old.current):
+            holders = self._holders.get(topic_id, {})
+            if holders.get(index) == member_id:
+                del holders[index]
+                if not holders:
+                    del self._holders[topic_id]
+        for topic_id, index in _each(current):
+            self._holders.setdefault(topic_id, {})[index] = member_id
+        self.members[member_id] = ConsumerMember(member_id=member_id, subscription=old.subscription, current=current)
+
+    # What follows from it
+
+    def is_held_by_another(self, member_id: str, topic_id: UUID, index: int) -> bool:
+        """Whether another member is assigned a partition, or has yet to give it up."""
+        return self._holders.get(topic_id, {}).get(index, member_id) != member_id
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """How far the group is on its way to its target."""
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch.epoch > self.target_epoch.epoch:
+            return ConsumerGroupState.ASSIGNING
+        is_stable = all(member.current.is_reconciled_to(self.target_epoch.epoch) for member in self.members.values())
+        return ConsumerGroupState.STABLE if is_stable else ConsumerGroupState.RECONCILING
+
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
+        """Return the member with that instance id."""
+        member_id = self.static_members.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def target_of(self, member: ConsumerMember) -> Partitions:
+        """Return what a member is to hold; a static member takes over what its instance had."""
+        own = self.targets.get(member.member_id)
+        if own is None and member.subscription.instance_id is not None:
+            own = self.targets.get(self.static_members.get(member.subscription.instance_id, ""))
+        return NO_PARTITIONS if own is None else own
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        """What the members read, by name and by regular expression."""
+        if self._subscribed is None:
+            self._subscribed = self.topics_of(self.members.values())
+        return self._subscribed
+
+    def topics_of(self, members: Iterable[ConsumerMember]) -> frozenset[str]:
+        """Return what some members read."""
+        return frozenset(topic for member in members for topic in self.topics_of_subscription(member.subscription))
+
+    def topics_of_subscription(self, subscription: Subscription) -> frozenset[str]:
+        """Return what a subscription names, and what its regular expression has matched so far."""
+        resolved = self.regexes.get(subscription.regex)
+        return frozenset(subscription.topics) | (resolved.topics if resolved is not None and subscription.regex else frozenset())
+
+    def preferred_assignor(self, members: Iterable[ConsumerMember], offered: tuple[str, ...]) -> str:
+        """Return the assignor that most members named; the first one that is offered where none did."""
+        votes = Counter(assignor for member in members if (assignor := member.subscription.assignor) in offered)
+        return max(in_hash_map_order(votes), key=lambda name: votes[name]) if votes else offered[0]
+
+
+def tombstones(group: ConsumerGroup, replaced: Mapping[str, str] | None = None) -> list[ConsumerGroupRecord]:
+    """Return the records that take back everything that the log holds of a group, its committed offsets excepted.
+
+    ``replaced`` maps members that were replaced right before to those who are in their place.
+    """
+    group_id = group.group_id
+    members = sorted((replaced or {}).get(each, each) for each in group.members)
+    records: list[ConsumerGroupRecord] = [CurrentAssignmentRecord(group_id=group_id, member_id=each, content=None) for each in members]
+    records += [TargetRecord(group_id=group_id, member_id=each, content=None) for each in members]
+    records.append(TargetEpochRecord(group_id=group_id, content=None))
+    records += [SubscriptionRecord(group_id=group_id, member_id=each, content=None) for each in members]
+    records += [RegexRecord(group_id=group_id, regex=regex, content=None) for regex in sorted(group.regexes)]
+    if group.has_legacy_topics:
+        records.append(LegacyTopicsRecord(group_id=group_id))
+    records.append(GroupEpochRecord(group_id=group_id, content=None))
+    return records
+
+
+def _each(current: CurrentAssignment) -> Iterable[tuple[UUID, int]]:
+    """Iterate over everything that a member holds, what it has yet to give up included."""
+    both: tuple[HeldPartitions, ...] = (current.assigned, current.pending_revocation)
+    return ((topic_id, index) for held in both for topic_id, epochs in held.items() for index in epochs)

@@ -1,0 +1,101 @@
+"""The next step of one member on its way from what it holds to its target (KIP-848).
+
+One function decides, from the member's state, its target and what the member says that it owns. It is the heart of the protocol's
+promise: a partition is assigned to a member only when no other holds it, and a member enters a new epoch only when it has given up
+what it loses. It knows no group, no log and no time.
+
+| state | when | next |
+|---|---|---|
+| STABLE | its epoch is the target's | nothing, but for partitions of topics that it does not want any more |
+| STABLE | another epoch | compute |
+| UNREVOKED_PARTITIONS | the member still owns what it has to give up, or does not say | stay |
+| UNREVOKED_PARTITIONS | it has given up everything | compute |
+| UNRELEASED_PARTITIONS | always | compute |
+| UNKNOWN | the member owns something, or does not say | FENCED_MEMBER_EPOCH |
+| UNKNOWN | it owns nothing | compute |
+
+*Compute* keeps what is both held and in the target. If the member still owns some of the rest, it stays in its epoch as
+UNREVOKED_PARTITIONS. Else it enters the target's epoch with what no member holds, as UNRELEASED_PARTITIONS if something is missing.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.coordinator.group.values.consumer_member import CurrentAssignment, MemberState
+from log_service.coordinator.group.values.partitions import NOTHING_HELD, HeldPartitions, Partitions, merged, overlaps, split
+
+IsHeld = Callable[[UUID, int], bool]
+"""Whether another member holds a partition, or has not confirmed yet that it gave it up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a member is to hold in ``epoch``. ``wanted_topics`` are those that it is subscribed to by now."""
+
+    epoch: int
+    partitions: Partitions
+    wanted_topics: Collection[UUID]
+    has_new_subscription: bool = False
+
+
+def reconcile(current: CurrentAssignment, target: Target, owned: Partitions | None, is_held: IsHeld) -> CurrentAssignment:
+    """Return the member's next assignment, which may be the same. ``owned`` is what the member says; None is that it says nothing.
+
+    Raises:
+        KafkaError: FENCED_MEMBER_EPOCH, the member has to begin anew.
+    """
+    match current.state:
+        case MemberState.STABLE if current.epoch == target.epoch:
+            return _without_unwanted(current, target, owned)
+        case MemberState.UNREVOKED_PARTITIONS if _still_owns(owned, current.pending_revocation):
+            return _without_unwanted(current, target, owned)
+        case MemberState.UNKNOWN if owned is None or owned:
+            text = "the member's state was written by a newer version; it has to give up its partitions and join again"
+            raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
+        case _:
+            return _computed(current, target, owned, is_held)
+
+
+def _still_owns(owned: Partitions | None, lost: HeldPartitions) -> bool:
+    """Whether the member may still consume a partition that it lost: it does until it says that it does not."""
+    return bool(lost) and (owned is None or overlaps(owned, lost))
+
+
+def _without_unwanted(current: CurrentAssignment, target: Target, owned: Partitions | None) -> CurrentAssignment:
+    """Take back the partitions of topics that the member does not want any more."""
+    if not target.has_new_subscription:
+        return current
+    unwanted = {topic_id: epochs for topic_id, epochs in current.assigned.items() if topic_id not in target.wanted_topics}
+    pending = merged(current.pending_revocation, unwanted)
+    if not pending:
+        return current
+    kept = {topic_id: epochs for topic_id, epochs in current.assigned.items() if topic_id not in unwanted}
+    if _still_owns(owned, pending):
+        state = MemberState.UNREVOKED_PARTITIONS
+        return replace(current, state=state, previous_epoch=current.epoch, assigned=kept, pending_revocation=pending)
+    return replace(current, previous_epoch=current.epoch, assigned=kept)
+
+
+def _computed(current: CurrentAssignment, target: Target, owned: Partitions | None, is_held: IsHeld) -> CurrentAssignment:
+    wanted = {topic_id: indexes for topic_id, indexes in target.partitions.items() if topic_id in target.wanted_topics}
+    kept, lost = split(current.assigned, wanted)
+    if _still_owns(owned, lost):
+        state = MemberState.UNREVOKED_PARTITIONS
+        return replace(current, state=state, previous_epoch=current.epoch, assigned=kept, pending_revocation=lost)
+    added: dict[UUID, dict[int, int]] = {}
+    is_something_missing = False
+    for topic_id, indexes in wanted.items():
+        missing = indexes - kept.get(topic_id, {}).keys()
+        free = {index: target.epoch for index in sorted(missing) if not is_held(topic_id, index)}
+        is_something_missing = is_something_missing or len(free) < len(missing)
+        if free:
+            added[topic_id] = free
+    return CurrentAssignment(
+        epoch=target.epoch,
+        previous_epoch=current.epoch,
+        state=MemberState.UNRELEASED_PARTITIONS if is_something_missing else MemberState.STABLE,
+        assigned=merged(kept, added),
+        pending_revocation=NOTHING_HELD,
+    )

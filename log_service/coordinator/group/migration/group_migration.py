@@ -1,0 +1,256 @@
+"""Groups that change their protocol while they have members: a classic group becomes a consumer group (KIP-848), and the way back.
+
+The first consumer heartbeat to a classic group takes its members over: each keeps what it was assigned, in the epoch of its generation, and
+is told to join again. The last member of the consumer protocol that goes leaves a classic group behind, whose members find their targets as
+assignments and begin a rebalance. ``group.consumer.migration.policy`` says which of both may be.
+
+It decides whether a group may change and builds the group that it becomes; the records that do it are one batch, so that a log never
+holds half of it. It does not know what members of either kind say.
+
+Source: KIP-848 as of Kafka 4.3.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.config.views import GroupConfig
+from log_service.coordinator.group.classic import joining
+from log_service.coordinator.group.classic.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    assignment_of,
+    encode_assignment,
+    subscription_of,
+)
+from log_service.coordinator.group.classic.group import ClassicGroup, ClassicMember, GroupState
+from log_service.coordinator.group.classic.joining import GroupDecision, Joining
+from log_service.coordinator.group.classic.stored_group import store_group
+from log_service.coordinator.group.consumer.group import ConsumerGroup, tombstones
+from log_service.coordinator.group.consumer.sessions import ConsumerSessions
+from log_service.coordinator.group.consumer.steps import ConsumerSteps
+from log_service.coordinator.group.member_sessions import session_timer
+from log_service.coordinator.group.offsets.removals import Group
+from log_service.coordinator.group.records.classic import GenerationRecord
+from log_service.coordinator.group.records.consumer import (
+    ConsumerGroupRecord,
+    CurrentAssignmentRecord,
+    GroupEpochRecord,
+    SubscriptionRecord,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from log_service.coordinator.group.values.consumer_member import ClassicMetadata, ConsumerMember, CurrentAssignment, Subscription
+from log_service.coordinator.group.values.epochs import GroupEpoch, TargetEpoch
+from log_service.coordinator.group.values.partitions import Partitions
+from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.sync_group import SyncGroupResponse
+
+
+class GroupMigration:
+    """Changes the protocol of one shard's groups, which are ``groups``. ``image`` is the newest metadata."""
+
+    def __init__(
+        self,
+        *,
+        config: GroupConfig,
+        groups: dict[str, Group],
+        steps: ConsumerSteps,
+        sessions: ConsumerSessions,
+        rebalances: Joining,
+        image: Callable[[], MetadataImage],
+    ) -> None:
+        self._config = config
+        self._groups = groups
+        self._steps = steps
+        self._sessions = sessions
+        self._joining = rebalances
+        self._image = image
+        self.ahead_of_log: set[str] = set()
+        """Groups that are classic already while the records that make them so are on their way through the log."""
+
+    @property
+    def takes_classic_members(self) -> bool:
+        """Whether members of the classic protocol may be in a consumer group."""
+        return self._config.consumer.migration_policy != "disabled"
+
+    # From classic to consumer
+
+    def upgrade(self, group: ClassicGroup, decision: GroupDecision) -> ConsumerGroup:
+        """Return the consumer group that a classic one becomes; its members that wait for a response are told to join again.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, it may not become one.
+        """
+        self._validate_upgrade(group)
+        upgraded = ConsumerGroup(group.group_id)
+        try:
+            records = upgrade_records(group, self._image(), self._steps.hash_of)
+        except ProtocolError as error:
+            text = f"Cannot upgrade classic group {group.group_id} to a consumer group: what its members say cannot be taken over, {error}."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text) from error
+        decision.append(GenerationRecord(group_id=group.group_id, generation=None))
+        decision.records.extend(records)
+        for record in records:
+            upgraded.replay(record)
+        decision.cancel_timer(joining.join_timer(group.group_id))
+        decision.cancel_timer(joining.sync_timer(group.group_id))
+        for member_id in group.pending_join_members:
+            decision.cancel_timer(session_timer(group.group_id, member_id))
+        for member in group.members.values():
+            if member.awaiting_join is not None:
+                decision.reply(member.awaiting_join, joining.refused(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
+            if member.awaiting_sync is not None:
+                decision.reply(member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+            decision.cancel_timer(session_timer(group.group_id, member.member_id))
+            self._sessions.keep_alive(group.group_id, member.member_id, member.session_timeout_ms, decision)
+        return upgraded
+
+    def _validate_upgrade(self, group: ClassicGroup) -> None:
+        reason = None
+        if self._config.consumer.migration_policy not in ("bidirectional", "upgrade"):
+            reason = "online upgrade is disabled"
+        elif group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            reason = "its members are no consumers"
+        elif len(group.members) > self._config.consumer.max_size:
+            reason = "it has more members than a consumer group may have"
+        if reason is not None:
+            text = f"Cannot upgrade classic group {group.group_id} to a consumer group because {reason}."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+
+    # From consumer to classic
+
+    def maybe_downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], decision: GroupDecision) -> bool:
+        """Make a classic group of those who stay if all of them speak the classic protocol, and have them rebalance."""
+        gone = {member.member_id for member in leaving}
+        staying = [member for member in group.members.values() if member.member_id not in gone]
+        if not staying or not self._may_be_classic(staying):
+            return False
+        classic = downgraded(group, staying, decision.wall_ms, self._image())
+        if not self._fits(classic):
+            return False
+        records = tombstones(group)
+        for member in group.members.values():
+            self._sessions.end(group.group_id, member, decision)
+        self._become(group, classic, records, decision)
+        self._joining.rebalance_or_complete_join(classic, decision)
+        return True
+
+    def may_downgrade_by_replacing(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
+        """Whether a classic group is left when a classic member takes the place of a static one."""
+        staying = [member for member in group.members.values() if member.member_id != replaced.member_id]
+        return not replaced.is_classic and len(staying) < self._config.max_size and self._may_be_classic(staying)
+
+    def downgrade_by_replacing(
+        self, group: ConsumerGroup, replaced: ConsumerMember, joined: ConsumerMember, decision: GroupDecision, *, is_rebalance_needed: bool
+    ) -> None:
+        """Make a classic group in which ``joined``, a member of the same instance, has the target of ``replaced``.
+
+        The records that replaced the member are in the decision already.
+        """
+        staying = [member for member in group.members.values() if member.member_id != replaced.member_id]
+        targets = {joined.member_id: group.target_of(replaced)}
+        classic = downgraded(group, [*staying, joined], decision.wall_ms, self._image(), targets)
+        records = tombstones(group, {replaced.member_id: joined.member_id})
+        for member in (*staying, replaced):
+            self._sessions.end(group.group_id, member, decision)
+        self._become(group, classic, records, decision)
+        if is_rebalance_needed:
+            self._joining.rebalance_or_complete_join(classic, decision)
+
+    def _may_be_classic(self, staying: Sequence[ConsumerMember]) -> bool:
+        if self._config.consumer.migration_policy not in ("bidirectional", "downgrade"):
+            return False
+        return len(staying) <= self._config.max_size and all(member.is_classic for member in staying)
+
+    def _fits(self, group: ClassicGroup) -> bool:
+        """Whether the log can hold the generation; one that it cannot hold stays a consumer group."""
+        assigned_bytes = sum(len(member.assignment) for member in group.members.values())
+        return group.subscription_bytes() + assigned_bytes <= self._config.max_metadata_record_bytes
+
+    def _become(self, group: ConsumerGroup, classic: ClassicGroup, records: Sequence[ConsumerGroupRecord], decision: GroupDecision) -> None:
+        """Have the classic group be there at once: what its members say next is about it, and what it stored is behind it."""
+        self._groups[group.group_id] = classic
+        decision.on_refused(partial(self._groups.__setitem__, group.group_id, group))
+        self.ahead_of_log.add(group.group_id)
+        decision.on_refused(partial(self.ahead_of_log.discard, group.group_id))
+        decision.records.extend(records)
+        decision.append(store_group(classic, decision.wall_ms))
+        for member in classic.members.values():
+            joining.keep_alive(classic, member, member.session_timeout_ms, decision)
+
+
+def upgrade_records(group: ClassicGroup, image: MetadataImage, hash_of: Callable[[frozenset[str]], int]) -> list[ConsumerGroupRecord]:
+    """Return the records of the consumer group that a classic one becomes: all members hold what they were assigned.
+
+    Raises:
+        ProtocolError: a subscription or an assignment cannot be read.
+    """
+    group_id, epoch = group.group_id, group.generation_id
+    subscriptions: dict[str, Subscription] = {}
+    targets: dict[str, Partitions] = {}
+    for member in group.members.values():
+        subscriptions[member.member_id] = _subscription_of_classic(member, group.protocol_name)
+        targets[member.member_id] = assignment_of(member.assignment, image)
+    topics = frozenset(topic for subscription in subscriptions.values() for topic in subscription.topics)
+    records: list[ConsumerGroupRecord] = [
+        SubscriptionRecord(group_id=group_id, member_id=member_id, content=content) for member_id, content in subscriptions.items()
+    ]
+    records.append(GroupEpochRecord(group_id=group_id, content=GroupEpoch(epoch=epoch, metadata_hash=hash_of(topics))))
+    records += [TargetRecord(group_id=group_id, member_id=member_id, content=content) for member_id, content in targets.items()]
+    records.append(TargetEpochRecord(group_id=group_id, content=TargetEpoch(epoch=epoch)))
+    for member_id, partitions in targets.items():
+        held = {topic_id: dict.fromkeys(sorted(indexes), epoch) for topic_id, indexes in partitions.items()}
+        current = CurrentAssignment(epoch=epoch, previous_epoch=epoch, assigned=held)
+        records.append(CurrentAssignmentRecord(group_id=group_id, member_id=member_id, content=current))
+    return records
+
+
+def _subscription_of_classic(member: ClassicMember, protocol_name: str | None) -> Subscription:
+    """Return what a classic member asked for; where no protocol is chosen yet, by its first one."""
+    subscription = subscription_of(member.metadata_for(protocol_name) or member.protocols[0][1])
+    return Subscription(
+        instance_id=member.group_instance_id,
+        rack_id=subscription.rack_id or None,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=tuple(sorted(set(subscription.topics))),
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        classic=ClassicMetadata(session_timeout_ms=member.session_timeout_ms, protocols=member.protocols),
+    )
+
+
+def downgraded(
+    group: ConsumerGroup,
+    staying: Sequence[ConsumerMember],
+    wall_ms: int,
+    image: MetadataImage,
+    targets: dict[str, Partitions] | None = None,
+) -> ClassicGroup:
+    """Return the classic group of some members, all of which speak the classic protocol, with their targets as assignments."""
+    classic = ClassicGroup(group.group_id, state=GroupState.STABLE, state_since_ms=wall_ms, generation_id=group.epoch.epoch)
+    for member in staying:
+        classic.add(_classic_member(member))
+    classic.protocol_name = classic.select_protocol()
+    classic.note_subscriptions()
+    for member in staying:
+        target = (targets or {}).get(member.member_id)
+        joined = classic.members[member.member_id]
+        partitions = group.target_of(member) if target is None else target
+        classic.assign(joined, encode_assignment(partitions, image, joined.metadata_for(classic.protocol_name)))
+    return classic
+
+
+def _classic_member(member: ConsumerMember) -> ClassicMember:
+    subscription = member.subscription
+    assert subscription.classic is not None, f"{member.member_id} does not speak the classic protocol"
+    return ClassicMember(
+        member_id=member.member_id,
+        group_instance_id=subscription.instance_id,
+        client_id=subscription.client_id,
+        client_host=subscription.client_host,
+        session_timeout_ms=subscription.classic.session_timeout_ms,
+        rebalance_timeout_ms=subscription.rebalance_timeout_ms,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocols=subscription.classic.protocols,
+        is_new=False,
+    )

@@ -1,0 +1,149 @@
+"""Committed offsets that go without a request: of topics that are gone, and of groups that do not use them any more.
+
+It decides which positions go, and lets a group go with its last one. The work is done in steps, by timers, so that no request waits for a
+pass over many groups. It does not know members' requests. Source: KIP-211 (expiry).
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeGuard
+
+from log_service.common.types import TopicPartition
+from log_service.config.views import GroupConfig
+from log_service.coordinator.group.classic.group import ClassicGroup, GroupState
+from log_service.coordinator.group.classic.joining import GroupDecision
+from log_service.coordinator.group.consumer.group import ConsumerGroup, tombstones
+from log_service.coordinator.group.offsets.committed import OffsetStore
+from log_service.coordinator.group.offsets.pending import NONE_PENDING
+from log_service.coordinator.group.records.classic import GenerationRecord
+from log_service.coordinator.group.records.offset import CommittedOffset
+from log_service.coordinator.group.streams.group import StreamsGroup, streams_tombstones
+
+EXPIRY_TIMER = ("expire-offsets",)
+ORPHAN_TIMER = ("forget-orphans",)
+GROUPS_PER_EXPIRY_STEP = 500
+MAX_ORPHANS_PER_BATCH = 1_000
+PAUSE_MS = 5
+"""The pause between two steps of work that no request waits for."""
+OPEN_PAUSE_MS = 1_000
+"""The pause before looking again at orphans that wait for open transactions, all of them."""
+
+Group = ClassicGroup | ConsumerGroup | StreamsGroup
+IsGone = Callable[[TopicPartition, CommittedOffset | None], bool]
+
+
+class _Orphan(NamedTuple):
+    """A position in a partition that is gone; ``committed`` is None where only a pending one is.
+
+    What is pending up to the record at ``last_pending`` goes, too, and what is pending behind it stays.
+    """
+
+    group_id: str
+    where: TopicPartition
+    committed: CommittedOffset | None
+    last_pending: int
+
+
+class OffsetRemovals:
+    """The offsets of one shard's groups that are about to go."""
+
+    def __init__(self, config: GroupConfig, offsets: OffsetStore, groups: Mapping[str, Group]) -> None:
+        self._config = config
+        self._offsets = offsets
+        self._groups = groups
+        self._orphans: deque[_Orphan] = deque()
+        self._unchecked_groups: deque[str] = deque()
+
+    def resume(self, is_gone: IsGone, decision: GroupDecision) -> None:
+        """Begin to serve: positions in topics that went meanwhile go, and expiry is checked from now on."""
+        self.remove_those(is_gone, decision)
+        decision.set_timer(EXPIRY_TIMER, decision.now_ms + self._config.offsets_retention_check_interval_ms)
+
+    def remove_those(self, is_gone: IsGone, decision: GroupDecision) -> None:
+        """Have a timer remove positions that are gone, None for a pending one; it is tried again where the log refuses.
+
+        A pending one does not say of which topic it is. Where only the committed one is of an earlier topic of that name, it is left alone.
+        """
+        for group_id in sorted(self._offsets.group_ids()):
+            committed = self._offsets.of(group_id)
+            for where in self._offsets.partitions_of(group_id):
+                if is_gone(where, committed.get(where)):
+                    last_pending = self._offsets.last_pending_of(group_id, where) if is_gone(where, None) else NONE_PENDING
+                    self._orphans.append(_Orphan(group_id, where, committed.get(where), last_pending))
+        if self._orphans:
+            decision.set_timer(ORPHAN_TIMER, decision.now_ms)
+
+    def on_orphan_timer(self, decision: GroupDecision) -> None:
+        """Take back what is gone in bounded batches, unless a position was committed anew in the meantime.
+
+        Where an open transaction has committed one since, the topic is there again. Taking back would take that one along, so the position
+        that is gone waits until the transaction has ended.
+        """
+        taken = [self._orphans.popleft() for _ in range(min(len(self._orphans), MAX_ORPHANS_PER_BATCH))]
+        due: list[_Orphan] = []
+        for each in taken:
+            waits = self._offsets.last_pending_of(each.group_id, each.where) > each.last_pending
+            (self._orphans if waits else due).append(each)
+        decision.on_refused(lambda: self._orphans.extendleft(reversed(due)))
+        for each in due:
+            if self._offsets.of(each.group_id).get(each.where) is each.committed:
+                self._offsets.forget(each.group_id, (each.where,), decision)
+        if self._orphans:
+            decision.set_timer(ORPHAN_TIMER, decision.now_ms + (PAUSE_MS if due else OPEN_PAUSE_MS))
+
+    def on_expiry_timer(self, decision: GroupDecision) -> None:
+        """Check some groups, then give requests the turn: a pass over many groups holds no client up."""
+        if not self._unchecked_groups:
+            self._unchecked_groups.extend(sorted(self._groups))
+        taken = [self._unchecked_groups.popleft() for _ in range(min(len(self._unchecked_groups), GROUPS_PER_EXPIRY_STEP))]
+        decision.on_refused(lambda: self._unchecked_groups.extendleft(reversed(taken)))
+        for group_id in taken:
+            self._expire(group_id, decision)
+        pause_ms = PAUSE_MS if self._unchecked_groups else self._config.offsets_retention_check_interval_ms
+        decision.set_timer(EXPIRY_TIMER, decision.now_ms + pause_ms)
+
+    def _expire(self, group_id: str, decision: GroupDecision) -> None:
+        group = self._groups.get(group_id)
+        if group is None or not _may_expire(group):
+            return
+        since_ms = group.state_since_ms if _counts_from_its_end(group) else None
+        expired = self._offsets.expired(group_id, subscription_test(group), wall_ms=decision.wall_ms, since_ms=since_ms)
+        self._offsets.forget(group_id, expired, decision)
+        is_unused = is_empty(group) and not (isinstance(group, ClassicGroup) and group.pending_join_members)
+        is_bare = len(expired) == len(self._offsets.of(group_id)) and not self._offsets.pending_of(group_id)
+        if is_unused and is_bare:
+            append_removal(group, decision)
+
+
+def is_empty(group: Group) -> bool:
+    """Whether a group has no members."""
+    return group.is_in(GroupState.EMPTY) if isinstance(group, ClassicGroup) else not group.members
+
+
+def append_removal(group: Group, decision: GroupDecision) -> None:
+    """Take back everything that the log holds of a group."""
+    if isinstance(group, ConsumerGroup):
+        decision.records.extend(tombstones(group))
+    elif isinstance(group, StreamsGroup):
+        decision.records.extend(streams_tombstones(group))
+    else:
+        decision.append(GenerationRecord(group_id=group.group_id, generation=None))
+
+
+def subscription_test(group: Group) -> Callable[[str], bool]:
+    """Return a test of topics: whether members read one, or may read it."""
+    if isinstance(group, StreamsGroup):
+        return group.reads
+    return group.subscribed_topics.__contains__ if isinstance(group, ConsumerGroup) else group.subscription_test()
+
+
+def _may_expire(group: Group) -> bool:
+    """Whether it is known which positions of a group are still in use."""
+    if not isinstance(group, ClassicGroup) or group.is_in(GroupState.EMPTY):
+        return True
+    return group.is_in(GroupState.STABLE) and group.subscribed_topics is not None
+
+
+def _counts_from_its_end(group: Group) -> TypeGuard[ClassicGroup]:
+    """Whether positions are kept from when the group lost its last member, not from when each was committed (KIP-211)."""
+    return isinstance(group, ClassicGroup) and group.is_in(GroupState.EMPTY) and group.protocol_type is not None

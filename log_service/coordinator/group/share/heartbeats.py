@@ -1,0 +1,338 @@
+"""Heartbeats of share groups (KIP-932): members join, report, are assigned partitions, and leave, all by one request.
+
+One heartbeat takes a member through these steps: its subscription is noted; if what the group reads has changed, or partitions with a
+state are not assigned, the group enters a new epoch; if the targets are of an older epoch, and not computed just now, they are computed;
+the member takes over its target at once, because no other has to give anything up. States are initialized then of partitions that the
+group reads and that have none; a later heartbeat assigns these partitions.
+
+Groups change only as their records are replayed. Soft state is here: sessions, which groups have to look at changed topics, and since when
+states are being initialized. It does not know how records are stored, nor who coordinates states: ``StatesToInitialize`` is announced.
+
+Source: KIP-932 as of Kafka 4.3.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from uuid import UUID
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.config.views import ShareGroupConfig
+from log_service.coordinator.group.group_settings import GroupTimes
+from log_service.coordinator.group.member_sessions import MemberSessions
+from log_service.coordinator.group.records.codec import GroupRecord, validate_size
+from log_service.coordinator.group.records.share import (
+    ShareAssignment,
+    ShareAssignmentRecord,
+    ShareEpochRecord,
+    ShareMemberRecord,
+    ShareTargetEpochRecord,
+    ShareTargetRecord,
+    StatePartitions,
+    StatePartitionsRecord,
+    StateTopic,
+)
+from log_service.coordinator.group.share.assignor import ShareMemberSpec, assign_simply
+from log_service.coordinator.group.share.group import ShareGroup, ShareMember, topics_of
+from log_service.coordinator.group.share.states import missing_states, partitions_of_states, with_initializing
+from log_service.coordinator.group.topic_hash import TopicHashes
+from log_service.coordinator.group.values.epochs import JOIN_EPOCH, LEAVE_EPOCH, GroupEpoch, TargetEpoch
+from log_service.coordinator.group.values.partitions import Partitions, in_order
+from log_service.coordinator.request_context import RequestContext
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from log_service.state_machine.decision import Decision
+
+UNKNOWN_OFFSET = -1
+
+GroupDecision = Decision[GroupRecord]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatesToInitialize:
+    """Announced: states of a group for share coordinators to initialize, with the offset at which each begins; -1 leaves it open."""
+
+    group_id: str
+    state_epoch: int
+    start_offsets: Mapping[UUID, Mapping[int, int]]
+
+    @property
+    def partitions(self) -> Partitions:
+        """The partitions alone."""
+        return {topic_id: frozenset(offsets) for topic_id, offsets in self.start_offsets.items()}
+
+
+def share_session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
+    """Key of the timer that removes a silent member."""
+    return ("share session", group_id, member_id)
+
+
+class ShareHeartbeats:
+    """Decides on the members of the share groups of one shard. ``image`` is the newest metadata.
+
+    No member says more than a record of ``max_record_bytes`` holds.
+    """
+
+    def __init__(self, config: ShareGroupConfig, image: Callable[[], MetadataImage], max_record_bytes: int) -> None:
+        self._config = config
+        self._max_record_bytes = max_record_bytes
+        self._times = GroupTimes("share", config, image)
+        self._image = image
+        self._hashes = TopicHashes()
+        self._sessions = MemberSessions(share_session_timer)
+        self._stale: set[str] = set()
+        self._initializing_since_ms: dict[str, int] = {}
+
+    # A member that stays
+
+    def handle_heartbeat(
+        self, group: ShareGroup, request: ShareGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
+    ) -> None:
+        """Take a valid request of a member one step further; ``group`` may be one that is about to be.
+
+        Raises:
+            KafkaError: what the member has to hear. The decision is to be refused.
+        """
+        if request.member_epoch == LEAVE_EPOCH:
+            self.remove(group, _known(group, request.member_id), decision)
+            response = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVE_EPOCH)
+            decision.reply(context.reply_to, response)
+            return
+        if request.member_id not in group.members and len(group.members) >= self._config.max_size:
+            text = f"The share group has reached its maximum capacity of {self._config.max_size} members."
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+        member = self._find(group, request)
+        updated = _updated(member, request, context)
+        current = self._step(group, member, updated, decision)
+        self._keep_alive(group.group_id, member.member_id, decision)
+        response = ShareGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=current.epoch,
+            heartbeat_interval_ms=self._times.heartbeat_interval_ms(group.group_id),
+        )
+        is_full = request.member_epoch == JOIN_EPOCH or request.subscribed_topic_names is not None
+        if is_full or current.partitions != member.current.partitions:
+            response.assignment = _told(current.partitions)
+        decision.reply(context.reply_to, response)
+
+    def _find(self, group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
+        if request.member_epoch == JOIN_EPOCH:
+            return group.members.get(request.member_id) or ShareMember(member_id=request.member_id)
+        member = _known(group, request.member_id)
+        _validate_epoch(member, request.member_epoch)
+        return member
+
+    def _step(self, group: ShareGroup, member: ShareMember, updated: ShareMember, decision: GroupDecision) -> ShareAssignment:
+        """Note the subscription, move the group on if need be, and return what the member may fetch after this heartbeat."""
+        is_bumped = False
+        if updated.subscription != member.subscription:
+            record = ShareMemberRecord(group_id=group.group_id, member_id=updated.member_id, content=updated.subscription)
+            validate_size(record, self._max_record_bytes)
+            decision.append(record)
+            is_bumped = updated.subscription.topics != member.subscription.topics
+        if group.target_epoch.epoch >= group.epoch.epoch:
+            is_bumped = is_bumped or group.has_unassigned_states()
+        members = [*(each for each in group.members.values() if each.member_id != updated.member_id), updated]
+        epoch, is_bumped = self._settled_epoch(group, members, decision, is_bumped=is_bumped)
+        target_epoch, target = self._settled_target(group, members, updated, epoch, decision)
+        current = self._reconciled(updated, target_epoch, target, is_bumped=is_bumped)
+        if current != member.current:
+            decision.append(ShareAssignmentRecord(group_id=group.group_id, member_id=updated.member_id, content=current))
+        self._initialize_states(group, topics_of(members), epoch, decision)
+        return current
+
+    def _settled_epoch(
+        self, group: ShareGroup, members: Iterable[ShareMember], decision: GroupDecision, *, is_bumped: bool
+    ) -> tuple[int, bool]:
+        """Return the group's epoch, and whether it is a new one, because members or the topics that they read have changed."""
+        group_id = group.group_id
+        if not is_bumped and group_id not in self._stale:
+            return group.epoch.epoch, False
+        metadata_hash = self._hashes.of(topics_of(members), self._image())
+        if group_id in self._stale:
+            self._stale.discard(group_id)
+            decision.on_refused(partial(self._stale.add, group_id))
+        if not is_bumped and metadata_hash == group.epoch.metadata_hash:
+            return group.epoch.epoch, False
+        epoch = GroupEpoch(epoch=group.epoch.epoch + 1, metadata_hash=metadata_hash)
+        decision.append(ShareEpochRecord(group_id=group_id, content=epoch))
+        return epoch.epoch, True
+
+    def _settled_target(
+        self, group: ShareGroup, members: list[ShareMember], updated: ShareMember, epoch: int, decision: GroupDecision
+    ) -> tuple[int, Partitions]:
+        """Return the epoch and the target that hold for the member. Old ones are computed anew, but not again and again."""
+        last, group_id = group.target_epoch, group.group_id
+        if epoch <= last.epoch or not last.is_due(decision.wall_ms, self._times.assignment_interval_ms(group_id)):
+            return last.epoch, group.target_of(updated.member_id)
+        specs = [
+            ShareMemberSpec(
+                member_id=member.member_id,
+                topic_ids=self._topic_ids(member),
+                last_target=group.target_of(member.member_id),
+            )
+            for member in members
+        ]
+        targets = assign_simply(specs, partitions_of_states(group.known_states.initialized))
+        for member_id in sorted(targets):
+            if targets[member_id] != group.targets.get(member_id):
+                decision.append(ShareTargetRecord(group_id=group_id, member_id=member_id, content=targets[member_id]))
+        decision.append(ShareTargetEpochRecord(group_id=group_id, content=TargetEpoch(epoch=epoch, computed_ms=decision.wall_ms)))
+        return epoch, targets[updated.member_id]
+
+    def _topic_ids(self, member: ShareMember) -> frozenset[UUID]:
+        """Return the topics that a member wants, as far as they exist."""
+        by_name = self._image().topics.by_name
+        return frozenset(topic.topic_id for name in member.subscription.topics if (topic := by_name.get(name)) is not None)
+
+    def _reconciled(self, member: ShareMember, target_epoch: int, target: Partitions, *, is_bumped: bool) -> ShareAssignment:
+        """Return what a member may fetch: its target, as far as it reads those topics now."""
+        current = member.current
+        if current.epoch == target_epoch and not is_bumped:
+            return current
+        wanted = self._topic_ids(member)
+        partitions = {topic_id: indexes for topic_id, indexes in target.items() if topic_id in wanted}
+        if current.epoch == target_epoch:
+            return replace(current, partitions=partitions)
+        return ShareAssignment(epoch=target_epoch, previous_epoch=current.epoch, partitions=partitions)
+
+    # States of partitions
+
+    def _initialize_states(self, group: ShareGroup, names: Iterable[str], epoch: int, decision: GroupDecision) -> None:
+        """Have states initialized of partitions that have none; those of which nothing was heard for long are initialized again."""
+        states = group.known_states
+        since_ms = self._initializing_since_ms.get(group.group_id, decision.wall_ms)
+        is_retry_due = decision.wall_ms - since_ms >= self._config.initialize_retry_interval_ms
+        missing = missing_states(states, names, self._image(), is_retry_due=is_retry_due)
+        if missing:
+            self.store_states(group.group_id, with_initializing(states, missing), decision)
+            decision.announce(_states_to_initialize(group.group_id, epoch, missing))
+
+    def store_states(self, group_id: str, states: StatePartitions, decision: GroupDecision) -> None:
+        """Have the states of a group stored; what is being initialized is given its whole time from now on."""
+        decision.append(StatePartitionsRecord(group_id=group_id, content=states))
+        known_ms = self._initializing_since_ms.get(group_id)
+        self._initializing_since_ms[group_id] = decision.wall_ms
+        decision.on_refused(partial(self._set_initializing_since, group_id, known_ms))
+
+    def _set_initializing_since(self, group_id: str, since_ms: int | None) -> None:
+        if since_ms is None:
+            self._initializing_since_ms.pop(group_id, None)
+        else:
+            self._initializing_since_ms[group_id] = since_ms
+
+    # A member that goes
+
+    def remove(self, group: ShareGroup, member: ShareMember, decision: GroupDecision) -> None:
+        """Let a member go; the group enters a new epoch without it."""
+        group_id, member_id = group.group_id, member.member_id
+        decision.append(ShareAssignmentRecord(group_id=group_id, member_id=member_id, content=None))
+        decision.append(ShareTargetRecord(group_id=group_id, member_id=member_id, content=None))
+        decision.append(ShareMemberRecord(group_id=group_id, member_id=member_id, content=None))
+        staying = [each for each in group.members.values() if each.member_id != member_id]
+        metadata_hash = self._hashes.of(topics_of(staying), self._image())
+        epoch = GroupEpoch(epoch=group.epoch.epoch + 1, metadata_hash=metadata_hash)
+        decision.append(ShareEpochRecord(group_id=group_id, content=epoch))
+        self._sessions.end(group_id, member_id, decision)
+
+    # Time and topics
+
+    def _keep_alive(self, group_id: str, member_id: str, decision: GroupDecision) -> None:
+        self._sessions.keep_alive(group_id, member_id, self._times.session_timeout_ms(group_id), decision)
+
+    def on_session_timer(self, group: ShareGroup, member_id: str, decision: GroupDecision) -> None:
+        """Remove a member that has been silent for a whole session."""
+        member = group.members.get(member_id)
+        if member is not None and self._sessions.is_over(group.group_id, member_id, decision):
+            self.remove(group, member, decision)
+
+    def resume(self, group: ShareGroup, decision: GroupDecision) -> None:
+        """Give every member of a group that was just loaded a whole session, and every state that is being initialized its whole time."""
+        self._stale.add(group.group_id)
+        self._initializing_since_ms[group.group_id] = decision.wall_ms
+        for member_id in group.members:
+            self._keep_alive(group.group_id, member_id, decision)
+
+    def forget(self, group_id: str) -> None:
+        """Forget what is known of a group that is gone."""
+        self._stale.discard(group_id)
+        self._initializing_since_ms.pop(group_id, None)
+
+    def on_image(self, delta: MetadataDelta, groups: Iterable[ShareGroup]) -> None:
+        """Have groups look at the topics that they read once more, with the next heartbeat of each."""
+        deleted = {topic.name for topic in delta.deleted_topics.values()}
+        touched = deleted | {changed.topic.name for changed in delta.changed_topics.values()}
+        has_new_racks = bool(delta.changed_brokers)
+        self._hashes.forget(deleted)
+        self._stale.update(group.group_id for group in groups if has_new_racks or not touched.isdisjoint(group.subscribed_topics))
+
+
+def validate_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
+    """Check a request by itself.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, with what is wrong.
+    """
+    names, epoch = request.subscribed_topic_names, request.member_epoch
+    rules = (
+        (not request.member_id.strip(), "MemberId can't be empty."),
+        (not request.group_id.strip(), "GroupId can't be empty."),
+        (request.rack_id is not None and not request.rack_id.strip(), "RackId can't be empty."),
+        (epoch == JOIN_EPOCH and not names, "SubscribedTopicNames must be set in first request."),
+        (epoch < LEAVE_EPOCH, "MemberEpoch is invalid."),
+    )
+    complaint = next((text for is_wrong, text in rules if is_wrong), None)
+    if complaint is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, complaint)
+
+
+def _validate_epoch(member: ShareMember, epoch: int) -> None:
+    """Check the epoch that a member sends. An older one passes where the reply to it may have been lost.
+
+    Raises:
+        KafkaError: FENCED_MEMBER_EPOCH, the member has to join again.
+    """
+    current = member.current
+    if epoch in (current.epoch, current.previous_epoch):
+        return
+    how = "greater" if epoch > current.epoch else "smaller"
+    text = (
+        f"The share group member has a {how} member epoch ({epoch}) than the one known by the group coordinator ({current.epoch}). "
+        "The member must abandon all its partitions and rejoin."
+    )
+    raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
+
+
+def _known(group: ShareGroup, member_id: str) -> ShareMember:
+    member = group.members.get(member_id)
+    if member is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+    return member
+
+
+def _updated(member: ShareMember, request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareMember:
+    """Return a member with what a request says of it; a null field is an unchanged one."""
+    old, names = member.subscription, request.subscribed_topic_names
+    subscription = replace(
+        old,
+        rack_id=old.rack_id if request.rack_id is None else request.rack_id,
+        client_id=context.client_id,
+        client_host=context.client_host,
+        topics=old.topics if names is None else tuple(sorted(set(names))),
+    )
+    return replace(member, subscription=subscription)
+
+
+def _states_to_initialize(group_id: str, state_epoch: int, topics: Mapping[UUID, StateTopic]) -> StatesToInitialize:
+    offsets = {topic_id: dict.fromkeys(sorted(topic.partitions), UNKNOWN_OFFSET) for topic_id, topic in topics.items()}
+    return StatesToInitialize(group_id=group_id, state_epoch=state_epoch, start_offsets=offsets)
+
+
+def _told(partitions: Partitions) -> Assignment:
+    return Assignment(topic_partitions=[TopicPartitions(topic_id=each, partitions=indexes) for each, indexes in in_order(partitions)])

@@ -1,0 +1,122 @@
+"""The partitions of which a share group has a share state (KIP-932): a value, and how it changes as states are initialized and deleted.
+
+Decides which partitions need a state, and which states are deleted. Plain functions of values; nothing here asks a share coordinator.
+
+A partition is assigned to members only once its state is initialized. While a state is being initialized the group remembers it: a
+coordinator that takes over initializes it again. While states are being deleted, the group remembers their topics: to delete them again
+does no harm.
+"""
+
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from log_service.common.types import TopicId
+from log_service.coordinator.group.records.share import StatePartitions, StateTopic
+from log_service.coordinator.group.values.partitions import Partitions
+from log_service.metadata.image import MetadataImage
+
+NO_STATES = StatePartitions()
+
+
+def partitions_of_states(topics: Mapping[UUID, StateTopic]) -> Partitions:
+    """Return the partitions alone."""
+    return {topic_id: topic.partitions for topic_id, topic in topics.items() if topic.partitions}
+
+
+def missing_states(states: StatePartitions, names: Iterable[str], image: MetadataImage, *, is_retry_due: bool) -> Mapping[UUID, StateTopic]:
+    """Return the partitions of topics without a state; those whose state is being initialized count only where a retry is due."""
+    missing: dict[UUID, StateTopic] = {}
+    for name in sorted(names):
+        topic = image.topics.by_name.get(name)
+        if topic is None:
+            continue
+        known = _partitions(states.initialized, topic.topic_id)
+        if not is_retry_due:
+            known |= _partitions(states.initializing, topic.topic_id)
+        if len(known) < len(topic.partitions) or not known:
+            missing[topic.topic_id] = StateTopic(name=name, partitions=frozenset(topic.partitions) - known)
+    return missing
+
+
+def _partitions(topics: Mapping[UUID, StateTopic], topic_id: UUID) -> frozenset[int]:
+    topic = topics.get(topic_id)
+    return frozenset() if topic is None else topic.partitions
+
+
+def joined(first: Mapping[UUID, StateTopic], second: Mapping[UUID, StateTopic]) -> Mapping[UUID, StateTopic]:
+    """Return what is in either; the names are those of ``second``."""
+    result = dict(first)
+    for topic_id, topic in second.items():
+        result[topic_id] = StateTopic(name=topic.name, partitions=_partitions(first, topic_id) | topic.partitions)
+    return result
+
+
+def _without(topics: Mapping[UUID, StateTopic], partitions: Partitions) -> Mapping[UUID, StateTopic]:
+    """Return topics without some partitions; a topic of which nothing is left goes."""
+    result = {}
+    for topic_id, topic in topics.items():
+        rest = topic.partitions - partitions.get(topic_id, frozenset())
+        if rest or topic_id not in partitions:
+            result[topic_id] = StateTopic(name=topic.name, partitions=rest)
+    return result
+
+
+def with_initializing(states: StatePartitions, topics: Mapping[UUID, StateTopic]) -> StatePartitions:
+    """Note that states are being initialized."""
+    initializing = joined(states.initializing, topics)
+    deleting = {topic_id: name for topic_id, name in states.deleting.items() if topic_id not in initializing}
+    return StatePartitions(initializing=initializing, initialized=states.initialized, deleting=deleting)
+
+
+def with_initialized(states: StatePartitions, partitions: Partitions, image: MetadataImage) -> StatePartitions:
+    """Note that states are initialized; a topic that does not exist any more was deleted since that began."""
+    found = ((topic_id, image.topics.by_id.get(TopicId(topic_id)), indexes) for topic_id, indexes in partitions.items())
+    topics = {topic_id: StateTopic(name=topic.name, partitions=indexes) for topic_id, topic, indexes in found if topic is not None}
+    return StatePartitions(
+        initializing=_without(states.initializing, partitions), initialized=joined(states.initialized, topics), deleting=states.deleting
+    )
+
+
+def without_initializing(states: StatePartitions, partitions: Partitions) -> StatePartitions:
+    """Note that states could not be initialized."""
+    initializing = _without(states.initializing, partitions)
+    return StatePartitions(initializing=initializing, initialized=states.initialized, deleting=states.deleting)
+
+
+def with_all_deleting(states: StatePartitions, image: MetadataImage) -> tuple[StatePartitions, Partitions]:
+    """Note that all states of a group are being deleted; returns them too, and what was left of an earlier attempt."""
+    topics = joined(states.initialized, states.initializing)
+    left = {topic_id: topic for topic_id in states.deleting if (topic := image.topics.by_id.get(TopicId(topic_id))) is not None}
+    again = {topic_id: StateTopic(name=topic.name, partitions=frozenset(topic.partitions)) for topic_id, topic in left.items()}
+    candidates = joined(topics, again)
+    return StatePartitions(deleting={topic_id: topic.name for topic_id, topic in candidates.items()}), partitions_of_states(candidates)
+
+
+def with_topics_deleting(states: StatePartitions, topic_ids: Iterable[UUID], image: MetadataImage) -> tuple[StatePartitions, Partitions]:
+    """Note that all states of some topics are being deleted; returns them, too. A topic without states is left out."""
+    initialized, deleting, going = dict(states.initialized), dict(states.deleting), dict[UUID, frozenset[int]]()
+    for topic_id in topic_ids:
+        topic = initialized.pop(topic_id, None)
+        if topic is not None:
+            deleting[topic_id] = topic.name
+            going[topic_id] = topic.partitions
+        elif topic_id in deleting and (known := image.topics.by_id.get(TopicId(topic_id))) is not None:
+            going[topic_id] = frozenset(known.partitions)
+    return StatePartitions(initializing=states.initializing, initialized=initialized, deleting=deleting), going
+
+
+def without_deleting(states: StatePartitions, topic_ids: Iterable[UUID]) -> StatePartitions:
+    """Note that the states of some topics are deleted."""
+    gone = set(topic_ids)
+    deleting = {topic_id: name for topic_id, name in states.deleting.items() if topic_id not in gone}
+    return StatePartitions(initializing=states.initializing, initialized=states.initialized, deleting=deleting)
+
+
+def without_topics(states: StatePartitions, deleted: Iterable[UUID]) -> StatePartitions:
+    """Forget topics that do not exist any more: the share coordinator sees by itself that they are gone."""
+    gone = set(deleted)
+    return StatePartitions(
+        initializing={topic_id: topic for topic_id, topic in states.initializing.items() if topic_id not in gone},
+        initialized={topic_id: topic for topic_id, topic in states.initialized.items() if topic_id not in gone},
+        deleting={topic_id: name for topic_id, name in states.deleting.items() if topic_id not in gone},
+    )

@@ -1,0 +1,232 @@
+"""Divides the tasks of a streams group among its members (KIP-1071): each active task once, and standby tasks on other processes.
+
+An active task stays where it was active, else goes where it was standby, else to the process with the least load, as far as no member
+gets more than its share. A standby task goes where it was active or standby, else to the process with the least load that does not have
+the task. Where there are too few processes, fewer standby tasks are assigned than wanted. The function knows neither group nor log.
+
+Invariants: every task is active exactly once; no process has a task twice. Equal arguments give equal results, whatever their order.
+Which of equally loaded members gets a task is not Kafka's choice, which depends on its hash maps.
+
+Source: the sticky assignor of Kafka 4.3. Racks, client tags and warmup tasks take no part in it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from log_service.coordinator.group.values.streams_tasks import Tasks, TaskSet
+
+
+class TaskId(NamedTuple):
+    """One task."""
+
+    subtopology_id: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskMember:
+    """One member as the assignor sees it; ``last_target`` is what it was to run until now."""
+
+    member_id: str
+    process_id: str
+    last_target: Tasks = field(default_factory=Tasks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCount:
+    """How many tasks a subtopology has, and whether they have state, so that standby tasks make sense."""
+
+    count: int
+    is_stateful: bool
+
+
+def assign_sticky(members: Sequence[TaskMember], subtopologies: Mapping[str, TaskCount], standby_count: int) -> dict[str, Tasks]:
+    """Return the target of each member. ``standby_count`` is how many standby tasks each stateful task is to have."""
+    if not members:
+        return {}
+    division = _Division(sorted(members, key=lambda member: member.member_id), subtopologies, standby_count)
+    division.assign_active(_tasks_of(subtopologies))
+    if standby_count > 0:
+        division.assign_standby(_tasks_of({each: count for each, count in subtopologies.items() if count.is_stateful}), standby_count)
+    return {member.member_id: division.target_of(member.member_id) for member in members}
+
+
+def _tasks_of(subtopologies: Mapping[str, TaskCount]) -> list[TaskId]:
+    return [TaskId(each, partition) for each in sorted(subtopologies) for partition in range(subtopologies[each].count)]
+
+
+def _by_partition(task: TaskId) -> tuple[int, str]:
+    return task.partition, task.subtopology_id
+
+
+class _Process:
+    """The members of one instance of the application, and what was assigned to it so far."""
+
+    def __init__(self, process_id: str) -> None:
+        self.process_id = process_id
+        self.member_ids: list[str] = []
+        self.tasks: set[TaskId] = set()
+        self.by_count: list[tuple[int, str]] | None = None
+        """The members, those with the fewest tasks first: a heap, None where it has to be made anew."""
+
+    @property
+    def load(self) -> float:
+        """Tasks per member."""
+        return len(self.tasks) / len(self.member_ids)
+
+
+class _Share:
+    """How many tasks a member may get: what is left, divided by the members that have less than their share."""
+
+    def __init__(self, task_count: int, member_count: int) -> None:
+        self._task_count = task_count
+        self._member_count = member_count
+        self.most = -(-task_count // member_count)
+
+    def note(self, count: int) -> None:
+        """Note how many tasks a member has now; one that has its share leaves the rest to the others."""
+        if count == self.most:
+            self._member_count -= 1
+            self._task_count -= count
+            self.most = -(-self._task_count // self._member_count) if self._member_count > 0 else 0
+
+
+class _Division:
+    """One division under way."""
+
+    def __init__(self, members: Sequence[TaskMember], subtopologies: Mapping[str, TaskCount], standby_count: int) -> None:
+        active_count = sum(each.count for each in subtopologies.values())
+        stateful_count = sum(each.count for each in subtopologies.values() if each.is_stateful)
+        self._active_share = _Share(active_count, len(members))
+        self._share = _Share(active_count + stateful_count * standby_count, len(members))
+        self._processes: dict[str, _Process] = {}
+        self._process_of: dict[str, _Process] = {}
+        self._counts = {member.member_id: 0 for member in members}
+        self._active: dict[str, set[TaskId]] = {member.member_id: set() for member in members}
+        self._standby: dict[str, set[TaskId]] = {member.member_id: set() for member in members}
+        self._was_active: dict[TaskId, str] = {}
+        self._was_standby: dict[TaskId, list[str]] = {}
+        for member in members:
+            self._add(member)
+
+    def _add(self, member: TaskMember) -> None:
+        process = self._processes.setdefault(member.process_id, _Process(member.process_id))
+        process.member_ids.append(member.member_id)
+        self._process_of[member.member_id] = process
+        for task in _each(member.last_target.active):
+            self._was_active[task] = member.member_id
+        for task in _each(member.last_target.standby):
+            self._was_standby.setdefault(task, []).append(member.member_id)
+
+    def target_of(self, member_id: str) -> Tasks:
+        """Return what a member is to run."""
+        return Tasks(active=_by_subtopology(self._active[member_id]), standby=_by_subtopology(self._standby[member_id]))
+
+    # Active tasks
+
+    def assign_active(self, tasks: list[TaskId]) -> None:
+        """Give every task to one member."""
+        rest = [task for task in sorted(tasks, key=_by_partition) if not self._stays_active(task)]
+        rest = [task for task in rest if not self._becomes_active(task)]
+        processes = self._by_load()
+        for task in sorted(rest):
+            _, process_id = heappop(processes)
+            process = self._processes[process_id]
+            self._give_to_least_loaded(process, task, self._active)
+            heappush(processes, (process.load, process_id))
+
+    def _stays_active(self, task: TaskId) -> bool:
+        return self._maybe_give(self._was_active.get(task), task, self._active, self._active_share)
+
+    def _becomes_active(self, task: TaskId) -> bool:
+        return self._maybe_give(self._least_loaded(self._was_standby.get(task, ())), task, self._active, self._active_share)
+
+    # Standby tasks
+
+    def assign_standby(self, tasks: list[TaskId], standby_count: int) -> None:
+        """Give every task to so many more members, each on a process that does not have it, as far as there are any."""
+        missing: dict[TaskId, int] = {}
+        for task in sorted(tasks, key=_by_partition, reverse=True):
+            kept_count = 0
+            while kept_count < standby_count and self._stays_standby(task):
+                kept_count += 1
+            missing[task] = standby_count - kept_count
+        processes = self._by_load()
+        for task in sorted(missing, reverse=True):
+            for _ in range(missing[task]):
+                if not self._give_standby(task, processes):
+                    break
+
+    def _stays_standby(self, task: TaskId) -> bool:
+        """Give a task to a member that has its state, if one is left with less than its share."""
+        was_active = self._was_active.get(task)
+        if was_active is not None and self._is_new_to(was_active, task) and self._maybe_give(was_active, task, self._standby, self._share):
+            return True
+        candidates = [member_id for member_id in self._was_standby.get(task, ()) if self._is_new_to(member_id, task)]
+        return self._maybe_give(self._least_loaded(candidates), task, self._standby, self._share)
+
+    def _is_new_to(self, member_id: str, task: TaskId) -> bool:
+        """Whether a member's process does not have a task."""
+        return task not in self._process_of[member_id].tasks
+
+    def _give_standby(self, task: TaskId, processes: list[tuple[float, str]]) -> bool:
+        """Give a task to the process with the least load that does not have it, if there is one."""
+        passed: list[tuple[float, str]] = []
+        is_given = False
+        while processes and not is_given:
+            load, process_id = heappop(processes)
+            process = self._processes[process_id]
+            if task not in process.tasks:
+                self._give_to_least_loaded(process, task, self._standby)
+                is_given, load = True, process.load
+            passed.append((load, process_id))
+        for each in passed:
+            heappush(processes, each)
+        return is_given
+
+    # Both
+
+    def _by_load(self) -> list[tuple[float, str]]:
+        processes = [(process.load, process.process_id) for process in self._processes.values()]
+        heapify(processes)
+        return processes
+
+    def _least_loaded(self, member_ids: Iterable[str]) -> str | None:
+        """Return the member with the least loaded process, and the fewest tasks there."""
+        return min(member_ids, key=lambda each: (self._process_of[each].load, self._counts[each], each), default=None)
+
+    def _give_to_least_loaded(self, process: _Process, task: TaskId, role: dict[str, set[TaskId]]) -> None:
+        if process.by_count is None:
+            process.by_count = [(self._counts[each], each) for each in process.member_ids]
+            heapify(process.by_count)
+        _, member_id = heappop(process.by_count)
+        self._give(member_id, task, role)
+        heappush(process.by_count, (self._counts[member_id], member_id))
+
+    def _maybe_give(self, member_id: str | None, task: TaskId, role: dict[str, set[TaskId]], share: _Share) -> bool:
+        if member_id is None or self._counts[member_id] >= share.most:
+            return False
+        self._give(member_id, task, role)
+        self._process_of[member_id].by_count = None
+        return True
+
+    def _give(self, member_id: str, task: TaskId, role: dict[str, set[TaskId]]) -> None:
+        role[member_id].add(task)
+        self._process_of[member_id].tasks.add(task)
+        self._counts[member_id] += 1
+        if role is self._active:
+            self._active_share.note(self._counts[member_id])
+        self._share.note(self._counts[member_id])
+
+
+def _each(tasks: TaskSet) -> Iterable[TaskId]:
+    return (TaskId(subtopology_id, partition) for subtopology_id, each in tasks.items() for partition in each)
+
+
+def _by_subtopology(tasks: Iterable[TaskId]) -> TaskSet:
+    found: dict[str, set[int]] = {}
+    for task in sorted(tasks):
+        found.setdefault(task.subtopology_id, set()).add(task.partition)
+    return {subtopology_id: frozenset(partitions) for subtopology_id, partitions in found.items()}

@@ -1,0 +1,177 @@
+"""One streams group (KIP-1071) as the log holds it: topology, members, targets, and which process holds which task.
+
+It changes only by ``replay``; what can be concluded from it are methods that change nothing. It does not know requests, timers or the
+log. ``StreamsHeartbeats`` decides.
+
+Invariant: ``_active`` and ``_copies`` name, for each task that some member runs or has yet to give up, the processes of these members.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import replace
+from enum import Enum
+from functools import partial
+from typing import TypeVar
+
+from log_service.coordinator.group.records.streams import (
+    StreamsAssignmentRecord,
+    StreamsEpoch,
+    StreamsEpochRecord,
+    StreamsGroupRecord,
+    StreamsMemberRecord,
+    StreamsTargetEpochRecord,
+    StreamsTargetRecord,
+    TopologyRecord,
+)
+from log_service.coordinator.group.streams.reconciliation import Holders
+from log_service.coordinator.group.values.epochs import FIRST_EPOCH, TargetEpoch
+from log_service.coordinator.group.values.streams_tasks import StreamsMember, StreamsMetadata, TaskAssignment, Tasks
+from log_service.coordinator.group.values.streams_topology import Topology
+
+NO_TARGET = Tasks()
+Task = tuple[str, int]
+T = TypeVar("T", bound=Hashable)
+
+
+class StreamsGroupState(Enum):
+    """The states of a group; the values are what ListGroups and StreamsGroupDescribe call them."""
+
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"
+    """Topics are missing, or do not fit."""
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class StreamsGroup:
+    """The members of one group, and how tasks are divided among them."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = StreamsEpoch(epoch=FIRST_EPOCH, validated_topology_epoch=0)
+        self.target_epoch = TargetEpoch(epoch=FIRST_EPOCH)
+        self.topology: Topology | None = None
+        self.required_topics: frozenset[str] = frozenset()
+        """The topics that the group cannot do without."""
+        self.readers: Mapping[str, str] = {}
+        """The subtopology that reads a topic, by the topic's name."""
+        self.members: dict[str, StreamsMember] = {}
+        self.targets: dict[str, Tasks] = {}
+        self._active: Counter[tuple[Task, str]] = Counter()
+        self._active_anywhere: Counter[Task] = Counter()
+        self._copies: Counter[tuple[Task, str]] = Counter()
+
+    def __repr__(self) -> str:
+        return f"<StreamsGroup {self.group_id!r} epoch={self.epoch.epoch} target={self.target_epoch.epoch} members={len(self.members)}>"
+
+    # What the log holds
+
+    def replay(self, record: StreamsGroupRecord) -> None:
+        """Take over one record of this group. One that takes back the whole group is its owner's."""
+        match record:
+            case StreamsEpochRecord(content=StreamsEpoch() as epoch):
+                self.epoch = epoch
+            case StreamsMemberRecord():
+                self._replay_member(record.member_id, record.content)
+            case StreamsTargetEpochRecord(content=content):
+                self.target_epoch = content or TargetEpoch(epoch=FIRST_EPOCH)
+            case StreamsTargetRecord(member_id=member_id, content=None):
+                self.targets.pop(member_id, None)
+            case StreamsTargetRecord(member_id=member_id, content=tasks):
+                assert tasks is not None
+                self.targets[member_id] = tasks
+            case StreamsAssignmentRecord():
+                self._replay_assignment(record.member_id, record.content)
+            case TopologyRecord(content=topology):
+                self.topology = topology
+                self.required_topics = frozenset() if topology is None else topology.topics()
+                self.readers = {} if topology is None else topology.readers()
+
+    def _replay_member(self, member_id: str, metadata: StreamsMetadata | None) -> None:
+        old = self.members.get(member_id)
+        if metadata is None:
+            self._put(member_id, old, None)
+        else:
+            self._put(member_id, old, replace(old or StreamsMember(member_id=member_id), metadata=metadata))
+
+    def _replay_assignment(self, member_id: str, stored: TaskAssignment | None) -> None:
+        """Take over what a member runs, None for nothing. In a log that was compacted that may stand before the record of the member."""
+        old = self.members.get(member_id)
+        if old is not None or stored is not None:
+            self._put(member_id, old, replace(old or StreamsMember(member_id=member_id), current=stored or TaskAssignment()))
+
+    def _put(self, member_id: str, old: StreamsMember | None, new: StreamsMember | None) -> None:
+        if old is not None:
+            self._count(old, -1)
+        if new is None:
+            self.members.pop(member_id, None)
+        else:
+            self._count(new, 1)
+            self.members[member_id] = new
+
+    def _count(self, member: StreamsMember, change: int) -> None:
+        """Note that the member's process holds its tasks, or does not any more."""
+        process_id = member.metadata.process_id
+        for held in (member.current.assigned, member.current.pending_revocation):
+            for task in _each(held.active):
+                _add(self._active, (task, process_id), change)
+                _add(self._active_anywhere, task, change)
+            for copies in (held.standby, held.warmup):
+                for task in _each(copies):
+                    _add(self._copies, (task, process_id), change)
+
+    # What follows from it
+
+    def holders_for(self, process_id: str) -> Holders:
+        """Return who holds tasks, as a process sees it."""
+        return Holders(is_active_anywhere=self._is_active_anywhere, is_held_here=partial(self._is_held_by, process_id))
+
+    def _is_active_anywhere(self, subtopology_id: str, partition: int) -> bool:
+        return (subtopology_id, partition) in self._active_anywhere
+
+    def _is_held_by(self, process_id: str, subtopology_id: str, partition: int) -> bool:
+        key = ((subtopology_id, partition), process_id)
+        return key in self._active or key in self._copies
+
+    @property
+    def state(self) -> StreamsGroupState:
+        """How far the group is on its way to its target."""
+        if not self.members:
+            return StreamsGroupState.EMPTY
+        if self.topology is None or self.topology.epoch != self.epoch.validated_topology_epoch:
+            return StreamsGroupState.NOT_READY
+        if self.epoch.epoch > self.target_epoch.epoch:
+            return StreamsGroupState.ASSIGNING
+        is_stable = all(member.current.is_reconciled_to(self.target_epoch.epoch) for member in self.members.values())
+        return StreamsGroupState.STABLE if is_stable else StreamsGroupState.RECONCILING
+
+    def target_of(self, member_id: str) -> Tasks:
+        """Return what a member is to run."""
+        return self.targets.get(member_id, NO_TARGET)
+
+    def reads(self, topic: str) -> bool:
+        """Whether members read a topic; a group without members reads none."""
+        return bool(self.members) and topic in self.readers
+
+
+def streams_tombstones(group: StreamsGroup) -> list[StreamsGroupRecord]:
+    """Return the records that take back everything that the log holds of a group, its committed offsets excepted."""
+    group_id, members = group.group_id, sorted(group.members)
+    records: list[StreamsGroupRecord] = [StreamsAssignmentRecord(group_id=group_id, member_id=each, content=None) for each in members]
+    records += [StreamsTargetRecord(group_id=group_id, member_id=each, content=None) for each in members]
+    records.append(StreamsTargetEpochRecord(group_id=group_id, content=None))
+    records += [StreamsMemberRecord(group_id=group_id, member_id=each, content=None) for each in members]
+    records.append(StreamsEpochRecord(group_id=group_id, content=None))
+    records.append(TopologyRecord(group_id=group_id, content=None))
+    return records
+
+
+def _each(tasks: Mapping[str, Collection[int]]) -> Iterable[Task]:
+    return ((subtopology_id, partition) for subtopology_id, each in tasks.items() for partition in each)
+
+
+def _add(counter: Counter[T], key: T, change: int) -> None:
+    counter[key] += change
+    if not counter[key]:
+        del counter[key]

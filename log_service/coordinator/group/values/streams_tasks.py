@@ -1,0 +1,132 @@
+"""The tasks of streams groups (KIP-1071), as values: what a member is to run, and what it runs, in three roles.
+
+A task is one partition number of a subtopology. An *active* task processes records and writes; a *standby* task keeps a copy of its state
+on another process; a *warmup* task does so until it can become active. Kafka 4.3 assigns no warmup tasks, but stores and tells the list.
+Active tasks are held each since some epoch, so that commits of an older epoch can be judged (KIP-1251). Nothing is decided here.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Protocol
+
+from log_service.coordinator.group.values.partitions import is_subset, overlaps, without_epochs
+
+TaskSet = Mapping[str, frozenset[int]]
+"""Partition numbers by the id of the subtopology; one without tasks is not in it."""
+ActiveTasks = Mapping[str, Mapping[int, int]]
+"""The epoch in which each active task was assigned to its member, by subtopology and partition number."""
+
+NO_TASKS: TaskSet = {}
+
+
+class TaskIdList(Protocol):
+    """The shape in which messages and records name tasks of one subtopology."""
+
+    subtopology_id: str
+    partitions: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks:
+    """What a member is to run, or says that it runs."""
+
+    active: TaskSet = field(default_factory=dict)
+    standby: TaskSet = field(default_factory=dict)
+    warmup: TaskSet = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldTasks:
+    """What a member runs, or has yet to give up."""
+
+    active: ActiveTasks = field(default_factory=dict)
+    standby: TaskSet = field(default_factory=dict)
+    warmup: TaskSet = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.active or self.standby or self.warmup)
+
+    def by_role(self) -> tuple[TaskSet, TaskSet, TaskSet]:
+        """Return the active, standby and warmup tasks."""
+        return without_epochs(self.active), self.standby, self.warmup
+
+
+NOTHING_HELD = HeldTasks()
+
+
+class TaskState(IntEnum):
+    """How far a member is on its way to its target. The values are stored."""
+
+    STABLE = 1
+    """It runs what it is to run in its epoch."""
+    UNREVOKED_TASKS = 2
+    """It has to give tasks up before it may enter the next epoch."""
+    UNRELEASED_TASKS = 3
+    """It is in the epoch, and waits for tasks that other processes still hold."""
+    UNKNOWN = 127
+    """A state that newer software wrote."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskAssignment:
+    """What a member runs, in which epoch, and what of it the member has yet to give up."""
+
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: TaskState = TaskState.STABLE
+    assigned: HeldTasks = NOTHING_HELD
+    pending_revocation: HeldTasks = NOTHING_HELD
+
+    def is_reconciled_to(self, target_epoch: int) -> bool:
+        """Whether nothing is left to do for that target."""
+        return self.state is TaskState.STABLE and self.epoch == target_epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsMetadata:
+    """What a member said of itself. Members of one ``process_id`` run in one instance of the application. Times in milliseconds."""
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topology_epoch: int = -1
+    process_id: str = ""
+    endpoint: tuple[str, int] | None = None
+    """Host and port at which the application's users ask the member for its state."""
+    client_tags: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsMember:
+    """One member."""
+
+    member_id: str
+    metadata: StreamsMetadata = field(default_factory=StreamsMetadata)
+    current: TaskAssignment = field(default_factory=TaskAssignment)
+
+
+def tasks_of(lists: Iterable[TaskIdList]) -> TaskSet:
+    """Return the tasks that a message names in one role."""
+    found: dict[str, frozenset[int]] = {}
+    for each in lists:
+        if each.partitions:
+            found[each.subtopology_id] = found.get(each.subtopology_id, frozenset()) | frozenset(each.partitions)
+    return found
+
+
+def is_running(owned: Tasks, held: HeldTasks) -> bool:
+    """Whether a member owns a task that is among ``held``, in the same role."""
+    pairs: tuple[tuple[TaskSet, Mapping[str, Collection[int]]], ...] = (
+        (owned.active, held.active),
+        (owned.standby, held.standby),
+        (owned.warmup, held.warmup),
+    )
+    return any(overlaps(mine, theirs) for mine, theirs in pairs)
+
+
+def is_part_of(owned: Tasks, held: HeldTasks) -> bool:
+    """Whether a member owns nothing but what is among ``held``, in the same role."""
+    return is_subset(owned.active, held.active) and is_subset(owned.standby, held.standby) and is_subset(owned.warmup, held.warmup)
