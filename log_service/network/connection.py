@@ -3,7 +3,8 @@
 Decides when to read, when to send and when to hold back; knows neither what a frame means nor how long things may take (the server's
 sweeper looks at the counters here). One task reads, and usually sends too: each wake-up handles every complete frame in the buffer and
 sends the responses that are ready with one call. A second task is started by the first response that must wait, and sends those that become
-complete later. Frames larger than the buffer are received straight into memory of their own, once the buffer is full of them.
+complete later. Frames larger than the buffer are received straight into memory of their own, once the buffer is full of them. While a
+response holds its frame nothing else is handled, but the task goes on receiving: a peer that leaves ends the work for it.
 
 Invariants: at most one task is sending (``is_sending``); ``_ready`` is empty whenever the reading task waits for anything but that
 sending; nothing is read while as many requests as the limit allows are unanswered.
@@ -29,6 +30,7 @@ from log_service.network.responses import (
     ConnectionContext,
     FrameHandler,
     PendingResponse,
+    PutOff,
     ResponseQueue,
     release_slices,
 )
@@ -52,9 +54,11 @@ class _Next(enum.Enum):
     SEND = enum.auto()  # enough responses are ready
     WAIT = enum.auto()  # enough requests are unanswered
     PAUSE = enum.auto()  # the handler muted the connection
+    PUT_OFF = enum.auto()  # ... and gets the frame again
+    HOLD = enum.auto()  # the handler still reads the frame
 
 
-RECEIVE, RECEIVE_LARGE, SEND, WAIT, PAUSE = _Next  # names of their own: cheaper to look up than members
+RECEIVE, RECEIVE_LARGE, SEND, WAIT, PAUSE, PUT_OFF, HOLD = _Next  # names of their own: cheaper to look up than members
 
 
 class ServerConnection:
@@ -67,6 +71,8 @@ class ServerConnection:
         "_handle_frame",
         "_has_slices",
         "_has_writer",
+        "_held_scope",
+        "_holding",
         "_is_held",
         "_is_stopping",
         "_max_buffer_bytes",
@@ -120,13 +126,15 @@ class ServerConnection:
         self._ready: list[Chunk] = []
         self._ready_bytes = 0
         self._has_slices = False  # among what is ready
-        self._queue = ResponseQueue(budget, self._wake_writer)
+        self._queue = ResponseQueue(budget, self._note_completed)
         self._responses = self._queue.responses
         self._has_writer = False
         self._is_held = False  # the reading task waits for room among the unanswered requests
         self._is_stopping = False
         self._memory_scope: trio.CancelScope | None = None  # around a wait for memory, which closing must end
         self._mute_scope: trio.CancelScope | None = None  # around a pause, which closing and stopping must end
+        self._holding: PendingResponse | None = None  # the response that holds its frame
+        self._held_scope: trio.CancelScope | None = None  # around receiving meanwhile, which its completion and closing must end
         self._writer_lot = trio.lowlevel.ParkingLot()
         self._reader_lot = trio.lowlevel.ParkingLot()
 
@@ -190,10 +198,9 @@ class ServerConnection:
         if not self.is_closed:
             self.is_closed = True
             self._stream.close()
-            if self._memory_scope is not None:
-                self._memory_scope.cancel()
-            if self._mute_scope is not None:
-                self._mute_scope.cancel()
+            for scope in (self._memory_scope, self._mute_scope, self._held_scope):
+                if scope is not None:
+                    scope.cancel()
             self._writer_lot.unpark_all()
             self._reader_lot.unpark_all()
 
@@ -223,6 +230,10 @@ class ServerConnection:
                 await self._receive_large()
             elif following is WAIT:
                 await self._wait_for_room()
+            elif following is HOLD:
+                await self._stay_held()
+            elif following is PUT_OFF:
+                await self._stay_put_off()
 
     def _handle_buffered(self) -> _Next:
         """Hand over complete frames until there is none, or something has to be waited for."""
@@ -242,9 +253,13 @@ class ServerConnection:
             if self._responses and self._is_full():
                 following = WAIT
                 break
-            if self._handle(view[start + SIZE_BYTES : frame_end]):
-                following = SEND
+            following = self._handle(view[start + SIZE_BYTES : frame_end])
+            if following is PUT_OFF:
+                break
             start = frame_end
+            if following is HOLD:
+                self._leave_buffer(start, end)
+                return HOLD
             if context.muted_until_s:
                 following = PAUSE
             if following is not RECEIVE:
@@ -257,28 +272,36 @@ class ServerConnection:
             self._keep_rest(start, end, needed_bytes)
         return following
 
-    def _handle(self, frame: memoryview) -> bool:
-        """Hand one frame over and keep its response; return whether enough is ready to be sent."""
+    def _handle(self, frame: memoryview) -> _Next:
+        """Hand one frame over and keep its response; return RECEIVE where nothing has to be done before the next."""
         response = self._handle_frame(self.context, frame)
+        if isinstance(response, PutOff):
+            return PUT_OFF
         self.request_count += 1
         if response is None:
-            return False
+            return RECEIVE
         if isinstance(response, PendingResponse):
             if self._responses or self.is_sending or not response.is_done:
                 self._queue.append(response)
                 self._start_writer()
-                return False
+                return self._following(response)
             response = response.take()
         elif self._responses or self.is_sending:
             self._queue.append_ready(response)
-            return False
+            return RECEIVE
         for chunk in response:
             if isinstance(chunk, BUFFER_TYPES):
                 self._ready_bytes += len(chunk)
             else:
                 self._has_slices = True
         self._ready += response
-        return self._ready_bytes >= JOIN_BYTES
+        return SEND if self._ready_bytes >= JOIN_BYTES else RECEIVE
+
+    def _following(self, response: PendingResponse) -> _Next:
+        if response.is_done or not response.holds_frame:
+            return RECEIVE
+        self._holding = response
+        return HOLD
 
     def _keep_rest(self, start: int, end: int, needed_bytes: int) -> None:
         """Move what is left to the front of the buffer, a larger one when this one proved too small."""
@@ -290,6 +313,14 @@ class ServerConnection:
         elif start and rest:
             self._view[:rest] = self._view[start:end]
         self._end = rest
+
+    def _leave_buffer(self, start: int, end: int) -> None:
+        """Go on in a new buffer, because a frame in this one is still read."""
+        rest = self._view[start:end]
+        self._buffer = bytearray(len(self._buffer))
+        self._view = memoryview(self._buffer)
+        self._view[: len(rest)] = rest
+        self._end = len(rest)
 
     async def _receive_large(self) -> None:
         """Receive the frame at the front of the buffer, which is larger than the buffer, and hand it over."""
@@ -312,9 +343,15 @@ class ServerConnection:
             self.is_mid_frame = True
             await self._fill(frame[received:])
             self.is_mid_frame = False
-            self._handle(frame)
+            following = self._handle(frame)
+            while following is PUT_OFF:
+                await self._stay_put_off()
+                following = self._handle(frame)
+            if following is HOLD:
+                await self._stay_held()
         finally:
-            self._budget.frame_memory.give_back(memory)
+            if self._holding is None:
+                self._budget.frame_memory.give_back(memory)
             self._budget.release_frame(size)
 
     async def _fill_buffer(self) -> None:
@@ -354,6 +391,36 @@ class ServerConnection:
         if self.is_closed:
             raise _closed()
 
+    async def _stay_put_off(self) -> None:
+        """Wait until a frame can be handed over again. A connection that stops gives up, because its pause ends at once."""
+        await self._stay_muted()
+        if self._is_stopping:
+            await self._wait_until_drained()
+            raise _closed()
+
+    async def _stay_held(self) -> None:
+        """Receive what comes behind a frame that is still read, and handle nothing, until its response is done.
+
+        Raises:
+            OSError: the peer has left, or the connection was closed; the frame's memory must not be used again.
+        """
+        response = self._holding
+        while response is not None and not response.is_done:
+            received = 0
+            with trio.CancelScope() as self._held_scope:
+                if self._end == len(self._buffer):
+                    await trio.sleep_forever()
+                received = await self._stream.receive_into(self._view[self._end :])
+            is_interrupted = self._held_scope.cancelled_caught
+            self._held_scope = None
+            if self.is_closed:
+                raise _closed()
+            if not received and not is_interrupted:
+                raise OSError(errno.ECONNRESET, "the peer left before its response")
+            self.bytes_received += received
+            self._end += received
+        self._holding = None
+
     def _absurd(self, size: int, max_frame_bytes: int) -> str:
         """Return what is wrong with a size; that of a TLS handshake's first record is known by its first three bytes."""
         if size >> 8 in TLS_HELLOS and not self.request_count:
@@ -387,6 +454,13 @@ class ServerConnection:
             self._has_writer = True
             self._start_task(self._write_completed)
 
+    def _note_completed(self, response: PendingResponse) -> None:
+        """Wake who waits for a queued response: the task that sends, and the one that reads where its frame was held."""
+        if response is self._holding and self._held_scope is not None:
+            self._held_scope.cancel()
+        if self._queue.is_head_ready:
+            self._wake_writer()
+
     def _wake_writer(self) -> None:
         if not self.is_sending:
             self._writer_lot.unpark()
@@ -407,7 +481,7 @@ class ServerConnection:
             self.close()
 
     def _close_if_drained(self) -> None:
-        is_reader_idle = not self._is_held and self._mute_scope is None
+        is_reader_idle = not self._is_held and self._mute_scope is None and self._holding is None
         if (self._is_stopping or self.context.is_finished) and is_reader_idle and not self._responses and not self.is_sending:
             self.close()
 

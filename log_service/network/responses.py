@@ -4,7 +4,8 @@ Responses leave in the order of their requests. One that is ready while nothing 
 is a ``PendingResponse``, and what comes after it queues behind it.
 
 Invariants: a pending response is completed once; after it was discarded completing it only releases the file slices it was given; the bytes
-of ready responses in the queue are counted in the shared budget until they are taken or dropped.
+of ready responses in the queue are counted in the shared budget until they are taken or dropped; a response that holds its frame is the
+last in its queue until it is complete.
 """
 
 import logging
@@ -12,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final, Protocol
+from typing import Final, Protocol, final
 
 import trio
 
@@ -63,12 +64,16 @@ class ConnectionContext:
 
 
 class PendingResponse:
-    """A response that must wait for something: records, replicas, a group's members, the disk."""
+    """A response that must wait for something: records, replicas, a group's members, the disk.
 
-    __slots__ = ("_chunks", "_on_done", "is_discarded", "is_done", "on_discard", "size_bytes")
+    One that ``holds_frame`` is still made of its request's bytes: the connection keeps them, and handles no other frame until it is done.
+    """
 
-    def __init__(self, on_discard: Callable[[], None] | None = None) -> None:
+    __slots__ = ("_chunks", "_on_done", "holds_frame", "is_discarded", "is_done", "on_discard", "size_bytes")
+
+    def __init__(self, on_discard: Callable[[], None] | None = None, *, holds_frame: bool = False) -> None:
         self.on_discard = on_discard
+        self.holds_frame = holds_frame
         self.is_done = False
         self.is_discarded = False
         self.size_bytes = 0
@@ -117,14 +122,24 @@ class PendingResponse:
         return chunks
 
 
-Response = list[Chunk] | PendingResponse | None
+@final
+class PutOff:
+    """A frame that its handler has not looked into, because it muted the connection: it gets the frame again after the pause."""
+
+    __slots__ = ()
+
+
+PUT_OFF: Final = PutOff()
+
+Response = list[Chunk] | PendingResponse | PutOff | None
 
 
 class FrameHandler(Protocol):
     """What stands above the network: it responds to frames, and is told when a connection has gone."""
 
     def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Response:
-        """Respond to one frame, given without its size; the view is writable and valid only during the call.
+        """Respond to one frame, given without its size. The view is writable, and valid until a response that holds it is done, else only
+        during the call. After ``PUT_OFF`` the same frame comes again, unless the connection stops.
 
         Raises:
             ProtocolError: the frame makes no sense; the connection is closed with one log line.
@@ -140,12 +155,12 @@ class ResponseQueue:
     ``responses`` is for looking: whether there are any, and how many.
     """
 
-    __slots__ = ("_budget", "_on_head_ready", "responses")
+    __slots__ = ("_budget", "_on_completed", "responses")
 
-    def __init__(self, budget: ServerBudget, on_head_ready: Callable[[], None]) -> None:
+    def __init__(self, budget: ServerBudget, on_completed: Callable[[PendingResponse], None]) -> None:
         self.responses: deque[PendingResponse] = deque()
         self._budget = budget
-        self._on_head_ready = on_head_ready
+        self._on_completed = on_completed
 
     @property
     def is_head_ready(self) -> bool:
@@ -179,8 +194,8 @@ class ResponseQueue:
         return chunks
 
     def discard(self) -> None:
-        """Drop everything, complete or not, and tell ``on_head_ready`` nothing any more: it leads back to the connection."""
-        self._on_head_ready = lambda: None
+        """Drop everything, complete or not, and tell ``on_completed`` nothing any more: it leads back to the connection."""
+        self._on_completed = lambda _: None
         while self.responses:
             response = self.responses.popleft()
             if response.is_done:
@@ -189,8 +204,7 @@ class ResponseQueue:
 
     def _completed(self, response: PendingResponse) -> None:
         self._budget.hold_response(response.size_bytes)
-        if self.responses and self.responses[0] is response:
-            self._on_head_ready()
+        self._on_completed(response)
 
 
 def memory_bytes(chunks: Sequence[Chunk]) -> int:

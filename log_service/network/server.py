@@ -20,9 +20,20 @@ from log_service.metrics.failure_counts import TLS, FailureCounts
 from log_service.network.budget import MAX_HELD_COUNT, ServerBudget
 from log_service.network.connection import ServerConnection
 from log_service.network.deadlines import ConnectionWatch, sweep_interval_ms
-from log_service.network.responses import Chunk, ConnectionContext, FrameHandler, PendingResponse, Response
+from log_service.network.responses import PUT_OFF, Chunk, ConnectionContext, FrameHandler, PendingResponse, PutOff, Response
 
-__all__ = ["Chunk", "ConnectionContext", "FrameHandler", "PendingResponse", "Response", "Secure", "Server", "ServerBudget"]
+__all__ = [
+    "PUT_OFF",
+    "Chunk",
+    "ConnectionContext",
+    "FrameHandler",
+    "PendingResponse",
+    "PutOff",
+    "Response",
+    "Secure",
+    "Server",
+    "ServerBudget",
+]
 
 Secure = Callable[[Connection, ConnectionContext], Awaitable[Connection]]
 """Makes the stream that a connection speaks on of the one that was accepted (TLS), and may say who the peer is. Bounded in time and number

@@ -40,7 +40,7 @@ from log_service.coordinator.group_service import GroupService
 from log_service.coordinator.share_state_service import ShareStateService
 from log_service.coordinator.transaction_service import TransactionService
 from log_service.metadata.image import MetadataImage
-from log_service.network.server import ConnectionContext, PendingResponse
+from log_service.network.server import ConnectionContext, PendingResponse, PutOff
 from log_service.protocol.api_versions import ApiKey, response_class
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import RequestHeader, encode_request, parse_response_header
@@ -189,6 +189,7 @@ class HandlerNode(Asking):
             if not answer.is_done:
                 await done.wait()
             answer = answer.take()
+        assert not isinstance(answer, PutOff)
         if not answer:
             return None
         content = b"".join(chunk if isinstance(chunk, bytes | bytearray | memoryview) else _read(chunk) for chunk in answer)[4:]

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from log_service.common.env import Connection, Env, FileSlice
 from log_service.common.errors import ProtocolError
 from log_service.config.views import ListenerConfig, NetworkLimits
-from log_service.network.server import Chunk, ConnectionContext, PendingResponse, Response, Server, ServerBudget
+from log_service.network.server import PUT_OFF, Chunk, ConnectionContext, PendingResponse, Response, Server, ServerBudget
 from tests.sim import MemoryNetwork, VirtualClock
 
 PAUSE_MS = 60_000
@@ -26,7 +26,8 @@ def framed(content: bytes) -> bytes:
 class ScriptedHandler:
     """Echoes, but ``wait...`` is answered when the test says so, ``none...`` never, ``bad...`` is not the protocol, ``bug...`` raises.
 
-    ``pause...`` also has the connection pause.
+    ``pause...`` also has the connection pause. ``hold...`` is answered from its frame when the test says so, and ``off...`` is put off
+    as often as ``put_off_count`` says.
     """
 
     def __init__(self) -> None:
@@ -36,10 +37,20 @@ class ScriptedHandler:
         self.closed: list[ConnectionContext] = []
         self.slices: dict[bytes, FileSlice] = {}
         self.pending_is_complete = False
+        self.held: list[tuple[PendingResponse, memoryview]] = []
+        self.put_off_count = 0
 
     def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Response:
         content = bytes(frame)
+        if content.startswith(b"off") and self.put_off_count:
+            self.put_off_count -= 1
+            context.mute(PAUSE_MS)
+            return PUT_OFF
         self.frames.append(content)
+        if content.startswith(b"hold"):
+            answer = PendingResponse(self._discarded, holds_frame=True)
+            self.held.append((answer, frame))
+            return answer
         frame[:] = bytes(len(frame))  # the frame is writable, and nothing of it is read later
         if content.startswith(b"wait"):
             answer = PendingResponse(self._discarded)
@@ -56,6 +67,11 @@ class ScriptedHandler:
         if content.startswith(b"bug"):
             raise KeyError("a bug of ours")
         return self.answer_to(content)
+
+    def complete_held(self, index: int) -> None:
+        """Answer a frame that was held with what is in it by now."""
+        answer, frame = self.held[index]
+        answer.complete([framed(bytes(frame))])
 
     def answer_to(self, content: bytes) -> list[Chunk]:
         file_slice = self.slices.get(content)

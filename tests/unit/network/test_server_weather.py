@@ -9,7 +9,7 @@ import trio
 
 from log_service.common.errors import ProtocolError
 from log_service.config.views import ListenerConfig, NetworkLimits
-from log_service.network.server import Chunk, ConnectionContext, PendingResponse, Response, Server, ServerBudget
+from log_service.network.server import PUT_OFF, Chunk, ConnectionContext, PendingResponse, Response, Server, ServerBudget
 from tests.sim import MemoryFiles, Weather, World, sim_run
 from tests.unit.network.harness import Peer, framed
 
@@ -24,7 +24,7 @@ LIMITS = NetworkLimits(
 
 
 class MoodyHandler:
-    """Answers with the request's number: at once, later, never, with bytes or with slices of a file."""
+    """Answers with the request's number, in bytes or slices of a file: at once, later, after a pause, from a held frame, never."""
 
     def __init__(self, rng: Random, nursery: trio.Nursery) -> None:
         self.rng = rng
@@ -41,6 +41,13 @@ class MoodyHandler:
             raise ProtocolError("gibberish")
         if mood == b"n":
             return None
+        if mood == b"o" and self.rng.random() < 0.5:
+            context.mute(self.rng.choice([1, 100, 2_000]))
+            return PUT_OFF
+        if mood == b"h":
+            answer = PendingResponse(holds_frame=True)
+            self._nursery.start_soon(self._complete_from_frame, answer, frame)
+            return answer
         if mood == b"l":
             answer = PendingResponse()
             self._nursery.start_soon(self._complete_later, answer, number)
@@ -54,6 +61,11 @@ class MoodyHandler:
         await trio.sleep(self.rng.choice([0, 0.001, 0.1, 2]))
         answer.complete(self._answer(number))
 
+    async def _complete_from_frame(self, answer: PendingResponse, frame: memoryview) -> None:
+        await trio.sleep(self.rng.choice([0, 0.001, 0.1, 2]))
+        if not answer.is_discarded:
+            answer.complete(self._answer(struct.unpack_from(">i", frame)[0]))
+
     def _answer(self, number: int) -> list[Chunk]:
         size = self.rng.choice([0, 10, 3_000, 150_000])
         if not size or self.rng.random() < 0.5:
@@ -64,7 +76,7 @@ class MoodyHandler:
 async def client(world: World, rng: Random, port: int, is_honest: bool) -> None:
     """Send numbered requests while reading answers; an honest client checks that it gets what it asked for, in order."""
     peer = Peer(await world.network.host("client").connect("server", port))
-    moods = [rng.choice([b"r", b"r", b"l", b"n"]) for _ in range(30)]
+    moods = [rng.choice([b"r", b"r", b"l", b"n", b"h", b"o"]) for _ in range(30)]
     expected = [number for number, mood in enumerate(moods) if mood != b"n"]
 
     async def send() -> None:
