@@ -9,6 +9,8 @@ from typing import Literal
 
 import pyarrow as pa
 
+from orchestration.values.type_names import arrow_type_name
+
 
 class SchemaConflictError(Exception):
     """A result cannot be written: its columns are not the table's. The text names each column and what to do."""
@@ -24,12 +26,13 @@ def conform(rows: pa.Table, name: str, schema: pa.Schema, *, is_evolving: bool =
     missing = [field for field in schema if field.name not in rows.schema.names]
     added = [field for field in rows.schema if field.name not in schema.names]
     if not is_evolving:
-        problems += [f"{field.name} ({field.type}) is in the table and not in the result" for field in missing]
-        problems += [f"{field.name} ({field.type}) is in the result and not in the table" for field in added]
+        problems += [f"{field.name} ({arrow_type_name(field.type)}) is in the table and not in the result" for field in missing]
+        problems += [f"{field.name} ({arrow_type_name(field.type)}) is in the result and not in the table" for field in added]
     if problems:
         raise SchemaConflictError(
             f"the result does not fit the table {name}: {'; '.join(problems)}. Nothing was committed. Let the transform return the table's "
-            "columns, allow new and missing ones with is_evolving=True, or move the table away and let it be built anew"
+            f"columns{'' if is_evolving else ', allow new and missing ones with is_evolving=True'}, or move the table away and let it be "
+            "built anew"
         )
     columns = [
         rows[field.name].cast(field.type) if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type) for field in schema
@@ -72,7 +75,7 @@ def validate_types(schema: pa.Schema, name: str) -> None:
 def _changed_types(result: pa.Schema, table: pa.Schema) -> list[str]:
     common = [field for field in table if field.name in result.names]
     return [
-        f"{field.name} is {field.type} in the table and {result.field(field.name).type} in the result"
+        f"{field.name} is {arrow_type_name(field.type)} in the table and {arrow_type_name(result.field(field.name).type)} in the result"
         for field in common
         if not _is_same(field.type, result.field(field.name).type)
     ]

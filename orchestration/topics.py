@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from math import isfinite
 from typing import Any
 
@@ -18,7 +19,8 @@ from log_service.common.errors import KafkaError
 from log_service.config.topic import validate_topic_configs
 from orchestration.archive.declaration import Archive, validate_archive
 from orchestration.formats import AvroSchema, ProtobufSchema, ValueFormat, format_of
-from orchestration.formats.json_values import json_format
+from orchestration.formats.json_values import has_variant, json_format
+from orchestration.formats.keys import KeySchema
 from orchestration.log_client import LogClient, LogServiceAwayError, LogServiceError, TopicDescription
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.values.ddl import SchemaError, parse_ddl
@@ -41,7 +43,8 @@ class TopicSpec:
     that is NOT NULL is required; or what ``avro_schema`` or ``protobuf_schema`` of ``orchestration.formats`` return. Without a schema
     transforms get the bytes. ``archive`` keeps the records in the lake, too: True, or an ``Archive`` that says when and how long.
     ``rounding`` ("half_up", "half_even", "down") rounds decimals with more digits than their scale, which are dead letters without it.
-    ``epoch_unit`` ("s", "ms", "us", "ns") is the unit of times that come as numbers; without it they are seconds.
+    ``epoch_unit`` ("s", "ms", "us", "ns") is the unit of times that come as numbers; without it they are seconds. ``key_schema``, of the
+    same forms as ``schema``, is that of the records' keys: a record without value deletes the row that its key names.
     """
 
     name: str
@@ -49,6 +52,7 @@ class TopicSpec:
     replication_factor: int = 1
     configs: Mapping[str, str] = field(default_factory=dict)
     key: str | None = None
+    key_schema: str | AvroSchema | ProtobufSchema | None = None
     schema: str | AvroSchema | ProtobufSchema | None = None
     description: str = ""
     archive: bool | Archive = False
@@ -67,6 +71,7 @@ class TopicSpec:
         except SchemaError as error:
             raise ValueError(f"the schema of topic {self.name} cannot be read: {error}") from error
         validate_field_names(self.name, self.fields)
+        validate_key_schema(self.name, self.key_schema)
         self._validate_reading()
         if self.archived is not None:
             validate_archive(self.name, self.archived, self.configs)
@@ -89,12 +94,17 @@ class TopicSpec:
             return None
         if not isinstance(self.schema, str):
             return self.schema.fields
-        return Reading(rounding=self.rounding, epoch_unit=self.epoch_unit).declared_in(parse_ddl(self.schema))
+        return _fields_of(self.schema, Reading(rounding=self.rounding, epoch_unit=self.epoch_unit))
 
     @property
     def value_format(self) -> ValueFormat | None:
         """How values are read that are not JSON; None where they are, and where there is no schema."""
         return None if self.schema is None or isinstance(self.schema, str) else self.schema
+
+    @property
+    def key_format(self) -> KeySchema | None:
+        """How keys are read: the fields of their JSON or another format; None where nothing is declared."""
+        return parse_ddl(self.key_schema) if isinstance(self.key_schema, str) else self.key_schema
 
     @property
     def asset_key(self) -> dg.AssetKey:
@@ -142,6 +152,26 @@ def validate_field_names(topic: str, fields: types.StructType | None) -> None:
             f"each record brings columns called {', '.join(RECORD_COLUMNS)}. "
             "Leave the field out of the schema, or rename it in the producer"
         )
+
+
+def validate_key_schema(topic: str, key_schema: str | ValueFormat | None) -> None:
+    """Refuse a schema of keys that cannot be read.
+
+    :raises ValueError: names the topic.
+    """
+    if not isinstance(key_schema, str):
+        return
+    try:
+        fields = parse_ddl(key_schema)
+    except SchemaError as error:
+        raise ValueError(f"the key_schema of topic {topic} cannot be read: {error}") from error
+    if has_variant(fields):
+        raise ValueError(f"the key_schema of topic {topic} has a VARIANT: no key column can be one")
+
+
+@lru_cache
+def _fields_of(ddl: str, reading: Reading) -> types.StructType:
+    return reading.declared_in(parse_ddl(ddl))
 
 
 def validate_topic(name: str, topic: object) -> None:
@@ -309,9 +339,9 @@ def topic_specs(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicSpec, ...]:
 
 
 def _declared_spec(declared: Mapping[str, Any]) -> TopicSpec:
-    archive, schema = declared.get("archive"), declared.get("schema")
-    read = format_of(schema) if isinstance(schema, Mapping) else schema
-    return TopicSpec(**{**declared, "archive": Archive(**archive) if archive else False, "schema": read})
+    archive = declared.get("archive")
+    schemas = {name: format_of(one) if isinstance(one := declared.get(name), Mapping) else one for name in ("schema", "key_schema")}
+    return TopicSpec(**{**declared, **schemas, "archive": Archive(**archive) if archive else False})
 
 
 def _declaration(spec: TopicSpec) -> dict[str, Any]:
@@ -321,7 +351,8 @@ def _declaration(spec: TopicSpec) -> dict[str, Any]:
         "replication_factor": spec.replication_factor,
         "configs": dict(spec.configs),
         "key": spec.key,
-        "schema": spec.schema if spec.value_format is None else spec.value_format.declared(),
+        "schema": _told_schema(spec.schema),
+        "key_schema": _told_schema(spec.key_schema),
         "description": spec.description,
         "archive": None if spec.archived is None else asdict(spec.archived),
         "rounding": spec.rounding,
@@ -329,6 +360,10 @@ def _declaration(spec: TopicSpec) -> dict[str, Any]:
     }
     columns = {} if spec.fields is None else {"dagster/column_schema": column_schema(spec.fields)}
     return {TOPIC_METADATA: dg.MetadataValue.json(declared), **columns}
+
+
+def _told_schema(schema: str | ValueFormat | None) -> str | Mapping[str, Any] | None:
+    return schema if schema is None or isinstance(schema, str) else schema.declared()
 
 
 def column_schema(fields: types.StructType) -> dg.TableSchema:

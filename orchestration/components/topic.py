@@ -42,6 +42,9 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
     replication_factor: int = Field(default=1, description="How many replicas each partition has")
     configs: dict[str, str | int | float | bool] = Field(default={}, description="Kafka's topic configs, e.g. retention.ms")
     key: str | None = Field(default=None, description="What records are keyed by, for readers")
+    key_schema: str | None = Field(default=None, description="The fields of the JSON in a record's key, as Spark DDL; without: a text")
+    key_avro: AvroAttributes | None = Field(default=None, description="The schema of keys in Avro, in the place of key_schema")
+    key_protobuf: ProtobufAttributes | None = Field(default=None, description="The schema of keys in Protobuf, in its place")
     value_schema: str | None = Field(default=None, description="The fields of the JSON in a record's value, as Spark DDL; without: bytes")
     avro: AvroAttributes | None = Field(default=None, description="The schema of values in Avro, in the place of value_schema")
     protobuf: ProtobufAttributes | None = Field(default=None, description="The schema of values in Protobuf, in its place")
@@ -70,23 +73,26 @@ class TopicComponent(Declaration, dg.Resolvable, dg.Model):
             replication_factor=self.replication_factor,
             configs={key: config_text(value) for key, value in self.configs.items()},
             key=self.key,
-            schema=self._schema(folder or Path()),
+            schema=self._schema(folder or Path(), "value_schema", "avro", "protobuf"),
+            key_schema=self._schema(folder or Path(), "key_schema", "key_avro", "key_protobuf"),
             archive=self.archive,
             rounding=self.rounding,
             epoch_unit=self.epoch_unit,
             description=self.description,
         )
 
-    def _schema(self, folder: Path) -> str | AvroSchema | ProtobufSchema | None:
-        given = [name for name in ("value_schema", "avro", "protobuf") if getattr(self, name) is not None]
+    def _schema(self, folder: Path, *names: str) -> str | AvroSchema | ProtobufSchema | None:
+        """Return the schema that is given under one of ``names``."""
+        given = {name: one for name in names if (one := getattr(self, name)) is not None}
         if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} cannot be given together: values have one format")
-        if self.avro is not None:
-            older = [folder / file for file in self.avro.older]
-            return avro_schema(folder / self.avro.file, framing=self.avro.framing, older=older)
-        if self.protobuf is not None:
-            return protobuf_schema(folder / self.protobuf.file, message=self.protobuf.message, framing=self.protobuf.framing)
-        return self.value_schema
+            raise ValueError(f"{' and '.join(given)} cannot be given together: {'keys' if 'key' in names[0] else 'values'} have one format")
+        for one in given.values():
+            if isinstance(one, AvroAttributes):
+                return avro_schema(folder / one.file, framing=one.framing, older=[folder / file for file in one.older])
+            if isinstance(one, ProtobufAttributes):
+                return protobuf_schema(folder / one.file, message=one.message, framing=one.framing)
+            return str(one)
+        return None
 
     def declare(self, context: dg.ComponentLoadContext) -> Made:
         """Return the topic's asset."""

@@ -1,7 +1,8 @@
 """Formats of values other than JSON: a schema from a file says which columns a value has, and reads it.
 
 ``columns`` what all formats share; ``avro`` Avro's schemas as declared, ``avro_types`` their types, ``avro_reading`` their bytes;
-``protobuf`` messages of Protocol Buffers, ``protobuf_reading`` their fields, ``descriptors`` the files that describe them.
+``protobuf`` messages of Protocol Buffers, ``protobuf_reading`` their fields, ``descriptors`` the files that describe them;
+``json_values`` JSON as a format like these; ``keys`` keys of records as values of key columns.
 """
 
 from collections.abc import Mapping

@@ -5,6 +5,7 @@ tables, ``topics.NAME`` in SQL, fixes and senders see one meaning of a record. A
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import types
 
 from orchestration.formats.columns import arrow_schema
-from orchestration.values.plain_json import Flags, plain_schema, read_plain
+from orchestration.values.plain_json import Flags, PlainSchema, plain_schema, read_plain
 from orchestration.values.strict_json import StrictSchema
 
 
@@ -25,7 +26,7 @@ class JsonFormat:
 
     def read(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
         """Return the columns of those of ``values`` (binary) that fit, and for each value why it does not fit, null where it does."""
-        schema, plain = arrow_schema(self.fields), plain_schema(self.fields)
+        schema, plain = _schemas(self.fields)
         if plain is None:
             return self._read_each(values, schema)
         table, is_plain = read_plain(values, plain)
@@ -50,6 +51,11 @@ class JsonFormat:
         columns = list(zip(*rows, strict=True)) or [()] * len(schema)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
         return pa.table(arrays, schema=schema), pa.array(faults, pa.string())
+
+
+@lru_cache
+def _schemas(fields: types.StructType) -> tuple[pa.Schema, PlainSchema | None]:
+    return arrow_schema(fields), plain_schema(fields)
 
 
 def json_format(fields: types.StructType | None, *, is_lenient: bool = False) -> JsonFormat | None:

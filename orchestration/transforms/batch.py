@@ -99,7 +99,8 @@ def _changes(
     refused = [one for one in misfits if not of_keys.is_tombstone(one)]
     if not wanted:
         return rows, flagged, (*refused, *unusable)
-    found, nameless = of_keys.tombstone_deletions(batch.records_at(wanted), table.latest_by, flagged.schema, batch.ranges.topic_id)
+    records, key_schema = batch.records_at(wanted), table.topic.key_format
+    found, nameless = of_keys.tombstone_deletions(records, table.latest_by, flagged.schema, batch.ranges.topic_id, key_schema)
     return rows, pa.concat_tables([flagged, found]), (*refused, *unusable, *nameless)
 
 

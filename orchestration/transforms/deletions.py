@@ -1,7 +1,7 @@
 """Changes of a table that keeps the newest row of each key: which records delete a key, and which make no change that a key can take.
 
-A record without value (a tombstone) deletes the key that is the record's own: its text as a value of the key column. A row that meets the
-table's ``deleted_when`` deletes its key. Decides both, and what is rejected: rows without a key, several rows of one record with the same
+A record without value (a tombstone) deletes the key that is the record's own, as ``formats.keys`` reads it. A row that meets the table's
+``deleted_when`` deletes its key. Decides both, and what is rejected: rows without a key, several rows of one record with the same
 key, and tombstones that name no key. Knows no table and writes nothing.
 """
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as sql
 
 from orchestration.dead_letters import Rejection
+from orchestration.formats.keys import KeySchema, read_keys
 from orchestration.latest import PLACE
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import TransformError
@@ -20,7 +21,7 @@ from orchestration.values.strict_json import NULL_VALUE
 
 DELETED_COLUMN = "_is_deletion"
 LATEST_RULE = "latest_by"
-SEVERAL = f"{NULL_VALUE}, and a record's key cannot name the several columns of latest_by"
+NO_KEY = f"{NULL_VALUE}, and so is the key: nothing says what to delete"
 
 
 def flag_deleted(frame: Any, table: TopicTable) -> Any:
@@ -71,45 +72,33 @@ def key_rejections(rows: pa.Table, keys: Sequence[str]) -> tuple[Rejection, ...]
     return tuple(found.values())
 
 
-def tombstone_deletions(records: pa.Table, keys: Sequence[str], schema: pa.Schema, topic_id: str) -> tuple[pa.Table, tuple[Rejection, ...]]:
+def tombstone_deletions(
+    records: pa.Table, keys: Sequence[str], schema: pa.Schema, topic_id: str, key_schema: KeySchema | None
+) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Return what ``records`` without values (of ``SOURCE_SCHEMA``) delete, and the rejections of those that name no key.
 
     ``schema`` holds the result's types of ``keys`` and place.
     """
-    if len(keys) > 1:
-        return schema.empty_table(), tuple(_rejection(place, SEVERAL) for place in _places(records))
-    kind = schema.field(keys[0]).type
-    named: list[Any] = []
-    rejections = []
-    for place, key in zip(_places(records), records["key"].to_pylist(), strict=True):
-        value, reason = _key_value(key, kind)
-        named.append(value)
-        if value is None:
-            rejections.append(_rejection(place, reason))
-    is_named = pa.array([value is not None for value in named], pa.bool_())
-    values = pa.array([value for value in named if value is not None], kind)
-    kept = records.filter(is_named)
-    columns: Mapping[str, Any] = {
-        keys[0]: values,
+    columns = pa.schema([schema.field(key) for key in keys])
+    keyless = records.filter(records["key"].is_null())
+    rejections = [_rejection(place, NO_KEY) for place in _places(keyless)]
+    keyed = records.filter(records["key"].is_valid())
+    named = read_keys(keyed["key"].combine_chunks(), columns, key_schema)
+    rejections += [
+        _rejection(place, f"{NULL_VALUE}, and {reason}: nothing says what to delete")
+        for place, (_, reason) in zip(_places(keyed), named, strict=True)
+        if reason is not None
+    ]
+    values = [found for found, _ in named if found is not None]
+    kept = keyed.filter(pa.array([found is not None for found, _ in named], pa.bool_()))
+    made: Mapping[str, Any] = {
+        **{column.name: pa.array([one[at] for one in values], column.type) for at, column in enumerate(columns)},
         "_topic_id": pa.repeat(pa.scalar(topic_id), kept.num_rows),
         "_partition": kept["_partition"],
         "_offset": kept["_offset"],
         "_timestamp": kept["_timestamp"],
     }
-    return pa.table(columns).select(schema.names).cast(schema), tuple(rejections)
-
-
-def _key_value(key: bytes | None, kind: pa.DataType) -> tuple[Any, str]:
-    """Return a record's key as a value of the key column, None with the reason where it is none."""
-    if key is None:
-        return None, f"{NULL_VALUE}, and so is the key: nothing says what to delete"
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return key, ""
-    try:
-        text = key.decode()
-        return pa.scalar(text).cast(kind).as_py(), ""
-    except (UnicodeDecodeError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None, f"{NULL_VALUE}, and the key is no {kind}: nothing says what to delete"
+    return pa.table(made).select(schema.names).cast(schema), tuple(rejections)
 
 
 def without_value(given: Any) -> Any:

@@ -13,7 +13,8 @@ from pyspark.sql import functions as sql
 from pyspark.sql import types
 
 from orchestration.spark.source import FAULT, PARSED
-from orchestration.values.strict_json import load_object, type_name
+from orchestration.values.strict_json import load_object
+from orchestration.values.type_names import type_name
 
 PROVENANCE_COLUMNS = ("_topic_id", "_partition", "_offset", "_timestamp")
 MISFIT = "_misfit"

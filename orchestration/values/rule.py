@@ -83,15 +83,9 @@ RULE: Mapping[str, tuple[Form, ...]] = {
     "BINARY": (Form('"YWI="', b"ab"), *_refused("BINARY: bytes are written in base64", '"YWI"', '"a b="', "5")),
     "ARRAY<INT>": (Form("[1, null]", [1, None]), *_refused("ARRAY<INT>", "1", "{}")),
     "MAP<STRING,INT>": (Form('{"k": 1}', [("k", 1)]), *_refused("MAP<STRING,INT>", "[]", '"k"')),
-    "STRUCT<N:INT>": (Form('{"n": 1, "other": 2}', {"n": 1}), Form("{}", {"n": None}), *_refused("STRUCT<N:INT>", "[]", "1")),
+    "STRUCT<n: INT>": (Form('{"n": 1, "other": 2}', {"n": 1}), Form("{}", {"n": None}), *_refused("STRUCT<n: INT>", "[]", "1")),
 }
-"""By type."""
-_DDL: Mapping[str, str] = {"STRUCT<N:INT>": "STRUCT<n: INT>"}
-
-
-def ddl_of_type(kind: str) -> str:
-    """Return a key of ``RULE`` as a schema declares it."""
-    return _DDL.get(kind, kind)
+"""By type, as a schema declares it."""
 
 
 def rule_table() -> str:

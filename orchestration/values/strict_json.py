@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NoReturn
 
@@ -30,6 +31,7 @@ from orchestration.values.scalars import (
     reading_of,
     timestamp_reader,
 )
+from orchestration.values.type_names import type_name
 
 MAX_DEPTH = 500
 """Levels of nesting; twice as many are too many for the parsers of Spark and Python."""
@@ -74,7 +76,7 @@ class StrictSchema:
 
     def fault_of(self, value: bytes | None) -> str | None:
         """Return why ``value`` does not fit, naming the fields that are to blame; None where it fits."""
-        return _row_of(value, _field_readers(self.fields))[1]
+        return _row_of(value, _readers_of(self.fields))[1]
 
     def faults_of(self, values: pa.Array) -> list[str | None]:
         """Return ``fault_of`` of each of ``values`` (binary)."""
@@ -82,12 +84,27 @@ class StrictSchema:
 
     def rows_of(self, values: pa.Array) -> list[Row]:
         """Return the fields of each of ``values`` (binary), and what is wrong with it."""
-        readers = _field_readers(self.fields)
+        readers = _readers_of(self.fields)
         return [_row_of(value, readers) for value in values.to_pylist()]
+
+    def row_of(self, document: Mapping[str, Any]) -> Row:
+        """Return the fields of an object that ``load_document`` returned, and what is wrong with it."""
+        return _fields_of(document, _readers_of(self.fields))
 
 
 def load_object(value: bytes | None) -> dict[str, Any]:
     """Return the JSON object that ``value`` is.
+
+    :raises ValueError: it is none; the text says why, in the words of a dead letter.
+    """
+    document = load_document(value)
+    if not isinstance(document, dict):
+        raise _RefusedError("the value is not a JSON object")
+    return document
+
+
+def load_document(value: bytes | None) -> Any:
+    """Return the JSON document that ``value`` is; numbers with a fraction or exponent are decimals.
 
     :raises ValueError: it is none; the text says why, in the words of a dead letter.
     """
@@ -100,18 +117,10 @@ def load_object(value: bytes | None) -> dict[str, Any]:
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         raise _RefusedError(TOO_DEEP)
     try:
-        document = (DECODER if len(text) <= SAFE_LENGTH else BOUNDED_DECODER).decode(text)
+        return (DECODER if len(text) <= SAFE_LENGTH else BOUNDED_DECODER).decode(text)
     except json.JSONDecodeError as error:
         is_more = error.msg == "Extra data"
         raise _RefusedError("the value goes on after its JSON document" if is_more else NOT_JSON) from None
-    if not isinstance(document, dict):
-        raise _RefusedError("the value is not a JSON object")
-    return document
-
-
-def type_name(kind: types.DataType) -> str:
-    """Return a type as a schema declares it."""
-    return kind.simpleString().upper()
 
 
 def _row_of(value: bytes | None, readers: Sequence[tuple[str, Read]]) -> Row:
@@ -119,6 +128,10 @@ def _row_of(value: bytes | None, readers: Sequence[tuple[str, Read]]) -> Row:
         document = load_object(value)
     except _RefusedError as refused:
         return [None] * len(readers), str(refused)
+    return _fields_of(document, readers)
+
+
+def _fields_of(document: Mapping[str, Any], readers: Sequence[tuple[str, Read]]) -> Row:
     found, faults = [], []
     for name, read in readers:
         try:
@@ -181,6 +194,11 @@ BOUNDED_DECODER = json.JSONDecoder(
 
 
 # From a document to the values of its fields
+
+
+@lru_cache
+def _readers_of(fields: types.StructType) -> Sequence[tuple[str, Read]]:
+    return _field_readers(fields)
 
 
 def _field_readers(fields: types.StructType, inherited: Reading | None = None) -> list[tuple[str, Read]]:

@@ -240,7 +240,7 @@ def test_what_fails_in_the_middle_leaves_nothing(place: Database, table: str, mo
 def test_a_table_that_lacks_a_column_is_told_and_one_that_has_more_is_served(place: Database, table: str) -> None:
     with place.store(table, follower=table) as store:
         commit(store, batch(0, 5, rows(("a", 1, 0))))
-        with pytest.raises(SchemaConflictError, match=r"lacks columns of the result: note \(string\).*ALTER TABLE"):
+        with pytest.raises(SchemaConflictError, match=r"lacks columns of the result: note \(STRING\).*ALTER TABLE"):
             commit(store, batch(5, 9, rows(("b", 1, 5)).append_column("note", pa.array(["x"]))))
         commit(store, batch(5, 9, rows(("b", 1, 5)).drop_columns(["v"])))
     assert place.rows(table, "id", "coalesce(v, -1)") == [("a", 1), ("b", -1)]

@@ -1,5 +1,6 @@
 """A table that keeps the newest row of each key: records in, rows and dead letters out."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -122,15 +123,13 @@ def test_records_that_can_change_no_key_are_dead_letters(log: MemoryLog, lake_ro
     assert held_accounts(lake_root) == {"a": 1}
     assert letters_of(lake_root) == [
         (0, 1, "latest_by", "the value is null, and so is the key: nothing says what to delete"),
-        (0, 2, "latest_by", "the value is null, and the key is no string: nothing says what to delete"),
+        (0, 2, "latest_by", "the value is null, and the key is not STRING: nothing says what to delete"),
         (0, 3, "latest_by", "the record makes several rows with the same id"),
         (0, 4, "latest_by", "the key column id is null"),
     ]
 
 
-def test_a_key_of_several_columns_has_no_tombstones_and_numbers_are_read_from_the_records_key(
-    log: MemoryLog, lake_root: Path, spark: Any
-) -> None:
+def test_numbers_are_read_from_the_records_key_and_a_text_names_no_several_columns(log: MemoryLog, lake_root: Path, spark: Any) -> None:
     def numbered(records: Any) -> Any:
         return newest_accounts(records).selectExpr("*", "CAST(substr(id, 2) AS BIGINT) AS number").drop("id")
 
@@ -142,11 +141,38 @@ def test_a_key_of_several_columns_has_no_tombstones_and_numbers_are_read_from_th
     run_topic_table(table, run_context(log, lake_root, spark))
     assert rows_of(lake_root, "by_number", ("number",)) == [(8,)]
     assert [one[1:] for one in letters_of(lake_root)] == [
-        (3, "latest_by", "the value is null, and the key is no int64: nothing says what to delete")
+        (3, "latest_by", "the value is null, and the key is not BIGINT: nothing says what to delete")
     ]
     several = accounts_table(latest_by=("id", "status"), name="by_two")
     run_topic_table(several, run_context(log, lake_root, spark))
     assert [one[1:3] for one in letters_of(lake_root)] == [(2, "latest_by"), (3, "latest_by"), (3, "latest_by")]
+
+
+@pytest.mark.parametrize("arrow_records", [10_000, 1], ids=["the run reads", "workers read"])
+@pytest.mark.parametrize("is_declared", [False, True])
+def test_deletions_as_debezium_sends_them(lake_root: Path, spark: Any, arrow_records: int, is_declared: bool) -> None:
+    """Each delete is followed by a tombstone with the row's key in JSON; those were dead letters. Keys of several columns delete, too."""
+    schema = "before STRUCT<region: STRING, id: INT>, after STRUCT<region: STRING, id: INT, name: STRING>, op STRING"
+    topic = TopicSpec(name="rows", schema=schema, key_schema="region STRING, id INT" if is_declared else None)
+    log = MemoryLog()
+    partition = log.add_topic("rows").partitions[0]
+    for number, name in [(1, "Ada"), (2, "Edsger"), (1, None)]:
+        key = {"region": "eu", "id": number}
+        envelope = {"schema": {"type": "struct"}, "payload": key} if number == 1 else key
+        value = {"before": None, "after": {**key, "name": name}, "op": "c"} if name else {"before": key, "after": None, "op": "d"}
+        partition.append(json.dumps(value).encode(), key=json.dumps(envelope).encode())
+        if name is None:
+            partition.append(None, key=json.dumps(envelope).encode())
+    partition.append(None, key=b"eu/2")
+
+    def rows(records: Any) -> Any:
+        return records.where("op <> 'd'").select("after.*", "_topic_id", "_partition", "_offset", "_timestamp")
+
+    table = TopicTable(name="rows", topic=topic, function=rows, latest_by=("region", "id"))
+    run_topic_table(table, run_context(log, lake_root, spark, arrow_records=arrow_records))
+    assert rows_of(lake_root, "rows", ("region", "id", "name")) == [("eu", 2, "Edsger")]
+    told = "the key is not JSON" if is_declared else "the key is no JSON object with region, id, and the topic declares no key_schema"
+    assert letters_of(lake_root) == [(0, 4, "latest_by", f"the value is null, and {told}: nothing says what to delete")]
 
 
 def test_bytes_without_schema_are_kept_by_the_records_key(lake_root: Path, spark: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from orchestration.topics import TopicSpec
 from orchestration.transforms.topic_run import run_topic_table
-from orchestration.values.rule import PLAIN, RULE, ddl_of_type
+from orchestration.values.rule import PLAIN, RULE
 from orchestration.values.scalars import NOT_A_DAY, NOT_A_TIME
 from tests.helpers.json_judge import DDL, GOOD, NESTED_DDL, hostile_value, is_fit
 from tests.platform.pipeline import letters_of, orders_table, rows_of, run_context
@@ -77,7 +77,7 @@ def test_each_form_of_the_rule_is_the_same_row_or_the_same_dead_letter(
     partition = log.add_topic("orders").partitions[0]
     for form in forms:
         partition.append(f'{{"a": {form.json}, "v": 1}}'.encode())
-    topic = TopicSpec(name="orders", schema=f"a {ddl_of_type(kind)}{more}")
+    topic = TopicSpec(name="orders", schema=f"a {kind}{more}")
     columns = ("_topic_id", "_partition", "_offset", "a")
     table = orders_table(topic=topic, function=lambda records: records.select(*columns), unique_by=(), rules=())
     run_topic_table(table, run_context(log, tmp_path, spark, arrow_records=arrow_records))

@@ -269,7 +269,7 @@ def test_changed_columns_are_refused_unless_the_table_may_evolve(log: MemoryLog,
     def more(records: Any) -> Any:
         return records.selectExpr("_topic_id", "_partition", "_offset", "_timestamp", "id", "amount", "amount * 2 AS twice")
 
-    with pytest.raises(SchemaConflictError, match=r"note \(string\) is in the table and not in the result; twice \(int32\)"):
+    with pytest.raises(SchemaConflictError, match=r"note \(STRING\) is in the table and not in the result; twice \(INT\)"):
         run_topic_table(orders_table(function=more), run_context(log, lake_root, spark))
     run_topic_table(orders_table(function=more, is_evolving=True), run_context(log, lake_root, spark))
     assert rows_of(lake_root, columns=("id", "note", "twice")) == [("a", None, None), ("b", None, 6)]

@@ -18,6 +18,7 @@ from orchestration.checkpoints import Checkpoint, ProgressError
 from orchestration.latest import Changes
 from orchestration.offsets import OffsetRanges
 from orchestration.schemas import SchemaConflictError
+from orchestration.values.type_names import arrow_type_name
 
 DELETED_KEYS = "_deleted_keys"
 """Behind a table's name: the table of the keys that were deleted last, with the place of what deleted them."""
@@ -142,7 +143,7 @@ def validate_columns(place: str, table: str, existing: set[str], schema: pa.Sche
     """
     missing = [field for field in schema if field.name not in existing]
     if missing:
-        names = ", ".join(f"{field.name} ({field.type})" for field in missing)
+        names = ", ".join(f"{field.name} ({arrow_type_name(field.type)})" for field in missing)
         raise SchemaConflictError(
             f"the table {table} in {place} lacks columns of the result: {names}. Nothing was committed. Add them to the table "
             "(ALTER TABLE ... ADD COLUMN ...), or take them out of the result"

@@ -20,7 +20,7 @@ FIELDS = types.StructType(
     [
         (b'{"seen": "soon"}', ["seen", "price", "place"], "field seen is not TIMESTAMP"),
         (b'{"seen": "soon", "price": 1000}', ["seen", "price"], "field seen is not TIMESTAMP; field price is not DECIMAL(4,2)"),
-        (b'{"place": {"day": "soon"}}', ["seen"], "field place is not STRUCT<DAY:DATE>"),
+        (b'{"place": {"day": "soon"}}', ["seen"], "field place is not STRUCT<day: DATE>"),
         (b'{"price": 1}', ["seen"], "the value does not fit the schema"),
         (b"nonsense", [], "the value is not JSON"),
     ],

@@ -11,7 +11,7 @@ from orchestration.tables import Lake, replace_all
 from orchestration.topic_reads import Bounds
 from orchestration.topic_relations import TopicRelations, bounds_of, topic_names
 from orchestration.values.ddl import parse_ddl
-from orchestration.values.rule import PLAIN, RULE, ddl_of_type
+from orchestration.values.rule import PLAIN, RULE
 from orchestration.warehouse import Warehouse, WarehouseError
 from tests.unit.orchestration.memory_log import MemoryLog
 
@@ -28,7 +28,7 @@ SQL_TYPES = {
     "BINARY": "BLOB",
     "ARRAY<INT>": "INTEGER[]",
     "MAP<STRING,INT>": "MAP(VARCHAR, INTEGER)",
-    "STRUCT<N:INT>": "STRUCT(n INTEGER)",
+    "STRUCT<n: INT>": "STRUCT(n INTEGER)",
 }
 START_MS = 1_767_225_600_000
 SCHEMA = parse_ddl("id BIGINT NOT NULL, amount DOUBLE, seen TIMESTAMP, tags ARRAY<STRING>")
@@ -118,7 +118,7 @@ def test_each_form_of_the_rule_is_its_value_or_null(warehouse: Warehouse, log: M
     partition = log.add_topic("forms").partitions[0]
     for form in forms:
         partition.append(f'{{"a": {form.json}, "v": {{"deep": [1]}}}}'.encode())
-    relations = TopicRelations(log, {"forms": parse_ddl(f"a {ddl_of_type(kind)}, v VARIANT")})
+    relations = TopicRelations(log, {"forms": parse_ddl(f"a {kind}, v VARIANT")})
     found = warehouse.query("SELECT a, v, typeof(a) AS kind FROM topics.forms ORDER BY _offset", relations)
     assert found["a"].to_pylist() == [form.value for form in forms]
     documents = [None if r"\ud800" in form.json else '{"deep":[1]}' for form in forms]

@@ -135,6 +135,18 @@ def test_schema_files_lie_beside_the_yaml(project: Project) -> None:
     assert declared_topic("payments").schema == protobuf_schema(file.with_suffix(".proto"), message="shop.Payment")
 
 
+def test_keys_have_a_schema_of_their_own(project: Project) -> None:
+    project.write("topic", '{"type": "record", "name": "K", "fields": [{"name": "id", "type": "long"}]}', "key.avsc")
+    project.write("topic", TOPIC.replace("archive: true", "key_avro: {file: key.avsc}"))
+    project.load()
+    assert declared_topic("payments").key_schema == avro_schema(project.root / "assets" / "topic" / "key.avsc")
+    project.write("topic", TOPIC.replace("archive: true", "key_schema: id BIGINT"))
+    project.load()
+    assert declared_topic("payments").key_schema == "id BIGINT"
+    project.write("topic", TOPIC.replace("archive: true", "key_schema: id BIGINT\n  key_avro: {file: key.avsc}"))
+    assert "key_schema and key_avro cannot be given together: keys have one format" in project.refusal()
+
+
 def test_a_schema_file_that_is_not_there_is_told_with_its_line(project: Project) -> None:
     file = project.write("topic", TOPIC.replace("value_schema: id BIGINT NOT NULL, paid DOUBLE", "avro: {file: payments.avsc}"))
     refusal = project.refusal()

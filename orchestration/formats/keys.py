@@ -1,0 +1,160 @@
+"""Keys of records as values of a table's key columns: what a record without value deletes.
+
+Decides which forms a key may have. A topic that declares ``key_schema`` has keys of that schema: JSON, Avro or Protobuf. Otherwise a key
+that is a JSON object with all key columns names them, and any other key is, as text, the value of the only key column. JSON is read by the
+rule of JSON values. Connect's envelope (``{"schema": ..., "payload": ...}``) is its payload. A bare JSON value is that of the only column.
+Invariant: the column ``_key`` is the key as it came. Each key names a value for every column, or has a reason.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types
+
+from orchestration.formats.columns import UnfitError, ValueFormat, arrow_schema
+from orchestration.values.strict_json import StrictSchema, load_document
+from orchestration.values.type_names import arrow_type_name, spark_type
+
+KEY_COLUMN = "_key"
+ENVELOPE = frozenset(("schema", "payload"))
+
+KeySchema = types.StructType | ValueFormat
+"""The fields of keys in JSON, or the format of others."""
+Named = tuple[Sequence[pa.Scalar] | None, str | None]
+"""The values of the key columns, or why the key names none."""
+ReadKey = Callable[[bytes], Sequence[pa.Scalar]]
+"""Returns the values of the key columns. Raises UnfitError where a key names none."""
+
+
+def read_keys(keys: pa.Array, columns: pa.Schema, declared: KeySchema | None) -> list[Named]:
+    """Return for each of ``keys`` (binary, none of them null) what it names for ``columns``."""
+    if columns.names == [KEY_COLUMN] or declared is None:
+        return _each(keys, _reader(columns))
+    fields = declared if isinstance(declared, types.StructType) else declared.fields
+    lacking = [name for name in columns.names if name not in fields.names]
+    if lacking:
+        return [(None, f"the key has no field {', '.join(lacking)}")] * len(keys)
+    if isinstance(declared, types.StructType):
+        return _each(keys, _json_reader(types.StructType([fields[name] for name in columns.names]), columns))
+    return _formatted(keys, declared, columns)
+
+
+def _each(items: pa.Array, read: Callable[[Any], Sequence[pa.Scalar]]) -> list[Named]:
+    found: list[Named] = []
+    for item in items.to_pylist():
+        try:
+            found.append((read(item), None))
+        except UnfitError as refused:
+            found.append((None, str(refused)))
+    return found
+
+
+def _reader(columns: pa.Schema) -> ReadKey:
+    """Return what reads keys of which nothing is declared."""
+    only = columns.field(0) if len(columns) == 1 else None
+    if only is not None and (only.name == KEY_COLUMN or _is_bytes(only.type)):
+        return lambda key: [_text_value(key, only.type)]
+    read_json = _json_reader(_fields_of(columns), columns)
+
+    def read(key: bytes) -> Sequence[pa.Scalar]:
+        if _has_all(key, columns.names):
+            return read_json(key)
+        if only is None:
+            raise UnfitError(f"the key is no JSON object with {', '.join(columns.names)}, and the topic declares no key_schema")
+        return [_text_value(key, only.type)]
+
+    return read
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _text_value(key: bytes, kind: pa.DataType) -> pa.Scalar:
+    if _is_bytes(kind):
+        return pa.scalar(key, kind)
+    try:
+        return pa.scalar(key.decode()).cast(kind)
+    except (UnicodeDecodeError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise UnfitError(f"the key is not {arrow_type_name(kind)}") from None
+
+
+def _has_all(key: bytes, names: Sequence[str]) -> bool:
+    """Whether a key is a JSON object that gives all of ``names``, or Connect's envelope of one, or of the value of the only name."""
+    if not key.lstrip().startswith(b"{"):
+        return False
+    try:
+        document = load_document(key)
+    except ValueError:
+        return False
+    inner = _unwrapped(document, names)
+    return all(name in inner for name in names) if isinstance(inner, dict) else inner is not document and len(names) == 1
+
+
+def _unwrapped(document: Any, names: Sequence[str]) -> Any:
+    """Return the payload of Connect's envelope, and what is none as it is."""
+    is_envelope = isinstance(document, dict) and document.keys() == ENVELOPE and not ENVELOPE & set(names)
+    return document["payload"] if is_envelope else document
+
+
+def _fields_of(columns: pa.Schema) -> types.StructType:
+    """Return ``columns`` as fields of JSON; one whose type no schema can declare is a text."""
+    return types.StructType([types.StructField(one.name, _spark_type(one.type), nullable=False) for one in columns])
+
+
+def _spark_type(kind: pa.DataType) -> types.DataType:
+    try:
+        return spark_type(kind)
+    except TypeError:
+        return types.StringType()
+
+
+def _json_reader(fields: types.StructType, columns: pa.Schema) -> ReadKey:
+    schema, strict = arrow_schema(fields), StrictSchema(fields)
+
+    def read(key: bytes) -> Sequence[pa.Scalar]:
+        try:
+            document = _unwrapped(load_document(key), fields.names)
+        except ValueError as refused:
+            raise UnfitError(_of_key(str(refused))) from None
+        if not isinstance(document, dict):
+            if len(fields) != 1:
+                raise UnfitError("the key is not a JSON object")
+            document = {fields.names[0]: document}
+        row, fault = strict.row_of(document)
+        if fault is not None:
+            raise UnfitError(f"in the key {fault}")
+        return _cast(dict(zip(schema.names, row, strict=True)), schema, columns)
+
+    return read
+
+
+def _formatted(keys: pa.Array, declared: ValueFormat, columns: pa.Schema) -> list[Named]:
+    """Return what keys in another format name."""
+    table, faults = declared.read(keys)
+    rows = iter(table.select(columns.names).to_pylist())
+
+    def named(fault: str | None) -> Sequence[pa.Scalar]:
+        if fault is not None:
+            raise UnfitError(_of_key(fault))
+        return _cast(next(rows), table.schema, columns)
+
+    return _each(faults, named)
+
+
+def _of_key(fault: str) -> str:
+    return fault.replace("the value", "the key", 1)
+
+
+def _cast(values: Mapping[str, Any], schema: pa.Schema, columns: pa.Schema) -> list[pa.Scalar]:
+    """Return the values of a key (``schema``) in the types of the key columns."""
+    found = []
+    for column in columns:
+        if values[column.name] is None:
+            raise UnfitError(f"the key's field {column.name} is null")
+        try:
+            found.append(pa.scalar(values[column.name], schema.field(column.name).type).cast(column.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise UnfitError(f"the key's field {column.name} is not {arrow_type_name(column.type)}") from None
+    return found
