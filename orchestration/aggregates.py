@@ -50,7 +50,7 @@ def count(name: str, column: str | None = None) -> Aggregate:
 
 
 def total(name: str, column: str) -> Aggregate:
-    """Add up ``column``: whole numbers as BIGINT, decimals exactly, DOUBLE with its rounding."""
+    """Add up ``column``: whole numbers as BIGINT, decimals exactly, DOUBLE with its rounding. A sum beyond the type is an error."""
     return Aggregate(name=name, kind="total", column=column)
 
 
@@ -118,7 +118,7 @@ def merged(rows: pa.Table, held: HasRows | None, by: Sequence[str], aggregates: 
                 is_held = np.zeros(found.num_rows, np.bool_)
             else:
                 connection.register("existing", relevant_to(held.dataset(), batch, by))
-                both = ", ".join(f"{_merging(one)} AS {quoted_name(one.name)}" for one in aggregates)
+                both = ", ".join(f"{_merging(one, batch.schema)} AS {quoted_name(one.name)}" for one in aggregates)
                 own = ", ".join(f"batch.{quoted_name(key)}" for key in by)
                 connection.execute(f"CREATE TABLE held AS SELECT * FROM existing AS held SEMI JOIN batch ON {same}")  # noqa: S608
                 is_there = f"held.{quoted_name(by[0])} IS NOT NULL AS _is_held"
@@ -128,7 +128,7 @@ def merged(rows: pa.Table, held: HasRows | None, by: Sequence[str], aggregates: 
         except duckdb.Error as error:
             raise AggregateError(
                 f"the aggregates {', '.join(one.name for one in aggregates)} cannot be computed: {str(error).splitlines()[0]}. "
-                "Nothing was committed. Cast the column in the transform, e.g. to DECIMAL(38, 2) or DOUBLE"
+                "Nothing was committed. Cast the column, e.g. to DECIMAL(38, 2) or DOUBLE, or refuse larger values by a rule"
             ) from error
     found = found.cast(nullable(found.schema))
     updated = int(is_held.sum())
@@ -182,12 +182,24 @@ def _computing(schema: pa.Schema, one: Aggregate) -> str:
     kind = schema.field(one.column).type
     if pa.types.is_decimal(kind):
         return f"CAST({computed} AS DECIMAL({MAX_DIGITS}, {kind.scale}))"
-    return f"CAST({computed} AS BIGINT)" if pa.types.is_integer(kind) else f"CAST({computed} AS DOUBLE)"
+    if pa.types.is_integer(kind):
+        return f"CAST({computed} AS BIGINT)"
+    added, own = f"CAST({computed} AS DOUBLE)", f"CAST({column} AS DOUBLE)"
+    return f"CASE WHEN NOT isfinite({added}) AND bool_and(isfinite({own})) THEN {_beyond(one)} ELSE {added} END"
 
 
-def _merging(one: Aggregate) -> str:
+def _beyond(one: Aggregate) -> str:
+    """Return the expression that fails where finite numbers add up to none. DuckDB's own sum of them is infinite."""
+    told = f"the total {one.name} is beyond the range of DOUBLE"
+    return f"error('{told}')"
+
+
+def _merging(one: Aggregate, schema: pa.Schema) -> str:
     """Return the value of both; a side without any value does not count."""
     new, old = (f"{side}.{quoted_name(one.name)}" for side in ("batch", "held"))
     if one.kind in {"smallest", "largest"}:
         return f"{'least' if one.kind == 'smallest' else 'greatest'}({new}, {old})"
-    return f"CASE WHEN {old} IS NULL THEN {new} WHEN {new} IS NULL THEN {old} ELSE {new} + {old} END"
+    both = f"{new} + {old}"
+    if pa.types.is_floating(schema.field(one.name).type):
+        both = f"CASE WHEN NOT isfinite({both}) AND isfinite({new}) AND isfinite({old}) THEN {_beyond(one)} ELSE {both} END"
+    return f"CASE WHEN {old} IS NULL THEN {new} WHEN {new} IS NULL THEN {old} ELSE {both} END"

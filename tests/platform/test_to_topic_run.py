@@ -331,6 +331,24 @@ def test_a_result_that_does_not_fit_the_schema_of_the_target_is_refused(runner: 
     assert log.sent == []
 
 
+def test_a_number_that_json_cannot_write_is_a_dead_letter_and_not_a_text(runner: Runner, log: MemoryLog, lake_root: Path) -> None:
+    """Spark writes "NaN", and the table that follows the target refused each of these records."""
+    for amount in range(3):
+        log.topics["orders"].partitions[0].append(order(str(amount), amount))
+
+    def shares(records: Any) -> Any:
+        share = "IF(amount = 1, double('NaN'), amount / 2) AS share"
+        return records.selectExpr("_topic_id", "_partition", "_offset", "id", share)
+
+    result = runner.run(free_transform(shares))
+    assert [json.loads(one.value)["share"] for _, records in log.sent for one in records if one.value] == [0.0, 1.0]
+    assert [(*one[:3], one[3].partition(" column ")[2]) for one in letters_of(lake_root)] == [
+        (0, 1, "json_value", "share is NaN or infinite, which JSON has no number for")
+    ]
+    assert result.batch is not None
+    assert result.batch.rows.num_rows == 2
+
+
 @pytest.mark.parametrize(
     ("columns", "changes", "text"),
     [

@@ -27,6 +27,7 @@ from orchestration.transforms.batch import call_transform, running
 from orchestration.transforms.declarations import Transform
 from orchestration.transforms.errors import TransformError
 from orchestration.transforms.to_topic.declarations import TopicTransform
+from orchestration.values.unwritten import unwritten_rows
 
 KEY, VALUE, OUT_HEADERS, TIMESTAMP = "_out_key", "_out_value", "_out_headers", "_out_timestamp"
 OUT = (KEY, VALUE, OUT_HEADERS, TIMESTAMP)
@@ -49,6 +50,7 @@ OUTGOING = pa.schema(
 )
 MAX_RECORD_BYTES = 1_000_000
 """Of key, value and headers: a little less than brokers and producers take by default, which is 1 MiB with all that is around them."""
+JSON_RULE = "json_value"
 SIZE_RULE = "record_size"
 HEADER_RULE = "header_name"
 SENT_ROWS = 5_000
@@ -172,9 +174,25 @@ def split(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     return rows.drop_columns(list(OUT)), pa.table(columns, schema=OUTGOING)
 
 
-def not_sendable(rows: pa.Table) -> tuple[Rejection, ...]:
-    """Return the rejections of records of which something is made that no broker takes by default: else they would stop all behind them."""
-    return (*nameless_headers(rows), *too_large(rows))
+def not_sendable(result: pa.Table, rows: pa.Table) -> tuple[Rejection, ...]:
+    """Return the rejections of records of which something is made that no broker takes by default, or no reader of JSON.
+
+    ``result`` and ``rows`` are the two parts of ``split``. A record that no broker takes would stop all behind it.
+    """
+    return (*not_json(result, rows), *nameless_headers(rows), *too_large(rows))
+
+
+def not_json(result: pa.Table, rows: pa.Table) -> tuple[Rejection, ...]:
+    """Return the rejections of records of which a value is made that JSON has no form for."""
+    if GIVEN_VALUE in result.column_names:
+        return ()
+    written = result.drop_columns([name for name in result.column_names if name in NOT_IN_JSON])
+    reasons: dict[tuple[int, int], str] = {}
+    for number, why in sorted(unwritten_rows(written).items()):
+        if rows["value"][number].is_valid:
+            place = (rows["_partition"][number].as_py(), rows["_offset"][number].as_py())
+            reasons.setdefault(place, f"of a record that is made of it the column {why}")
+    return tuple(Rejection(partition=place[0], offset=place[1], reason=reason, rule=JSON_RULE) for place, reason in reasons.items())
 
 
 def nameless_headers(rows: pa.Table) -> tuple[Rejection, ...]:

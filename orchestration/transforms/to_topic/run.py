@@ -117,7 +117,7 @@ def computed_batch(work: Sending, table: TopicTable, context: RunContext, source
     """Return what the function makes of the records, and the rows to be sent, in order: its own, and tombstones that are forwarded."""
     computed = compute_batch(context.session(), table, source, None)
     rows, own = outgoing.split(computed.rows)
-    refused = outgoing.not_sendable(own)
+    refused = outgoing.not_sendable(rows, own)
     forwarded, rejections = _forwarded(work.transform, source, (*computed.rejections, *refused))
     sent = outgoing.in_order(without_rejected(own, refused), forwarded)
     return replace(computed, rows=without_rejected(rows, refused), rejections=rejections), sent

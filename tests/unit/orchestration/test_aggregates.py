@@ -13,6 +13,7 @@ import pytest
 from orchestration.aggregates import (
     Aggregate,
     AggregateError,
+    accumulated,
     count,
     group_rejections,
     largest,
@@ -132,6 +133,19 @@ def test_a_total_beyond_its_type_is_an_error_that_says_what_to_do() -> None:
     rows = pa.table({"k": ["a", "a"], "v": pa.array([2**63 - 1, 1], pa.int64())})
     with pytest.raises(AggregateError, match=r"Nothing was committed\. Cast the column"):
         merged(rows, None, ["k"], [total("t", "v")])
+
+
+def test_a_total_of_finite_numbers_is_never_infinite() -> None:
+    """DuckDB adds 1e308 and 1e308 up to infinity."""
+    one, totals = pa.table({"k": ["a"], "v": [1e308]}), [total("t", "v")]
+    for held, rows in [(None, pa.concat_tables([one, one])), (merged(one, None, ["k"], totals).rows, one)]:
+        with pytest.raises(AggregateError, match="the total t is beyond the range of DOUBLE"):
+            accumulated(rows, held, ["k"], totals)
+    for given in ("inf", "nan"):
+        found = accumulated(pa.table({"k": ["a", "a"], "v": [float(given), 1.0]}), merged(one, None, ["k"], totals).rows, ["k"], totals)
+        assert str(found["t"][0]) == given
+    single = pa.table({"k": ["a", "a"], "v": pa.array([3e38, 3e38], pa.float32())})
+    assert merged(single, None, ["k"], totals).rows["t"].to_pylist() == [pytest.approx(6e38)]
 
 
 def test_rows_without_a_group_are_rejected_and_missing_columns_named() -> None:

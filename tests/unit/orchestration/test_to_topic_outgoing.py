@@ -21,6 +21,7 @@ from orchestration.transforms.to_topic.outgoing import (
     Part,
     cut,
     in_order,
+    not_json,
     not_sendable,
     outgoing_records,
     tombstones,
@@ -124,10 +125,40 @@ def test_a_header_without_name_and_headers_that_are_too_large_are_told() -> None
     places = ((0, 1), (0, 2), (0, 2), (0, 3), (0, 4))
     large = [("a", b"x" * 600_000), ("b", b"x" * 400_000)]
     table = with_headers(rows(*places), None, [("a", b"1")], [("a", b"1"), (None, b"2"), (None, None)], [], large)
-    assert [(one.partition, one.offset, one.rule, one.reason) for one in not_sendable(table)] == [
+    assert [(one.partition, one.offset, one.rule, one.reason) for one in not_sendable(pa.table({"n": range(5)}), table)] == [
         (0, 2, "header_name", "a header of a record that is made of it has no name"),
         (0, 4, "record_size", "a record that is made of it takes 1000070 bytes, more than 1000000"),
     ]
+
+
+def test_values_that_json_has_no_form_for_are_told() -> None:
+    """Spark writes NaN as the text "NaN", which is no DOUBLE to a table that reads the topic."""
+    nan, infinite = float("nan"), float("inf")
+    far = pa.array([0, 0, 0, 0, 0, 2**60, 0], pa.timestamp("us", tz="UTC"))
+    result = pa.table(
+        {
+            "_timestamp": pa.array([2**60] * 7, pa.timestamp("us", tz="UTC")),
+            "a": [1.0, nan, 1.0, 1.0, None, 1.0, 1.0],
+            "b": pa.array([[1.0], None, [-infinite], [], [1.0], [1.0], [1.0]], pa.list_(pa.float32())),
+            "c": pa.array(
+                [[("k", {"d": 1.0})], None, [], [("k", {"d": nan})], [], [], []], pa.map_(pa.string(), pa.struct([("d", pa.float64())]))
+            ),
+            "at": far,
+        }
+    )
+    table = rows(*((0, number) for number in range(7)))
+    no_number = "is NaN or infinite, which JSON has no number for"
+    assert [
+        (one.offset, one.rule, one.reason.removeprefix("of a record that is made of it the column ")) for one in not_json(result, table)
+    ] == [
+        (1, "json_value", f"a {no_number}"),
+        (2, "json_value", f"b {no_number}"),
+        (3, "json_value", f"c {no_number}"),
+        (5, "json_value", "at is a time beyond the years 1 to 9999"),
+    ]
+    assert [one.offset for one in not_json(result.slice(3), table.slice(3))] == [3, 5]
+    assert not_json(result.append_column("_value", pa.array(["x"] * 7)), table) == ()
+    assert not_json(result.slice(1, 1), table.slice(1, 1).set_column(3, "value", pa.nulls(1, pa.large_binary()))) == ()
 
 
 def test_key_and_schema_imply_rules_unless_they_are_declared() -> None:
