@@ -15,7 +15,7 @@ from enum import Enum, StrEnum
 from functools import partial
 from typing import Any, Protocol, final
 
-from log_service.common.access import Access, AclOperation, AclResource, Admission, Permission
+from log_service.common.access import Access, AclOperation, AclResource, Admission, Permission, Principal
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.controller.caller import Caller
 from log_service.coordinator.request_context import RequestClient
@@ -233,8 +233,17 @@ class QuotaAccount(Protocol):
 class Quotas(Protocol):
     """How much clients may ask for in a time (KIP-13, KIP-124, KIP-219, KIP-599)."""
 
+    def put_off_ms(self, api: "Api", principal: Principal, client_id: str | None) -> int:
+        """Return for how long a request has to wait that was not decoded yet, because its client's share is used up; 0 for not at all."""
+
     def account_of(self, call: "Call", request_bytes: int, started_ns: int) -> QuotaAccount | None:
-        """Return what a request is charged to that was received at ``started_ns``, None where no quota holds for its client."""
+        """Return what a request is charged to that was received at ``started_ns``, None where no quota holds for its client.
+
+        It is asked before the request is authorized: a refused one is charged as well.
+        """
+
+    def is_free(self, call: "Call") -> bool:
+        """Whether a request that was let through is one of another node's, which is not charged."""
 
 
 class Authorizer(Protocol):

@@ -1,4 +1,4 @@
-"""The path of a request: decode, authorize, find its quota, handle, respond.
+"""The path of a request: find its quota, decode, authorize, handle, respond.
 
 Decides which failures are answered and which close the connection. An unknown API, a version that is not spoken and a body that does not
 parse close it, as they do in Kafka, with one log line (the server's). ApiVersions in an unknown version is answered in version 0, so that
@@ -7,6 +7,7 @@ it costs the connection of its request and no other, and the server logs the tra
 
 Knows no API but two: Produce, whose requests it may recognize without decoding them, and Fetch, where followers are metered apart. Who may
 do what, and how much, is for the authorizer and the quotas to say; where there is none, everything is allowed and nothing is counted.
+The quotas come first: a request whose client has to pause is not decoded, and one that is refused is charged like any other.
 """
 
 from collections.abc import Mapping
@@ -19,10 +20,10 @@ from log_service.broker.handlers.repeated_produce import FIRST_VERSION, Repeated
 from log_service.broker.node import QuorumNode
 from log_service.common.errors import KafkaError, ProtocolError
 from log_service.metrics.request_meter import RequestMeter
-from log_service.network.server import ConnectionContext, Response
+from log_service.network.server import PUT_OFF, ConnectionContext, Response
 from log_service.protocol.api_versions import ApiKey, request_class, response_class
 from log_service.protocol.codec import MAX_REQUEST_ELEMENTS, decode
-from log_service.protocol.frames import UnsupportedVersionError, encode_response, parse_request_header
+from log_service.protocol.frames import RequestHeader, UnsupportedVersionError, encode_response, parse_request_header
 from log_service.protocol.schema import Message
 
 KEY_POSITION = 1
@@ -70,11 +71,17 @@ class Pipeline:
         call: Call | None = None
         if len(frame) > KEY_POSITION and frame[KEY_POSITION] == PRODUCE:
             call = self._repeated_produces.recall(context, frame)
+            if call is not None and self.quotas is not None and self._is_put_off(call.route, context, call.client_id):
+                return PUT_OFF
         if call is None:
             try:
-                call = self._decode(context, frame)
+                header, body = parse_request_header(frame)
             except UnsupportedVersionError as error:
                 return _step_down(error)
+            route = self._routes.get(header.api_key) or self._find_route(header.api_key, context)
+            if self.quotas is not None and self._is_put_off(route, context, header.client_id):
+                return PUT_OFF
+            call = self._decode(route, header, body, context, frame)
         reply = self._handle(call, len(frame), started_ns)
         meter = call.route.meter
         if meter.followers is not None and _is_of_follower(call.request):
@@ -99,7 +106,9 @@ class Pipeline:
         Raises:
             ProtocolError: it does not parse, or is in a version that is not spoken.
         """
-        found = self._decode(context, frame)
+        header, body = parse_request_header(frame)
+        route = self._routes.get(header.api_key) or self._find_route(header.api_key, context)
+        found = self._decode(route, header, body, context, frame)
         call = ForwardedCall(found.route, found.version, found.correlation_id, found.client_id, context, found.request, None, outer)
         reply = self._handle(call, len(frame), self._now_ns())
         if isinstance(reply, Deferred):
@@ -114,9 +123,15 @@ class Pipeline:
         for tell in context.on_closed.values():
             tell()
 
-    def _decode(self, context: ConnectionContext, frame: memoryview) -> Call:
-        header, body = parse_request_header(frame)
-        route = self._routes.get(header.api_key) or self._find_route(header.api_key, context)
+    def _is_put_off(self, route: Route, context: ConnectionContext, client_id: str | None) -> bool:
+        """Whether a request has to wait because of what its client has asked for on other connections; mute this one then."""
+        assert self.quotas is not None
+        pause_ms = self.quotas.put_off_ms(route.api, context.principal, client_id)
+        if pause_ms > 0:
+            context.mute(pause_ms)
+        return pause_ms > 0
+
+    def _decode(self, route: Route, header: RequestHeader, body: int, context: ConnectionContext, frame: memoryview) -> Call:
         request, _ = decode(route.request_type, header.api_version, frame, body, max_elements=MAX_REQUEST_ELEMENTS)
         call = Call(route, header.api_version, header.correlation_id, header.client_id, context, request, None)
         if header.api_key is ApiKey.PRODUCE and header.api_version >= FIRST_VERSION:
@@ -124,7 +139,10 @@ class Pipeline:
         return call
 
     def _handle(self, call: Call, size_bytes: int, started_ns: int) -> Reply:
-        """Authorize a request, find its quota and handle it. What is refused becomes the error response of the API."""
+        """Find the quota of a request, authorize it and handle it. What is refused becomes the error response of the API."""
+        quotas = self.quotas
+        if quotas is not None:
+            call.account = quotas.account_of(call, size_bytes, started_ns)
         try:
             if self.authorizer is not None:
                 admission = self.authorizer.authorize(call)
@@ -133,8 +151,8 @@ class Pipeline:
                         refused: Message = admission.response
                         return refused
                     call.request, call.amend = admission.request, admission.amend
-            if self.quotas is not None:
-                call.account = self.quotas.account_of(call, size_bytes, started_ns)
+            if quotas is not None and quotas.is_free(call):
+                call.account = None
             return call.route.handle(self._node, call, call.request)
         except KafkaError as error:
             return call.refusal(error)

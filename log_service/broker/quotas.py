@@ -1,9 +1,13 @@
 """The quotas of a broker's clients while it runs: what each request is charged to, and which addresses connect too often.
 
 Decides what is counted when: a produce request by its size, a response to a consumer's fetch by its own, every request by the time that its
-handler took. The broker answers first, and reads nothing more from the connection for as long as the larger of the two asks for (KIP-219).
-A fetch that has to pause gets no records, and they are not counted: its client comes back for them. Followers and the nodes' own requests
-are free, and so is the time of a produce request without a response.
+handler took, whether it was refused or not. The broker answers first, and reads nothing more from the connection for as long as the larger
+of the two asks for (KIP-219). A fetch that has to pause gets no records, and they are not counted: its client comes back for them.
+Followers and the nodes' own requests are free, and so is the time of a produce request without a response.
+
+A pause for request time holds for all connections that share the quota: a request that comes on another one meanwhile is put off before
+it is decoded. In Apache Kafka each connection pauses for itself, for a window at most, so that a client with a hundred connections has a
+hundred times its share. Pauses for bytes have no such bound, and stay each connection's own.
 
 Where no quota of a kind that is counted here is set, the pipelines have no quotas at all and the path of a request does nothing for them.
 """
@@ -12,7 +16,8 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Protocol, final
 
-from log_service.broker.call import Call, QuotaKind, Quotas, Side
+from log_service.broker.call import Api, Call, QuotaKind, Quotas, Side
+from log_service.common.access import AclOperation, Principal
 from log_service.common.env import Clock
 from log_service.config.views import QuotaWindows
 from log_service.metadata.delta import MetadataDelta
@@ -27,6 +32,8 @@ from log_service.quota.windows import Meters
 NS_PER_PERCENT = 10_000_000
 """A percent of a second of the node's thread."""
 NOTHING_SET: QuotaValues = {}
+NEVER_PUT_OFF = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+"""Fetches, which get no records instead and may be followers'; and what a client asks before it is known who it is."""
 
 
 class Governed(Protocol):
@@ -79,10 +86,28 @@ class ClientQuotas:
         for pipeline in pipelines:
             pipeline.quotas = in_force
 
+    def put_off_ms(self, api: Api, principal: Principal, client_id: str | None) -> int:
+        """Return for how long a request has to wait because those who share its quota of request time pause; 0 for not at all."""
+        if api.quota is QuotaKind.NONE or api.key in NEVER_PUT_OFF:
+            return 0
+        limit = self._limits.of(Client(principal.name, client_id or ""))[REQUEST]
+        if limit is None:
+            return 0
+        left_ms = self.spent.pause_left_ms(limit.share, self.clock.monotonic_ms())
+        if left_ms:
+            self.spent.note_pause(left_ms)
+        return left_ms
+
+    def is_free(self, call: Call) -> bool:
+        """Whether a request comes from a follower, or is for the metadata log. Who only says so is charged."""
+        if call.route.api.quota is not QuotaKind.FETCH or not _is_between_nodes(call):
+            return False
+        return call.access is None or call.access.could_cluster(AclOperation.CLUSTER_ACTION)
+
     def account_of(self, call: Call, request_bytes: int, started_ns: int) -> "ClientAccount | None":
         """Return what a request is charged to, None where no quota holds for its client, or its API is free."""
         kind = call.route.api.quota
-        if kind is QuotaKind.NONE or (kind is QuotaKind.FETCH and _is_between_nodes(call)):
+        if kind is QuotaKind.NONE:
             return None
         limits = self._limits.of(Client(call.connection.principal.name, call.client_id or ""))
         if limits == NO_LIMITS:
@@ -90,6 +115,7 @@ class ClientQuotas:
         return ClientAccount(self, kind, limits, request_bytes, started_ns)
 
 
+REQUEST = CLIENT_KEYS.index(QuotaKey.REQUEST_PERCENTAGE)
 NO_LIMITS = (None,) * len(CLIENT_KEYS)
 
 

@@ -37,7 +37,17 @@ class _Sample:
 class SampledRate:
     """What was counted over the last windows."""
 
-    __slots__ = ("_added_up_until_ms", "_current", "_least_span_ms", "_oldest_ms", "_others_total", "_samples", "_windows", "last_ms")
+    __slots__ = (
+        "_added_up_until_ms",
+        "_current",
+        "_least_span_ms",
+        "_oldest_ms",
+        "_others_total",
+        "_samples",
+        "_windows",
+        "last_ms",
+        "paused_until_ms",
+    )
 
     def __init__(self, windows: QuotaWindows, now_ms: int) -> None:
         self._windows = windows
@@ -45,6 +55,8 @@ class SampledRate:
         self._current = 0
         self.last_ms = now_ms
         """When something was counted last."""
+        self.paused_until_ms = now_ms
+        """Until when nothing more may be asked for by those who share this."""
         self._others_total = 0.0
         """What all samples but the current one hold."""
         self._oldest_ms = now_ms
@@ -155,7 +167,16 @@ class Meters:
         if rate.count_within(amount, bound, now_ms):
             return 0
         per_second, span_ms = rate.measured(now_ms)
-        return 0 if per_second <= bound else min(pause_ms(per_second, span_ms, bound), self.longest_ms)
+        if per_second <= bound:
+            return 0
+        found_ms = min(pause_ms(per_second, span_ms, bound), self.longest_ms)
+        rate.paused_until_ms = now_ms + found_ms
+        return found_ms
+
+    def pause_left_ms(self, share: object, now_ms: int) -> int:
+        """Return how much is left of the pause that the last charge of a share asked for; 0 where it is over, or there was none."""
+        known = self._rates.get(share)
+        return 0 if known is None else max(0, known[0].paused_until_ms - now_ms)
 
     def take_back(self, share: object, amount: float, now_ms: int) -> None:
         """Count an amount as never asked for."""

@@ -27,3 +27,10 @@ def large_batch(size_bytes: int) -> bytes:
 
 def new_topic(name: str, partitions: int = 1) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)], timeout_ms=10_000)
+
+
+def spend(node: Story, spent_ms: int) -> None:
+    """Have each request take so long of the node's time from now on: handlers take none in a story."""
+    quotas = node.broker.servers[0]._handler.quotas  # type: ignore[attr-defined]  # a pipeline
+    account_of = quotas.account_of
+    quotas.account_of = lambda call, size_bytes, started_ns: account_of(call, size_bytes, started_ns - spent_ms * 1_000_000)

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.broker.call import Call, Side
+from log_service.broker.call import Api, Call, Side
 from log_service.broker.pipeline import Pipeline
 from log_service.broker.registry import REGISTRY
-from log_service.common.access import ANONYMOUS
+from log_service.common.access import ANONYMOUS, Principal
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages import alter_replica_log_dirs, describe_producers, elect_leaders
@@ -201,6 +201,12 @@ class Throttle:
         self.pause_ms = pause_ms
         self.charged: list[tuple[ApiKey, int, Message | None]] = []
 
+    def put_off_ms(self, api: Api, principal: Principal, client_id: str | None) -> int:
+        return 0
+
+    def is_free(self, call: Call) -> bool:
+        return False
+
     def account_of(self, call: Call, request_bytes: int, started_ns: int) -> "Account":
         return Account(self, call.route.api.key, request_bytes)
 
@@ -232,6 +238,20 @@ def test_every_version_of_every_api_can_be_throttled(key: ApiKey, version: int) 
         assert [charged for charged, _, _ in throttle.charged] == [key]
 
     tell(story)
+
+
+@pytest.mark.parametrize("key", sorted({key for key, _ in VERSIONS}), ids=lambda key: key.name)
+def test_a_refused_request_of_every_api_is_charged_and_throttled(key: ApiKey) -> None:
+    """Refused requests were free: who had no right at all could keep a node busy below any quota."""
+
+    async def story(node: HandlerNode) -> None:
+        node.pipeline.authorizer = Denial()
+        throttle = node.pipeline.quotas = Throttle(3)
+        response = await node.ask(least_request(key), REGISTRY[key].spec.max_version)
+        assert getattr(response, "throttle_time_ms", 3) == 3
+        assert [charged for charged, _, _ in throttle.charged] == [key]
+
+    tell_handlers(story)
 
 
 def test_a_throttled_request_is_answered_at_once_and_the_next_one_later() -> None:

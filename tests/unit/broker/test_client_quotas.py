@@ -12,7 +12,10 @@ from log_service.broker.quotas import AddressRates, ClientQuotas
 from log_service.common.errors import ErrorCode
 from log_service.config.views import QuotaWindows
 from log_service.metrics.exposition import rendered
+from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.frames import RequestHeader, encode_request
 from log_service.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, OpData, RequestEntityData, RequestEntryData
+from log_service.protocol.messages.api_versions import ApiVersionsRequest
 from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.protocol.messages.fetch import FetchRequest
@@ -20,8 +23,8 @@ from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.quota.entities import QuotaKey
 from log_service.quota.windows import Meters
 from tests.sim import VirtualClock
-from tests.unit.broker.context import HOST, PORT, Story, fetch_request, produce_request, tell, values_of
-from tests.unit.broker.quota_story import STORY, large_batch, new_topic, set_quotas
+from tests.unit.broker.context import HOST, PORT, RawClient, Story, fetch_request, produce_request, tell, values_of
+from tests.unit.broker.quota_story import STORY, large_batch, new_topic, set_quotas, spend
 from tests.unit.quota.entities import quotas
 
 ANYBODY: Mapping[str, str | None] = {"user": None}
@@ -220,16 +223,88 @@ def test_quotas_come_go_and_change_while_the_broker_runs() -> None:
 
 
 def test_request_time_pauses_for_a_window_at_most() -> None:
-    """Handlers take no time in a story: the time is handed in."""
-
     async def story(node: Story) -> None:
         await set_quotas(node, STORY, request_percentage=1)
-        quotas = node.broker.servers[0]._handler.quotas  # type: ignore[attr-defined]  # a pipeline
-        account_of = quotas.account_of
-        quotas.account_of = lambda call, size_bytes, started_ns: account_of(call, size_bytes, started_ns - 2_000_000_000)
+        spend(node, 2_000)
         response, waited_ms = await now_and_pause(node, MetadataRequest(topics=[]), 12)
         assert response.throttle_time_ms == 1_000
         assert waited_ms >= 999
+
+    tell(story)
+
+
+QUESTION = MetadataRequest(topics=[])
+
+
+async def answered_at(client: RawClient, request: Any = QUESTION, version: int = 12) -> float:
+    await client.ask(request, version)
+    return trio.current_time()
+
+
+def test_a_pause_for_request_time_holds_on_every_connection_that_shares_the_quota() -> None:
+    """Each connection paused for itself: with a hundred of them a client had a hundred times its share."""
+
+    async def story(node: Story) -> None:
+        others = [await node.connect() for _ in range(2)]
+        await set_quotas(node, STORY, request_percentage=1)
+        spend(node, 2_000)
+        began = await answered_at(node.client)
+        late = await node.connect()
+        for client in (*others, late):
+            await client.send(QUESTION, 12)
+        assert (await answered_at(late, ApiVersionsRequest(), 3)) - began >= 1
+        ends = []
+        for client in others:
+            await client.receive()
+            ends.append(trio.current_time() - began)
+        assert all(end >= 1 for end in ends)
+        for client in (*others, late):
+            client.close()
+
+    tell(story)
+
+
+@pytest.mark.parametrize("connection_count", [1, 4, 20])
+def test_however_many_connections_share_a_quota_of_request_time_they_get_what_one_gets(connection_count: int) -> None:
+    """A pause is a second at most, so that one connection that is far above the bound is answered once a second."""
+
+    async def story(node: Story) -> None:
+        await set_quotas(node, STORY, request_percentage=1)
+        spend(node, 50)
+        answered_count = 0
+
+        async def ask() -> None:
+            nonlocal answered_count
+            client = await node.connect()
+            while True:
+                await answered_at(client)
+                answered_count += 1
+
+        with trio.move_on_after(100):
+            async with trio.open_nursery() as nursery:
+                for _ in range(connection_count):
+                    nursery.start_soon(ask)
+        assert 90 <= answered_count <= 105
+
+    tell(story)
+
+
+def test_a_pause_of_others_puts_off_neither_who_does_not_share_it_nor_a_fetch_nor_the_question_for_versions() -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        others = [await node.connect() for _ in range(3)]
+        await set_quotas(node, STORY, request_percentage=1)
+        stranger = await node.connect()
+        spend(node, 2_000)
+        began = await answered_at(node.client)
+        assert await answered_at(others[0], ApiVersionsRequest(), 3) - began < 0.1
+        assert await answered_at(others[1], fetch_request("a", 0), 12) - began < 0.1
+        header = RequestHeader(ApiKey.METADATA, 12, 7, "stranger")
+        await stranger.send_bytes(b"".join(map(bytes, encode_request(header, QUESTION))))  # type: ignore[arg-type]  # no slice
+        await stranger.receive_frame()
+        assert trio.current_time() - began < 0.1
+        for client in (*others, stranger):
+            client.close()
 
     tell(story)
 

@@ -10,6 +10,7 @@ import trio.testing
 from log_service.broker.call import Side
 from log_service.broker.quotas import ClientQuotas
 from log_service.broker.registry import REGISTRY
+from log_service.common.access import AclOperation
 from log_service.config.views import QuotaWindows
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -47,7 +48,9 @@ def test_a_pipeline_is_governed_whether_it_or_the_quotas_come_first(*, is_first:
 
 def call_of(api: ApiKey, *, side: Side = Side.BROKER, request: Any = None) -> Any:
     connection = SimpleNamespace(principal=SimpleNamespace(name="u"))
-    return SimpleNamespace(route=SimpleNamespace(api=REGISTRY[api], side=side), client_id="c", connection=connection, request=request)
+    return SimpleNamespace(
+        route=SimpleNamespace(api=REGISTRY[api], side=side), client_id="c", connection=connection, request=request, access=None
+    )
 
 
 def fetch(replica_id: int = -1, state: ReplicaState | None = None) -> FetchRequest:
@@ -69,7 +72,17 @@ def fetch(replica_id: int = -1, state: ReplicaState | None = None) -> FetchReque
 def test_what_brokers_ask_each_other_is_free(call: Any, *, is_charged: bool) -> None:
     """Followers that are held back by the quota of all users fall out of sync."""
     found = quotas_of(image_with(quota(1.0, "request_percentage", user=None)))
-    assert (found.account_of(call, 10, 0) is not None) is is_charged
+    assert (found.account_of(call, 10, 0) is not None and not found.is_free(call)) is is_charged
+
+
+@pytest.mark.parametrize("request_", [fetch(replica_id=0), fetch(state=ReplicaState(replica_id=0))])
+@pytest.mark.parametrize("is_broker", [True, False])
+def test_who_only_says_that_it_is_a_follower_is_charged(request_: FetchRequest, *, is_broker: bool) -> None:
+    found = quotas_of(image_with(quota(1.0, "request_percentage", user=None)))
+    call = call_of(ApiKey.FETCH, request=request_)
+    call.access = SimpleNamespace(could_cluster=lambda operation: is_broker and operation is AclOperation.CLUSTER_ACTION)
+    assert found.account_of(call, 10, 0) is not None
+    assert found.is_free(call) is is_broker
 
 
 @pytest.mark.parametrize(

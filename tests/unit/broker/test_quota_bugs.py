@@ -10,12 +10,13 @@ import pytest
 import trio
 
 from log_service.broker.pipeline import Pipeline
-from log_service.broker.quotas import ClientAccount
+from log_service.broker.quotas import ClientAccount, ClientQuotas
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.network.responses import PendingResponse
+from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.quota.tokens import MutationCharge
 from tests.unit.broker.context import Story, fetch_request, produce_request, tell
-from tests.unit.broker.quota_story import STORY, large_batch, new_topic, set_quotas
+from tests.unit.broker.quota_story import STORY, large_batch, new_topic, set_quotas, spend
 
 Told = Callable[[Story], Awaitable[None]]
 
@@ -50,6 +51,17 @@ async def partitions_are_counted(node: Story) -> None:
     await set_quotas(node, STORY, controller_mutation_rate=1)
     assert (await node.ask(new_topic("large", 30), 7)).topics[0].error_code == 0
     assert (await node.ask(new_topic("small"), 7)).topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+async def a_pause_is_shared(node: Story) -> None:
+    """Who shares a quota of request time pauses together."""
+    other = await node.connect()
+    await set_quotas(node, STORY, request_percentage=1)
+    spend(node, 2_000)
+    await node.ask(MetadataRequest(topics=[]), 12)
+    began = trio.current_time()
+    await other.ask(MetadataRequest(topics=[]), 12)
+    assert trio.current_time() - began >= 0.99
 
 
 def respond_after_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +106,17 @@ def refuse_to_go_below_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MutationCharge, "take", take)
 
 
+def pause_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClientQuotas, "put_off_ms", lambda *_: 0)
+
+
+def handle_what_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pipeline, "_is_put_off", lambda *_: False)
+
+
 BUGS = [
+    (pause_alone, a_pause_is_shared),
+    (handle_what_is_put_off, a_pause_is_shared),
     (respond_after_the_pause, answered_at_once),
     (send_records_all_the_same, throttled_fetches_are_empty),
     (count_what_is_not_sent, throttled_fetches_are_empty),

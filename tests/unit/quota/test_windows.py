@@ -153,3 +153,11 @@ def test_who_waits_for_each_pause_gets_less_than_twice_the_bound_however_it_burs
         assert total <= 2 * bound * (now_ms / 1_000 + WINDOWS.burst_s) + 1
         total += amount
         now_ms += meters.charge("a", amount, bound, now_ms)
+
+
+def test_a_pause_is_known_to_all_who_share_it_until_it_is_over() -> None:
+    meters = Meters(WINDOWS, longest_ms=1_000)
+    assert meters.pause_left_ms("a", 0) == 0
+    assert meters.charge("a", 1_000_000, 1, 0) == 1_000
+    assert [meters.pause_left_ms("a", now_ms) for now_ms in (0, 400, 999, 1_000, 5_000)] == [1_000, 600, 1, 0, 0]
+    assert meters.pause_left_ms("b", 0) == 0
