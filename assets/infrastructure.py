@@ -3,7 +3,7 @@
 The jobs are dry runs unless their config says otherwise.
 """
 
-from orchestration.cluster import cluster_asset, cluster_jobs
+from orchestration import cluster_asset, cluster_jobs
 
 cluster = cluster_asset()
 jobs = cluster_jobs()

@@ -1,7 +1,6 @@
 """Upkeep of the example: retention and compaction of topics, files of the lake, Dagster's history; and when it is done."""
 
-from orchestration.maintenance import Limits, compaction_asset, history_asset, lake_asset, retention_asset
-from orchestration.schedules import HOURLY, NIGHTLY, asset_schedule
+from orchestration import HOURLY, NIGHTLY, Limits, asset_schedule, compaction_asset, history_asset, lake_asset, retention_asset
 
 retention = retention_asset()
 compaction = compaction_asset()

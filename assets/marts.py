@@ -1,6 +1,6 @@
 """Questions of the example, as DuckDB marts: built anew whenever a table they ask has changed."""
 
-from orchestration.marts import mart
+from orchestration import mart
 
 arrival_delay_by_carrier_and_hour = mart(
     "arrival_delay_by_carrier_and_hour",

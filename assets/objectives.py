@@ -3,7 +3,7 @@ missed.
 """
 
 from assets.pipelines import airlines, airports, clean_flights, planes, weather
-from orchestration.sensing import lag_objective
+from orchestration import lag_objective
 
 keeps_up = [lag_objective(table, within_s=60) for table in (clean_flights, weather)]
 reference_keeps_up = [lag_objective(table, within_s=300) for table in (planes, airports, airlines)]

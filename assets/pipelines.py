@@ -8,8 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from assets.topics import AIRLINES, AIRPORTS, FLIGHTS, PLANES, WEATHER
-from orchestration.quality import Suite, expect, quarantine, warn
-from orchestration.transforms import spark_table
+from orchestration import Suite, expect, quarantine, spark_table, warn
 
 PROVENANCE = ("_topic_id", "_partition", "_offset")
 NEW_YORK = ["EWR", "JFK", "LGA"]

@@ -1,6 +1,6 @@
 """Small tables that services look things up in, carried to a SQL database (SQLite, unless TIDELOG_SQL_URL names another)."""
 
-from orchestration.sql import sql_table
+from orchestration import sql_table
 
 airlines_sql = sql_table("airlines", table="airlines", columns=("carrier", "name"), primary_key=("carrier",))
 airports_sql = sql_table(

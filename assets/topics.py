@@ -4,7 +4,7 @@ are null.
 A schema is the JSON of a record's value. What is NOT NULL is required: a record without it becomes a dead letter, never a row.
 """
 
-from orchestration.topics import TopicSpec, topic_asset
+from orchestration import TopicSpec, topic_asset
 
 FLIGHTS = TopicSpec(
     name="flights",

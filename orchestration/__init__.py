@@ -1,5 +1,8 @@
 """The library that pipelines are written with: topics, transforms, tables, checks and marts as Dagster assets.
 
+A project imports names from here and from no inner module: ``from orchestration import TopicSpec, topic_asset, spark_table``. The stub
+beside this file lists them. They are loaded when they are first used.
+
 What a project declares:
 
 - ``topics``: a topic and its schema. ``values``, ``formats``: what its values may be, and their columns.
@@ -43,3 +46,7 @@ An installation and its processes:
 - ``served_project``, ``troubles``: what is wrong with a project that is served all the same.
 - ``cli``: commands of ``tidelog`` about tables. ``demo``: the whole path on real data.
 """
+
+from lazy_loader import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -16,10 +16,7 @@ ORDERS = '''\
 
 from pyspark.sql import DataFrame
 
-from orchestration.marts import mart
-from orchestration.quality import quarantine
-from orchestration.topics import TopicSpec, topic_asset
-from orchestration.transforms import spark_table
+from orchestration import TopicSpec, mart, quarantine, spark_table, topic_asset
 
 ORDERS = TopicSpec(name="orders", partitions=4, schema="id BIGINT NOT NULL, amount DOUBLE, country STRING")
 orders_topic = topic_asset(ORDERS)
@@ -47,8 +44,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from assets.orders import clean
-from orchestration.settings import load_settings
-from orchestration.spark.session import open_session
+from orchestration import load_settings, open_session
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +56,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 def test_the_project_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).resolve().parents[1])
-    from orchestration.definitions import defs
+    from orchestration import defs
 
     assert {"topics/orders", "lake/clean_orders", "marts/revenue_by_country"} <= {
         key.to_user_string() for key in defs.get_repository_def().assets_defs_by_key

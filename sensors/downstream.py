@@ -1,5 +1,5 @@
 """What is downstream of a table that changed is computed anew: joined tables, marts, SQL tables."""
 
-from orchestration.sensing import automation_sensor
+from orchestration import automation_sensor
 
 downstream = automation_sensor()

@@ -1,5 +1,5 @@
 """Tells of runs that failed; give it ``notify=`` to send alerts elsewhere."""
 
-from orchestration.sensing import run_failure_alerts, send_alert
+from orchestration import run_failure_alerts, send_alert
 
 run_failures = run_failure_alerts(notify=send_alert)

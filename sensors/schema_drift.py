@@ -1,5 +1,5 @@
 """Tells when the shape of a table or of a topic's records changes."""
 
-from orchestration.sensing import schema_drift_sensor, send_alert
+from orchestration import schema_drift_sensor, send_alert
 
 schema_drift = schema_drift_sensor(notify=send_alert)

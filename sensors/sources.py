@@ -1,5 +1,5 @@
 """Starts the runs of sources: files that are dropped, rows that change; give it ``notify=`` to send alerts elsewhere."""
 
-from orchestration.sensing import send_alert, source_sensor
+from orchestration import send_alert, source_sensor
 
 sources = source_sensor(notify=send_alert)

@@ -23,18 +23,11 @@ DOCS = ROOT / "docs"
 LISTED = re.compile(r"^::: (\S+)$", re.MULTILINE)
 EXPORTING = (
     "log_service.client",
-    "orchestration.cluster",
-    "orchestration.components",
-    "orchestration.sources",
-    "orchestration.maintenance",
-    "orchestration.quality",
-    "orchestration.resources",
-    "orchestration.sensing",
-    "orchestration.transforms",
+    "orchestration",
 )
 """Packages whose ``__all__`` is public."""
-NOT_DECLARED_WITH = frozenset({"orchestration.definitions.defs"})
-"""What pages import and no reference explains: the project itself."""
+NOT_DECLARED_WITH = frozenset({"orchestration.defs"})
+"""Names that pages import and no reference explains: the project itself."""
 LOADED = re.compile(
     r"""<(?:script|img|iframe|source)\b[^>]*\bsrc=["']?(\S+?)["'> ]|<link\b[^>]*\bhref=["']?(\S+?)["'> ]|url\(["']?(.+?)["')]"""
 )
@@ -70,7 +63,7 @@ def listed_names() -> list[str]:
 def imported_names(source: str) -> Iterator[str]:
     """The names that Python code imports from tidelog."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("log_service.client", "orchestration.")):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("log_service.client", "orchestration")):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from orchestration.topics import TopicSpec, topic_asset
-from orchestration.transforms import spark_table
+from orchestration import TopicSpec, spark_table, topic_asset
 
 READINGS = TopicSpec(name="readings", partitions=3, schema="sensor STRING NOT NULL, number BIGINT NOT NULL, value DOUBLE, note STRING")
 
