@@ -70,6 +70,7 @@ def rejected_again(
     snapshot = lake.snapshot(table.name) if table.unique_by else None
     existing = None if snapshot is None else TableKeys(snapshot=snapshot)
     found: dict[RecordPlace, Rejection] = {}
+    forgiven = {number: [one.offset for one in fixes if one.partition == number] for number in {one.partition for one in fixes}}
     for topic_id in sorted({one.topic_id for one in fixes}):
         kept = replay_ranges([one for one in fixes if one.topic_id == topic_id])
         ranges = OffsetRanges(topic=table.topic.name, topic_id=topic_id, ranges=tuple(kept))
@@ -83,7 +84,7 @@ def rejected_again(
             has_headers=table.has_headers,
         )
         try:
-            batch = compute_batch(session, table, source, existing)
+            batch = compute_batch(session, table, source, existing, forgiven=forgiven)
         finally:
             source.release()
         found |= {(topic_id, one.partition, one.offset): one for one in batch.rejections}

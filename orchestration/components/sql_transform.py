@@ -67,6 +67,7 @@ class SqlTransformComponent(Declaration, dg.Resolvable, dg.Model):
     records_per_run: int | None = Field(default=None, description="The most records of one commit")
     history_from: str | None = Field(default=None, description="The first day of the table's backfill, e.g. 2026-01-31")
     has_headers: bool = Field(default=False, description="Whether the statement reads the records' headers, as _headers")
+    max_failed: int | float | None = Field(default=None, description="How many records of a batch, or which share, may make it fail")
     is_automated: bool = Field(default=True, description="Whether a table from tables is computed by itself")
     group_name: str = Field(default="lake", description="Dagster's group")
     tags: dict[str, str] = Field(default={}, description="Dagster's tags")
@@ -101,6 +102,7 @@ class SqlTransformComponent(Declaration, dg.Resolvable, dg.Model):
             records_per_run=self.records_per_run,
             history_from=None if self.history_from is None else day(self.history_from),
             has_headers=self.has_headers,
+            max_failed=self.max_failed,
             is_automated=self.is_automated,
             group_name=self.group_name,
             tags=self.tags or None,

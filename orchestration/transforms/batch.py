@@ -7,6 +7,7 @@ Invariants: a rejected record has no row, however many rows the transform made o
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, types
 from pyspark.sql import functions as sql
 from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
@@ -23,7 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from orchestration.aggregates import group_rejections, validate_columns
 from orchestration.dead_letters import DUPLICATE, SCHEMA_RULE, Rejection
-from orchestration.offsets import OffsetRanges
+from orchestration.offsets import OffsetRange, OffsetRanges, Places
 from orchestration.quality import Rule
 from orchestration.quality.rules import VIOLATIONS_COLUMN, Bits, count_violations, first_quarantine_rule, quarantined, violations_sql
 from orchestration.spark.session import SparkGoneError, is_server_gone
@@ -31,8 +32,9 @@ from orchestration.spark.source import FAULT, RecordBatchFrame, chosen_records
 from orchestration.tables import PROVENANCE
 from orchestration.transforms import deletions as of_keys
 from orchestration.transforms.declarations import TopicTable, Transform
-from orchestration.transforms.errors import TransformError, described
+from orchestration.transforms.errors import ExecutionError, TransformError, described
 from orchestration.transforms.intake import Intake
+from orchestration.transforms.isolation import NOTHING, Isolation, allowed
 from orchestration.transforms.parsing import MISFIT, NULLS, UNREADABLE, ParsedFrame, explain_unread, parse
 from orchestration.transforms.projection import chosen_columns
 from orchestration.uniqueness import TableKeys, find_originals, find_repetitions
@@ -60,12 +62,18 @@ class ComputedBatch:
     deletions: pa.Table | None = None
 
 
-def compute_batch(session: Any, table: TopicTable, batch: Batch, existing: TableKeys | None) -> ComputedBatch:
+def compute_batch(
+    session: Any, table: TopicTable, batch: Batch, existing: TableKeys | None, *, forgiven: Places = NOTHING
+) -> ComputedBatch:
     """Return the rows, by partition and offset, and the rejections of ``batch``.
 
-    :raises TransformError: the result lacks the columns of provenance, or names records that are not in the batch.
+    Where the transform throws on some records, as many as the table's ``max_failed`` lets it bear become rejections. Records at the places
+    ``forgiven``, which are dead letters already, are not counted.
+
+    :raises TransformError: the transform cannot be computed; the result lacks the columns of provenance, or names records that are not in
+        the batch.
     """
-    result, misfits = _transformed(session, table, batch)
+    result, misfits = _transformed(session, table, batch, forgiven)
     _validate_provenance(table.name, result, batch.ranges)
     result = _in_order(result)
     bits = _violations(result)
@@ -119,7 +127,8 @@ def call_transform(name: str, function: Transform, *frames: Any) -> Any:
     except TransformError:
         raise
     except Exception as error:  # the author's code may raise anything, and the run has to say what
-        raise TransformError(f"the transform of table {name} raised {described(error)}. Nothing was committed") from error
+        kind = ExecutionError if is_of_execution(error) else TransformError
+        raise kind(f"the transform of table {name} raised {described(error)}. Nothing was committed") from error
     if not isinstance(result, DataFrame | ConnectDataFrame):
         raise TransformError(f"the transform of table {name} returned {type(result).__name__}: it has to return a Spark DataFrame")
     return result
@@ -129,14 +138,21 @@ def call_transform(name: str, function: Transform, *frames: Any) -> Any:
 def running(name: str) -> Iterator[None]:
     """Translate what Spark raises while it computes.
 
-    :raises TransformError: Spark failed on it. :raises SparkGoneError: the warm server died meanwhile.
+    :raises TransformError: Spark failed on it, as an ``ExecutionError`` while it computed.
+    :raises SparkGoneError: the warm server died meanwhile.
     """
     try:
         yield
     except (PySparkException, Py4JError) as error:
         if is_server_gone(error):
             raise SparkGoneError(f"the warm Spark server went away while table {name} was computed: {described(error)}") from error
-        raise TransformError(f"Spark failed on the transform of table {name}: {described(error)}. Nothing was committed") from error
+        kind = ExecutionError if is_of_execution(error) else TransformError
+        raise kind(f"Spark failed on the transform of table {name}: {described(error)}. Nothing was committed") from error
+
+
+def is_of_execution(error: BaseException) -> bool:
+    """Return whether Spark threw while it computed, and not because it does not understand what to compute."""
+    return isinstance(error, PySparkException) and not isinstance(error, AnalysisException)
 
 
 @contextmanager
@@ -182,7 +198,7 @@ def collect(name: str, frame: Any) -> pa.Table:
         return rows.cast(to_arrow_schema(fields or frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC"))
 
 
-def _transformed(session: Any, table: TopicTable, batch: Batch) -> tuple[pa.Table, tuple[Rejection, ...]]:
+def _transformed(session: Any, table: TopicTable, batch: Batch, forgiven: Places) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Run the transform: in one Spark job, or by Arrow where it only chooses columns and no rule is to be evaluated.
 
     Before it Spark parses the records that were in doubt, if there are any.
@@ -191,15 +207,13 @@ def _transformed(session: Any, table: TopicTable, batch: Batch) -> tuple[pa.Tabl
         decided, misfits = decide_doubtful(session, table.name, batch)
         given, nameless = _with_values(table, batch.frame(session, decided))
         misfits = (*misfits, *nameless)
-        frame = call_transform(table.name, table.function, given)
-        is_sparks = table.rules or table.deleted_when or (table.latest_by and batch.fields is None)
-        chosen = None if is_sparks else chosen_columns(frame, given, batch.plain_names)
-        result = _computed(table, frame) if chosen is None else batch.rows(chosen, decided)
+        by_arrow = None if _is_sparks(table) else partial(_chosen_rows, batch, given, decided)
+        result, failed = _computed(table, batch, given, forgiven, by_arrow)
     else:
         parsed = parse(batch.frame, table.topic.fields, has_headers=table.has_headers)
         given, nameless = _with_values(table, parsed.fitting())
         misfits = (*_worker_misfits(table.name, parsed, batch), *nameless)
-        result = _computed(table, call_transform(table.name, table.function, given))
+        result, failed = _computed(table, batch, given, forgiven)
     missing = [column for column in PROVENANCE if column not in result.column_names]
     if missing:
         raise TransformError(
@@ -208,7 +222,18 @@ def _transformed(session: Any, table: TopicTable, batch: Batch) -> tuple[pa.Tabl
         )
     if table.latest_by:
         of_keys.validate_result(table, result)
-    return result, misfits
+    return result, (*misfits, *failed)
+
+
+def _is_sparks(table: TopicTable) -> bool:
+    """Return whether more than choosing columns is to be done with the result: then Spark computes it in any case."""
+    return bool(table.rules or table.deleted_when or (table.latest_by and table.topic.fields is None))
+
+
+def _chosen_rows(batch: Intake, given: Any, decided: pa.Table | None, frame: Any) -> pa.Table | None:
+    """Return the rows of ``frame`` without Spark, where it only chooses columns of ``given``; else None."""
+    chosen = chosen_columns(frame, given, batch.plain_names)
+    return None if chosen is None else batch.rows(chosen, decided)
 
 
 def _with_values(table: TopicTable, given: Any) -> tuple[Any, tuple[Rejection, ...]]:
@@ -219,7 +244,39 @@ def _with_values(table: TopicTable, given: Any) -> tuple[Any, tuple[Rejection, .
     return given.where("_value IS NOT NULL"), tuple(_misfit(row["_partition"], row["_offset"], NULL_VALUE) for row in found)
 
 
-def _computed(table: TopicTable, frame: Any) -> pa.Table:
+def _computed(
+    table: TopicTable, batch: Batch, given: Any, forgiven: Places, by_arrow: Callable[[Any], pa.Table | None] | None = None
+) -> tuple[pa.Table, tuple[Rejection, ...]]:
+    """Compute the transform's result with its violations; returns it, and the rejections of records on which that throws.
+
+    ``by_arrow`` returns the result without Spark, None where it cannot.
+
+    :raises TransformError: it throws on more records than the table bears, or for another reason.
+    """
+
+    def compute(ranges: Sequence[OffsetRange], without: Places) -> pa.Table:
+        return _of_frame(table, call_transform(table.name, table.function, given.where(chosen_places(ranges, without))))
+
+    try:
+        frame = call_transform(table.name, table.function, given)
+        result = None if by_arrow is None else by_arrow(frame)
+        return _of_frame(table, frame) if result is None else result, ()
+    except ExecutionError as error:
+        limit = allowed(table.max_failed, batch.statistics.records)
+        is_declared = table.max_failed is not None
+        found = Isolation(name=table.name, ranges=batch.ranges, compute=compute, limit=limit, is_declared=is_declared, forgiven=forgiven)
+        return found.run(error)
+
+
+def chosen_places(ranges: Sequence[OffsetRange], without: Places) -> Any:
+    """Return the condition that holds for the records of ``ranges`` that are not ``without``."""
+    parts = [f"(_partition = {one.partition} AND _offset >= {one.start} AND _offset < {one.end})" for one in ranges]
+    left_out = [f"NOT (_partition = {number} AND _offset IN ({', '.join(map(str, offsets))}))" for number, offsets in without.items()]
+    none = "_offset < 0"  # a constant would let Spark leave the whole plan out
+    return sql.expr(" AND ".join([f"({' OR '.join([none, *parts])})", *left_out]))
+
+
+def _of_frame(table: TopicTable, frame: Any) -> pa.Table:
     """Let Spark compute a transform's result with its violations; a column may be null in the table, wherever it came from."""
     with running(table.name):
         flagged = of_keys.flag_deleted(frame, table)

@@ -17,6 +17,7 @@ from orchestration.quality import Rule, Suite
 from orchestration.quality.rules import validate_rules
 from orchestration.tables import LAKE_PREFIX, RESERVED_NAMES, TABLE_NAME
 from orchestration.topics import TopicSpec, validate_topic
+from orchestration.transforms.isolation import validate_max_failed
 
 GROUP_PREFIX = "tidelog."
 POOL_PREFIX = "table_"
@@ -33,7 +34,8 @@ class TopicTable:
     """A table that follows one topic. None limits are those of the settings; ``history_from`` is the first day of its backfill.
 
     With ``latest_by`` it keeps the newest row per value of these columns; with ``aggregates`` a row per value of ``aggregate_by``. With
-    ``has_headers`` the function gets the headers of the records as ``_headers``.
+    ``has_headers`` the function gets the headers of the records as ``_headers``. ``max_failed`` records of a batch, or that share of them,
+    may make the function throw, and become dead letters; None: not one.
     """
 
     name: str
@@ -51,11 +53,13 @@ class TopicTable:
     aggregate_by: tuple[str, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
     has_headers: bool = False
+    max_failed: float | None = None
 
     def __post_init__(self) -> None:
         validate_table_name(self.name)
         validate_topic(self.name, self.topic)
         validate_limits(self.name, self.minimum_interval_s, self.records_per_run)
+        validate_max_failed(self.name, self.max_failed)
         validate_day(self.name, self.history_from)
         if self.aggregates or self.aggregate_by:
             validate_aggregates(self.name, self.aggregate_by, self.aggregates)

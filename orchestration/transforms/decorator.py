@@ -34,6 +34,7 @@ OF_TOPICS = (
     "records_per_run",
     "history_from",
     "has_headers",
+    "max_failed",
 )
 """What only tables from topics may be declared with."""
 
@@ -53,6 +54,7 @@ def spark_table(
     records_per_run: int | None = None,
     history_from: date | None = None,
     has_headers: bool = False,
+    max_failed: float | None = None,
     is_automated: bool = True,
     group_name: str = "lake",
     tags: Mapping[str, str] | None = None,
@@ -64,14 +66,14 @@ def spark_table(
     From a topic the function gets the fields of the topic's schema with ``_topic_id, _partition, _offset, _timestamp, _key``, with
     ``has_headers`` also ``_headers`` (``ARRAY<STRUCT<key: STRING, value: BINARY>>``, empty where a record has none), and has to return
     the first three. ``unique_by``, ``latest_by``, ``deleted_when``, quarantine rules, ``is_evolving`` (columns may come and go),
-    ``has_headers``, ``minimum_interval_s`` and ``records_per_run`` are for tables from topics; ``is_automated`` is for tables from
-    tables. With ``minimum_interval_s=0`` a run follows its topic for minutes, a commit at a time: rows are visible within about a second,
-    and there are many small files to merge. ``history_from`` is the first day of record time that the table's backfill offers
-    (``orchestration.transforms.history``).
+    ``has_headers``, ``max_failed``, ``minimum_interval_s`` and ``records_per_run`` are for tables from topics; ``is_automated`` is for
+    tables from tables. With ``minimum_interval_s=0`` a run follows its topic for minutes, a commit at a time. ``history_from`` is the first
+    day of record time that the table's backfill offers (``orchestration.transforms.history``).
 
     A table keeps every row, unless ``latest_by`` names columns: then it keeps the newest row per value of these, and the function has to
     return ``_timestamp`` as well. A record without value (a tombstone) removes the row of the record's key, and a row for which
-    ``deleted_when`` holds, a condition in Spark SQL over the result, removes the row of its own.
+    ``deleted_when`` holds, a condition in Spark SQL over the result, removes the row of its own. ``max_failed``: on so many records of a
+    batch, or up to 1.0 on that share of them, the function may throw; they become dead letters of the rule ``transform``.
 
     :raises ValueError: the declaration makes no sense; the text says why.
     """
@@ -96,9 +98,10 @@ def spark_table(
                 records_per_run=records_per_run,
                 history_from=history_from or DEFAULT_HISTORY_FROM,
                 has_headers=has_headers,
+                max_failed=max_failed,
             )
             return topic_table_asset(declared, shown)
-        limits = (deleted_when, minimum_interval_s, records_per_run, history_from)
+        limits = (deleted_when, minimum_interval_s, records_per_run, history_from, max_failed)
         if unique_by or latest_by or is_evolving or has_headers or any(one is not None for one in limits):
             raise ValueError(f"{', '.join(OF_TOPICS)} need a topic; {table_name} comes from tables")
         names = tuple(input_name(f"the table {table_name}", one) for one in one_or_more(tables))
@@ -119,6 +122,7 @@ def spark_aggregate(
     minimum_interval_s: int | None = None,
     records_per_run: int | None = None,
     has_headers: bool = False,
+    max_failed: float | None = None,
     group_name: str = "lake",
     tags: Mapping[str, str] | None = None,
     owners: Sequence[str] | None = None,
@@ -129,7 +133,8 @@ def spark_aggregate(
     The function gets what that of a table gets (``spark_table``) and returns rows with the columns ``by``, those that are aggregated, and
     ``_topic_id, _partition, _offset``. ``aggregates`` are made with ``count``, ``total``, ``smallest`` and ``largest`` of
     ``orchestration.aggregates``. Each run merges its rows into the groups that they touch, and the offsets move in the same commit: each
-    record counts once, whenever a run is killed. Rules and suite look at the rows before they are aggregated.
+    record counts once, whenever a run is killed. Rules and suite look at the rows before they are aggregated. ``max_failed`` is as for a
+    table.
 
     :raises ValueError: the declaration makes no sense; the text says why.
     """
@@ -147,6 +152,7 @@ def spark_aggregate(
             minimum_interval_s=minimum_interval_s,
             records_per_run=records_per_run,
             has_headers=has_headers,
+            max_failed=max_failed,
         )
         return topic_table_asset(declared, shown)
 

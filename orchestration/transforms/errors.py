@@ -12,6 +12,10 @@ class TransformError(Exception):
     """The author of the transform must act: it threw, or its result cannot be committed. Nothing was."""
 
 
+class ExecutionError(TransformError):
+    """Spark threw while it computed, after it had understood what to compute: one of the records may be at fault."""
+
+
 class NotReadyError(Exception):
     """Something that the table needs does not exist yet: a topic or an input table. The text says which asset to materialize."""
 

@@ -96,7 +96,8 @@ class Rebuild:
         fixes = Fixes(context.lake).of(table.name, state.topic_id)
         source = read_held(table, context, held_of(table, context, state), piece, fixes=fixes)
         try:
-            result = checked_batch(table, context, source, state, None)
+            forgiven = DeadLetters(context.lake).places(table.name, state.topic_id)
+            result = checked_batch(table, context, source, state, None, forgiven=forgiven)
             if result.failures:
                 return replace(result, kind="replay")
             assert result.batch is not None

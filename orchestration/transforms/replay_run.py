@@ -145,7 +145,8 @@ def _attempt(table: TopicTable, context: RunContext, wanted: OffsetRanges, is_ev
     source = read_held(table, context, held, ranges, fixes=Fixes(context.lake).of(table.name, state.topic_id))
     try:
         existing = TableKeys(snapshot=state.snapshot, without=ranges_predicate(ranges))
-        result = checked_batch(table, context, source, state, existing)
+        forgiven = DeadLetters(context.lake).places(table.name, state.topic_id)
+        result = checked_batch(table, context, source, state, existing, forgiven=forgiven)
         if result.failures:
             return replace(result, kind="replay")
         assert result.batch is not None

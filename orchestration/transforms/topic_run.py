@@ -23,7 +23,7 @@ from orchestration.held_records import HeldTopic
 from orchestration.latest import Changes, Held, Replaced, newest
 from orchestration.log_client import LogClient, OtherTopicError
 from orchestration.marks import marks_of
-from orchestration.offsets import OffsetRange, OffsetRanges, places_within
+from orchestration.offsets import OffsetRange, OffsetRanges, Places, places_within
 from orchestration.quality.rules import broken_fail_rules
 from orchestration.quality.suites import Outcome
 from orchestration.schemas import conform, validate_shape
@@ -33,6 +33,7 @@ from orchestration.transforms.batch import Batch, ComputedBatch, compute_batch
 from orchestration.transforms.checking import blocking_failures, evaluate_suite
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
+from orchestration.transforms.isolation import NOTHING
 from orchestration.transforms.overtaken import overtaken, readable_starts
 from orchestration.transforms.reading import ReadAhead, read_batch
 from orchestration.uniqueness import TableKeys
@@ -311,9 +312,20 @@ def decide_changes(
     )
 
 
-def checked_batch(table: TopicTable, context: RunContext, source: Batch, state: TopicState, existing: TableKeys | None) -> TopicRunResult:
-    """Compute and check a batch without writing anything; ``failures`` says what forbids the commit."""
-    return judged_batch(table, context, source, state, compute_batch(context.session(), table, source, existing))
+def checked_batch(
+    table: TopicTable,
+    context: RunContext,
+    source: Batch,
+    state: TopicState,
+    existing: TableKeys | None,
+    *,
+    forgiven: Places = NOTHING,
+) -> TopicRunResult:
+    """Compute and check a batch without writing anything; ``failures`` says what forbids the commit.
+
+    Records at the places ``forgiven`` are dead letters already: the transform may throw on them again.
+    """
+    return judged_batch(table, context, source, state, compute_batch(context.session(), table, source, existing, forgiven=forgiven))
 
 
 def judged_batch(table: TopicTable, context: RunContext, source: Batch, state: TopicState, batch: ComputedBatch) -> TopicRunResult:

@@ -27,7 +27,9 @@ def good_orders(records: Any) -> Any:
 
 def orders_transform(**changes: Any) -> TopicTransform:
     table: dict[str, Any] = {"name": "good_orders", "topic": ORDERS, "function": good_orders, "rules": RULES}
-    table.update({name: changes.pop(name) for name in ("function", "rules", "suite", "topic", "has_headers") if name in changes})
+    table.update(
+        {name: changes.pop(name) for name in ("function", "rules", "suite", "topic", "has_headers", "max_failed") if name in changes}
+    )
     declared: dict[str, Any] = {"table": TopicTable(**table), "target": GOOD_ORDERS, "key": "id"}
     return TopicTransform(**{**declared, **changes})
 

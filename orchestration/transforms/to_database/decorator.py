@@ -28,6 +28,7 @@ def spark_sql_table(
     minimum_interval_s: int | None = None,
     records_per_run: int | None = None,
     has_headers: bool = False,
+    max_failed: float | None = None,
     group_name: str = "sql",
     tags: Mapping[str, str] | None = None,
     owners: Sequence[str] | None = None,
@@ -42,7 +43,7 @@ def spark_sql_table(
 
     ``table`` is the table's name in the database, ``name`` that of the asset ``lake/NAME``, the account of what was committed; both are the
     function's name by default. No two of a project keep one table. The database is that of the resource ``database``
-    (``TIDELOG_SQL_URL``).
+    (``TIDELOG_SQL_URL``). ``max_failed`` is as for a table of the lake (``spark_table``).
 
     :raises ValueError: the declaration makes no sense; the text says why.
     """
@@ -60,6 +61,7 @@ def spark_sql_table(
         minimum_interval_s=minimum_interval_s,
         records_per_run=records_per_run,
         has_headers=has_headers,
+        max_failed=max_failed,
     )
 
 
@@ -75,6 +77,7 @@ def spark_duckdb_table(
     minimum_interval_s: int | None = None,
     records_per_run: int | None = None,
     has_headers: bool = False,
+    max_failed: float | None = None,
     group_name: str = "warehouse",
     tags: Mapping[str, str] | None = None,
     owners: Sequence[str] | None = None,
@@ -101,6 +104,7 @@ def spark_duckdb_table(
         minimum_interval_s=minimum_interval_s,
         records_per_run=records_per_run,
         has_headers=has_headers,
+        max_failed=max_failed,
     )
 
 

@@ -25,6 +25,7 @@ def spark_topic(
     minimum_interval_s: int | None = None,
     records_per_run: int | None = None,
     has_headers: bool = False,
+    max_failed: float | None = None,
     group_name: str = "topics",
     tags: Mapping[str, str] | None = None,
     owners: Sequence[str] | None = None,
@@ -41,7 +42,7 @@ def spark_topic(
 
     A run sends its rows and commits the offsets of what it read in one transaction: readers with ``isolation_level=read_committed`` see
     each record's rows once, whenever a run was killed. The progress is in the group ``tidelog-topic.NAME``; ``lake/NAME`` is an account of
-    what was sent.
+    what was sent. ``max_failed`` is as for a table (``spark_table``).
 
     :raises ValueError: the declaration makes no sense; the text says why.
     """
@@ -57,6 +58,7 @@ def spark_topic(
             minimum_interval_s=minimum_interval_s,
             records_per_run=records_per_run,
             has_headers=has_headers,
+            max_failed=max_failed,
         )
         transform = TopicTransform(
             table=table, target=target, key=key, deleted_when=deleted_when, is_forwarding_tombstones=forward_tombstones

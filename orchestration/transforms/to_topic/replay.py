@@ -139,7 +139,7 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext, within: Offs
     fixes = Fixes(context.lake).of(table.name, start.state.topic_id)
     source = read_held(table, context, start.held, start.ranges, fixes=fixes, places=start.places)
     try:
-        computed, rows = computed_batch(work, table, context, source)
+        computed, rows = computed_batch(work, table, context, source, forgiven=start.places)
         result = judged_batch(table, context, source, start.state, computed)
         if result.failures:
             return replace(result, kind="replay")

@@ -19,13 +19,14 @@ from orchestration.checkpoints import BatchPlan
 from orchestration.dead_letters import DeadLetters, Origin, Rejection
 from orchestration.fixes import Fixes
 from orchestration.log_client import LogServiceError, Sender
-from orchestration.offsets import OffsetRanges
+from orchestration.offsets import OffsetRanges, Places
 from orchestration.tables import CommitConflictError, TableSnapshot
 from orchestration.topics import reconcile
 from orchestration.transforms.batch import Batch, ComputedBatch, compute_batch, without_rejected
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.deletions import is_tombstone
 from orchestration.transforms.errors import NotReadyError
+from orchestration.transforms.isolation import NOTHING
 from orchestration.transforms.to_topic import ledger, outgoing
 from orchestration.transforms.to_topic.declarations import TopicTransform
 from orchestration.transforms.to_topic.progress import Progress, Route, advanced, decide_progress, note_of, offsets_to_commit
@@ -113,9 +114,14 @@ def told_of_sent(route: Route, rows: pa.Table, transactions: int) -> dict[str, i
     }
 
 
-def computed_batch(work: Sending, table: TopicTable, context: RunContext, source: Batch) -> tuple[ComputedBatch, pa.Table]:
-    """Return what the function makes of the records, and the rows to be sent, in order: its own, and tombstones that are forwarded."""
-    computed = compute_batch(context.session(), table, source, None)
+def computed_batch(
+    work: Sending, table: TopicTable, context: RunContext, source: Batch, *, forgiven: Places = NOTHING
+) -> tuple[ComputedBatch, pa.Table]:
+    """Return what the function makes of the records, and the rows to be sent, in order: its own, and tombstones that are forwarded.
+
+    Records at the places ``forgiven`` are dead letters already: the function may throw on them again.
+    """
+    computed = compute_batch(context.session(), table, source, None, forgiven=forgiven)
     rows, own = outgoing.split(computed.rows)
     refused = outgoing.not_sendable(rows, own)
     forwarded, rejections = _forwarded(work.transform, source, (*computed.rejections, *refused))

@@ -1,0 +1,155 @@
+"""Records on which a transform throws: found by halves, so that the others can go on.
+
+Spark says that a batch failed, and not for which record. The halves of the batch are computed, and of what fails its halves, down to single
+records: one record of n costs some log2(n) small Spark jobs. Decides which records are at fault, and how many of them a table bears. A
+record is at fault only where the transform fails on it alone. What fails on all together and on no record alone, or on no records at all,
+is the transform's fault. Knows no Spark: the caller computes. Invariant: the rows are those of one computation over all other records.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from orchestration.dead_letters import Rejection
+from orchestration.offsets import OffsetRange, OffsetRanges, Places
+from orchestration.transforms.errors import ExecutionError, TransformError
+
+FAILED_RULE = "transform"
+MOST_FAILED = 1_000
+"""Records of one batch that are looked for at most: each costs some twenty Spark jobs."""
+MAX_SENTENCE = 400
+SHOWN_PLACES = 10
+NOTHING: Places = {}
+_STATE = re.compile(r"\s*\bSQLSTATE: \w+.*", re.DOTALL)
+_TRACEBACK = "Traceback (most recent call last):"
+
+Compute = Callable[[Sequence[OffsetRange], Places], pa.Table]
+"""Computes the records of ranges, but for those at some offsets by partition. Raises ``ExecutionError`` where Spark fails on one."""
+
+
+def validate_max_failed(name: str, max_failed: float | None) -> None:
+    """Refuse what is no count of records and no share of them.
+
+    :raises ValueError: that is so.
+    """
+    if max_failed is None:
+        return
+    is_count = isinstance(max_failed, int) and not isinstance(max_failed, bool) and 1 <= max_failed <= MOST_FAILED
+    if not (is_count or (isinstance(max_failed, float) and 0 < max_failed <= 1)):
+        raise ValueError(
+            f"max_failed of {name} is {max_failed!r}: give how many records of a batch may fail, from 1 to {MOST_FAILED}, or which share "
+            "of them, as 0.01"
+        )
+
+
+def allowed(max_failed: float | None, records: int) -> int:
+    """Return how many records of a batch may fail. Of a share that is at least one record, so that small batches go on, too."""
+    if max_failed is None:
+        return 0
+    return max_failed if isinstance(max_failed, int) else min(MOST_FAILED, max(1, int(max_failed * records)))
+
+
+def sentence(error: BaseException) -> str:
+    """Return what was thrown in one line: without Spark's codes and statements, of Python the last line of the traceback."""
+    kind, _, text = str(error).partition(": ")
+    text = _STATE.sub("", text).strip()
+    if _TRACEBACK in text:
+        kind, text = "", text.splitlines()[-1].strip()
+    line = f"{kind}: {text.splitlines()[0] if text else ''}" if kind else text
+    return line if len(line) <= MAX_SENTENCE else f"{line[:MAX_SENTENCE]}..."
+
+
+@dataclass(slots=True, kw_only=True)
+class Isolation:
+    """Finds the records of ``ranges`` on which ``compute`` fails.
+
+    At most ``limit`` of them become dead letters, and beside these those at ``forgiven`` places, which are dead letters already.
+    """
+
+    name: str
+    ranges: OffsetRanges
+    compute: Compute
+    limit: int
+    is_declared: bool
+    forgiven: Places = field(default_factory=dict)
+    _found: list[Rejection] = field(default_factory=list)
+    _counted: list[Rejection] = field(default_factory=list)
+
+    def run(self, error: ExecutionError) -> tuple[pa.Table, tuple[Rejection, ...]]:
+        """Return the rows of all records that do not fail, and the rejections of the others; ``error`` is what the whole batch raised.
+
+        :raises TransformError: no record alone is at fault, or too many are; the text names the first ones.
+        """
+        if self._failure_of(()) is not None:
+            raise error
+        self._search(list(self.ranges), error, is_sure=True)
+        failed: dict[int, list[int]] = {}
+        for one in self._found:
+            failed.setdefault(one.partition, []).append(one.offset)
+        return self.compute(list(self.ranges), failed), tuple(self._found)
+
+    def _search(self, ranges: list[OffsetRange], error: ExecutionError, *, is_sure: bool) -> None:
+        """Find the records of ``ranges`` at fault. Where the first half does not fail, the second one does, if any alone does."""
+        if sum(one.count for one in ranges) == 1:
+            alone = error if is_sure else self._failure_of(ranges)
+            if alone is None:
+                raise self._of_no_record(error)
+            self._convict(ranges[0], alone)
+            return
+        first, second = halves(ranges)
+        of_first = self._failure_of(first)
+        if of_first is None:
+            self._search(second, error, is_sure=False)
+            return
+        self._search(first, of_first, is_sure=True)
+        of_second = self._failure_of(second)
+        if of_second is not None:
+            self._search(second, of_second, is_sure=True)
+
+    def _failure_of(self, ranges: Sequence[OffsetRange]) -> ExecutionError | None:
+        try:
+            self.compute(ranges, NOTHING)
+        except ExecutionError as error:
+            return error
+        return None
+
+    def _convict(self, one: OffsetRange, error: ExecutionError) -> None:
+        cause = error.__cause__ or error
+        reason = sentence(ExecutionError(f"{type(cause).__name__}: {cause}"))
+        self._found.append(Rejection(partition=one.partition, offset=one.start, reason=reason, rule=FAILED_RULE))
+        if one.start not in self.forgiven.get(one.partition, ()):
+            self._counted.append(self._found[-1])
+        if len(self._counted) > self.limit or len(self._found) > 2 * MOST_FAILED:
+            raise self._of_too_many(self._counted or self._found) from error
+
+    def _of_too_many(self, counted: Sequence[Rejection]) -> TransformError:
+        last = counted[-1]
+        place = f"partition {last.partition}, offset {last.offset} of the topic {self.ranges.topic}"
+        if not self.is_declared:
+            return TransformError(
+                f"Spark failed on the transform of table {self.name} for the record at {place}: {last.reason}. Nothing was committed. "
+                "Correct the transform, or declare max_failed=, so that such records become dead letters"
+            )
+        places = ", ".join(f"{one.partition}:{one.offset}" for one in counted[:SHOWN_PLACES])
+        return TransformError(
+            f"Spark failed on the transform of table {self.name} for more than {self.limit} records of a batch, as many as max_failed "
+            f"lets it bear: {places}{', ...' if len(counted) > SHOWN_PLACES else ''} of the topic {self.ranges.topic}. That at {place}: "
+            f"{last.reason}. Nothing was committed"
+        )
+
+    def _of_no_record(self, error: ExecutionError) -> TransformError:
+        return TransformError(f"{error}. It fails for the offsets {self.ranges} of the topic {self.ranges.topic}, and for no record alone")
+
+
+def halves(ranges: Sequence[OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRange]]:
+    """Return the first and the second half of the offsets of ``ranges``, which are at least two."""
+    left = sum(one.count for one in ranges) // 2
+    first, second = [], []
+    for one in ranges:
+        middle = min(one.end, one.start + left)
+        left -= middle - one.start
+        first += [OffsetRange(partition=one.partition, start=one.start, end=middle)] if middle > one.start else []
+        second += [OffsetRange(partition=one.partition, start=middle, end=one.end)] if middle < one.end else []
+    return first, second
