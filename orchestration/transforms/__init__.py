@@ -9,7 +9,7 @@ From records to rows:
 
 - ``reading``, ``intake``: who reads the records, and where they wait for Spark. ``overtaken``: what comes from the archive.
 - ``parsing``, ``batch``: values become columns, records become rows or rejections. ``projection``: transforms that need no Spark.
-  ``isolation``: which records a transform throws on.
+  ``isolation``: which records a transform throws on. ``variants``: VARIANT as JSON.
 - ``deletions``: records that delete a key. ``checking``: the suite on a result. ``results``: a result until it is committed.
 
 Runs without Dagster:

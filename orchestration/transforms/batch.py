@@ -4,7 +4,7 @@ Decides which records are rejected and why. Reads the table only for its keys, w
 Invariants: a rejected record has no row, however many rows the transform made of it; the result's provenance lies within the batch.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from orchestration.aggregates import group_rejections, validate_columns
 from orchestration.dead_letters import DUPLICATE, SCHEMA_RULE, Rejection
+from orchestration.formats.json_values import has_variant
 from orchestration.offsets import OffsetRange, OffsetRanges, Places
 from orchestration.quality import Rule
 from orchestration.quality.rules import VIOLATIONS_COLUMN, Bits, count_violations, first_quarantine_rule, quarantined, violations_sql
@@ -37,6 +38,7 @@ from orchestration.transforms.intake import Intake
 from orchestration.transforms.isolation import NOTHING, Isolation, allowed
 from orchestration.transforms.parsing import MISFIT, NULLS, UNREADABLE, ParsedFrame, explain_unread, parse
 from orchestration.transforms.projection import chosen_columns
+from orchestration.transforms.variants import holds_bytes, kept_as_bytes, without_variants
 from orchestration.uniqueness import TableKeys, find_originals, find_repetitions
 from orchestration.values.strict_json import NULL_VALUE
 
@@ -73,7 +75,8 @@ def compute_batch(
     :raises TransformError: the transform cannot be computed; the result lacks the columns of provenance, or names records that are not in
         the batch.
     """
-    result, misfits = _transformed(session, table, batch, forgiven)
+    kept = kept_as_bytes(None if existing is None else existing.snapshot.arrow_schema)
+    result, misfits = _transformed(session, table, batch, forgiven, kept)
     _validate_provenance(table.name, result, batch.ranges)
     result = _in_order(result)
     bits = _violations(result)
@@ -198,7 +201,9 @@ def collect(name: str, frame: Any) -> pa.Table:
         return rows.cast(to_arrow_schema(fields or frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC"))
 
 
-def _transformed(session: Any, table: TopicTable, batch: Batch, forgiven: Places) -> tuple[pa.Table, tuple[Rejection, ...]]:
+def _transformed(
+    session: Any, table: TopicTable, batch: Batch, forgiven: Places, kept: Collection[str]
+) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Run the transform: in one Spark job, or by Arrow where it only chooses columns and no rule is to be evaluated.
 
     Before it Spark parses the records that were in doubt, if there are any.
@@ -207,13 +212,13 @@ def _transformed(session: Any, table: TopicTable, batch: Batch, forgiven: Places
         decided, misfits = decide_doubtful(session, table.name, batch)
         given, nameless = _with_values(table, batch.frame(session, decided))
         misfits = (*misfits, *nameless)
-        by_arrow = None if _is_sparks(table) else partial(_chosen_rows, batch, given, decided)
-        result, failed = _computed(table, batch, given, forgiven, by_arrow)
+        by_arrow = None if _is_sparks(table) or kept else partial(_chosen_rows, batch, given, decided)
+        result, failed = _computed(table, batch, given, forgiven, partial(_of_frame, table, kept), by_arrow)
     else:
         parsed = parse(batch.frame, table.topic.fields, has_headers=table.has_headers)
         given, nameless = _with_values(table, parsed.fitting())
         misfits = (*_worker_misfits(table.name, parsed, batch), *nameless)
-        result, failed = _computed(table, batch, given, forgiven)
+        result, failed = _computed(table, batch, given, forgiven, partial(_of_frame, table, kept))
     missing = [column for column in PROVENANCE if column not in result.column_names]
     if missing:
         raise TransformError(
@@ -223,6 +228,18 @@ def _transformed(session: Any, table: TopicTable, batch: Batch, forgiven: Places
     if table.latest_by:
         of_keys.validate_result(table, result)
     return result, (*misfits, *failed)
+
+
+def _collect_json(table: TopicTable, frame: Any, kept: Collection[str]) -> pa.Table:
+    """Compute ``frame``, a VARIANT as JSON. A transform may make one where the topic has none: then it is computed once more."""
+    if not kept and not (table.topic.fields is not None and has_variant(table.topic.fields)):
+        with suppress(pa.ArrowInvalid):  # of a VARIANT that is null
+            found = collect(table.name, frame)
+            if not holds_bytes(found.schema):
+                return found
+    with running(table.name):
+        plain = without_variants(frame, kept)
+    return collect(table.name, plain)
 
 
 def _is_sparks(table: TopicTable) -> bool:
@@ -244,23 +261,28 @@ def _with_values(table: TopicTable, given: Any) -> tuple[Any, tuple[Rejection, .
     return given.where("_value IS NOT NULL"), tuple(_misfit(row["_partition"], row["_offset"], NULL_VALUE) for row in found)
 
 
-def _computed(
-    table: TopicTable, batch: Batch, given: Any, forgiven: Places, by_arrow: Callable[[Any], pa.Table | None] | None = None
+def _computed(  # noqa: PLR0917 - of one caller
+    table: TopicTable,
+    batch: Batch,
+    given: Any,
+    forgiven: Places,
+    of_frame: Callable[[Any], pa.Table],
+    by_arrow: Callable[[Any], pa.Table | None] | None = None,
 ) -> tuple[pa.Table, tuple[Rejection, ...]]:
     """Compute the transform's result with its violations; returns it, and the rejections of records on which that throws.
 
-    ``by_arrow`` returns the result without Spark, None where it cannot.
+    ``of_frame`` lets Spark compute what the transform returned; ``by_arrow`` does without Spark, and returns None where it cannot.
 
     :raises TransformError: it throws on more records than the table bears, or for another reason.
     """
 
     def compute(ranges: Sequence[OffsetRange], without: Places) -> pa.Table:
-        return _of_frame(table, call_transform(table.name, table.function, given.where(chosen_places(ranges, without))))
+        return of_frame(call_transform(table.name, table.function, given.where(chosen_places(ranges, without))))
 
     try:
         frame = call_transform(table.name, table.function, given)
         result = None if by_arrow is None else by_arrow(frame)
-        return _of_frame(table, frame) if result is None else result, ()
+        return of_frame(frame) if result is None else result, ()
     except ExecutionError as error:
         limit = allowed(table.max_failed, batch.statistics.records)
         is_declared = table.max_failed is not None
@@ -276,12 +298,15 @@ def chosen_places(ranges: Sequence[OffsetRange], without: Places) -> Any:
     return sql.expr(" AND ".join([f"({' OR '.join([none, *parts])})", *left_out]))
 
 
-def _of_frame(table: TopicTable, frame: Any) -> pa.Table:
-    """Let Spark compute a transform's result with its violations; a column may be null in the table, wherever it came from."""
+def _of_frame(table: TopicTable, kept: Collection[str], frame: Any) -> pa.Table:
+    """Let Spark compute a transform's result with its violations; a column may be null in the table, wherever it came from.
+
+    A VARIANT is JSON in it, but for the columns ``kept``.
+    """
     with running(table.name):
         flagged = of_keys.flag_deleted(frame, table)
     with judging(table.name, flagged, table.rules):
-        found = collect(table.name, apply_rules(flagged, table.rules))
+        found = _collect_json(table, apply_rules(flagged, table.rules), kept)
     return pa.table(found.columns, names=found.column_names)
 
 

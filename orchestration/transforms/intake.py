@@ -34,6 +34,7 @@ from orchestration.spark.source import (
     source_ddl,
 )
 from orchestration.transforms.parsing import nullable_fields, text_key
+from orchestration.transforms.variants import as_variant, text_kind
 from orchestration.values.strict_json import StrictSchema
 
 INLINE_BYTES = 512 * 1024
@@ -138,7 +139,7 @@ class Intake:
         else:
             stored = session.createDataFrame([], schema)
         key = sql.col("_key") if self.fields is None else text_key("_key")
-        columns = [sql.col(f"`{one.name}`") for one in own]
+        columns = [as_variant(sql.col(f"`{one.name}`"), one.dataType).alias(one.name) for one in own]
         headers = HEADERS.names if self.has_headers else ()
         return stored.select(
             sql.lit(self.ranges.topic_id).alias("_topic_id"), "_partition", "_offset", "_timestamp", key.alias("_key"), *headers, *columns
@@ -146,9 +147,10 @@ class Intake:
 
     @property
     def _schema(self) -> types.StructType:
-        """The columns of the rows."""
+        """The columns of the rows; a VARIANT is JSON."""
         own = VALUE if self.fields is None else self.fields
-        return types.StructType([*META, *(HEADERS if self.has_headers else ()), *nullable_fields(own)])
+        fields = [types.StructField(one.name, text_kind(one.dataType)) for one in nullable_fields(own)]
+        return types.StructType([*META, *(HEADERS if self.has_headers else ()), *fields])
 
     @property
     def plain_names(self) -> tuple[str, ...]:

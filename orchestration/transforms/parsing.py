@@ -13,6 +13,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql import types
 
 from orchestration.spark.source import FAULT, PARSED
+from orchestration.transforms.variants import as_text
 from orchestration.values.strict_json import load_object
 from orchestration.values.type_names import type_name
 
@@ -45,9 +46,9 @@ class ParsedFrame:
         return self.frame.where(~sql.col(MISFIT)).select(*PROVENANCE_COLUMNS, text_key("key").alias("_key"), *self._headers(), *columns)
 
     def decided(self) -> Any:
-        """Return every record with whether it misfits, the key as it came as ``_key``, and the fields."""
+        """Return every record with whether it misfits, the key as it came as ``_key``, and the fields, each VARIANT as JSON."""
         assert self.fields is not None
-        columns = [sql.col(PARSED)[field.name].alias(field.name) for field in self.fields]
+        columns = [as_text(sql.col(PARSED)[field.name], field.dataType).alias(field.name) for field in self.fields]
         own = (sql.col("key").alias("_key"), *self._headers())
         return self.frame.select("_partition", "_offset", "_timestamp", *own, MISFIT, *columns)
 
