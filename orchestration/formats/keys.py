@@ -2,7 +2,8 @@
 
 Decides which forms a key may have. A topic that declares ``key_schema`` has keys of that schema: JSON, Avro or Protobuf. Otherwise a key
 that is a JSON object with all key columns names them, and any other key is, as text, the value of the only key column. JSON is read by the
-rule of JSON values. Connect's envelope (``{"schema": ..., "payload": ...}``) is its payload. A bare JSON value is that of the only column.
+rule of JSON values. Connect's envelope (``{"schema": ..., "payload": ...}``) is its payload. A bare JSON value is that of the only column,
+an array those of several in their order, as ``sql_source`` writes them.
 Invariant: the column ``_key`` is the key as it came. Each key names a value for every column, or has a reason.
 """
 
@@ -36,7 +37,7 @@ def read_keys(keys: pa.Array, columns: pa.Schema, declared: KeySchema | None) ->
     if lacking:
         return [(None, f"the key has no field {', '.join(lacking)}")] * len(keys)
     if isinstance(declared, types.StructType):
-        return _each(keys, _json_reader(types.StructType([fields[name] for name in columns.names]), columns))
+        return _each(keys, _json_reader(types.StructType([fields[name] for name in columns.names]), columns, fields.names))
     return _formatted(keys, declared, columns)
 
 
@@ -55,13 +56,15 @@ def _reader(columns: pa.Schema) -> ReadKey:
     only = columns.field(0) if len(columns) == 1 else None
     if only is not None and (only.name == KEY_COLUMN or _is_bytes(only.type)):
         return lambda key: [_text_value(key, only.type)]
-    read_json = _json_reader(_fields_of(columns), columns)
+    read_json = _json_reader(_fields_of(columns), columns, columns.names)
 
     def read(key: bytes) -> Sequence[pa.Scalar]:
         if _has_all(key, columns.names):
             return read_json(key)
         if only is None:
-            raise UnfitError(f"the key is no JSON object with {', '.join(columns.names)}, and the topic declares no key_schema")
+            raise UnfitError(
+                f"the key is neither a JSON object with {', '.join(columns.names)} nor an array of them, and no key_schema is declared"
+            )
         return [_text_value(key, only.type)]
 
     return read
@@ -81,15 +84,17 @@ def _text_value(key: bytes, kind: pa.DataType) -> pa.Scalar:
 
 
 def _has_all(key: bytes, names: Sequence[str]) -> bool:
-    """Whether a key is a JSON object that gives all of ``names``, or Connect's envelope of one, or of the value of the only name."""
-    if not key.lstrip().startswith(b"{"):
+    """Whether a key is a JSON object that gives all of ``names``, an array for several, or Connect's envelope of these or of a value."""
+    if not key.lstrip().startswith((b"{", b"[")):
         return False
     try:
         document = load_document(key)
     except ValueError:
         return False
     inner = _unwrapped(document, names)
-    return all(name in inner for name in names) if isinstance(inner, dict) else inner is not document and len(names) == 1
+    if isinstance(inner, dict):
+        return all(name in inner for name in names)
+    return isinstance(inner, list) if len(names) > 1 else inner is not document
 
 
 def _unwrapped(document: Any, names: Sequence[str]) -> Any:
@@ -110,24 +115,34 @@ def _spark_type(kind: pa.DataType) -> types.DataType:
         return types.StringType()
 
 
-def _json_reader(fields: types.StructType, columns: pa.Schema) -> ReadKey:
+def _json_reader(fields: types.StructType, columns: pa.Schema, order: Sequence[str]) -> ReadKey:
+    """Return what reads keys in JSON; ``order`` is that of an array's values."""
     schema, strict = arrow_schema(fields), StrictSchema(fields)
 
     def read(key: bytes) -> Sequence[pa.Scalar]:
         try:
-            document = _unwrapped(load_document(key), fields.names)
+            document = _unwrapped(load_document(key), order)
         except ValueError as refused:
             raise UnfitError(_of_key(str(refused))) from None
         if not isinstance(document, dict):
-            if len(fields) != 1:
-                raise UnfitError("the key is not a JSON object")
-            document = {fields.names[0]: document}
+            document = _named(document, order)
         row, fault = strict.row_of(document)
         if fault is not None:
             raise UnfitError(f"in the key {fault}")
         return _cast(dict(zip(schema.names, row, strict=True)), schema, columns)
 
     return read
+
+
+def _named(document: Any, order: Sequence[str]) -> Mapping[str, Any]:
+    """Return the values of a key that is no JSON object, by their names."""
+    if isinstance(document, list) and len(order) > 1:
+        if len(document) != len(order):
+            raise UnfitError(f"the key has {len(document)} values, and not those of {', '.join(order)}")
+        return dict(zip(order, document, strict=True))
+    if len(order) > 1:
+        raise UnfitError("the key is not a JSON object")
+    return {order[0]: document}
 
 
 def _formatted(keys: pa.Array, declared: ValueFormat, columns: pa.Schema) -> list[Named]:

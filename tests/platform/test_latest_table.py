@@ -171,7 +171,11 @@ def test_deletions_as_debezium_sends_them(lake_root: Path, spark: Any, arrow_rec
     table = TopicTable(name="rows", topic=topic, function=rows, latest_by=("region", "id"))
     run_topic_table(table, run_context(log, lake_root, spark, arrow_records=arrow_records))
     assert rows_of(lake_root, "rows", ("region", "id", "name")) == [("eu", 2, "Edsger")]
-    told = "the key is not JSON" if is_declared else "the key is no JSON object with region, id, and the topic declares no key_schema"
+    told = (
+        "the key is not JSON"
+        if is_declared
+        else "the key is neither a JSON object with region, id nor an array of them, and no key_schema is declared"
+    )
     assert letters_of(lake_root) == [(0, 4, "latest_by", f"the value is null, and {told}: nothing says what to delete")]
 
 

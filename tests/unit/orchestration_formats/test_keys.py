@@ -56,8 +56,11 @@ def told(key: bytes, columns: pa.Schema, declared: Any = None) -> Any:
         (b"\xff", TEXT, "the key is not STRING"),
         (b'{"region": "eu", "id": 7}', PAIR, ["eu", 7]),
         (enveloped('{"region": "eu", "id": 7}'), PAIR, ["eu", 7]),
-        (b'{"region": "eu"}', PAIR, "the key is no JSON object with region, id, and the topic declares no key_schema"),
-        (b"eu", PAIR, "the key is no JSON object with region, id, and the topic declares no key_schema"),
+        (b'{"region": "eu"}', PAIR, "the key is neither a JSON object with region, id nor an array of them, and no key_schema is declared"),
+        (b'["eu", 7]', PAIR, ["eu", 7]),
+        (b'["eu"]', PAIR, "the key has 1 values, and not those of region, id"),
+        (b'["eu"]', TEXT, ['["eu"]']),
+        (b"eu", PAIR, "the key is neither a JSON object with region, id nor an array of them, and no key_schema is declared"),
         (b'{"id": 2}', pa.schema([("_key", pa.string())]), ['{"id": 2}']),
         (b'{"id": 2}', pa.schema([("id", pa.binary())]), [b'{"id": 2}']),
         (b'{"id": "2026-01-31"}', pa.schema([("id", pa.date32())]), [date(2026, 1, 31)]),
@@ -76,8 +79,9 @@ def test_a_key_of_which_nothing_is_declared(key: bytes, columns: pa.Schema, name
         (b'{"id": 2, "region": "eu"}', ID, [2]),
         (b'{"id": 2, "region": "eu"}', PAIR, ["eu", 2]),
         (enveloped('{"id": 2, "region": "eu"}'), PAIR, ["eu", 2]),
-        (b"2", ID, [2]),
-        (b'"2"', ID, "in the key field id is not BIGINT"),
+        (b"2", ID, "the key is not a JSON object"),
+        (b'[2, "eu"]', PAIR, ["eu", 2]),
+        (b'[2, "eu"]', ID, [2]),
         (b"two", ID, "the key is not JSON"),
         (b"2", PAIR, "the key is not a JSON object"),
         (b'{"id": 5000000000, "region": "eu"}', PAIR, "the key's field id is not INT"),
@@ -92,6 +96,8 @@ def test_a_key_that_is_declared_as_json(key: bytes, columns: pa.Schema, named: A
 def test_a_bare_text_is_the_only_field_where_keys_are_declared() -> None:
     assert told(b'"a"', TEXT, parse_ddl("id STRING")) == ["a"]
     assert told(enveloped('"a"'), TEXT, parse_ddl("id STRING")) == ["a"]
+    assert told(b'"2"', ID, parse_ddl("id BIGINT")) == "in the key field id is not BIGINT"
+    assert told(b"2", ID, parse_ddl("id BIGINT")) == [2]
     assert told(b"a", TEXT, parse_ddl("id STRING")) == "the key is not JSON"
 
 
