@@ -14,7 +14,7 @@ What a project declares:
 
 How a run stays exact:
 
-- ``offsets``, ``checkpoints``: ranges of offsets, and which of them a run reads.
+- ``offsets``, ``checkpoints``: ranges of offsets, and which of them a run reads. ``byte_limits``: how much of them it opens.
 - ``tables``: the lake; rows and offsets are one commit. ``file_commits``, ``upserts``: commits that write files anew. ``marks``: what a
   table notes beside its checkpoints. ``schemas``: what fits a table. ``durable``, ``leftovers``: files that last, files of killed runs.
 - ``dead_letters``: rejected records, and the way back. ``dead_letter_asset`` shows them; ``letter_places`` reads where one came from;

@@ -7,7 +7,7 @@ stable offset; a checkpoint never goes back.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from orchestration.offsets import OffsetRange, OffsetRanges, outside
@@ -49,6 +49,10 @@ class BatchPlan:
     ranges: OffsetRanges
     backlog: int
     notes: tuple[str, ...]
+
+    def as_read(self, taken: OffsetRanges) -> "BatchPlan":
+        """Return the plan of a run that has read only ``taken``: what it planned beside that is left for later runs, too."""
+        return replace(self, ranges=taken, backlog=self.backlog + self.ranges.count - taken.count)
 
     @property
     def is_empty(self) -> bool:

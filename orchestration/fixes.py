@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
+from orchestration.byte_limits import is_cut_short
 from orchestration.dead_letters import DeadLetters
 from orchestration.letter_places import Place, letter_at
 from orchestration.log_client import RangeReader
@@ -154,12 +155,15 @@ def fix_of(letters: DeadLetters, target: str, place: Place, value: bytes | None)
 def repaired(letters: DeadLetters, target: str, repair: Repair, *, rule: str | None = None) -> list[Fix]:
     """Return the fixes that ``repair`` makes of a table's dead letters: it gets a value and returns what it should have been.
 
-    A value that it returns unchanged is not fixed. ``rule`` leaves the others out.
+    A value that it returns unchanged is not fixed, nor is one of which the dead letter has only the beginning. ``rule`` leaves the others
+    out.
 
     :raises FixError: ``repair`` raised, or returned what is no value.
     """
     found = []
     for row in letters.of_target(target, None if rule is None else pads.field("rule") == rule):
+        if is_cut_short(row["reason"]):
+            continue
         place = f"{row['_partition']}:{row['_offset']}"
         try:
             value = repair(row["value"])

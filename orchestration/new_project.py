@@ -98,6 +98,7 @@ ENVIRONMENT = """\
 # TIDELOG_SPARK_REMOTE=sc://spark:15002
 # The most records of one commit, and how many seconds apart the runs of a table start at least:
 # TIDELOG_RECORDS_PER_RUN=500000
+# TIDELOG_BYTES_PER_RUN=268435456
 # TIDELOG_MINIMUM_INTERVAL_S=5
 """
 

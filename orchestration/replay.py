@@ -98,6 +98,7 @@ def replay(
                 reporter=_LoggingReporter(),
                 run_id=f"replay-{uuid4().hex}",
                 records_per_run=settings.records_per_run,
+                byte_limits=settings.byte_limits,
                 arrow_records=settings.arrow_records,
                 commit_attempts=settings.commit_attempts,
                 scratch=shared_scratch(settings),

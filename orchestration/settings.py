@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from log_service.cluster_plans.health import DISK_FULL_PERCENT
 from log_service.common.secrets import SecretText
+from orchestration.byte_limits import DEFAULT_RECORD_BYTES, DEFAULT_RUN_BYTES, ByteLimits
 
 DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
 DEFAULT_DATA_DIRECTORY = ".tidelog"
@@ -56,6 +57,8 @@ class Settings:
     spark_driver_memory: str
     spark_shuffle_partitions: int
     records_per_run: int
+    bytes_per_run: int
+    record_bytes: int
     arrow_records: int
     minimum_interval_s: int
     follow_s: int
@@ -66,6 +69,11 @@ class Settings:
     alert_email_to: tuple[str, ...]
     alert_email_from: str | None
     alert_smtp: tuple[str, int] | None
+
+    @property
+    def byte_limits(self) -> ByteLimits:
+        """What a run may open, and what one record may have."""
+        return ByteLimits(run_bytes=self.bytes_per_run, record_bytes=self.record_bytes)
 
     @property
     def java_directory(self) -> Path:
@@ -97,6 +105,8 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         spark_driver_memory=_text(given, "TIDELOG_SPARK_DRIVER_MEMORY", DEFAULT_SPARK_DRIVER_MEMORY),
         spark_shuffle_partitions=_positive(given, "TIDELOG_SPARK_SHUFFLE_PARTITIONS", DEFAULT_SPARK_SHUFFLE_PARTITIONS),
         records_per_run=_positive(given, "TIDELOG_RECORDS_PER_RUN", DEFAULT_RECORDS_PER_RUN),
+        bytes_per_run=_positive(given, "TIDELOG_BYTES_PER_RUN", DEFAULT_RUN_BYTES),
+        record_bytes=_positive(given, "TIDELOG_RECORD_BYTES", DEFAULT_RECORD_BYTES),
         arrow_records=_count(given, "TIDELOG_ARROW_RECORDS", DEFAULT_ARROW_RECORDS),
         minimum_interval_s=_count(given, "TIDELOG_MINIMUM_INTERVAL_S", DEFAULT_MINIMUM_INTERVAL_S),
         follow_s=_count(given, "TIDELOG_FOLLOW_S", DEFAULT_FOLLOW_S),

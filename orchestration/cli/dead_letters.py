@@ -274,7 +274,14 @@ def text_of(data: bytes | None) -> str | None:
 
 
 def edited(row: dict[str, Any]) -> str | None:
-    """Let the user change a value in an editor; None where nothing was changed."""
+    """Let the user change a value in an editor; None where nothing was changed.
+
+    :raises ClickException: the dead letter has only the beginning of the value.
+    """
+    from orchestration.byte_limits import is_cut_short  # noqa: PLC0415 - with the command, not with its help
+
+    if is_cut_short(row["reason"]):
+        raise click.ClickException(f"{row['reason']}: it cannot be edited; give a whole value with --value")
     text = text_of(row["value"]) or ""
     found = click.edit(text, extension=".json")
     return None if found is None or found.rstrip("\n") == text.rstrip("\n") else found.rstrip("\n")

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from orchestration.byte_limits import DEFAULT_RECORD_BYTES, bounded
 from orchestration.formats.columns import ValueFormat, ddl_of, in_places
 from orchestration.log_client import HEADERS, RangeReader
 from orchestration.offsets import OffsetRange, OffsetRanges, split_range
@@ -111,11 +112,13 @@ class RecordBatchFrame:
     statistics: BatchStatistics
     reader: RangeReader
     ranges: OffsetRanges
+    record_bytes: int = DEFAULT_RECORD_BYTES
 
     def records_at(self, wanted: Mapping[int, Sequence[int]]) -> pa.Table:
-        """Return the records at the given offsets by partition, as ``SOURCE_SCHEMA``; reads them again."""
+        """Return the records at the given offsets by partition, as ``SOURCE_SCHEMA``, too large ones cut short; reads them again."""
         touched = [one for one in self.ranges if wanted.get(one.partition)]
-        return chosen_records(chain.from_iterable(source_batches(self.reader, self.ranges, one) for one in touched), wanted)
+        batches = chain.from_iterable(source_batches(self.reader, self.ranges, one) for one in touched)
+        return chosen_records((bounded(batch, self.ranges.topic, self.record_bytes)[0] for batch in batches), wanted)
 
     def release(self) -> None:
         """Give back what Spark keeps of the batch."""
@@ -135,16 +138,19 @@ def read_by_workers(
     value_format: ValueFormat | None = None,
     *,
     has_headers: bool = False,
+    record_bytes: int = DEFAULT_RECORD_BYTES,
 ) -> RecordBatchFrame:
     """Let Spark's workers read ``ranges`` and judge the values, and keep the result, so that the log is read once.
 
     Values in a ``value_format`` are read there, too: they are the column ``_parsed``, a struct, null where there is a fault.
     """
     session.dataSource.register(OffsetRangeSource)
-    handed = RangeWork(reader=reader, ranges=ranges, judge=judge, value_format=value_format, has_headers=has_headers)
+    handed = RangeWork(
+        reader=reader, ranges=ranges, judge=judge, value_format=value_format, has_headers=has_headers, record_bytes=record_bytes
+    )
     work = base64.b64encode(pickle.dumps(handed)).decode()
     frame = session.read.format(SOURCE_NAME).option("work", work).load().persist()
-    return RecordBatchFrame(frame=frame, statistics=_frame_statistics(frame), reader=reader, ranges=ranges)
+    return RecordBatchFrame(frame=frame, statistics=_frame_statistics(frame), reader=reader, ranges=ranges, record_bytes=record_bytes)
 
 
 def _frame_statistics(frame: Any) -> BatchStatistics:
@@ -218,6 +224,7 @@ class RangeWork:
     judge: Judge | None
     value_format: ValueFormat | None = None
     has_headers: bool = False
+    record_bytes: int = DEFAULT_RECORD_BYTES
 
 
 class OffsetRangeSource(DataSource):
@@ -263,11 +270,19 @@ class OffsetRangeReader(DataSourceReader):
         """Yield the Arrow batches of one piece."""
         assert isinstance(partition, RangePiece)
         judge, value_format = self._work.judge, self._work.value_format
-        for batch in source_batches(self._work.reader, self._work.ranges, partition.value):
+        for whole in source_batches(self._work.reader, self._work.ranges, partition.value):
+            batch, large = bounded(whole, self._work.ranges.topic, self._work.record_bytes)
             given = batch if self._work.has_headers else batch.drop_columns(["headers"])
+            values = batch["value"] if large is None else pc.if_else(large.is_valid(), None, batch["value"])
             if value_format is not None:
-                table, faults = value_format.read(batch["value"])
-                yield given.append_column(FAULT, faults).append_column(PARSED, in_places(table, faults))
+                table, faults = value_format.read(values)
+                parsed = in_places(table, faults)
+                yield given.append_column(FAULT, _first_fault(large, faults)).append_column(PARSED, parsed)
             else:
-                faults = pa.nulls(batch.num_rows, pa.string()) if judge is None else judge(batch["value"])
-                yield given.append_column(FAULT, faults)
+                faults = pa.nulls(batch.num_rows, pa.string()) if judge is None else judge(values)
+                yield given.append_column(FAULT, _first_fault(large, faults))
+
+
+def _first_fault(large: pa.Array | None, faults: pa.Array) -> pa.Array:
+    """Return why records are refused: those that are too large were not looked at for anything else."""
+    return faults if large is None else pc.coalesce(large, faults.cast(pa.string()))

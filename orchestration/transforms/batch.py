@@ -325,12 +325,10 @@ def decide_doubtful(session: Any, name: str, batch: Intake) -> tuple[pa.Table | 
 
 
 def _worker_misfits(name: str, parsed: ParsedFrame, batch: RecordBatchFrame) -> tuple[Rejection, ...]:
-    if parsed.fields is None:
-        return ()
     misfits = collect(name, parsed.misfits()).to_pylist()
     faults = [_misfit(row["_partition"], row["_offset"], row[FAULT]) for row in misfits if row[FAULT] is not None]
     nulls = {(row["_partition"], row["_offset"]): row[NULLS] for row in misfits if row[FAULT] is None}
-    return (*faults, *_unread(nulls, parsed.fields, batch.records_at))
+    return tuple(faults) if parsed.fields is None else (*faults, *_unread(nulls, parsed.fields, batch.records_at))
 
 
 def _unread(

@@ -1,9 +1,11 @@
 """The records of a run on their way to the transform: read once, judged, and parsed, but for those with a VARIANT, which Spark parses.
 
-Decides where they wait for Spark. A small batch stays in the run process and goes to Spark as it is. A larger one is written, chunk by
-chunk, into a Parquet file that Spark reads side by side (a relation that is sent is read by one task, and unpacked anew by each job), so
-that the run process never holds it. Taking in needs no Spark, so the next range can be read while Spark works on this one. Knows no table.
-Invariants: each record of the ranges is among the rows, in doubt or at fault, exactly once; files of killed runs go after some hours.
+Decides where they wait for Spark, and ends the ranges where the run has opened enough (``orchestration.byte_limits``). A small batch stays
+in the run process and goes to Spark as it is. A larger one is written, chunk by chunk, into a Parquet file that Spark reads side by side (a
+relation that is sent is read by one task, and unpacked anew by each job), so that the run process never holds it. Taking in needs no Spark,
+so the next range can be read while Spark works on this one. Knows no table.
+Invariants: each record of ``ranges``, as they are once they were taken in, is among the rows, in doubt or at fault, exactly once; files of
+killed runs go after some hours.
 """
 
 from collections import deque
@@ -19,6 +21,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from orchestration.byte_limits import BudgetedRead, ByteLimits, bounded
 from orchestration.formats import ValueFormat
 from orchestration.formats.json_values import json_format
 from orchestration.leftovers import old_ones
@@ -76,8 +79,10 @@ class Intake:
         *,
         value_format: ValueFormat | None = None,
         has_headers: bool = False,
+        limits: ByteLimits | None = None,
     ) -> None:
         self.ranges = ranges
+        self._limits = limits or ByteLimits(run_bytes=None)
         self.fields = fields
         self.has_headers = has_headers
         self._reader = reader
@@ -108,12 +113,13 @@ class Intake:
         return pa.Table.from_batches(self._doubtful, schema=SOURCE_SCHEMA)
 
     def take_in(self) -> None:
-        """Read all ranges."""
+        """Read the ranges, as far as the limits allow."""
         writer: pq.ParquetWriter | None = None
         try:
             with ThreadPoolExecutor(PARSERS, thread_name_prefix="parse") as parsers:
-                for batch, parsed in self._parsed_batches(parsers):
-                    self._add(batch, parsed)
+                for batch, fitting, parsed in self._parsed_batches(parsers):
+                    self._count_in(batch)
+                    self._add(fitting, parsed)
                     if self._scratch is not None and self._rows_bytes > (INLINE_BYTES if writer is None else WRITTEN_BYTES):
                         writer = writer or _writer(self._new_file(), self._rows[0].schema)
                         self._write_rows(writer)
@@ -197,27 +203,36 @@ class Intake:
         for file in (*self._files, *([self._doubtful_file] if self._doubtful_file is not None else [])):
             file.unlink(missing_ok=True)
 
-    def _parsed_batches(self, parsers: ThreadPoolExecutor) -> Iterator[tuple[pa.RecordBatch, Parsed | None]]:
-        """Yield what is read, in order, parsed while the next is read; unparsed where Spark has to."""
-        waiting: deque[tuple[pa.RecordBatch, Future[Parsed] | None]] = deque()
-        for one in self.ranges:
-            for batch in source_batches(self._reader, self.ranges, one):
-                waiting.append((batch, self._begun(parsers, batch["value"])))
-                if len(waiting) > PARSERS:
-                    yield _settled(*waiting.popleft())
+    def _parsed_batches(self, parsers: ThreadPoolExecutor) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, Parsed | None]]:
+        """Yield what is read and what of it is no larger than it may be, in order, the latter parsed while the next is read.
+
+        It is unparsed where Spark has to.
+        """
+        waiting: deque[tuple[pa.RecordBatch, pa.RecordBatch, Future[Parsed] | None]] = deque()
+        planned = self.ranges
+        reading = BudgetedRead(planned, lambda one: source_batches(self._reader, planned, one), self._limits.run_bytes)
+        for whole in reading.batches():
+            batch, large = bounded(whole, planned.topic, self._limits.record_bytes)
+            fitting = batch if large is None else self._without_faults(batch, large)
+            waiting.append((batch, fitting, self._begun(parsers, fitting["value"])))
+            if len(waiting) > PARSERS:
+                yield _settled(*waiting.popleft())
         while waiting:
             yield _settled(*waiting.popleft())
+        self.ranges = reading.taken
 
     def _begun(self, parsers: ThreadPoolExecutor, values: pa.Array) -> Future[Parsed] | None:
         return None if self._format is None else parsers.submit(_read_in_format, values, self._format)
 
-    def _add(self, batch: pa.RecordBatch, parsed: Parsed | None) -> None:
+    def _count_in(self, batch: pa.RecordBatch) -> None:
         self._count.add(batch)
         if self._records is not None:
             self._records.append(batch)
             self._headers_bytes += batch["headers"].nbytes
             if self._count.size_bytes + self._headers_bytes > KEPT_BYTES:
                 self._records = None
+
+    def _add(self, batch: pa.RecordBatch, parsed: Parsed | None) -> None:
         if self.fields is None:
             self._add_rows(self._rows_of(batch, [batch["value"]], VALUE.names))
         elif parsed is None:
@@ -226,9 +241,7 @@ class Intake:
             self._add_parsed(batch, *parsed)
 
     def _add_parsed(self, batch: pa.RecordBatch, table: pa.Table, faults: pa.Array) -> None:
-        if faults.null_count < len(faults):
-            self._note_faults(batch, faults)
-            batch = batch.filter(faults.is_null())
+        batch = self._without_faults(batch, faults)
         if batch.num_rows:
             self._add_rows(self._rows_of(batch, table.columns, table.column_names))
 
@@ -236,15 +249,17 @@ class Intake:
         """Keep what fits for Spark, and note why the others do not."""
         assert self._strict is not None
         faults = pa.array(self._strict.faults_of(batch["value"]), pa.string())
-        if faults.null_count < len(faults):
-            self._note_faults(batch, faults)
-            batch = batch.filter(faults.is_null())
+        batch = self._without_faults(batch, faults)
         if batch.num_rows:
             self._doubtful.append(batch)
 
-    def _note_faults(self, batch: pa.RecordBatch, faults: pa.Array) -> None:
+    def _without_faults(self, batch: pa.RecordBatch, faults: pa.Array) -> pa.RecordBatch:
+        """Note what is at fault, and return the others."""
+        if faults.null_count == len(faults):
+            return batch
         places = (batch[name].filter(faults.is_valid()).to_pylist() for name in ("_partition", "_offset"))
         self.faults += zip(*places, faults.drop_null().to_pylist(), strict=True)
+        return batch.filter(faults.is_null())
 
     def _rows_of(self, batch: pa.RecordBatch, columns: Sequence[Any], names: Sequence[str]) -> pa.Table:
         meta = dict(zip(META_COLUMNS, (batch[name] for name in ("_partition", "_offset", "_timestamp", "key")), strict=True))
@@ -272,7 +287,8 @@ class Intake:
     def _read_again(self, wanted: Mapping[int, Sequence[int]]) -> Iterator[pa.RecordBatch]:
         for partition, offsets in wanted.items():
             for one in ranges_of_offsets(partition, offsets, READ_AGAIN_RANGES):
-                yield from source_batches(self._reader, self.ranges, one)
+                for batch in source_batches(self._reader, self.ranges, one):
+                    yield bounded(batch, self.ranges.topic, self._limits.record_bytes)[0]
 
 
 def take_in(
@@ -283,9 +299,13 @@ def take_in(
     *,
     value_format: ValueFormat | None = None,
     has_headers: bool = False,
+    limits: ByteLimits | None = None,
 ) -> Intake:
-    """Read ``ranges``; ``scratch`` is a directory that Spark can read, too, and None where Spark runs on another machine."""
-    intake = Intake(reader, ranges, fields, scratch, value_format=value_format, has_headers=has_headers)
+    """Read ``ranges``, as far as ``limits`` allow (None: all of them, and no record that is larger than by default).
+
+    ``scratch`` is a directory that Spark can read, too, and None where Spark runs on another machine.
+    """
+    intake = Intake(reader, ranges, fields, scratch, value_format=value_format, has_headers=has_headers, limits=limits)
     try:
         intake.take_in()
     except BaseException:
@@ -298,8 +318,10 @@ def _read_in_format(values: pa.Array, value_format: ValueFormat) -> Parsed:
     return value_format.read(values)
 
 
-def _settled(batch: pa.RecordBatch, parsed: Future[Parsed] | None) -> tuple[pa.RecordBatch, Parsed | None]:
-    return batch, None if parsed is None else parsed.result()
+def _settled(
+    batch: pa.RecordBatch, fitting: pa.RecordBatch, parsed: Future[Parsed] | None
+) -> tuple[pa.RecordBatch, pa.RecordBatch, Parsed | None]:
+    return batch, fitting, None if parsed is None else parsed.result()
 
 
 def _writer(file: Path, schema: pa.Schema) -> pq.ParquetWriter:

@@ -41,7 +41,7 @@ class ParsedFrame:
         """Return what a transform is given: provenance, ``_key``, ``_headers``, and the fields (``_value`` without a schema)."""
         if self.fields is None:
             own = (sql.col("key").alias("_key"), *self._headers(), sql.col("value").alias("_value"))
-            return self.frame.select(*PROVENANCE_COLUMNS, *own)
+            return self.frame.where(~sql.col(MISFIT)).select(*PROVENANCE_COLUMNS, *own)
         columns = [sql.col(PARSED)[field.name].alias(field.name) for field in self.fields]
         return self.frame.where(~sql.col(MISFIT)).select(*PROVENANCE_COLUMNS, text_key("key").alias("_key"), *self._headers(), *columns)
 
@@ -58,10 +58,9 @@ class ParsedFrame:
     def misfits(self) -> Any:
         """Return partition and offset of the records that do not fit, why they were refused (null: Spark could not read them), and which
         fields are null in them."""
-        assert self.fields is not None
-        nulls = [sql.when(sql.col(PARSED)[field.name].isNull(), sql.lit(field.name)) for field in self.fields]
+        nulls = [sql.when(sql.col(PARSED)[field.name].isNull(), sql.lit(field.name)) for field in self.fields or ()]
         return self.frame.where(sql.col(MISFIT)).select(
-            "_partition", "_offset", sql.col(FAULT), sql.array_compact(sql.array(*nulls)).alias(NULLS)
+            "_partition", "_offset", sql.col(FAULT), sql.array_compact(sql.array(*nulls).cast("array<string>")).alias(NULLS)
         )
 
 
@@ -91,7 +90,7 @@ def parse(frame: Any, fields: types.StructType | None, *, has_headers: bool = Fa
     What was read in a format of its own is there already, as ``_parsed``; only what is at fault does not fit then.
     """
     if fields is None:
-        return ParsedFrame(frame=frame.withColumn(MISFIT, sql.lit(False)), fields=None, has_headers=has_headers)
+        return ParsedFrame(frame=frame.withColumn(MISFIT, sql.col(FAULT).isNotNull()), fields=None, has_headers=has_headers)
     if PARSED in frame.columns:
         return ParsedFrame(frame=frame.withColumn(MISFIT, sql.col(FAULT).isNotNull()), fields=fields, has_headers=has_headers)
     with_corrupt = types.StructType([*nullable_fields(fields), types.StructField(CORRUPT, types.StringType())])

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from pyspark.sql import types
 
+from orchestration.byte_limits import ByteLimits
 from orchestration.formats import ValueFormat
 from orchestration.formats.json_values import json_format
 from orchestration.log_client import RangeReader
@@ -72,24 +73,29 @@ def read_batch(
     value_format: ValueFormat | None = None,
     scratch: Path | None = None,
     ahead: ReadAhead | None = None,
-    following: OffsetRanges | None = None,
+    following: Callable[[OffsetRanges], OffsetRanges] | None = None,
     has_headers: bool = False,
+    limits: ByteLimits | None = None,
 ) -> Intake | RecordBatchFrame:
     """Return the records of ``ranges``, whose values have ``fields`` (None: any bytes), in JSON or in ``value_format``.
 
     Up to ``arrow_records`` offsets go through the run process, more through Spark's workers. ``scratch`` is a directory that Spark can
-    read, too; None where Spark runs on another machine. ``following`` are the ranges that are going to be asked for next, as far as that
-    can be known. With ``has_headers`` the transform is given the records' headers.
+    read, too; None where Spark runs on another machine. ``following`` returns the ranges that are going to be asked for after given ones,
+    as far as that can be known. With ``has_headers`` the transform is given the records' headers.
+
+    The run process stops where ``limits`` are reached: the ranges of what is returned say what was read. Spark's workers read all, and keep
+    it on their disks; of ``limits`` they know that of a record.
     """
+    limits = limits or ByteLimits(run_bytes=None)
     if ranges.count > arrow_records:
         chosen = value_format or json_format(fields)
         judge = None if fields is None or chosen is not None else ValueJudge(fields)
-        return read_by_workers(session, reader, ranges, judge, chosen, has_headers=has_headers)
+        return read_by_workers(session, reader, ranges, judge, chosen, has_headers=has_headers, record_bytes=limits.record_bytes)
 
     def read(wanted: OffsetRanges) -> Intake:
-        return take_in(reader, wanted, fields, scratch, value_format=value_format, has_headers=has_headers)
+        return take_in(reader, wanted, fields, scratch, value_format=value_format, has_headers=has_headers, limits=limits)
 
     intake = (ahead.take(ranges) if ahead is not None else None) or read(ranges)
-    if ahead is not None and following is not None and 0 < following.count <= arrow_records:
-        ahead.start(following, lambda: read(following))
+    if ahead is not None and following is not None and 0 < (coming := following(intake.ranges)).count <= arrow_records:
+        ahead.start(coming, lambda: read(coming))
     return intake

@@ -4,6 +4,7 @@ Decides how many offsets are replayed at a time, and who reads them. Writes noth
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from orchestration.checkpoints import share_limit
 from orchestration.fixes import At, ChosenReader, FixedReader
@@ -53,6 +54,7 @@ def read_held(
         arrow_records=max(context.arrow_records, ranges.count) if is_here else context.arrow_records,
         scratch=context.scratch,
         has_headers=table.has_headers,
+        limits=replace(context.byte_limits, run_bytes=None),
     )
 
 

@@ -40,6 +40,7 @@ def run_context(
         reporter=reporter,
         run_id=context.run.run_id,
         records_per_run=settings.records_per_run,
+        byte_limits=settings.byte_limits,
         arrow_records=settings.arrow_records,
         commit_attempts=settings.commit_attempts,
         scratch=shared_scratch(settings),

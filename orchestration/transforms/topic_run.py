@@ -9,6 +9,7 @@ Invariant: after any number of runs and kills each record of a committed range i
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
@@ -16,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from orchestration.aggregates import merged
+from orchestration.byte_limits import DEFAULT_LIMITS, ByteLimits
 from orchestration.checkpoints import BatchPlan, Checkpoint, PartitionOffsets, plan_batch
 from orchestration.dead_letters import ENVELOPE, DeadLetters, Origin, Rejection, envelopes, naming
 from orchestration.fixes import At, FixedReader
@@ -69,6 +71,7 @@ class RunContext:
     records_per_run: int
     arrow_records: int
     commit_attempts: int
+    byte_limits: ByteLimits = DEFAULT_LIMITS
     scratch: Path | None = None
     is_loss_accepted: bool = False
     ahead: ReadAhead | None = None
@@ -195,8 +198,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
         context.reporter.note(note)
     if plan.is_empty:
         return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
-    context.reporter.pin("batch", plan.ranges)
-    source = read_planned(table, context, state, plan, held=held)
+    source, plan = read_planned(table, context, state, plan, held=held)
     try:
         existing = TableKeys(snapshot=state.snapshot) if state.snapshot else None
         result = checked_batch(table, context, source, state, existing)
@@ -266,15 +268,18 @@ def read_planned(
     *,
     held: HeldTopic | None = None,
     fixes: Mapping[At, bytes | None] = NO_FIXES,
-) -> Batch:
+) -> tuple[Batch, BatchPlan]:
     """Read what was planned, fixed records as they should have been, and where several ranges are to come begin with the next one.
+
+    The second is the plan as far as it was read: a run stops where it has opened as many bytes as it may.
 
     ``held`` is there where the archive is read. Spark's workers on another machine have no files of the lake: it is read here then.
     """
     reader = context.log.range_reader() if held is None else held.reader
     is_here = held is not None and context.scratch is None
     ahead = context.ahead if held is None else None
-    return read_batch(
+    context.reporter.pin("batch", plan.ranges)
+    source = read_batch(
         context.session(),
         FixedReader(reader, fixes) if fixes else reader,
         plan.ranges,
@@ -283,9 +288,21 @@ def read_planned(
         arrow_records=max(context.arrow_records, plan.ranges.count) if is_here else context.arrow_records,
         scratch=context.scratch,
         ahead=ahead,
-        following=_following(table, context, state, plan) if ahead is not None and plan.backlog else None,
+        following=partial(_following, table, context, state),
         has_headers=table.has_headers,
+        limits=context.byte_limits,
     )
+    return source, plan if source.ranges == plan.ranges else cut_short(context, plan, source.ranges)
+
+
+def cut_short(context: RunContext, plan: BatchPlan, taken: OffsetRanges) -> BatchPlan:
+    """Return the plan as far as it was read, and tell that its rest is a later run's."""
+    context.reporter.note(
+        f"{taken.count} of {plan.ranges.count} offsets of topic {taken.topic} were read: they have the bytes that a run opens at most, "
+        f"{context.byte_limits.run_bytes} (TIDELOG_BYTES_PER_RUN). The next run goes on behind them"
+    )
+    context.reporter.pin("batch", taken)
+    return plan.as_read(taken)
 
 
 def decide_changes(
@@ -401,9 +418,9 @@ def plan_next(table: TopicTable, context: RunContext, state: TopicState, held: H
     )
 
 
-def _following(table: TopicTable, context: RunContext, state: TopicState, plan: BatchPlan) -> OffsetRanges:
-    """Return the ranges that the next run is going to plan, if this one commits and nothing else happens."""
-    ends = {partition: Checkpoint(next_offset=end, leader_epoch=None) for partition, end in plan.ranges.ends().items()}
+def _following(table: TopicTable, context: RunContext, state: TopicState, taken: OffsetRanges) -> OffsetRanges:
+    """Return the ranges that the next run is going to plan, if this one commits ``taken`` and nothing else happens."""
+    ends = {partition: Checkpoint(next_offset=end, leader_epoch=None) for partition, end in taken.ends().items()}
     return plan_batch(
         topic=table.topic.name,
         topic_id=state.topic_id,

@@ -14,7 +14,8 @@ from typing import Literal
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from orchestration.checkpoints import ProgressError, plan_batch
+from orchestration.byte_limits import ByteLimits
+from orchestration.checkpoints import BatchPlan, ProgressError, plan_batch
 from orchestration.dead_letters import DeadLetters, Origin, Rejection, naming
 from orchestration.join_state import STATE, JoinState, StateWriter, fitted, read_state, validate_joined
 from orchestration.joins import LEFT, RIGHT, SIDES, Arrivals, JoinStep, Side, first_clock, is_idle, joined
@@ -44,6 +45,7 @@ from orchestration.transforms.topic_run import (
     TopicState,
     attempted,
     awaited_of,
+    cut_short,
     dead_letter_rows,
     letters_that_stay,
     topic_state,
@@ -174,8 +176,10 @@ def compute(table: JoinedTable, context: RunContext, start: JoinStart) -> JoinBa
                 None,
                 value_format=table.topic(side).value_format,
                 has_headers=table.has_headers,
+                limits=_limits(context, is_replay=start.amended is not None),
             )
             releasing.callback(intakes[side].release)
+        start = replace(start, sides={side: _as_read(context, one, intakes[side].ranges) for side, one in start.sides.items()})
         step, rejections = _joined(table, context, intakes, start)
         rows, violations = computed(table, context, step, start.table)
         outcomes = evaluate_suite(context.session(), table.suite, rows, table=table.name) if table.suite.expectations else ()
@@ -191,6 +195,20 @@ def compute(table: JoinedTable, context: RunContext, start: JoinStart) -> JoinBa
     failures = _failures(table, violations, outcomes)
     result = JoinRunResult(sides=sides, rows=rows, violations=violations, outcomes=outcomes, failures=failures)
     return JoinBatch(result=result, rows=rows, held=JoinState(kept=step.kept, clock=step.clock), rejected=rejected, staying=staying)
+
+
+def _limits(context: RunContext, *, is_replay: bool) -> ByteLimits:
+    """Return what may be read of each topic: half of what a run may open; a replay reads all that it is about."""
+    whole = context.byte_limits.run_bytes
+    return replace(context.byte_limits, run_bytes=None if is_replay or whole is None else max(whole // 2, 1))
+
+
+def _as_read(context: RunContext, side: SideResult, taken: OffsetRanges) -> SideResult:
+    """Return what is to come of a topic as far as it was read."""
+    if taken == side.ranges:
+        return side
+    plan = cut_short(context, BatchPlan(ranges=side.ranges, backlog=side.backlog, notes=()), taken)
+    return replace(side, ranges=plan.ranges, backlog=plan.backlog)
 
 
 def _commit(table: JoinedTable, context: RunContext, start: JoinStart, batch: JoinBatch) -> JoinRunResult:

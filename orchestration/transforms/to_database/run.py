@@ -96,8 +96,7 @@ class StoringAttempt:
             context.reporter.note(note)
         if plan.is_empty:
             return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
-        context.reporter.pin("batch", plan.ranges)
-        source = read_planned(table, context, state, plan, held=held)
+        source, plan = read_planned(table, context, state, plan, held=held)
         try:
             computed = self.storable(compute_batch(context.session(), table, source, None))
             result = judged_batch(table, context, source, state, computed)

@@ -84,8 +84,7 @@ def _attempt(work: Sending, table: TopicTable, context: RunContext) -> TopicRunR
     if plan.is_empty:
         _remind(work, context, route, account, progress)
         return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
-    context.reporter.pin("batch", plan.ranges)
-    source = read_planned(table, context, state, plan, held=held, fixes=Fixes(context.lake).of(table.name, state.topic_id))
+    source, plan = read_planned(table, context, state, plan, held=held, fixes=Fixes(context.lake).of(table.name, state.topic_id))
     try:
         computed, rows = computed_batch(work, table, context, source)
         result = judged_batch(table, context, source, state, computed)

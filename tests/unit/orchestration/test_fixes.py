@@ -36,6 +36,16 @@ def test_the_newest_fix_of_an_offset_is_the_one_that_is_kept(tmp_path: Path) -> 
     assert fixes.of("clean", "U") == {(0, 1): b"another topic"}
 
 
+def test_the_beginning_of_a_record_is_not_taken_for_the_whole(tmp_path: Path) -> None:
+    letters = DeadLetters(Lake(tmp_path / "lake"))
+    why = ("the record has 9 bytes, and a run takes at most 8 of one (TIDELOG_RECORD_BYTES): ...", "the value is not JSON")
+    found = letters_for((0, 0), (0, 1))
+    found = found.set_column(found.schema.get_field_index("reason"), "reason", [list(why)])
+    attempt = letters.replace_pending(letters.snapshot(), origin(), ranges((0, 0, 9)), {}, found)
+    commit_target(letters.lake, (0, 0, 9), attempt=attempt)
+    assert [one.offset for one in repaired(letters, "clean", lambda _: b"mended")] == [1]
+
+
 def test_records_are_read_as_they_should_have_been_also_in_another_process() -> None:
     log = MemoryLog()
     for number in range(4):

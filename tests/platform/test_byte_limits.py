@@ -1,0 +1,153 @@
+"""Runs that stop where they have opened enough, and records that are too large: nothing is lost, nothing is there twice."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from orchestration.byte_limits import KEPT_VALUE_BYTES, ByteLimits
+from orchestration.dead_letters import DeadLetters
+from orchestration.log_client import RangeReader
+from orchestration.offsets import OffsetRange
+from orchestration.tables import Lake
+from orchestration.topics import TopicSpec
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.following import follow
+from orchestration.transforms.to_database.run import Storing
+from orchestration.transforms.topic_run import run_topic_table
+from tests.platform import killed_storing
+from tests.platform.accounts import accounts_table, append_account
+from tests.platform.databases import database
+from tests.platform.good_orders import GROUP, expected_records, orders_transform, sending_of
+from tests.platform.joined import append_end, append_round, expected, held, run_all, two_topics
+from tests.platform.pipeline import append_order, order, orders_table, rows_of, run_context
+from tests.unit.orchestration.memory_log import MemoryLog
+
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
+
+
+@dataclass(frozen=True)
+class OneByOne:
+    """Reads a record at a time, as if each were a batch of its own."""
+
+    reader: RangeReader
+
+    def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
+        for batch in self.reader(topic, wanted, topic_id=topic_id):
+            yield from (batch.slice(row, 1) for row in range(batch.num_rows))
+
+
+class CompressedLog(MemoryLog):
+    """A log whose batches hold a record each."""
+
+    def range_reader(self) -> RangeReader:
+        return OneByOne(super().range_reader())
+
+
+def log_of(topic: str) -> MemoryLog:
+    log = CompressedLog()
+    log.add_topic(topic, 2)
+    return log
+
+
+def test_a_run_that_follows_goes_on_behind_what_it_has_opened(lake_root: Path, spark: Any) -> None:
+    log = log_of("orders")
+    for number in range(10):
+        log.topics["orders"].partitions[number % 2].append(order(f"o{number}", note="n" * 1_000))
+    context = run_context(log, lake_root, spark, byte_limits=ByteLimits(run_bytes=4_000))
+    found = list(follow(orders_table(), context, follow_s=0.01, now_s=iter(range(0, 100, 1)).__next__))
+    assert [(one.ranges.count, one.backlog) for one in found][:1] == [(4, 6)]
+    context = run_context(log, lake_root, spark, byte_limits=ByteLimits(run_bytes=4_000))
+    while run_topic_table(orders_table(), context).version is not None:
+        pass
+    assert [one[2] for one in rows_of(lake_root)] == [f"o{number}" for number in (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)]
+    assert context.reporter.pinned == [  # type: ignore[attr-defined]
+        ("batch", "0:[2,5) 1:[2,5)"),
+        ("batch", "0:[2,4) 1:[2,4)"),
+        ("batch", "0:[4,5) 1:[4,5)"),
+    ]
+    assert context.reporter.notes == [  # type: ignore[attr-defined]
+        "4 of 6 offsets of topic orders were read: they have the bytes that a run opens at most, 4000 (TIDELOG_BYTES_PER_RUN). "
+        "The next run goes on behind them"
+    ]
+
+
+def test_a_table_of_newest_rows_forgets_no_deletion_while_older_records_wait(lake_root: Path, spark: Any) -> None:
+    """Partition 1 deletes what partition 0 has an older record of, which a run with a small budget has not read yet."""
+    log = log_of("accounts")
+    for number in range(8):
+        append_account(log, number % 2, f"a{number // 4}", number)
+    append_account(log, 1, "a0", None)
+    context = run_context(log, lake_root, spark, byte_limits=ByteLimits(run_bytes=1))
+    table: TopicTable = accounts_table()
+    while run_topic_table(table, context).version is not None:
+        pass
+    cut = rows_of(lake_root, table.name, columns=("id", "balance", "_partition", "_offset"))
+    whole = run_context(log, lake_root / "whole", spark)
+    run_topic_table(table, whole)
+    assert len(cut) == 1
+    assert cut == rows_of(lake_root / "whole", table.name, columns=("id", "balance", "_partition", "_offset"))
+
+
+@pytest.mark.parametrize("schema", ["id STRING NOT NULL, amount INT NOT NULL, note STRING", None])
+@pytest.mark.parametrize("arrow_records", [10_000, 0])
+def test_a_large_record_is_a_dead_letter_whoever_reads_it(lake_root: Path, spark: Any, schema: str | None, arrow_records: int) -> None:
+    log = log_of("orders")
+    large = order("large", note="n" * 200_000)
+    for value in (order("a"), large, order("b")):
+        log.topics["orders"].partitions[0].append(value)
+    table = TopicTable(name="plain", topic=TopicSpec(name="orders", schema=schema), function=lambda records: records)
+    limits = ByteLimits(record_bytes=100_000)
+    context = run_context(log, lake_root, spark, arrow_records=arrow_records, byte_limits=limits)
+    assert run_topic_table(table, context).version is not None
+    assert [one[1] for one in rows_of(lake_root, "plain", columns=("_partition", "_offset"))] == [0, 2]
+    (letter,) = DeadLetters(Lake(lake_root)).of_target("plain")
+    assert letter["value"] == large[:KEPT_VALUE_BYTES]
+    assert letter["reason"].startswith(f"the record has {len(large)} bytes, and a run takes at most 100000 of one (TIDELOG_RECORD_BYTES)")
+    assert letter["reason"].endswith("the whole one is in topic orders, partition 0, offset 1")
+
+
+def test_a_join_gives_the_same_however_little_a_run_opens(lake_root: Path, spark: Any) -> None:
+    log = two_topics()
+    small = CompressedLog()
+    small.topics = log.topics
+    for number in range(2):
+        append_round(log, number)
+    append_end(log)
+    context = run_context(small, lake_root, spark, byte_limits=ByteLimits(run_bytes=400))
+    results = run_all(context)
+    assert len(results) > 2
+    assert held(lake_root) == expected(log)
+
+
+def test_a_transform_to_a_topic_sends_the_same_however_little_a_run_opens(lake_root: Path, spark: Any) -> None:
+    log = log_of("orders")
+    values = [order(f"o{number}", number) for number in range(6)]
+    for number, value in enumerate(values):
+        log.topics["orders"].partitions[number % 2].append(value)
+    context = run_context(log, lake_root, spark, byte_limits=ByteLimits(run_bytes=80))
+    for _ in values:
+        with log.open_sender(GROUP) as sender:
+            table, work = sending_of(orders_transform(), sender)
+            work.run(table, context)
+    sent = [(one.key, one.value) for topic, records in log.sent for one in records if topic == "good_orders"]
+    assert sorted(sent) == sorted(expected_records(values).elements())
+    assert context.reporter.notes[-1].startswith("3 of 6 offsets")  # type: ignore[attr-defined]
+
+
+def test_a_table_of_a_database_gets_the_same_however_little_a_run_opens(lake_root: Path, spark: Any, tmp_path: Path) -> None:
+    log = log_of("orders")
+    for number in range(4):
+        append_order(log, f"o{number}")
+    table = killed_storing.follower("mine", is_keyed=False)
+    context = run_context(log, lake_root, spark, byte_limits=ByteLimits(run_bytes=80))
+    with database("sqlite", tmp_path) as place, place.store("mine", table.latest_by) as store:
+        work = Storing(declared=killed_storing.declared(place, table), store=store)
+        counts = []
+        while (result := work.run(table, context)).version is not None:
+            counts.append(result.ranges.count)
+        assert place.rows("mine", "_offset", "id") == [(number, f"o{number}") for number in range(4)]
+    assert len(counts) > 1
