@@ -36,8 +36,8 @@ def validate_max_failed(name: str, max_failed: float | None) -> None:
     """
     if max_failed is None:
         return
-    is_count = isinstance(max_failed, int) and not isinstance(max_failed, bool) and 1 <= max_failed <= MOST_FAILED
-    if not (is_count or (isinstance(max_failed, float) and 0 < max_failed <= 1)):
+    is_fit = 1 <= max_failed <= MOST_FAILED if type(max_failed) is int else type(max_failed) is float and 0 < max_failed <= 1
+    if not is_fit:
         raise ValueError(
             f"max_failed of {name} is {max_failed!r}: give how many records of a batch may fail, from 1 to {MOST_FAILED}, or which share "
             "of them, as 0.01"
