@@ -17,37 +17,13 @@ from log_service.common.errors import ConfigError
 from log_service.config.definition import ConfigSource, Value
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
-from log_service.config.views import LogConfig
+from log_service.config.views import LOG_FIELDS, LogConfig
 
 Texts = Mapping[str, str]
 NO_TEXTS: Texts = MappingProxyType({})
 
-FIELDS: Mapping[str, str] = {
-    "compression.gzip.level": "compression_gzip_level",
-    "compression.lz4.level": "compression_lz4_level",
-    "compression.type": "compression_type",
-    "compression.zstd.level": "compression_zstd_level",
-    "delete.retention.ms": "delete_retention_ms",
-    "file.delete.delay.ms": "file_delete_delay_ms",
-    "flush.messages": "flush_messages",
-    "flush.ms": "flush_ms",
-    "index.interval.bytes": "index_interval_bytes",
-    "max.compaction.lag.ms": "max_compaction_lag_ms",
-    "max.message.bytes": "max_message_bytes",
-    "message.timestamp.after.max.ms": "message_timestamp_after_max_ms",
-    "message.timestamp.before.max.ms": "message_timestamp_before_max_ms",
-    "message.timestamp.type": "message_timestamp_type",
-    "min.cleanable.dirty.ratio": "min_cleanable_dirty_ratio",
-    "min.compaction.lag.ms": "min_compaction_lag_ms",
-    "min.insync.replicas": "min_insync_replicas",
-    "retention.bytes": "retention_bytes",
-    "retention.ms": "retention_ms",
-    "segment.bytes": "segment_bytes",
-    "segment.index.bytes": "segment_index_bytes",
-    "segment.jitter.ms": "segment_jitter_ms",
-    "segment.ms": "segment_ms",
-}
-"""Topic keys that are one field of the view each; cleanup.policy is two."""
+FIELDS: Mapping[str, str] = {name: own for name in TOPIC_KEYS if (own := name.replace(".", "_")) in LOG_FIELDS}
+"""The field of the view by topic key: its name with underscores. cleanup.policy is two fields."""
 TOPIC_DEFAULTS = (*FIELDS, "cleanup.policy")
 """All topic keys of the view."""
 

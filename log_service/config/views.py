@@ -63,7 +63,7 @@ class LogConfig:
 
     def with_values(self, changes: Mapping[str, Any]) -> "LogConfig":
         """Return this with other values of some fields. ``dataclasses.replace`` does the same, and goes through all fields in Python."""
-        return LogConfig(**{**dict(zip(_LOG_FIELDS, _values_of_log(self), strict=True)), **changes})
+        return LogConfig(**{**dict(zip(LOG_FIELDS, _values_of_log(self), strict=True)), **changes})
 
     def roll_ms_of(self, segment: NamedPlace) -> int:
         """Return the age at which a segment is rolled: ``roll_ms`` less its jitter, which its name decides so that it stays the same."""
@@ -73,8 +73,9 @@ class LogConfig:
         return self.roll_ms - crc32(f"{segment.directory.name} {segment.base_offset}".encode()) % bound
 
 
-_LOG_FIELDS = tuple(field.name for field in fields(LogConfig) if field.init)
-_values_of_log = attrgetter(*_LOG_FIELDS)
+LOG_FIELDS = tuple(field.name for field in fields(LogConfig) if field.init)
+"""The fields that topic keys set. A key sets the field that has its name with underscores in the place of dots."""
+_values_of_log = attrgetter(*LOG_FIELDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
