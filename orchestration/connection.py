@@ -28,10 +28,14 @@ from log_service.client import (
     ProducerFenced,
     TopicPartition,
     TransactionAbortable,
+    UnreadableBatch,
     read_range_arrow,
 )
 from orchestration.checkpoints import PartitionOffsets
 from orchestration.log_client import (
+    HEADERS,
+    RECORD_SCHEMA,
+    UNREADABLE,
     CommittedOffset,
     CompactionPass,
     LogServiceAwayError,
@@ -52,6 +56,8 @@ TRANSACTION_TIMEOUT_MS = 60_000
 """What a transaction may take. It begins when all is computed and checked, so that it lasts as long as its records take to be sent."""
 COMMIT_TRIES = 3
 TOLD_WITHIN_S = 30
+MAX_RAW_BYTES = 1 << 20
+"""Of a batch that cannot be read, so many bytes are kept."""
 TOLD_POLL_S = 0.01
 
 
@@ -60,12 +66,14 @@ class ClientRangeReader:
     """Reads a range over a connection of its own; plain values only, so that Spark's workers can take it with them.
 
     ``timeout_ms`` bounds the wait for each next piece of the range; the client's own limit where it is None. ``client_config`` is the path
-    of a properties file, which has to be there where the reader is called; the environment says how to log in where it is None.
+    of a properties file, which has to be there where the reader is called; the environment says how to log in where it is None. Where
+    ``is_tolerant``, a batch that cannot be read is told offset by offset.
     """
 
     bootstrap_servers: str
     timeout_ms: int | None = None
     client_config: str | None = None
+    is_tolerant: bool = False
 
     def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the committed records of the range as Arrow batches.
@@ -82,8 +90,24 @@ class ClientRangeReader:
                 wanted.end,
                 timeout_ms=self.timeout_ms,
                 topic_id=None if topic_id is None else topic_id_of(topic_id),
+                on_unreadable=unreadable_rows if self.is_tolerant else None,
                 **client_settings(file=self.client_config),
             )
+
+
+def unreadable_rows(batch: UnreadableBatch) -> pa.RecordBatch:
+    """Return a row for each offset of a batch that cannot be read: the first has its bytes, up to a bound, and all have the reason."""
+    count = batch.end - batch.start
+    columns = {
+        "offset": pa.array(range(batch.start, batch.end), pa.int64()),
+        "timestamp": pa.nulls(count, RECORD_SCHEMA.field("timestamp").type),
+        "leader_epoch": pa.array([batch.header.partition_leader_epoch] * count, pa.int32()),
+        "key": pa.nulls(count, pa.binary()),
+        "value": pa.array([bytes(batch.raw[:MAX_RAW_BYTES]), *[None] * (count - 1)], pa.binary()),
+        "headers": pa.array([[]] * count, HEADERS),
+        UNREADABLE: pa.array([batch.reason] * count, pa.string()),
+    }
+    return pa.RecordBatch.from_pydict(columns)
 
 
 class Connection:
@@ -145,9 +169,9 @@ class Connection:
             found = self._admin.list_offsets({place: OffsetSpec.at(timestamp_ms) for place in partitions})
         return {place.partition: one.offset if one.offset >= 0 else None for place, one in found.items()}
 
-    def range_reader(self) -> RangeReader:
+    def range_reader(self, *, is_tolerant: bool = False) -> RangeReader:
         """Return a reader that connects by itself."""
-        return ClientRangeReader(self.bootstrap_servers, self._timeout_ms, self.client_config)
+        return ClientRangeReader(self.bootstrap_servers, self._timeout_ms, self.client_config, is_tolerant)
 
     def create_topic(self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
         """Create the topic."""

@@ -16,7 +16,7 @@ import pyarrow.dataset as pads
 from orchestration.byte_limits import is_cut_short
 from orchestration.dead_letters import DeadLetters
 from orchestration.letter_places import Place, letter_at
-from orchestration.log_client import RangeReader
+from orchestration.log_client import UNREADABLE, RangeReader
 from orchestration.offsets import OffsetRange, ranges_of_offsets
 from orchestration.sql_quoting import quoted_text
 from orchestration.tables import FIXES, CommitConflictError, Lake, overwrite_where
@@ -73,7 +73,11 @@ class FixedReader:
         for row, offset in found.items():
             values[row] = self.values[partition, offset]
         position = batch.schema.get_field_index("value")
-        return batch.set_column(position, batch.schema.field(position), pa.array(values, batch.schema.field(position).type))
+        batch = batch.set_column(position, batch.schema.field(position), pa.array(values, batch.schema.field(position).type))
+        if UNREADABLE not in batch.schema.names:
+            return batch
+        reasons = [None if row in found else reason for row, reason in enumerate(batch[UNREADABLE].to_pylist())]
+        return batch.set_column(batch.schema.get_field_index(UNREADABLE), UNREADABLE, pa.array(reasons, pa.string()))
 
 
 @dataclass(frozen=True, slots=True)

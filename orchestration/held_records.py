@@ -70,8 +70,8 @@ class HeldTopic:
 
     @property
     def reader(self) -> RangeReader:
-        """What reads these ranges."""
-        reader = self.log.range_reader()
+        """What reads these ranges, for a table: it goes on behind a batch that cannot be read."""
+        reader = self.log.range_reader(is_tolerant=True)
         if self.archive is None:
             return reader
         return HeldReader(reader, self.archive.records, self.archived, self.live)

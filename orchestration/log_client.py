@@ -106,8 +106,18 @@ class CompactionPass:
     reason: str | None = None
 
 
+UNREADABLE = "unreadable"
+"""The column of a tolerant reader's batch that says why an offset cannot be read, null where it can. The batch may lack it."""
+UNREADABLE_BATCH = "the batch at offsets "
+"""How these reasons begin."""
+
+
 class RangeReader(Protocol):
-    """Reads the records of one offset range. Has to survive pickling: Spark's Python workers call it, too."""
+    """Reads the records of one offset range. Has to survive pickling: Spark's Python workers call it, too.
+
+    A tolerant one gives a row for each offset of a batch that cannot be read, with the column ``UNREADABLE``: no key, and as value the
+    batch's bytes, up to a bound, at the first of them.
+    """
 
     def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
         """Yield batches of ``RECORD_SCHEMA`` until the position has reached ``wanted.end``; committed records only.
@@ -161,8 +171,8 @@ class LogClient(Protocol):
         """Return, by partition, the first offset whose timestamp is at or after ``timestamp_ms``; None if there is none."""
         ...
 
-    def range_reader(self) -> RangeReader:
-        """Return a reader that works in other processes as well."""
+    def range_reader(self, *, is_tolerant: bool = False) -> RangeReader:
+        """Return a reader that works in other processes as well. Only a tolerant one goes on behind a batch that cannot be read."""
         ...
 
     def create_topic(self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:

@@ -57,7 +57,7 @@ from .asyncio.share_consumer import AsyncioShareConsumer as AsyncioShareConsumer
 from .blocking.admin import BlockingAdmin as BlockingAdmin
 from .blocking.consumer import BlockingConsumer as BlockingConsumer
 from .blocking.producer import BlockingDelivery as BlockingDelivery, BlockingProducer as BlockingProducer
-from .blocking.range_arrow import read_range_arrow as read_range_arrow
+from .blocking.range_arrow import UnreadableBatch as UnreadableBatch, read_range_arrow as read_range_arrow
 from .blocking.share_consumer import BlockingShareConsumer as BlockingShareConsumer
 from .connections.env import real_env as real_env
 from .consumer.commits import CommitCallback as CommitCallback

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from orchestration.byte_limits import DEFAULT_RECORD_BYTES, bounded
 from orchestration.formats.columns import ValueFormat, ddl_of, in_places
-from orchestration.log_client import HEADERS, RangeReader
+from orchestration.log_client import HEADERS, UNREADABLE, RangeReader
 from orchestration.offsets import OffsetRange, OffsetRanges, split_range
 from orchestration.values.times import in_microseconds
 
@@ -118,7 +118,7 @@ class RecordBatchFrame:
         """Return the records at the given offsets by partition, as ``SOURCE_SCHEMA``, too large ones cut short; reads them again."""
         touched = [one for one in self.ranges if wanted.get(one.partition)]
         batches = chain.from_iterable(source_batches(self.reader, self.ranges, one) for one in touched)
-        return chosen_records((bounded(batch, self.ranges.topic, self.record_bytes)[0] for batch in batches), wanted)
+        return chosen_records((admitted(batch, self.ranges.topic, self.record_bytes)[0] for batch in batches), wanted)
 
     def release(self) -> None:
         """Give back what Spark keeps of the batch."""
@@ -188,12 +188,12 @@ def _is_wanted(batch: pa.RecordBatch, sets: Mapping[int, pa.Array]) -> pa.Array:
 
 
 def source_batches(reader: RangeReader, ranges: OffsetRanges, one: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """Yield the records of ``one`` of ``ranges`` as ``SOURCE_SCHEMA``.
+    """Yield the records of ``one`` of ``ranges`` as ``SOURCE_SCHEMA``, from a tolerant reader with ``UNREADABLE`` behind it.
 
     :raises OtherTopicError: the topic was created anew since the ranges were decided.
     """
     for batch in reader(ranges.topic, one, topic_id=ranges.topic_id):
-        yield pa.RecordBatch.from_arrays(
+        made = pa.RecordBatch.from_arrays(
             [
                 pa.repeat(pa.scalar(ranges.topic_id), batch.num_rows),
                 pa.repeat(pa.scalar(one.partition, pa.int32()), batch.num_rows),
@@ -206,6 +206,18 @@ def source_batches(reader: RangeReader, ranges: OffsetRanges, one: OffsetRange) 
             ],
             schema=SOURCE_SCHEMA,
         )
+        yield made.append_column(UNREADABLE, batch[UNREADABLE]) if UNREADABLE in batch.schema.names else made
+
+
+def admitted(batch: pa.RecordBatch, topic: str, record_bytes: int) -> tuple[pa.RecordBatch, pa.Array | None]:
+    """Return ``batch`` as ``SOURCE_SCHEMA`` and for each record why its value is not looked at, null where it is.
+
+    A record cannot be read, or is too large, and then cut short. The second is None where none is refused.
+    """
+    if UNREADABLE not in batch.schema.names:
+        return bounded(batch, topic, record_bytes)
+    kept, large = bounded(batch.select(SOURCE_SCHEMA.names), topic, record_bytes)
+    return kept, batch[UNREADABLE] if large is None else pc.coalesce(batch[UNREADABLE], large)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,18 +283,18 @@ class OffsetRangeReader(DataSourceReader):
         assert isinstance(partition, RangePiece)
         judge, value_format = self._work.judge, self._work.value_format
         for whole in source_batches(self._work.reader, self._work.ranges, partition.value):
-            batch, large = bounded(whole, self._work.ranges.topic, self._work.record_bytes)
+            batch, refused = admitted(whole, self._work.ranges.topic, self._work.record_bytes)
             given = batch if self._work.has_headers else batch.drop_columns(["headers"])
-            values = batch["value"] if large is None else pc.if_else(large.is_valid(), None, batch["value"])
+            values = batch["value"] if refused is None else pc.if_else(refused.is_valid(), None, batch["value"])
             if value_format is not None:
                 table, faults = value_format.read(values)
                 parsed = in_places(table, faults)
-                yield given.append_column(FAULT, _first_fault(large, faults)).append_column(PARSED, parsed)
+                yield given.append_column(FAULT, _first_fault(refused, faults)).append_column(PARSED, parsed)
             else:
                 faults = pa.nulls(batch.num_rows, pa.string()) if judge is None else judge(values)
-                yield given.append_column(FAULT, _first_fault(large, faults))
+                yield given.append_column(FAULT, _first_fault(refused, faults))
 
 
-def _first_fault(large: pa.Array | None, faults: pa.Array) -> pa.Array:
-    """Return why records are refused: those that are too large were not looked at for anything else."""
-    return faults if large is None else pc.coalesce(large, faults.cast(pa.string()))
+def _first_fault(refused: pa.Array | None, faults: pa.Array) -> pa.Array:
+    """Return why records are refused: those that were not admitted were not looked at for anything else."""
+    return faults if refused is None else pc.coalesce(refused, faults.cast(pa.string()))

@@ -25,6 +25,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from orchestration.aggregates import group_rejections, validate_columns
 from orchestration.dead_letters import DUPLICATE, SCHEMA_RULE, Rejection
 from orchestration.formats.json_values import has_variant
+from orchestration.log_client import UNREADABLE_BATCH
 from orchestration.offsets import OffsetRange, OffsetRanges, Places
 from orchestration.quality import Rule
 from orchestration.quality.rules import VIOLATIONS_COLUMN, Bits, count_violations, first_quarantine_rule, quarantined, violations_sql
@@ -43,6 +44,7 @@ from orchestration.uniqueness import TableKeys, find_originals, find_repetitions
 from orchestration.values.strict_json import NULL_VALUE
 
 UNIQUENESS_RULE = "unique_by"
+UNREADABLE_RULE = "unreadable"
 MAX_EXPLAINED = 10_000
 
 Flags = npt.NDArray[np.bool_]
@@ -348,7 +350,8 @@ def _unread(
 
 
 def _misfit(partition: int, offset: int, reason: str) -> Rejection:
-    return Rejection(partition=partition, offset=offset, reason=reason, rule=SCHEMA_RULE)
+    rule = UNREADABLE_RULE if reason.startswith(UNREADABLE_BATCH) else SCHEMA_RULE
+    return Rejection(partition=partition, offset=offset, reason=reason, rule=rule)
 
 
 def _validate_provenance(name: str, result: pa.Table, ranges: OffsetRanges) -> None:

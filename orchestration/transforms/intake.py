@@ -21,7 +21,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from orchestration.byte_limits import BudgetedRead, ByteLimits, bounded
+from orchestration.byte_limits import BudgetedRead, ByteLimits
 from orchestration.formats import ValueFormat
 from orchestration.formats.json_values import json_format
 from orchestration.leftovers import old_ones
@@ -32,6 +32,7 @@ from orchestration.spark.source import (
     SOURCE_SCHEMA,
     BatchStatistics,
     StatisticsCount,
+    admitted,
     chosen_records,
     source_batches,
     source_ddl,
@@ -204,7 +205,7 @@ class Intake:
             file.unlink(missing_ok=True)
 
     def _parsed_batches(self, parsers: ThreadPoolExecutor) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, Parsed | None]]:
-        """Yield what is read and what of it is no larger than it may be, in order, the latter parsed while the next is read.
+        """Yield what is read and what of it is admitted, in order, the latter parsed while the next is read.
 
         It is unparsed where Spark has to.
         """
@@ -212,8 +213,8 @@ class Intake:
         planned = self.ranges
         reading = BudgetedRead(planned, lambda one: source_batches(self._reader, planned, one), self._limits.run_bytes)
         for whole in reading.batches():
-            batch, large = bounded(whole, planned.topic, self._limits.record_bytes)
-            fitting = batch if large is None else self._without_faults(batch, large)
+            batch, refused = admitted(whole, planned.topic, self._limits.record_bytes)
+            fitting = batch if refused is None else self._without_faults(batch, refused)
             waiting.append((batch, fitting, self._begun(parsers, fitting["value"])))
             if len(waiting) > PARSERS:
                 yield _settled(*waiting.popleft())
@@ -288,7 +289,7 @@ class Intake:
         for partition, offsets in wanted.items():
             for one in ranges_of_offsets(partition, offsets, READ_AGAIN_RANGES):
                 for batch in source_batches(self._reader, self.ranges, one):
-                    yield bounded(batch, self.ranges.topic, self._limits.record_bytes)[0]
+                    yield admitted(batch, self.ranges.topic, self._limits.record_bytes)[0]
 
 
 def take_in(

@@ -275,7 +275,7 @@ def read_planned(
 
     ``held`` is there where the archive is read. Spark's workers on another machine have no files of the lake: it is read here then.
     """
-    reader = context.log.range_reader() if held is None else held.reader
+    reader = context.log.range_reader(is_tolerant=True) if held is None else held.reader
     is_here = held is not None and context.scratch is None
     ahead = context.ahead if held is None else None
     context.reporter.pin("batch", plan.ranges)

@@ -10,8 +10,17 @@ import pyarrow as pa
 import pytest
 
 from log_service.client import BlockingProducer, KafkaError, TopicPartition
+from log_service.records.batch import iterate_headers
 from orchestration.connection import Connection, connect, topic_id_of
-from orchestration.log_client import CommittedOffset, LogServiceError, OtherTopicError, OutgoingRecord, SenderFencedError
+from orchestration.log_client import (
+    UNREADABLE,
+    UNREADABLE_BATCH,
+    CommittedOffset,
+    LogServiceError,
+    OtherTopicError,
+    OutgoingRecord,
+    SenderFencedError,
+)
 from orchestration.offsets import OffsetRange
 from orchestration.topics import TopicSpec, reconcile
 from tests.helpers.broker_process import BrokerProcess
@@ -75,6 +84,35 @@ def test_a_range_is_read_to_the_record_also_by_a_pickled_reader(log: Connection,
     assert found["value"].to_pylist() == [b"v%d" % number for number in range(10, 73)]
     assert found["key"][0].as_py() == b"k10"
     assert found["timestamp"][0].as_py().timestamp() == pytest.approx(1.010)
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_tolerant_reader_tells_each_offset_of_a_batch_that_cannot_be_read(
+    log: Connection, broker: BrokerProcess, compression: str
+) -> None:
+    topic = f"damaged_{compression}"
+    log.create_topic(topic, partitions=1, replication_factor=1, configs={})
+    for number in range(3):
+        with BlockingProducer(broker.bootstrap, compression_type=compression) as producer:
+            for _ in range(4):
+                producer.send(topic, value=b"value %d " % number * 40, partition=0)
+    (segment,) = broker.directory.glob(f"data/{topic}-0/*.log")
+    content = bytearray(segment.read_bytes())
+    places = list(iterate_headers(content))
+    assert len(places) == 3
+    position, header = places[1]
+    content[position + header.size_bytes - 3] ^= 0xFF
+    segment.write_bytes(content)
+    whole = OffsetRange(partition=0, start=0, end=12)
+    with pytest.raises(LogServiceError, match="checksum of the batch at offset 4"):
+        list(log.range_reader()(topic, whole))
+    reader = pickle.loads(pickle.dumps(log.range_reader(is_tolerant=True)))
+    found = [row for batch in reader(topic, whole) for row in batch.to_pylist()]
+    assert [row["offset"] for row in found] == list(range(12))
+    broken = [row for row in found if row.get(UNREADABLE)]
+    assert [row["offset"] for row in broken] == [4, 5, 6, 7]
+    assert all(row[UNREADABLE].startswith(f"{UNREADABLE_BATCH}4 to 7 cannot be read: ") for row in broken)
+    assert [row["value"] for row in broken] == [bytes(content[position : position + header.size_bytes]), None, None, None]
 
 
 def test_a_range_is_not_read_on_in_a_topic_that_was_created_anew(log: Connection, broker: BrokerProcess) -> None:

@@ -4,13 +4,14 @@
 are asked for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.client.consumer.range_reader import DEFAULT_MAX_BYTES
 from log_service.common.types import TopicPartition
+from log_service.records.arrow import UnreadableBatch, iterate_record_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,14 +27,14 @@ def read_range_arrow(
     max_bytes: int = DEFAULT_MAX_BYTES,
     timeout_ms: int | None = None,
     topic_id: UUID | None = None,
+    on_unreadable: Callable[[UnreadableBatch], Any] | None = None,
     **settings: Any,
 ) -> Iterator["pa.RecordBatch"]:
     """Yield the records of [start, end) as ``pyarrow.RecordBatch`` with the columns of ``records.arrow.schema``; blocking.
 
-    All arguments are plain values, so that the call can be made in another process (a Spark worker). Raises as ``read_range``.
+    All arguments are plain values, so that the call can be made in another process (a Spark worker). Where a batch cannot be read, what
+    ``on_unreadable`` returns of it is yielded in its place. Raises as ``read_range``.
     """
-    from log_service.records.arrow import iterate_record_batches  # noqa: PLC0415 - readers of raw batches need no pyarrow
-
     partition = TopicPartition(*topic_partition)
     with BlockingAdmin(bootstrap_servers, **settings) as admin:
         chunks = admin.read_range(
@@ -46,4 +47,4 @@ def read_range_arrow(
             timeout_ms=timeout_ms,
             topic_id=topic_id,
         )
-        yield from iterate_record_batches((chunk.batches for chunk in chunks), start, end)
+        yield from iterate_record_batches((chunk.batches for chunk in chunks), start, end, on_unreadable=on_unreadable)

@@ -287,7 +287,7 @@ def _planned(
     )
     for note in plan.notes:
         context.reporter.note(note)
-    reader = context.log.range_reader() if archived is None else archived.reader
+    reader = context.log.range_reader(is_tolerant=True) if archived is None else archived.reader
     return SideResult(topic=topic, state=state, ranges=plan.ranges, backlog=plan.backlog), reader
 
 

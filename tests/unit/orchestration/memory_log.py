@@ -11,6 +11,8 @@ from orchestration.checkpoints import PartitionOffsets
 from orchestration.log_client import (
     HEADERS,
     RECORD_SCHEMA,
+    UNREADABLE,
+    UNREADABLE_BATCH,
     CommittedOffset,
     CompactionPass,
     LogServiceError,
@@ -32,6 +34,7 @@ READ_SCHEMA = RECORD_SCHEMA.append(pa.field("headers", HEADERS))
 class MemoryPartition:
     records: dict[int, tuple[int, int, bytes | None, bytes | None]] = field(default_factory=dict)
     headers: dict[int, Headers] = field(default_factory=dict)
+    unreadable: dict[int, str] = field(default_factory=dict)
     log_start_offset: int = 0
     log_end_offset: int = 0
     last_stable_offset: int | None = None
@@ -44,6 +47,13 @@ class MemoryPartition:
         self.headers[offset] = headers
         self.log_end_offset += 1
         return offset
+
+    def append_unreadable(self, count: int, raw: bytes) -> None:
+        """Append a batch that cannot be read; what is there of it is what a tolerant reader tells."""
+        start, end = self.log_end_offset, self.log_end_offset + count
+        for offset in range(start, end):
+            self.append(raw if offset == start else None, timestamp_ms=0)
+            self.unreadable[offset] = f"{UNREADABLE_BATCH}{start} to {end - 1} cannot be read: CORRUPT_MESSAGE"
 
     def skip(self, count: int) -> None:
         """Offsets without records, as markers and compaction leave them."""
@@ -62,6 +72,7 @@ class MemoryTopic:
 class MemoryReader:
     topics: dict[str, MemoryTopic]
     reads: list[tuple[str, int, int, int]]
+    is_tolerant: bool = False
 
     def __call__(self, topic: str, wanted: OffsetRange, *, topic_id: str | None = None) -> Iterator[pa.RecordBatch]:
         self.reads.append((topic, wanted.partition, wanted.start, wanted.end))
@@ -79,7 +90,11 @@ class MemoryReader:
             columns = list(zip(*chosen[at : at + 1_000], strict=True))
             stamps = [datetime.fromtimestamp(ms / 1000, UTC) for ms in columns[1]]
             headers = [[{"key": name, "value": value} for name, value in one] for one in columns[5]]
-            yield pa.record_batch([columns[0], stamps, columns[2], columns[3], columns[4], headers], schema=READ_SCHEMA)
+            batch = pa.record_batch([columns[0], stamps, columns[2], columns[3], columns[4], headers], schema=READ_SCHEMA)
+            reasons = [partition.unreadable.get(offset) for offset in columns[0]]
+            if any(reasons) and not self.is_tolerant:
+                raise LogServiceError(next(filter(None, reasons)))
+            yield batch.append_column(UNREADABLE, pa.array(reasons, pa.string())) if any(reasons) else batch
 
 
 class MemorySender:
@@ -162,8 +177,8 @@ class MemoryLog:
             for number, one in enumerate(self.topics[topic].partitions)
         }
 
-    def range_reader(self) -> RangeReader:
-        return MemoryReader(self.topics, self.reads)
+    def range_reader(self, *, is_tolerant: bool = False) -> RangeReader:
+        return MemoryReader(self.topics, self.reads, is_tolerant)
 
     def create_topic(self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
         self.calls.append("create_topic")

@@ -12,8 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.records.arrow import iterate_record_batches, schema
-from log_service.records.batch import HEADER, HEADER_SIZE, CorruptBatch, iterate_headers, iterate_records, parse_header
+from log_service.records.arrow import UnreadableBatch, iterate_record_batches, schema
+from log_service.records.batch import (
+    CRC,
+    CRC_POSITION,
+    HEADER,
+    HEADER_SIZE,
+    CorruptBatch,
+    compute_crc,
+    iterate_headers,
+    iterate_records,
+    parse_header,
+)
 from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
 from log_service.records.control import ControlType, build_end_transaction_marker
@@ -209,3 +219,47 @@ def test_importing_the_module_brings_neither_numpy_nor_pyarrow() -> None:
     code = "import sys, log_service.records.arrow; print(sorted({'numpy', 'pyarrow'} & set(sys.modules)))"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert finished.stdout.strip() == "[]"
+
+
+def damaged(batch: bytes, kind: str) -> bytes:
+    """Return a batch that cannot be read; but for ``checksum`` its checksum holds."""
+    broken = bytearray(batch)
+    if kind == "header":
+        HEADER.pack_into(broken, 0, *[value + 500 if number == 6 else value for number, value in enumerate(HEADER.unpack_from(broken))])
+    else:
+        broken[HEADER_SIZE : HEADER_SIZE + 6] = b"\xff" * 6
+    if kind == "codec":
+        CRC.pack_into(broken, CRC_POSITION, compute_crc(broken))
+    return bytes(broken)
+
+
+@pytest.mark.parametrize("kind", ["checksum", "codec", "records", "header"])
+def test_what_cannot_be_read_is_told_in_its_turn_with_its_offsets(kind: str) -> None:
+    codec = Codec.ZSTD if kind == "codec" else Codec.NONE
+    records = [NewRecord(0, None, b"v%d" % number, ()) for number in range(5)]
+    batches = [build_batch(records, codec=codec, base_offset=10 * number) for number in range(3)]
+    batches[1] = damaged(batches[1], kind)
+    whole = b"".join(batches)
+    options: dict[str, Any] = {"is_crc_checked": kind in {"checksum", "header"}}
+    with pytest.raises(KafkaError):
+        list(iterate_record_batches([whole], *EVERYTHING, **options))
+    found: list[UnreadableBatch] = []
+
+    def note(one: UnreadableBatch) -> pa.RecordBatch:
+        found.append(one)
+        return pa.RecordBatch.from_pydict({"offset": [-1]})
+
+    def offsets(start: int, end: int) -> list[int]:
+        found.clear()
+        batches = iterate_record_batches([whole], start, end, on_unreadable=note, **options)
+        return [offset for one in batches for offset in one["offset"].to_pylist()]
+
+    last = 20 if kind == "header" else 15
+    assert offsets(*EVERYTHING) == [*range(5), -1, *range(20, 25)]
+    assert [(one.start, one.end, bytes(one.raw)) for one in found] == [(10, last, batches[1])]
+    assert f"the batch at offsets 10 to {last - 1} cannot be read: " in found[0].reason
+    assert offsets(12, 22) == [-1, 20, 21]
+    assert [(one.start, one.end) for one in found] == [(12, last)]
+    assert offsets(0, 12) == [*range(5), -1]
+    assert [(one.start, one.end) for one in found] == [(10, 12)]
+    assert offsets(0, 10) == list(range(5))
