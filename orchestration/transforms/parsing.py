@@ -13,7 +13,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql import types
 
 from orchestration.spark.source import FAULT, PARSED
-from orchestration.transforms.variants import as_text
+from orchestration.transforms.variants import as_text, without_nulls
 from orchestration.values.strict_json import load_object
 from orchestration.values.type_names import type_name
 
@@ -42,7 +42,7 @@ class ParsedFrame:
         if self.fields is None:
             own = (sql.col("key").alias("_key"), *self._headers(), sql.col("value").alias("_value"))
             return self.frame.where(~sql.col(MISFIT)).select(*PROVENANCE_COLUMNS, *own)
-        columns = [sql.col(PARSED)[field.name].alias(field.name) for field in self.fields]
+        columns = [without_nulls(sql.col(PARSED)[field.name], field.dataType).alias(field.name) for field in self.fields]
         return self.frame.where(~sql.col(MISFIT)).select(*PROVENANCE_COLUMNS, text_key("key").alias("_key"), *self._headers(), *columns)
 
     def decided(self) -> Any:

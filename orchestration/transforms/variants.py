@@ -2,8 +2,7 @@
 
 Neither Arrow nor Delta has a VARIANT. Spark hands one out as two columns of bytes that may not be null, so that a null one stops the whole
 batch, and no other program reads the bytes. Decides that it leaves Spark as JSON, wherever it stands in a type, and becomes a VARIANT
-again before a transform sees it. A table of an earlier release keeps its bytes. Invariant: a VARIANT that is null is null in JSON's
-column, too; one that holds JSON's null is the text ``null``.
+again before a transform sees it. A table of an earlier release keeps its bytes. Invariant: JSON's null is null, as in every other type.
 """
 
 from collections.abc import Callable, Collection
@@ -20,7 +19,12 @@ BYTES = ("value", "metadata")
 
 def as_text(column: Any, kind: types.DataType) -> Any:
     """Return ``column``, of the type ``kind``, with JSON in the place of each VARIANT."""
-    return _each(column, kind, sql.to_json)
+    return _each(column, kind, lambda one: sql.when(~sql.is_variant_null(one), sql.to_json(one)))
+
+
+def without_nulls(column: Any, kind: types.DataType) -> Any:
+    """Return ``column``, of the type ``kind``, with null in the place of each VARIANT that holds JSON's null."""
+    return _each(column, kind, lambda one: sql.when(~sql.is_variant_null(one), one))
 
 
 def as_variant(column: Any, kind: types.DataType) -> Any:

@@ -23,8 +23,8 @@ VALUES = [
     b'{"id": "d", "v": ',
 ]
 STORED = [
-    ("a", '{"x":[1,"y"]}', {"w": "1.5"}, ["1", "null", '{"z":true}'], [("k", "null")]),
-    ("b", "null", {"w": None}, [], []),
+    ("a", '{"x":[1,"y"]}', {"w": "1.5"}, ["1", None, '{"z":true}'], [("k", None)]),
+    ("b", None, {"w": None}, [], []),
     ("c", None, None, None, None),
 ]
 
@@ -53,11 +53,12 @@ def test_what_lacks_a_variant_or_holds_null_is_a_row_and_all_are_json(
     assert [one[:3] for one in letters_of(lake_root)] == [(0, 3, "schema")]
 
 
-def test_a_transform_is_given_variants_and_may_make_one(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+@pytest.mark.parametrize("arrow_records", [100, 1], ids=["run-process", "workers"])
+def test_a_transform_is_given_variants_and_may_make_one(log: MemoryLog, lake_root: Path, spark: Any, arrow_records: int) -> None:
     expressions = (*PLACE, "id", "variant_get(v, '$.x[1]', 'string') AS y", "v IS NULL AS is_lacking")
     table = orders_table(topic=FORMS, function=lambda records: records.selectExpr(*expressions), rules=(), unique_by=())
-    run_topic_table(table, run_context(log, lake_root, spark))
-    assert stored(lake_root, "id", "y", "is_lacking") == [("a", "y", False), ("b", None, False), ("c", None, True)]
+    run_topic_table(table, run_context(log, lake_root, spark, arrow_records=arrow_records))
+    assert stored(lake_root, "id", "y", "is_lacking") == [("a", "y", False), ("b", None, True), ("c", None, True)]
     made = orders_table(
         topic=PLAIN,
         name="made",
