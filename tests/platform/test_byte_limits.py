@@ -43,8 +43,8 @@ class OneByOne:
 class CompressedLog(MemoryLog):
     """A log whose batches hold a record each."""
 
-    def range_reader(self) -> RangeReader:
-        return OneByOne(super().range_reader())
+    def range_reader(self, *, is_tolerant: bool = False) -> RangeReader:
+        return OneByOne(super().range_reader(is_tolerant=is_tolerant))
 
 
 def log_of(topic: str) -> MemoryLog:

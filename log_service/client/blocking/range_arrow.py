@@ -16,6 +16,8 @@ from log_service.records.arrow import UnreadableBatch, iterate_record_batches
 if TYPE_CHECKING:
     import pyarrow as pa
 
+__all__ = ["UnreadableBatch", "read_range_arrow"]
+
 
 def read_range_arrow(
     bootstrap_servers: str,
