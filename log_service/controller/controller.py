@@ -44,6 +44,7 @@ from log_service.quota.entities import Client
 from log_service.quota.tokens import MutationCharge, MutationQuotas
 from log_service.state_machine.decision import Decision, ReplayContext
 from log_service.state_machine.runtime import RETRY_MS
+from log_service.state_machine.stalls import STALL_GRACE_MS, STALL_MS
 
 if TYPE_CHECKING:
     from log_service.security.delegation import TokenIndex
@@ -55,12 +56,6 @@ FIRST_STRICT_VERSIONS: Mapping[int, int] = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELE
 
 NEXT_RUN_MS = 10
 """When elections that were too many for one run go on."""
-
-STALL_MS = 100
-"""A timer of sessions that fires later than this after its deadline shows that the controller itself was stalled."""
-
-STALL_GRACE_MS = 2_000
-"""For how long a controller that was stalled reads heartbeats before it fences anyone; a whole session where that is shorter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from log_service.config.views import GroupConfig
 from log_service.coordinator.gathering import Gathering
 from log_service.coordinator.group import listing
 from log_service.coordinator.group.classic.joining import refused
-from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there, no_topics
+from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there, is_about_silence, no_topics
 from log_service.coordinator.group.records import codec
 from log_service.coordinator.group.records.codec import GroupRecord
 from log_service.coordinator.group.share.heartbeats import StatesToInitialize
@@ -92,6 +92,7 @@ class GroupService(ShardedService[GroupCoordinatorShard, GroupRecord]):
             decode=codec.decode,
             reply_timeout_ms=config.offsets_commit_timeout_ms,
             on_announcement=self._on_announcement,
+            is_about_silence=is_about_silence,
         )
         super().__init__(shards, partition_count, config.offsets_topic_partitions)
         self.share = ShareGroupService(self._ask, share_states, image)

@@ -26,6 +26,7 @@ from log_service.records.batch import BatchHeader, iterate_headers, iterate_reco
 from log_service.records.control import ControlType, EndOfTransaction, iterate_control_records
 from log_service.state_machine.decision import Decision, InTransaction, ReplayContext
 from log_service.state_machine.runtime import OnReply, Refuse, Runtime, StateMachine
+from log_service.state_machine.stalls import STALL_GRACE_MS, Stalls
 
 logger = logging.getLogger(__name__)
 
@@ -159,10 +160,12 @@ class Shards(Generic[S, R]):
         decode: Callable[[Buffer, Buffer | None], R | None],
         reply_timeout_ms: int | None = None,
         on_announcement: Callable[[CoordinatorLog, Any], None] = _unheard,
+        is_about_silence: Callable[[Hashable], bool] = lambda _key: False,
     ) -> None:
         """``reply_timeout_ms`` is how long a reply may wait until what it depends on is safe.
 
-        ``on_announcement`` hears what shards announce, with the log that it is about.
+        ``on_announcement`` hears what shards announce, with the log that it is about. ``is_about_silence`` says which timers remove members
+        that are not heard of: after a stall of this process those wait until what lies unread is read.
         """
         self._clock = clock
         self._timers = timers
@@ -172,6 +175,8 @@ class Shards(Generic[S, R]):
         self._decode = decode
         self._reply_timeout_ms = reply_timeout_ms
         self._on_announcement = on_announcement
+        self._is_about_silence = is_about_silence
+        self._stalls = Stalls(_tell_stall)
         self._led: dict[int, _Led[S, R]] = {}
         self._nursery: trio.Nursery | None = None
         self._is_over = False
@@ -288,6 +293,8 @@ class Shards(Generic[S, R]):
             appended_end=loaded.end_offset,
             reply_timeout_ms=self._reply_timeout_ms,
             on_announcement=partial(self._on_announcement, led.coordinator_log),
+            is_about_silence=self._is_about_silence,
+            stalls=self._stalls,
         )
         led.runtime = runtime
         led.coordinator_log.watch_high_watermark(lambda _offset: runtime.on_high_watermark())
@@ -325,6 +332,11 @@ class Shards(Generic[S, R]):
                 continue
             if decoded is not None:
                 shard.replay(decoded, ReplayContext(record.offset, *producer))
+
+
+def _tell_stall(late_ms: int) -> None:
+    text = "This process was stalled for %d ms or more: for %d ms no member of a group is removed for its silence"
+    logger.warning(text, late_ms, STALL_GRACE_MS)
 
 
 def _replay_markers(shard: Shard[Any], chunk: bytes, position: int, header: BatchHeader) -> None:

@@ -4,4 +4,5 @@ A machine decides with plain functions and changes in ``replay``. The runtime ap
 
 - ``decision``: what a machine decided: records, replies, timers, and how to take soft state back.
 - ``runtime``: one machine over one log in one epoch.
+- ``stalls``: silence that is no sign of death, because this process was paused or busy.
 """

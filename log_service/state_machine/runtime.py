@@ -9,6 +9,7 @@ is over.
 - A high watermark that does not move, because too few replicas are in sync, is ``_expire``'s: where a bound is set, a reply waits no longer
   than that, and its request hears REQUEST_TIMED_OUT. What was appended stays, and may become safe later.
 - A record that is appended and cannot be replayed is ``_take_over``'s: the machine is behind its log, so it ends the node.
+- A timer about silence that fires late is ``_on_timer``'s: the process was stalled, and reads for a while before silence counts.
 - A reply or an announcement that its receiver cannot take is ``on_high_watermark``'s: it ends the node, too. The request that is being
   decided on at that moment is another one, and goes on.
 
@@ -29,6 +30,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
 from log_service.common.timers import Timer, TimerQueue
 from log_service.state_machine.decision import CancelTimer, Decision, InTransaction, ReplayContext, SetTimer
+from log_service.state_machine.stalls import Stalls
 
 logger = logging.getLogger(__name__)
 
@@ -89,12 +91,17 @@ def _unheard(announcement: object) -> None:
     raise AssertionError(f"{announcement!r} is announced, and no one listens")
 
 
+def _no_silence(_key: Hashable) -> bool:
+    return False
+
+
 class Runtime(Generic[R]):
     """One machine over one log in one epoch. ``appended_end`` is the end of what the machine has replayed so far.
 
     ``split`` divides the records of a decision into batches where they may stand for themselves; by default a decision is one batch.
     ``reply_timeout_ms`` bounds how long a reply waits for the high watermark; None is for ever. ``on_announcement`` hears what the machine
-    announces; an announcement waits for the high watermark without a bound, and is lost with the epoch.
+    announces; an announcement waits for the high watermark without a bound, and is lost with the epoch. ``is_about_silence`` says which
+    timers remove who is not heard of: those wait until ``stalls`` lets silence be judged.
     """
 
     def __init__(
@@ -108,8 +115,12 @@ class Runtime(Generic[R]):
         split: Callable[[Sequence[R]], Iterable[Sequence[R]]] = _as_one,
         reply_timeout_ms: int | None = None,
         on_announcement: Callable[[Any], None] = _unheard,
+        is_about_silence: Callable[[Hashable], bool] = _no_silence,
+        stalls: Stalls | None = None,
     ) -> None:
         self._machine = machine
+        self._is_about_silence = is_about_silence
+        self._stalls = stalls
         self._log = log
         self._clock = clock
         self._timers = timers
@@ -291,7 +302,11 @@ class Runtime(Generic[R]):
             self._refused_timers.discard(timer.key)
 
     def _on_timer(self, key: Hashable) -> None:
-        del self._pending_timers[key]
+        due_ms, now_ms = self._pending_timers.pop(key).deadline_ms, self._clock.monotonic_ms()
+        judged_at_ms = self._stalls.judged_at_ms(due_ms, now_ms) if self._stalls is not None and self._is_about_silence(key) else now_ms
+        if judged_at_ms > now_ms:
+            self._perform_timer(SetTimer(key, judged_at_ms))
+            return
         try:
             self._decide(lambda decision: self._machine.on_timer(key, decision))
         except KafkaError as error:

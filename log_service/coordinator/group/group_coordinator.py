@@ -586,6 +586,17 @@ class GroupCoordinatorShard:
                 self._offset_removals.on_expiry_timer(decision)
 
 
+TIMERS_OF_SILENCE = frozenset({
+    "session", "join", "sync", "rebalance", "share session", "streams session", "streams rebalance"
+})  # fmt: skip
+"""How the keys of timers begin that remove members which are not heard of in time, in every kind of group."""
+
+
+def is_about_silence(key: Hashable) -> bool:
+    """Whether a timer removes a member that is not heard of in time."""
+    return isinstance(key, tuple) and key[0] in TIMERS_OF_SILENCE
+
+
 def _member_without_group(group_id: str) -> ErrorCode:
     """Return the error of a member's request to a group that is not there."""
     return ErrorCode.INVALID_GROUP_ID if group_id == "" else ErrorCode.UNKNOWN_MEMBER_ID

@@ -3,9 +3,10 @@
 import pytest
 
 from log_service.common.types import BrokerEpoch, NodeId
-from log_service.controller.controller import STALL_GRACE_MS, STALL_MS, MetadataDecision, SessionTimer
+from log_service.controller.controller import MetadataDecision, SessionTimer
 from log_service.state_machine.decision import Decision
 from log_service.state_machine.runtime import RETRY_MS
+from log_service.state_machine.stalls import STALL_GRACE_MS, STALL_MS
 from tests.unit.controller.context import SESSION_MS, ControllerContext, epoch_of
 
 OTHERS = (2, 3, 4)
