@@ -136,6 +136,39 @@ def test_a_map_of_rooms_is_whole() -> None:
     assert wrong == []
 
 
+PLAIN_ROOMS = (
+    "cluster_operations",
+    "cluster_plans",
+    "metadata",
+    "metrics",
+    "mirror",
+    "protocol",
+    "state_machine",
+    "supervisor",
+    "telemetry",
+)
+"""Rooms of the log service whose docstrings begin as section 6 of the style guide asks."""
+MAX_FIRST_SENTENCE = 100
+GUESSED_OPENING = re.compile(r"(What|That|Such|Who|Where|Whose|Which|When|Those)\b")
+
+
+def first_sentences(path: Path) -> Iterator[str]:
+    """Yield the first sentence of each docstring in a file."""
+    for node in ast.walk(ast.parse(written(path))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (text := ast.get_docstring(node)):
+            yield " ".join(re.split(r"(?<=[.!?])\s|\n\n", text, maxsplit=1)[0].split())
+
+
+def test_first_sentences_are_short_and_name_their_subject() -> None:
+    wrong = [
+        f"{named(path)}: {sentence}"
+        for path in sources(*(f"log_service/{room}" for room in PLAIN_ROOMS))
+        for sentence in first_sentences(path)
+        if len(sentence) > MAX_FIRST_SENTENCE or GUESSED_OPENING.match(sentence)
+    ]
+    assert wrong == []
+
+
 def lines_with(unwanted: re.Pattern[str], *folders: str) -> list[str]:
     return [f"{named(path)}: {line}" for path in sources(*folders) for line in written(path).splitlines() if unwanted.search(line)]
 

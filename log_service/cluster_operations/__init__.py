@@ -1,4 +1,5 @@
-"""What operators do with a running cluster, over an admin client: see how it is, carry out a plan, take one back.
+"""Operations on a running cluster, over an admin client. They look at its state, carry out a plan,
+and take one back.
 
 - ``reading``: the cluster as ``log_service.cluster_plans`` wants to see it.
 - ``findings``: what is wrong with it.

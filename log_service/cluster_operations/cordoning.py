@@ -1,4 +1,5 @@
-"""Keeps new partitions off brokers while they are emptied: all their log directories are cordoned meanwhile (KIP-1066).
+"""Keeps new partitions off brokers while they are emptied. All their log directories are cordoned
+meanwhile (KIP-1066).
 
 The cordon lasts as long as the caller's block, so a broker that stays takes new partitions again, however the block ends. A broker that its
 operator cordoned stays as it is. Only a broker itself takes its configuration, so one that is down is not cordoned.

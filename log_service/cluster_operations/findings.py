@@ -1,4 +1,7 @@
-"""What is wrong with a cluster as it was read: what ``cluster_plans.health`` finds, and the brokers that did not tell of themselves."""
+"""Collects a cluster's problems.
+
+They are the findings of ``cluster_plans.health`` and the brokers that did not respond.
+"""
 
 from collections.abc import Sequence
 
@@ -7,7 +10,8 @@ from log_service.cluster_plans.health import DISK_FULL_PERCENT, Finding, Severit
 
 
 def state_findings(state: ClusterState, throttled: Sequence[int] = (), *, disk_full_percent: int = DISK_FULL_PERCENT) -> list[Finding]:
-    """Return what is wrong, the worst first; a broker that serves, as the cluster says, and does not respond comes before its equals.
+    """Return the problems, the worst first. A broker that should serve and does not respond comes
+    before its equals.
 
     ``throttled`` are the brokers that have a throttle of replication; a disk is nearly full above ``disk_full_percent``.
     """

@@ -1,4 +1,5 @@
-"""Checks whether a broker may leave the cluster and whether a node may begin or cease to vote, and takes a voter out of the quorum.
+"""Checks whether a broker may leave the cluster, and whether a node may begin or cease to vote. It
+also takes a voter out of the quorum.
 
 Each check reads the cluster, changes nothing, and refuses with a sentence that says what to do first.
 """
@@ -42,7 +43,8 @@ def no_such_brokers(admin: BlockingAdmin, unknown: Sequence[int], known: Sequenc
 
 
 def refuse_removal(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int) -> dict[int, bool]:
-    """Return which voters follow, by their ids, none where the broker is no voter; refuse to remove what the cluster cannot be without.
+    """Return the ids of the voters that follow, none where the broker is no voter. Refuse to remove
+    a voter that the cluster needs.
 
     Raises:
         PlanRefused: the broker is unknown, the last one, the last voter, a voter that only the nodes' files can take out, or one without

@@ -1,4 +1,5 @@
-"""Carries out a plan step by step: throttles first, a few moves at a time, leaders at the end, throttles away.
+"""Carries out a plan step by step. It sets throttles, moves a few partitions at a time, moves
+leaders, and removes the throttles.
 
 A ``Mover`` never waits: the caller calls ``step`` until it says that all is done, and sleeps in between. A caller that stops in the middle
 leaves a cluster that completes what is under way, throttled; ``moves_under_way`` follows that, and ``remove_throttles`` cleans up after it.
@@ -101,7 +102,10 @@ class Mover:
             remove_throttles(self._admin, brokers=self._throttled(), topics=throttled_replicas(self._plan.moves))
 
     def _throttled(self) -> dict[int, dict[str, str]]:
-        """Return the rates of the brokers that can be told them: only a broker itself takes its configs, so one that is down cannot."""
+        """Return the rates of the brokers that can be told them.
+
+        A broker that is down cannot, because only a broker itself takes its configs.
+        """
         rates = throttled_rates(self._plan.moves, self._plan.throttle_bytes or 0)
         serving = {node.node_id for node in self._admin.describe_cluster().nodes}
         return {broker: rates[broker] for broker in rates if broker in serving}
@@ -126,7 +130,8 @@ def size_on(directories: Mapping[int, Mapping[str, LogDirDescription]], broker: 
 
 
 def elect_preferred(admin: BlockingAdmin, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Give partitions their preferred leaders and return those that changed; one that cannot have it now keeps its leader.
+    """Give partitions their preferred leaders, and return those that changed. A partition that
+    cannot have it now keeps its leader.
 
     Raises:
         ItemsFailed: an election failed for another reason.
@@ -171,7 +176,8 @@ def move_of(where: TopicPartition, reassignment: Reassignment, *, size_bytes: in
 
 
 def take_back(admin: BlockingAdmin, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Cancel moves, and return those that were still under way; one that is complete meanwhile is no error.
+    """Cancel moves, and return those that were still under way. A move that is complete meanwhile
+    is no error.
 
     Raises:
         ItemsFailed: a move cannot be taken back.
@@ -210,7 +216,8 @@ def throttled_topics(admin: BlockingAdmin, topics: Sequence[str]) -> list[str]:
 
 
 def brokers_left_throttled(admin: BlockingAdmin, state: ClusterState) -> list[int]:
-    """Return the brokers of a throttle that acts: one with a rate, where a topic says which of its replicas it is for.
+    """Return the brokers whose throttle acts. They have a rate, and a topic names the replicas that
+    it is for.
 
     They are asked after all else was read: none is returned where brokers do not tell, for one that served then may be gone.
     """

@@ -151,7 +151,10 @@ def _min_isr(admin: BlockingAdmin, partitions: Mapping[TopicPartition, Partition
 
 
 def observers_among(admin: BlockingAdmin, broker_ids: Iterable[int]) -> tuple[frozenset[int], dict[int, str]]:
-    """Return which of these brokers are observers, and why others did not tell; only a cluster with that feature is asked."""
+    """Return which of these brokers are observers, and why others did not respond.
+
+    Only a cluster with that feature is asked.
+    """
     observers: set[int] = set()
     silent: dict[int, str] = {}
     if not admin.describe_features().finalized.get(OBSERVERS):
@@ -190,7 +193,10 @@ def _broker(broker: BrokerDescription, directories: Mapping[str, LogDirDescripti
 
 
 def _with_cordon(admin: BlockingAdmin, broker: BrokerLayout) -> BrokerLayout:
-    """Find out where else than in its own setting a cordoned broker is cordoned; one that does not tell has its own alone."""
+    """Find out where a cordoned broker is cordoned beside its own setting.
+
+    A broker that does not respond has its own setting alone.
+    """
     if not broker.is_cordoned:
         return broker
     resource = ConfigResource.broker(broker.broker_id)

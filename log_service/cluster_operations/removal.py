@@ -1,4 +1,5 @@
-"""Empties brokers, and takes one out of the cluster once it is empty: the steps of ``tidelog cluster drain | remove``, and of a job.
+"""Empties brokers, and removes an empty one from the cluster. These are the steps of ``tidelog
+cluster drain | remove``, and of a job.
 
 A broker that serves takes no new partitions from before its plan is made until it is forgotten, or stays. It is forgotten only once the
 cluster says that it is empty, has ceased to vote, and has stopped.
@@ -37,7 +38,8 @@ def emptying(
     is_carried_out: bool,
     say: Callable[[str], object],
 ) -> Iterator[Emptying]:
-    """Plan the way of all replicas off brokers; those that serve are cordoned until the block ends, where the plan is carried out.
+    """Plan to move all replicas off brokers. Brokers that serve are cordoned until the block ends,
+    where the plan is carried out.
 
     ``say`` is told what the cluster refused of the cordon.
 
@@ -62,7 +64,8 @@ def remove_broker(
     stop: Callable[[int], object] | None,
     say: Callable[[str], object],
 ) -> str:
-    """Empty a broker and have the cluster forget it; return what was done, an empty text where its plan was only shown.
+    """Empty a broker and have the cluster forget it. Return a summary, or an empty text where the
+    plan was only shown.
 
     ``carry_out`` shows the plan, carries it out where ``is_carried_out``, and returns whether the cluster is as the plan wants it. ``stop``
     stops the broker's process for good; it is None where that is not the caller's: the broker is forgotten only if it has stopped.
@@ -81,7 +84,8 @@ def remove_broker(
 def forget(
     admin: BlockingAdmin, broker_id: int, stop: Callable[[int], object] | None, cordon: Cordon, say: Callable[[str], object] = str
 ) -> str:
-    """Take an empty broker out of the quorum, and out of the cluster where it has stopped; return what was done.
+    """Take an empty broker out of the quorum, and out of the cluster where it has stopped. Return a
+    summary.
 
     Raises:
         As ``remove_broker`` once the plan is carried out.

@@ -92,7 +92,10 @@ class RollingRestart:
             elect_preferred(self._admin, home)
 
     def left_behind(self) -> list[str]:
-        """Return what it leaves where it ended early: a line for the brokers that are done, the one on its way, and the others."""
+        """Return how an early end leaves the brokers.
+
+        There is a line each for those that are done, the one on its way, and the others.
+        """
         lines = [f"restarted: {_named(self.done)}"] if self.done else []
         if self.current is not None and self.stage is Stage.WAITS:
             lines.append(f"not touched: {_named([self.current, *self.waiting])}")

@@ -1,4 +1,5 @@
-"""Waits for a cluster: until a broker serves, is noticed to be down or has no replica, and until all is in sync. Blocks.
+"""Waits for a state of a cluster. A broker serves, is noticed to be down or has no replica, or all
+replicas are in sync. Blocks.
 
 Every wait has a deadline, and says at its end what was missing.
 """
@@ -100,7 +101,8 @@ def wait_for_sync(
     *,
     is_restarted: bool = False,
 ) -> None:
-    """Wait until the cluster can be without a broker, which is to be restarted or is already; see ``cluster_plans.rolling``.
+    """Wait until the cluster can be without a broker, because it is to be restarted or is already.
+    See ``cluster_plans.rolling``.
 
     Raises:
         ClusterNotReady: it cannot, for all that time; the text says why.

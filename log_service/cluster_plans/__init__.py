@@ -1,4 +1,5 @@
-"""Plans for a cluster: which replica should be where, how a move is carried out in steps, and what is wrong now. Values in, values out.
+"""Plans for a cluster. They decide where replicas should be, how moves are carried out in steps,
+and what is wrong now. Values in, values out.
 
 - ``layout``: brokers, log directories and partitions as they are.
 - ``placement``: the balance of sets of hosts, exact: even counts first or few moves first, racks respected.

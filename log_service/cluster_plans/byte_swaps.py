@@ -1,4 +1,5 @@
-"""Evens out bytes between hosts that carry equal counts: two items change places where that brings the two hosts closer together.
+"""Evens out bytes between hosts that carry equal counts. Two items change places where that brings
+their hosts closer together.
 
 A swap keeps the counts. It costs the bytes of both items, so swaps are made only while hosts are further apart than the tolerance.
 """
@@ -17,7 +18,11 @@ Allowed = Callable[[int, Collection[int]], bool]
 def even_bytes(
     items: Sequence[Item], placed: Sequence[frozenset[int]], hosts: Sequence[int], *, tolerance: float, is_allowed: Allowed
 ) -> list[frozenset[int]]:
-    """Return a placement whose fullest and emptiest host differ by at most ``tolerance`` of the mean, as far as swaps reach that."""
+    """Return a placement that evens out the bytes of hosts.
+
+    The fullest and the emptiest differ by at most ``tolerance`` of the mean, as far as swaps reach
+    that.
+    """
     current = [set(each) for each in placed]
     weights = {host: sum(item.size_bytes for item, on in zip(items, current, strict=True) if host in on) for host in hosts}
     if not weights:
@@ -42,7 +47,10 @@ def even_bytes(
 def _best_swap(
     items: Sequence[Item], current: Sequence[set[int]], pair: tuple[int, int], gap: int, is_allowed: Allowed
 ) -> tuple[int, int, int, int] | None:
-    """Return (full, empty, item of the full host, item of the empty one) that brings the pair nearest to each other."""
+    """Return the swap that brings two hosts nearest to each other.
+
+    It is (full, empty, item of the full host, item of the empty one).
+    """
     full, empty = pair
     heavy = sorted((i for i, on in enumerate(current) if full in on and empty not in on), key=lambda i: items[i].size_bytes)
     light = sorted((i for i, on in enumerate(current) if empty in on and full not in on), key=lambda i: items[i].size_bytes)

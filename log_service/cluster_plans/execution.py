@@ -1,4 +1,4 @@
-"""How a plan is carried out in steps: which moves may start now, what throttles them, and how far they are.
+"""Carries a plan out in steps: the moves that may start now, their throttles, and their progress.
 
 A broker takes part in at most ``limit`` copies at once, sent and received counted together, so that a plan of thousands of moves leaves the
 cluster to its clients, and stopping it half-way leaves little under way. Moves that copy nothing (another order, fewer replicas) are not
@@ -49,7 +49,10 @@ def _taking_part(move: Move) -> list[int]:
 
 
 def throttled_replicas(moves: Iterable[Move]) -> dict[str, dict[str, str]]:
-    """Return the configs by topic that throttle just the copies of these moves (KIP-73): who sends, and who receives."""
+    """Return the configs by topic that throttle just the copies of these moves (KIP-73).
+
+    They name senders and receivers.
+    """
     sending: dict[str, list[str]] = {}
     receiving: dict[str, list[str]] = {}
     for move in moves:
@@ -61,7 +64,7 @@ def throttled_replicas(moves: Iterable[Move]) -> dict[str, dict[str, str]]:
 
 
 def throttled_rates(moves: Iterable[Move], throttle_bytes: int) -> dict[int, dict[str, str]]:
-    """Return the configs by broker that say how many bytes a second it sends and receives at most for throttled replicas."""
+    """Return the configs by broker that bound its throttled replication, in bytes a second each way."""
     brokers = {broker for move in moves if move.adding for broker in (*move.before, *move.after)}
     return {broker: dict.fromkeys(THROTTLED_RATES, str(throttle_bytes)) for broker in sorted(brokers)}
 

@@ -1,4 +1,5 @@
-"""What is wrong with a cluster, the worst first: offline partitions, lost voters, partitions under min ISR, brokers down, full disks.
+"""Finds a cluster's problems, the worst first. They include offline partitions, lost voters,
+partitions under min ISR, brokers that are down, and full disks.
 
 Decides which facts are findings and how bad they are. A finding is ``FAILED`` where clients cannot read or write something now,
 ``DEGRADED`` where all works and the next failure may cost something, ``NOTICE`` where nothing is at risk.
@@ -41,7 +42,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumMember:
-    """A voter or observer; ``lag`` is records behind the leader, ``caught_up_ms_ago`` is -1 where that is not known."""
+    """A voter or observer.
+
+    ``lag`` is records behind the leader. ``caught_up_ms_ago`` is -1 where that is not known.
+    """
 
     node_id: int
     is_voter: bool
@@ -70,7 +74,7 @@ class QuorumState:
 
     @property
     def voters(self) -> tuple[QuorumMember, ...]:
-        """Those that vote."""
+        """The members of the quorum that vote."""
         return tuple(member for member in self.members if member.is_voter)
 
 
@@ -135,7 +139,10 @@ def _partition_findings(partitions: Sequence[PartitionLayout], observers: frozen
 
 
 def is_under_replicated(partition: PartitionLayout, observers: Collection[int]) -> bool:
-    """Whether a replica that should be in sync is not: one that is being added is not yet, and one on an observer never."""
+    """Whether a replica that should be in sync is not.
+
+    One that is being added does not count yet, and one on an observer never does.
+    """
     return not set(partition.replicas).difference(partition.adding, observers) <= set(partition.isr)
 
 
@@ -174,7 +181,10 @@ def _quorum_findings(quorum: QuorumState, active: Collection[int]) -> Iterator[F
 
 
 def _single_voter_findings(layout: ClusterLayout, quorum: QuorumState) -> Iterator[Finding]:
-    """Yield that several brokers hang on one controller: they survive the loss of a broker, and not of that one."""
+    """Yield a finding where several brokers depend on one controller.
+
+    They do not survive the loss of that one.
+    """
     if len(quorum.voters) == 1 and len(layout.brokers) > 1:
         only = quorum.voters[0].node_id
         text = (
@@ -242,7 +252,10 @@ def _throttle_findings(layout: ClusterLayout, throttled: Sequence[int]) -> Itera
 
 
 def _cordon_findings(layout: ClusterLayout) -> Iterator[Finding]:
-    """Yield what takes no new partitions: new topics and plans pass it over, which is puzzling where nothing tells."""
+    """Yield a finding for brokers that take no new partitions.
+
+    New topics and plans pass them over without a word.
+    """
     for broker in layout.brokers:
         own = broker.broker_id
         if broker.is_cordoned:

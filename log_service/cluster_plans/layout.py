@@ -1,4 +1,5 @@
-"""A cluster as it is at one moment: brokers with their log directories, partitions with their replicas and sizes.
+"""A cluster as it is at one moment. It has brokers with their log directories, and partitions with
+their replicas and sizes.
 
 Knows nothing of where the facts come from. A broker that is fenced is registered and does not serve; one that is not in ``brokers`` is
 unknown: a replica there is lost until the broker registers again.
@@ -14,7 +15,10 @@ NO_LEADER = -1
 
 
 class PlanRefused(TidelogError):  # noqa: N818 - it names what happened
-    """What was asked for cannot or should not be planned; the text says why and what to do. Nothing was changed."""
+    """The plan cannot or should not be made.
+
+    The text says why, and what to do. Nothing was changed.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +120,10 @@ class ClusterLayout:
 
     @property
     def receiving(self) -> tuple[int, ...]:
-        """The ids of brokers that replicas may be moved to without being named: they serve, observe nothing and are not cordoned."""
+        """The ids of brokers that replicas may be moved to without being named.
+
+        They serve, are no observers and are not cordoned.
+        """
         cordoned = self.cordoned
         return tuple(broker_id for broker_id in self.active if broker_id not in self.observers and broker_id not in cordoned)
 

@@ -1,4 +1,5 @@
-"""What a cluster loses when it forgets a broker or takes a voter out: what is on it, and why one that is needed does not go.
+"""Decides what a cluster loses when it forgets a broker or takes a voter out. It refuses to lose
+what the cluster needs.
 
 A broker that is forgotten while its process runs does not register again by itself, so its partitions stay without it until it restarts.
 A quorum that has taken a voter out needs a majority of those that remain, and the dead ones among them count.
@@ -43,7 +44,8 @@ def refuse_to_forget(layout: ClusterLayout, broker_id: int) -> None:
 
 
 def refuse_to_lose_replicas(layout: ClusterLayout, broker_id: int) -> None:
-    """Refuse to forget a broker that has replicas: such as no plan can move, such as came since, or whose moves were taken back.
+    """Refuse to forget a broker that has replicas. No plan could move them, they came since, or
+    their moves were taken back.
 
     Raises:
         PlanRefused: it has some.
@@ -62,13 +64,17 @@ def refuse_to_lose_replicas(layout: ClusterLayout, broker_id: int) -> None:
 
 
 def down_voters(quorum: QuorumState, fenced: Collection[int] = ()) -> list[int]:
-    """Return the voters that count as down: those that do not lead, and are behind or whose broker is among ``fenced``."""
+    """Return the voters that count as down.
+
+    They do not lead, and are behind, or their broker is among ``fenced``.
+    """
     others = [each for each in quorum.voters if each.node_id != quorum.leader_id]
     return [each.node_id for each in others if each.is_behind or each.node_id in fenced]
 
 
 def refuse_to_lose_majority(quorum: QuorumState, node_id: int, fenced: Collection[int] = ()) -> None:
-    """Refuse to take a voter out where those that remain could not reach a majority: then nothing could be changed any more.
+    """Refuse to take a voter out where the others could not reach a majority. Nothing could be
+    changed any more.
 
     A voter that counts as down may vote well all the same, so one that seems to be down goes by the same count as any other.
 

@@ -1,4 +1,5 @@
-"""Balances sets of hosts: every item (a partition) lives on some hosts (brokers), and hosts should carry about the same number of items.
+"""Balances sets of hosts. Every item (a partition) lives on some hosts (brokers), and hosts should
+carry about the same number of items.
 
 The problem is a flow of least cost: each item sends one unit to each of its hosts, and a host's cost grows with the square of its units.
 A placement costs least exactly if no cycle of shifts (an item leaves one host for another) lowers the cost. ``solve`` looks for such
@@ -27,7 +28,11 @@ IsLegal = Callable[[int, Collection[int], int], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """What is placed: ``original`` are the hosts that cost nothing, ``wanted`` is how many it is to have; ``topic`` and size break ties."""
+    """An item to be placed.
+
+    ``original`` are the hosts that cost nothing, ``wanted`` is the number of hosts. ``topic`` and
+    size break ties.
+    """
 
     topic: str
     original: frozenset[int]
@@ -82,7 +87,7 @@ class Placement:
             self._note_displacement(index)
 
     def solve(self) -> list[frozenset[int]]:
-        """Give every item the hosts that it lacks, improve until nothing is better, and return the hosts of each item."""
+        """Give every item the hosts that it lacks, improve until nothing is better, and return all placements."""
         for index, item in enumerate(self._items):
             while len(self._current[index]) < item.wanted:
                 self._enter(index, self._best_new_host(index))
@@ -113,7 +118,10 @@ class Placement:
         self._new_host_count -= host not in item.original
 
     def _note_displacement(self, index: int) -> None:
-        """Keep apart the items that are not just where they were: only their shifts can cost less than one new host."""
+        """Keep apart the items that have left their hosts.
+
+        Only their shifts can cost less than one new host.
+        """
         is_displaced = self._current[index] != self._items[index].original
         for host in self._hosts:
             if is_displaced and host in self._current[index]:
@@ -199,7 +207,10 @@ class Placement:
         return None
 
     def _by_preference(self, leaving: int, entering: int, cost: int) -> Iterator[Collection[int]]:
-        """Yield the items that such a shift may move, those first of which the host that they leave has more than the other."""
+        """Yield the items that a shift may move.
+
+        Those come first whose present host has more than the other.
+        """
         if cost < 1:
             yield self._displaced[leaving]
             return
@@ -210,7 +221,10 @@ class Placement:
     # Cycles
 
     def _edges(self) -> Iterator[tuple[int, int, int]]:
-        """Yield (from, to, cost): shifts between hosts, and, by way of the sink, one unit more here and one less there."""
+        """Yield (from, to, cost) of shifts between hosts.
+
+        By way of the sink a shift is one unit more here and one less there.
+        """
         for leaving in self._hosts:
             units = self._units(leaving)
             yield leaving, SINK, self._count_weight * (2 * units + 1)
@@ -236,7 +250,10 @@ class Placement:
         return self._apply(shifts)
 
     def _negative_cycle(self, edges: Sequence[tuple[int, int, int]]) -> list[int] | None:
-        """Return the nodes of a cycle whose cost is below 0, in order (Bellman and Ford); None where there is none."""
+        """Return the nodes of a cycle whose cost is below 0, in order (Bellman and Ford).
+
+        Return None where there is none.
+        """
         distance = dict.fromkeys([*self._hosts, SINK], 0)
         parent: dict[int, int] = {}
         last: int | None = None
@@ -292,7 +309,10 @@ class Placement:
 
 
 def _split(shifts: Sequence[Shift]) -> Iterator[list[Shift]]:
-    """Yield the two shorter cycles that a cycle with one item in it twice falls into: together they cost the same, so one is worth it."""
+    """Yield the two shorter cycles of a cycle with one item in it twice.
+
+    Together they cost the same, so one of them is worth it.
+    """
     for second, later in enumerate(shifts):
         for first, earlier in enumerate(shifts[:second]):
             if earlier.item != later.item:

@@ -1,4 +1,7 @@
-"""A plan: which partitions change their replicas, what that copies, and how long it takes with a throttle."""
+"""A plan names the partitions to change and the bytes to copy.
+
+With a throttle it tells the time.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +31,7 @@ class Move:
 
     @property
     def copied_bytes(self) -> int:
-        """What is copied between brokers."""
+        """The bytes that are copied between brokers."""
         return self.size_bytes * len(self.adding)
 
 
@@ -52,7 +55,7 @@ class Plan:
 
     @property
     def copied_bytes(self) -> int:
-        """What is copied between brokers in all."""
+        """The bytes that are copied between brokers in all."""
         return sum(move.copied_bytes for move in self.moves)
 
     @property
@@ -62,7 +65,7 @@ class Plan:
 
     @cached_property
     def received_bytes(self) -> dict[int, int]:
-        """What each broker receives."""
+        """The bytes that each broker receives."""
         received: dict[int, int] = {}
         for move in self.moves:
             for broker in move.adding:
@@ -71,7 +74,7 @@ class Plan:
 
     @cached_property
     def sent_bytes(self) -> dict[int, int]:
-        """What each broker sends."""
+        """The bytes that each broker sends."""
         sent: dict[int, int] = {}
         for move in self.moves:
             if move.adding:

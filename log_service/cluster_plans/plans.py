@@ -1,4 +1,5 @@
-"""The plans that a person asks for: even out a cluster, give new brokers their share, empty brokers, change the replicas of topics.
+"""Makes the plans that a person asks for. They even out a cluster, fill new brokers, empty brokers,
+or change the replicas of topics.
 
 All of them put replicas only on registered brokers that serve and are not cordoned, spread each partition over as many racks as possible,
 and copy no more than needed:
@@ -54,7 +55,8 @@ def rebalance(layout: ClusterLayout, *, throttle_bytes: int | None = None, byte_
 
 
 def add(layout: ClusterLayout, new: Collection[int], *, throttle_bytes: int | None = None) -> Plan:
-    """Plan the share of new brokers: they get replicas from those that have the most, until no other has two more than they.
+    """Plan the share of new brokers. They get replicas from those that have the most, until no
+    other has two more than they.
 
     Raises:
         PlanRefused: replicas move already, or a new broker is unknown, fenced, cordoned, or an observer.
@@ -120,7 +122,7 @@ def change_topics(
 
 
 def raise_internal_factors(layout: ClusterLayout, factor: int, *, throttle_bytes: int | None = None) -> Plan:
-    """Plan at least ``factor`` replicas, or as many as can be in sync, for the topics that brokers keep for themselves.
+    """Plan at least ``factor`` replicas for internal topics, or as many as can be in sync.
 
     Raises:
         PlanRefused: such a topic's replicas move already.
@@ -139,7 +141,8 @@ def raise_internal_factors(layout: ClusterLayout, factor: int, *, throttle_bytes
 
 
 def join(layout: ClusterLayout, new: Collection[int], internal_factor: int, *, throttle_bytes: int | None = None) -> Plan:
-    """Plan what brokers that have joined bring: higher factors for internal topics, then the new brokers' share.
+    """Plan for brokers that have joined. Raise the factors of internal topics, then give the
+    brokers their share.
 
     Where ``new`` is empty, all brokers that serve and have no replicas are, but for observers and those that are cordoned.
 
@@ -159,7 +162,10 @@ def join(layout: ClusterLayout, new: Collection[int], internal_factor: int, *, t
 
 
 def followed_by(layout: ClusterLayout, first: Plan, plan_next: Callable[[ClusterLayout], Plan]) -> Plan:
-    """Return one plan that does what two do, the second of which is made for the cluster as the first leaves it."""
+    """Return one plan that does the work of two.
+
+    The second is made for the cluster as the first leaves it.
+    """
     changed = {move.where: move for move in first.moves}
     between = replace(
         layout,
@@ -325,7 +331,10 @@ class _Arranging:
         )
 
     def with_leaders(self, placed: Sequence[frozenset[int]]) -> list[tuple[PartitionLayout, tuple[int, ...]]]:
-        """Return each partition with its replicas in order: preferred leaders are even, and change only where that needs it."""
+        """Return each partition with its replicas in order.
+
+        Preferred leaders are spread evenly, and change only where that needs it.
+        """
         items = [
             Item(topic=each.where.topic, original=frozenset(each.replicas[:1]) & hosts, wanted=1)
             for each, hosts in zip(self.partitions, placed, strict=True)
@@ -347,7 +356,11 @@ class _Arranging:
         ]
 
     def _choice(self, partition: PartitionLayout, hosts: frozenset[int]) -> frozenset[int]:
-        """Return who may be the preferred leader: where no replica moves, the present one or a receiver; no observer beside others."""
+        """Return the possible preferred leaders.
+
+        Where no replica moves, these are the present one or a receiver, and no observer beside
+        others.
+        """
         serving = hosts.intersection(self.layout.active) or hosts
         able = serving - self.layout.observers or serving
         if not self.is_counts_first or serving != set(partition.replicas):
@@ -367,7 +380,10 @@ class _Arranging:
 
 
 def _kept(original: Sequence[int], wanted: int, least_racks: int, racks: Mapping[int, str]) -> list[int]:
-    """Return the replicas that can stay while enough of the wanted ones are free for racks that the partition is not in yet."""
+    """Return the replicas that can stay.
+
+    Enough of the wanted ones must be free for racks that the partition is not in yet.
+    """
     first_of_rack = list({racks[broker]: broker for broker in reversed(original)}.values())
     first_of_rack.sort(key=original.index)
     kept = first_of_rack[:wanted]

@@ -1,4 +1,5 @@
-"""Plans in the JSON file of Kafka's own tool, ``kafka-reassign-partitions``: written, read, and checked against a cluster.
+"""Writes, reads and checks plans in the JSON file of Kafka's own tool,
+``kafka-reassign-partitions``.
 
 The format is ``{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "any"]}]}``. Every
 mistake is told with the field that it is in, such as ``partitions[3].replicas[1]``; one mistake and nothing of the file is used. All of
@@ -63,7 +64,10 @@ def _written(targets: Targets) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry of a file, as far as it can be understood: ``brokers`` are ids with their places in its list of replicas."""
+    """One entry of a file, as far as it can be understood.
+
+    ``brokers`` are ids with their places in its list of replicas.
+    """
 
     place: str
     topic: str | None = None
@@ -84,7 +88,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFile:
-    """What a file says, and the mistakes that show without the cluster: those of its entries, and those outside of them."""
+    """A file's entries, and the mistakes that show without the cluster, in entries and outside of them."""
 
     name: str
     entries: tuple[Entry, ...] = ()
@@ -92,7 +96,7 @@ class PlanFile:
 
     @property
     def targets(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """Where the file wants the replicas of which partitions."""
+        """The wanted replicas by partition."""
         return {entry.where: entry.replicas for entry in self.entries if entry.where is not None}
 
 

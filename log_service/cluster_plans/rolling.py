@@ -19,7 +19,10 @@ def roll_order(layout: ClusterLayout, quorum: QuorumState) -> list[int]:
 
 
 def single_replicas(layout: ClusterLayout, broker: int) -> list[PartitionLayout]:
-    """Return the partitions that no other broker can lead: while the broker restarts they are offline, whatever one waits for."""
+    """Return the partitions that no other broker can lead.
+
+    While the broker restarts they are offline, whatever one waits for.
+    """
     return [partition for partition in layout.partitions if broker in partition.replicas and not _others(layout, partition, broker)]
 
 
@@ -56,7 +59,10 @@ def obstacles(layout: ClusterLayout, quorum: QuorumState, broker: int) -> list[s
 
 
 def obstacles_to_stay_down(layout: ClusterLayout, quorum: QuorumState, broker: int) -> list[str]:
-    """Return why a broker must not stop for a while: as ``obstacles``, and where too few voters of the quorum would be left."""
+    """Return why a broker must not stop for a while.
+
+    These are its ``obstacles``, and that too few voters of the quorum would be left.
+    """
     voters = [each.node_id for each in quorum.voters]
     left = [each.node_id for each in quorum.voters if each.node_id != broker and not each.is_behind and each.node_id not in layout.fenced]
     found = obstacles(layout, quorum, broker)

@@ -1,4 +1,5 @@
-"""The cluster's metadata: an immutable image, the delta that leads to the next one, and the loader that replays the log into both.
+"""Holds the cluster's metadata as an immutable image. A delta leads to the next image, and the
+loader replays the log into both.
 
 - ``image``: what is known at one offset of the metadata log: brokers, topics, configurations, features, access, producer ids.
 - ``access``: the values of ACLs, SCRAM credentials, delegation tokens and client quotas; ``access_records``: these values as records.

@@ -1,4 +1,4 @@
-"""What the metadata says about access: ACLs, SCRAM credentials, delegation tokens and client quotas.
+"""Access records of the metadata: ACLs, SCRAM credentials, delegation tokens and client quotas.
 
 Holds values alone. The rooms that read them decide who may do what, how a password is checked and when a client must slow down. Resource
 types, operations and mechanisms are Kafka's numbers, so that the metadata also keeps those that such a room does not know.
@@ -46,7 +46,10 @@ class DelegationToken:
 
 
 class QuotaPart(NamedTuple):
-    """One part of a quota's entity: a user, a client id or an address by its name, or the default of that type."""
+    """One part of a quota's entity: a user, a client id or an address.
+
+    It has a name, or is the default of its type.
+    """
 
     entity_type: str
     name: str = ""

@@ -94,7 +94,10 @@ class MetadataDelta:
 
     @classmethod
     def between(cls, base: MetadataImage, image: MetadataImage) -> "MetadataDelta":
-        """Return the changes that lead from ``base`` to ``image``, as if they had been built; nothing is replayed into them any more."""
+        """Return the changes that lead from ``base`` to ``image``, as if they had been built.
+
+        No more records are replayed into them.
+        """
         delta = cls(base)
         delta._topics = TopicsDelta.between(base.topics, image.topics)
         delta._next_producer_id = image.next_producer_id
@@ -288,7 +291,10 @@ class MetadataDelta:
     # Nothing
 
     def _pass_over(self, record: NoOpRecord | ZkMigrationStateRecord) -> None:
-        """A record that keeps the log moving, or one that Kafka 4 reads from older clusters and passes over, too."""
+        """Pass over a record without content.
+
+        Some keep the log moving, and Kafka 4 passes over some of older clusters.
+        """
 
     # The next image
 

@@ -4,4 +4,7 @@ from log_service.common.errors import TidelogError
 
 
 class MetadataError(TidelogError):
-    """A metadata log whose records contradict each other: it was damaged, or written by software that is not compatible."""
+    """Records of the metadata log contradict each other.
+
+    The log is damaged, or incompatible software wrote it.
+    """

@@ -1,4 +1,4 @@
-"""What is known at one offset of the metadata log, as immutable values.
+"""An image holds everything that is known at one offset of the metadata log, as immutable values.
 
 Decides shapes and lookups; ``metadata.delta`` makes the next image. A reader may keep an image as long as it likes, for nothing in it ever
 changes. Every record that Kafka 4.3 writes to the metadata log has its place here, also those that no room of this node acts on: what the
@@ -28,7 +28,7 @@ NO_CONFIGS: Mapping[str, str] = {}
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to, by Kafka's numbers."""
+    """Kinds of things that have a configuration, by Kafka's numbers."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -141,7 +141,8 @@ class TopicsById(Mapping[TopicId, TopicImage]):
 
 
 def colliding_key(name: str) -> str | None:
-    """Return what a topic's name shares with the names it collides with, None for a name that collides with no other.
+    """Return the key under which a topic's name collides with others, None for a name that cannot
+    collide.
 
     Metrics write a dot as an underscore, so that names which differ in these alone would be one.
     """

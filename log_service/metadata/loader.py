@@ -44,7 +44,10 @@ class MetadataLoader:
             publisher.on_image(MetadataDelta.between(EMPTY_IMAGE, self.image), self.image)
 
     def snapshot_records(self) -> Iterator[MetadataRecord] | None:
-        """Return all metadata as records, None inside a metadata transaction: a snapshot cannot hold half of one."""
+        """Return all metadata as records.
+
+        Return None inside a metadata transaction, because a snapshot cannot hold half of one.
+        """
         return None if self.image.open_transaction is not None else snapshot_records(self.image)
 
     def on_snapshot(self, snapshot: Snapshot) -> None:

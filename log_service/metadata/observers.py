@@ -27,7 +27,7 @@ class Observers(NamedTuple):
     is_promoting: bool = False
 
     def are_needed(self, isr: Iterable[int], min_isr: int) -> bool:
-        """Whether a partition of that in-sync set takes its observers: too few of its other replicas are in sync."""
+        """Whether a partition takes its observers, because too few of its other replicas are in sync."""
         return self.is_promoting and self.is_short(isr, min_isr)
 
     def is_short(self, isr: Iterable[int], min_isr: int) -> bool:

@@ -26,7 +26,8 @@ NO_RECOVERY_STATE_CHANGE = -1
 
 
 class PartitionRegistration(NamedTuple):
-    """Where a partition lives and who leads it. ``directories`` holds one log directory id per replica; -1 is no leader.
+    """A partition's replicas and its leader. ``directories`` holds one log directory id per
+    replica; -1 is no leader.
 
     A tuple, because a node with ten thousand partitions makes fifty thousand of them while it starts.
     """
@@ -49,7 +50,10 @@ class PartitionRegistration(NamedTuple):
         return self.leader != NO_LEADER
 
     def directory_of(self, node_id: NodeId) -> UUID | None:
-        """Return the log directory that holds a broker's replica, None where it has none; a reserved id where that is not known."""
+        """Return the log directory of a broker's replica.
+
+        Return None where it has no replica, and a reserved id where the directory is not known.
+        """
         try:
             position = self.replicas.index(node_id)
         except ValueError:

@@ -26,7 +26,10 @@ from log_service.protocol.stored.metadata_records import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedTopic:
-    """What became of one topic that exists after the delta: its new image, and the partitions that are new or changed."""
+    """The change of one topic that exists after the delta.
+
+    It has a new image, and new or changed partitions.
+    """
 
     topic: TopicImage
     changed_partitions: Mapping[int, PartitionRegistration]
@@ -71,7 +74,10 @@ class TopicsDelta:
 
     @classmethod
     def between(cls, base: TopicsImage, image: TopicsImage) -> "TopicsDelta":
-        """Return the changes that lead from ``base`` to ``image``, as if they had been built; nothing is replayed into them any more."""
+        """Return the changes that lead from ``base`` to ``image``, as if they had been built.
+
+        No more records are replayed into them.
+        """
         delta = cls(base)
         delta.deleted.update((topic_id, topic) for topic_id, topic in base.by_id.items() if topic_id not in image.by_id)
         for topic in image.by_name.values():
@@ -115,7 +121,8 @@ class TopicsDelta:
         topic.partitions[record.partition_id] = changed_partition(partition, record)
 
     def clear_eligible_leaders(self, record: ClearElrRecord) -> None:
-        """Forget which replicas outside the in-sync set may lead (KIP-966), of one topic, or of all where none is named.
+        """Forget the replicas outside the in-sync set that may lead (KIP-966). Do so for one topic,
+        or for all where none is named.
 
         Raises:
             MetadataError: there is no such topic.

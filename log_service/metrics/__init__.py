@@ -1,4 +1,5 @@
-"""What a node counts about itself, and the text in which Prometheus reads it. No sockets, no clocks, no files.
+"""Counters of a node, and the text format in which Prometheus reads them. No sockets, no clocks, no
+files.
 
 - ``latency``: durations in fixed buckets, and their quantiles over the last minutes.
 - ``rate``: how fast a count grew over the last minutes.

@@ -1,4 +1,5 @@
-"""Prometheus's text format, version 0.0.4: families of samples become lines, in chunks of bounded size.
+"""Writes Prometheus's text format, version 0.0.4. Families of samples become lines, in chunks of
+bounded size.
 
 Decides spelling and escaping. Knows neither where values come from nor who reads them. Samples are made while they are written: a page of a
 million lines never lies in memory as a whole, and the sender can let other tasks run between two chunks.

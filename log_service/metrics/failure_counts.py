@@ -1,4 +1,4 @@
-"""Who failed to log in, or to shake hands, and how often: by address, of which there may be any number.
+"""Counts failed logins and handshakes by address. There may be any number of addresses.
 
 Invariant: no failure is lost, and no client makes more than ``MAX_COUNTED_ADDRESSES`` series.
 """
@@ -15,7 +15,8 @@ TLS: Final = "TLS"
 
 
 class FailureCounts:
-    """Failed logins, or handshakes, by mechanism and address: of so many pairs apart, and of the others together.
+    """Failed logins or handshakes by mechanism and address. A bounded number of pairs is counted
+    apart, and the others together.
 
     The address whose last failure is longest ago joins the others first.
     """

@@ -1,4 +1,5 @@
-"""The little of HTTP/1.1 (RFC 9112) that a page of text needs: one request's head in, one response's head out, then the connection ends.
+"""Speaks the part of HTTP/1.1 (RFC 9112) that a page of text needs. It reads one request's head and
+writes one response's head, and then the connection ends.
 
 Decides what is a request, how large one may be, and which are refused with which status. Knows no sockets: bytes are handed in and out.
 Only GET and HEAD, no bodies, one request per connection.
@@ -17,7 +18,10 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """What was asked for. ``is_chunked`` tells whether the client knows chunked responses (HTTP/1.1)."""
+    """The method and the path of a request.
+
+    ``is_chunked`` tells whether the client knows chunked responses (HTTP/1.1).
+    """
 
     path: str
     is_head: bool

@@ -1,4 +1,5 @@
-"""How long things took: counts in fixed buckets, from which a reader computes quantiles of the last minutes.
+"""Measures durations in counts of fixed buckets. A reader computes quantiles of the last minutes
+from them.
 
 Decides the buckets and the window. There are twelve buckets to a decade, from a microsecond to a hundred seconds, so that a quantile is
 off by a tenth at most. Knows no clock: the caller hands in durations and the time of reading.
@@ -57,7 +58,10 @@ class LatencyMeter:
         self.sum_ns += duration_ns
 
     def recent(self, now_ms: int) -> list[int]:
-        """Return the counts of the window before and of the current one, by bucket; begin a new window where the current one is old."""
+        """Return the counts of the previous and the current window, by bucket.
+
+        Begin a new window where the current one is old.
+        """
         counts = [count - before for count, before in zip(self.counts, self._before, strict=True)]
         if now_ms - self._window_began_ms >= WINDOW_MS:
             self._before, self._window, self._window_began_ms = self._window, tuple(self.counts), now_ms
@@ -65,7 +69,10 @@ class LatencyMeter:
 
 
 def quantiles_ms(counts: Sequence[int], wanted: Sequence[float]) -> list[float]:
-    """Return the ``wanted`` quantiles (0 to 1, rising) of bucket counts, in milliseconds; 0 where nothing was counted."""
+    """Return the ``wanted`` quantiles (0 to 1, rising) of bucket counts, in milliseconds.
+
+    They are 0 where nothing was counted.
+    """
     total = sum(counts)
     found = []
     seen, bucket = 0, -1

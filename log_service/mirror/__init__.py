@@ -1,4 +1,5 @@
-"""The mirror: it copies topics of one cluster into another, exactly once, with their configs and their groups' offsets (KIP-382, KIP-618).
+"""Copies topics of one cluster into another, exactly once. Their configs and their groups' offsets
+come along (KIP-382, KIP-618).
 
 A *flow* goes from a *source cluster* to a *target cluster*; one process runs several. The rooms:
 

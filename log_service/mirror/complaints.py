@@ -1,4 +1,4 @@
-"""What goes wrong in a mirror at the moment: for its log, its status and the person at the terminal.
+"""Present problems of a mirror, for its log, its status and the person at the terminal.
 
 A complaint holds for ``LASTING_MS`` after it was last made, and longer where the flow looks more rarely, or until it is withdrawn: what is
 still wrong is found again before that. Each is logged when it is new.
@@ -16,7 +16,10 @@ logger = logging.getLogger(__name__)
 
 
 class Complaints:
-    """The complaints of one flow; ``name`` is the flow's, ``longest_pause_s`` how long it may wait between two looks at one thing."""
+    """The complaints of one flow.
+
+    ``name`` is the flow's, ``longest_pause_s`` the longest time between two looks at one thing.
+    """
 
     def __init__(self, name: str, now_ms: Callable[[], int], *, longest_pause_s: int = 0) -> None:
         self._name = name

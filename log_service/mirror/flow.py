@@ -1,4 +1,4 @@
-"""One flow: its clients, its topics, its groups and its records, from the first look until something fails.
+"""One flow with its clients, topics, groups and records, from the first look until something fails.
 
 Decides in which order things begin. First the flow's producer takes its transactional id, which fences an earlier producer and ends its
 transaction. Only then is the committed progress read, so that no other can write behind it. What fails ends the flow: ``service`` begins it

@@ -1,4 +1,5 @@
-"""Carries the offsets that groups have committed in the source over to the target, translated, every so often.
+"""Carries committed offsets of groups over to the target. It translates them, and repeats this
+every so often.
 
 ``group_plan`` decides which. What a group has in the target is remembered for a while, and then looked at again: offsets of a group
 without members expire there, and go with a topic that is deleted. A group that cannot be carried over is complained of, and keeps no other
@@ -100,7 +101,10 @@ class GroupKeeper:
         return {**translated, **{where: behind_marker(translated[where], each) for where, each in certain.items()}}
 
     async def _ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, PartitionOffsets]:
-        """Return where partitions of the target end; nothing where it does not say, which keeps no offset from being carried over."""
+        """Return the ends of the target's partitions.
+
+        Return nothing where it does not respond, which keeps no offset from being carried over.
+        """
         topics = sorted({where.topic for where in partitions})
         if not topics:
             return {}

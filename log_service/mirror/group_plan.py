@@ -1,4 +1,5 @@
-"""Which offsets to commit in the target for a group of the source, so that a consumer that moves goes on where it was.
+"""Decides the offsets to commit in the target for a group of the source. A consumer that moves goes
+on where it was.
 
 Decides by the group's offsets in both clusters and by what is mirrored. Asks no cluster.
 
@@ -34,7 +35,7 @@ def selected_groups(flow: FlowSettings, groups: list[GroupListing]) -> list[str]
 def translated_offsets(
     flow: FlowSettings, offsets: Mapping[TopicPartition, OffsetAndMetadata], progress: Mapping[TopicPartition, Progress]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return a group's offsets in the target, as far as its topics are mirrored and the offsets can be translated."""
+    """Return a group's offsets in the target, as far as its topics are mirrored and offsets translate."""
     translated: dict[TopicPartition, OffsetAndMetadata] = {}
     for where, committed in offsets.items():
         offset = progress[where].translated(committed.offset) if where in progress else None
@@ -47,7 +48,10 @@ def translated_offsets(
 def partitions_read_up(
     flow: FlowSettings, offsets: Mapping[TopicPartition, OffsetAndMetadata], progress: Mapping[TopicPartition, Progress]
 ) -> dict[TopicPartition, str]:
-    """Return the target's partitions of which a group has read in the source all that is mirrored, each with its topic's id."""
+    """Return the target's partitions whose mirrored records a group has all read in the source.
+
+    Each comes with its topic's id.
+    """
     return {
         TopicPartition(flow.remote_topic(where.topic), where.partition): progress[where].lineage.target_topic_id
         for where, committed in offsets.items()
@@ -56,7 +60,8 @@ def partitions_read_up(
 
 
 def behind_marker(offset: OffsetAndMetadata, ends: PartitionOffsets) -> OffsetAndMetadata:
-    """Return ``offset``, which lies behind the last mirrored record, moved over the marker behind that; as it is where that is not certain.
+    """Return ``offset``, behind the last mirrored record, moved over the marker that follows.
+    Return it as it is where that is not certain.
 
     The record's transaction is committed. Where all of the partition is stable and only one offset is left, its marker lies there.
     """

@@ -1,4 +1,5 @@
-"""Topics whose records the target refuses: they are left for a while, so that the others of their flow go on.
+"""Topics whose records the target refuses. They are left for a while, so that the others of their
+flow go on.
 
 Records of several topics share a transaction, and one that is refused aborts it. Decides which errors are a topic's own fault, and for how
 long the topic is left. Knows no cluster.

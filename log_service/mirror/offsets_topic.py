@@ -1,4 +1,5 @@
-"""The topic of the target cluster that keeps a flow's progress: one record per partition of the source, compacted (KIP-618).
+"""The topic of the target cluster that keeps a flow's progress. It is compacted and has one record
+per partition of the source (KIP-618).
 
 The transaction that writes mirrored records writes their partitions' progress, too. So whatever a reader of committed records sees of the
 target, the last committed progress says exactly how far the source is in it. Decides nothing: ``progress`` does.
@@ -27,7 +28,8 @@ async def create_offsets_topic(target: Admin, topic: str, replication_factor: in
 
 
 async def read_progress(target: Admin, topic: str, *, is_every_transaction_ended: bool) -> dict[TopicPartition, Progress]:
-    """Return the committed progress by partition of the source; none where the topic is not there, or where a tombstone took it away.
+    """Return the committed progress by partition of the source. There is none without the topic, or
+    behind a tombstone.
 
     With ``is_every_transaction_ended`` the caller has made sure of that, by fencing the flow's producer: then all of the topic is read, and
     a transaction that is open all the same is an error. Without it reading ends before the first open transaction.

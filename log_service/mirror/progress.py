@@ -39,7 +39,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """Which incarnations of two topics belong together: their topic ids, as texts."""
+    """The incarnations of two topics that belong together: their topic ids, as texts."""
 
     source_topic_id: str
     target_topic_id: str
@@ -60,7 +60,10 @@ class Progress:
 
     @classmethod
     def begun(cls, lineage: Lineage, position: int, target_end: int) -> "Progress":
-        """Return the progress of a partition of which nothing is mirrored: its records will lie at ``target_end`` or above."""
+        """Return the progress of a partition before anything is mirrored.
+
+        Its records will lie at ``target_end`` or above.
+        """
         return cls(lineage=lineage, position=position, runs=(Run(position, target_end, 0),))
 
     def advanced(self, position: int, leader_epoch: int, runs: Iterable[Run]) -> "Progress":
@@ -73,7 +76,8 @@ class Progress:
         return replace(self, position=log_start_offset, leader_epoch=NO_LEADER_EPOCH, lost_count=lost_count)
 
     def cut_to(self, end_offset: int) -> "Progress":
-        """Return the progress once the source's log was truncated to ``end_offset``: other records will come there.
+        """Return the progress once the source's log was truncated to ``end_offset``. Other records
+        will come there.
 
         The target keeps what the source has lost.
         """
@@ -81,7 +85,10 @@ class Progress:
         return replace(self, position=end_offset, leader_epoch=NO_LEADER_EPOCH, runs=tuple(kept))
 
     def translated(self, offset: int) -> int | None:
-        """Return where a reader of the target goes on that has read the source up to ``offset``; None: that cannot be told."""
+        """Return where a reader goes on in the target that has read the source up to ``offset``.
+
+        Return None where that is not known.
+        """
         before = [run for run in self.runs if run.source <= offset]
         return before[-1].target + min(offset - before[-1].source, before[-1].length) if before else None
 
@@ -105,7 +112,8 @@ def runs_of(pairs: Sequence[tuple[int, int]]) -> list[Run]:
 
 
 def kept_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return the runs to remember: the last one, and the first and the last of each power of two of the distance from the end.
+    """Return the runs to remember. These are the last one, and the first and the last of each power
+    of two of the distance from the end.
 
     So a reader that lags by n records, and whose offset lies in a run that is forgotten, reads fewer than n records again.
     """
@@ -146,7 +154,8 @@ def encode_value(progress: Progress) -> bytes:
 
 
 def decode(key: bytes | None, value: bytes | None) -> tuple[TopicPartition, Progress | None]:
-    """Return the partition and its progress; None where the record is a tombstone: nothing of the partition counts as mirrored.
+    """Return the partition and its progress. It is None for a tombstone, because then nothing of
+    the partition counts as mirrored.
 
     Raises:
         KafkaError: INVALID_RECORD, no mirror wrote this.

@@ -18,7 +18,10 @@ PAUSE_S = 3.0
 
 
 async def watch_clusters(flow: FlowSettings, env: Env, complaints: Complaints) -> None:
-    """Ask the source and the target of a flow for ever, and complain of one for as long as it does not respond."""
+    """Ask the source and the target of a flow for ever.
+
+    Complain of one for as long as it does not respond.
+    """
     async with trio.open_nursery() as nursery:
         for cluster in (flow.source, flow.target):
             nursery.start_soon(_watch, cluster, env, complaints)

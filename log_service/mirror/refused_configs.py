@@ -1,4 +1,5 @@
-"""Topics of which the target refuses configs: they get the others, so that their records come over all the same.
+"""Topics of which the target refuses configs. They get the others, so that their records are
+mirrored all the same.
 
 A cluster refuses a topic whole for one config, and names one at most. So once it has refused several, it is asked for each alone. Decides
 which errors may be about configs, and what a person is told. Knows no flow.

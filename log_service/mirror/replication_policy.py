@@ -1,4 +1,5 @@
-"""What a mirrored topic is called in the target cluster, and whether it came from there (KIP-382, KIP-690).
+"""Decides the name of a mirrored topic in the target cluster. It also tells whether a topic came
+from there (KIP-382, KIP-690).
 
 Decides by names alone. With the default policy a topic ``orders`` of the cluster A becomes the remote topic ``A.orders``. With the
 identity policy it keeps its name. Knows no cluster and no file.

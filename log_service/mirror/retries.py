@@ -1,4 +1,4 @@
-"""When things that could not be done are tried again: each after pauses of its own, which double.
+"""Decides when failed attempts are repeated. Each thing has pauses of its own, which double.
 
 So one that can never be done costs ever less, and holds up none that fails for the first time. Knows no cluster and no clock.
 """

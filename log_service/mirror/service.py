@@ -1,4 +1,5 @@
-"""All flows of one process: each begins again after it failed, with growing pauses, and none keeps another from its work.
+"""Runs all flows of one process. Each begins again after it failed, with growing pauses, and none
+disturbs another.
 
 Decides how long to wait before a flow begins again, and when the process counts as hung: it touches a file as long as all of its flows get
 on. What is wrong stands in another file, which is empty where nothing is. Both are for a supervisor.

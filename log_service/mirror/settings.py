@@ -1,4 +1,5 @@
-"""What a mirror's file asks for: clusters, flows between them, and what each flow takes along, in MirrorMaker's words (KIP-382).
+"""The settings of a mirror's file, in MirrorMaker's words (KIP-382). They declare clusters, flows
+between them, and what each flow carries.
 
 Decides which key means what and refuses what cannot be. A key of a flow is looked for as ``A->B.key`` first, then as ``key``, which
 holds for all flows. Keys of a cluster are ``A.`` and the key of a Kafka client. Opens no file: its text is handed in.
@@ -87,7 +88,7 @@ class FlowSettings:
 
     @property
     def name(self) -> str:
-        """What people call the flow, as in the file: ``A->B``."""
+        """The flow's name for people, as in the file: ``A->B``."""
         return f"{self.source.alias}{ARROW}{self.target.alias}"
 
     @property
@@ -120,7 +121,7 @@ class FlowSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorSettings:
-    """What a file asks for. ``unused`` are its keys that mean nothing here."""
+    """The settings of one file. ``unused`` are its keys that mean nothing here."""
 
     flows: tuple[FlowSettings, ...]
     unused: tuple[str, ...] = ()
@@ -137,7 +138,8 @@ class MirrorSettings:
 
 
 def loop_of(flows: Sequence[FlowSettings], flow: FlowSettings, topic: str) -> tuple[str, ...]:
-    """Return the flows that would carry ``topic`` of the source of ``flow`` back to that source; none where it does not come back.
+    """Return the flows that would carry ``topic`` of the source of ``flow`` back to that source.
+    There are none where it does not return.
 
     With the default policy nothing comes back, because names tell. With the identity policy names do not tell.
     """
@@ -145,7 +147,8 @@ def loop_of(flows: Sequence[FlowSettings], flow: FlowSettings, topic: str) -> tu
 
 
 def mixed_with(flows: Sequence[FlowSettings], flow: FlowSettings, topic: str) -> tuple[str, ...]:
-    """Return the other flows that would write a topic of the same name into the target topic of ``topic``, from sources of their own.
+    """Return the other flows that would write into the target topic of ``topic``. Their sources
+    have a topic of the same name.
 
     With the default policy none does, because names tell the source. With the identity policy names do not tell.
     """

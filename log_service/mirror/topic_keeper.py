@@ -1,4 +1,5 @@
-"""Keeps the target's topics as those of the source: looks every so often, and changes what ``topic_plan`` says.
+"""Keeps the target's topics like those of the source. It looks every so often, and makes the
+changes of ``topic_plan``.
 
 A topic that cannot be created or changed is complained of, and keeps no other from its turn. Nor does a config that the target refuses: it
 is complained of, and the topic is mirrored without it. ``topics`` is what is mirrored now: a value that is replaced as a whole, and never
@@ -50,7 +51,11 @@ class TopicKeeper:
         self.topics: Mapping[str, MirroredTopic] = {}
 
     async def run(self) -> None:
-        """Refresh for ever: every so often, soon after a ``doubt``, and where something could not be done, after pauses that grow."""
+        """Refresh for ever.
+
+        This happens every so often, soon after a ``doubt``, and after growing pauses where
+        something could not be done.
+        """
         while True:
             with trio.move_on_after(self._retries.wait_s(trio.current_time())):
                 await self._doubt.wait()
@@ -118,7 +123,11 @@ class TopicKeeper:
         return {resource.name: own_configs(self._flow, entries) for resource, entries in described.items()}
 
     async def _change(self, changes: TopicChanges) -> tuple[dict[str, str], set[str]]:
-        """Make the changes; returns the ids of the topics that were created, and the names of those that could not be changed."""
+        """Make the changes.
+
+        Return the ids of the topics that were created, and the names of those that could not be
+        changed.
+        """
         created: dict[str, str] = {}
         failed: set[str] = set()
 
@@ -166,7 +175,10 @@ class TopicKeeper:
 
 
 def _writable_count(topic: TopicListing, there: TopicListing | None, changes: TopicChanges, failed: set[str]) -> int:
-    """Return how many partitions can be mirrored: fewer than the source has where the target could not be given as many."""
+    """Return how many partitions can be mirrored.
+
+    These are fewer than in the source where the target could not be given as many.
+    """
     if there is None or (there.name in changes.grow and there.name not in failed):
         return topic.partition_count
     return min(topic.partition_count, there.partition_count)

@@ -1,4 +1,4 @@
-"""What to change in the target cluster, so that its topics are as those of the source.
+"""Decides the changes in the target cluster that make its topics like those of the source.
 
 Decides which topics to create, which to give more partitions, and which configs to set or reset. Asks no cluster: what is there is handed
 in. A topic never gets fewer partitions, and none is deleted: the target keeps what the source gives up.
@@ -20,7 +20,10 @@ SET_FOR_THE_TOPIC = "DYNAMIC_TOPIC_CONFIG"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChanges:
-    """What to do. ``alter`` gives the new value of each config by topic, None where it is reset."""
+    """Topics to create, and configs and partitions to change.
+
+    ``alter`` gives the new value of each config by topic, None where it is reset.
+    """
 
     create: tuple[NewTopic, ...]
     grow: Mapping[str, int]
@@ -28,7 +31,8 @@ class TopicChanges:
 
 
 def mirrored_topics(flows: Sequence[FlowSettings], flow: FlowSettings, topics: Iterable[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the topics of the source that a flow mirrors, and those that it would but for a circle or for a topic of another source.
+    """Return the topics that a flow mirrors, and those that it must not. A circle or a topic of
+    another source keeps them from it.
 
     The second come with the sentence that says so. Whether the other source has that topic is not known here.
     """
@@ -48,7 +52,7 @@ def mirrored_topics(flows: Sequence[FlowSettings], flow: FlowSettings, topics: I
 
 
 def missing_topics(flow: FlowSettings, topics: Iterable[str]) -> list[str]:
-    """Return what a flow names as a topic, and not as a pattern, that is not among ``topics``, those of the source."""
+    """Return the topics that a flow names, and not by a pattern, and that the source (``topics``) lacks."""
     there = set(topics)
     return [name for name in flow.topics if TOPIC_NAME.fullmatch(name) and not any(is_match(name, topic) for topic in there)]
 
@@ -69,7 +73,8 @@ def plan_topics(
     source_configs: Mapping[str, Mapping[str, str]],
     target_configs: Mapping[str, Mapping[str, str]],
 ) -> TopicChanges:
-    """Return the changes for the topics in ``source``, which the flow mirrors; ``target`` and its configs go by the target's names.
+    """Return the changes for the topics in ``source``, which the flow mirrors. ``target`` and its
+    configs go by the target's names.
 
     A topic whose configs cannot be told is not created, and those of the target stay.
     """

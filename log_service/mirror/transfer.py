@@ -1,4 +1,5 @@
-"""Mirrors records: each partition to the partition of the same number, in transactions that carry their progress along (KIP-98, KIP-618).
+"""Mirrors records into the partition of the same number. The transactions carry their progress
+along (KIP-98, KIP-618).
 
 One transaction writes what one poll of the source returned, and behind it, into the flow's topic of offsets, where the source is then. The
 records keep key, value, headers, timestamp and order.
@@ -42,7 +43,10 @@ POLL_MS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowClients:
-    """The clients of one flow, open: of the source cluster to ask and to read, of the target to ask and to write."""
+    """The open clients of one flow.
+
+    Those of the source cluster ask and read, those of the target ask and write.
+    """
 
     source: Admin
     target: Admin
@@ -87,7 +91,7 @@ class Transfer:
 
     @property
     def progress(self) -> Mapping[TopicPartition, Progress]:
-        """What is committed in the target, of the partitions that are mirrored."""
+        """The committed progress of the mirrored partitions in the target."""
         return {where: self._progress[where] for where in self._read}
 
     @property
@@ -185,7 +189,10 @@ class Transfer:
         return len(records)
 
     async def _write(self, records: Sequence[ConsumerRecord], positions: Mapping[TopicPartition, int]) -> None:
-        """Write records, and the positions behind them, in one transaction; a topic whose records are refused is left for a while."""
+        """Write records, and the positions behind them, in one transaction.
+
+        A topic whose records are refused is left for a while.
+        """
         sent: dict[TopicPartition, list[tuple[int, Delivery]]] = {}
         try:
             moved = await self._write_all(records, positions, sent)
@@ -258,14 +265,20 @@ class Transfer:
         return moved
 
     async def _moved(self) -> dict[TopicPartition, int]:
-        """Return the consumer's position of each partition that has read on; also over markers, which are no records."""
+        """Return the consumer's position of each partition that has read on.
+
+        It also moves over markers, which are no records.
+        """
         positions = {where: await self._consumer.position(where) for where in self._read}
         return {where: position for where, position in positions.items() if position > self._progress[where].position}
 
     # What is not as it was
 
     def _stale_topics(self, records: Iterable[ConsumerRecord]) -> set[str]:
-        """Return the topics of records that the client knows under another id by now: the records may be of another incarnation."""
+        """Return the topics of records that the client knows under another id by now.
+
+        The records may be of another incarnation.
+        """
         return {topic for topic in {record.topic for record in records} if self._is_stale(topic)}
 
     def _is_stale(self, topic: str) -> bool:
@@ -286,7 +299,10 @@ class Transfer:
             await self._consumer.seek(where, self._progress[where].position, self._progress[where].leader_epoch)
 
     def _require_same_targets(self, topics: Iterable[str]) -> None:
-        """Raise unless the records went to the topics that were meant: the target may have created one anew by itself."""
+        """Raise unless the records went to the intended topics.
+
+        The target may have created one anew by itself.
+        """
         view = self._producer.cluster.view
         for name in topics:
             topic = self._topics[name]
@@ -305,7 +321,10 @@ class Transfer:
         await self._go_on(where, self._progress[where].cut_to(min(end_offset, before)))
 
     async def _look_into(self, error: KafkaError) -> None:
-        """Find out what a poll failed with: where the source's log no longer is where mirroring stood, go on where it is."""
+        """Find out why a poll failed.
+
+        Where the source's log is gone at the position, go on where it is.
+        """
         self._complaints.note(f"{self._flow.source.alias} cannot be read: {error}")
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
             await trio.sleep(POLL_MS / 1_000)
@@ -327,7 +346,7 @@ class Transfer:
                 await self._cut(where, min(ends.high_watermark, await self._epoch_end(where, progress)))
 
     async def _epoch_end(self, where: TopicPartition, progress: Progress) -> int:
-        """Return where the source's log ends that was mirrored, as far as its leader knows the epoch (KIP-320)."""
+        """Return the end of the mirrored epoch in the source's log, as far as its leader knows it (KIP-320)."""
         if progress.leader_epoch < 0:
             return progress.position
         found = (await self._source.offsets_for_leader_epoch({where: progress.leader_epoch}))[where]

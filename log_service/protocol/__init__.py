@@ -1,4 +1,5 @@
-"""The Kafka wire protocol as plain functions over bytes: frames, codec, messages, and the table of APIs and versions.
+"""The Kafka wire protocol as plain functions over bytes. It has frames, a codec, messages, and the
+table of APIs and versions.
 
 No input or output happens here, and no peer's byte is trusted: counts are checked against the bytes that remain before anything is built.
 

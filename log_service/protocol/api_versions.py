@@ -1,4 +1,5 @@
-"""The one table of the APIs that we can encode: keys, version ranges, and where their message classes are.
+"""The one table of the APIs that we can encode, with their keys, version ranges and message
+classes.
 
 Decides which versions are spoken and which are advertised; which APIs a node serves is for ``broker.registry`` to say. Ranges are Apache
 Kafka 4.3's (stable versions only). Produce is advertised from 0 although 0-2 are refused, because released librdkafka versions read a
@@ -305,7 +306,10 @@ def is_flexible(key: int, version: int) -> bool:
 
 
 def header_versions(key: int, version: int) -> tuple[int, int]:
-    """Return the versions of (request header, response header); an ApiVersions response always has header 0 (KIP-511)."""
+    """Return the versions of (request header, response header).
+
+    An ApiVersions response always has header 0 (KIP-511).
+    """
     flexible = is_flexible(key, version)
     return (2 if flexible else 1), (1 if flexible and key != ApiKey.API_VERSIONS else 0)
 

@@ -46,7 +46,8 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def encode_chunks(message: Message, version: int, prefix: Buffer = b"") -> list[Chunk]:
-    """Return the message as chunks behind ``prefix``: a ``records`` value is a chunk of its own, as it was handed in.
+    """Return the message as chunks behind ``prefix``. A ``records`` value is a chunk of its own, as
+    it was handed in.
 
     The first chunk is a bytearray that begins with ``prefix``. Raises as ``encode``.
     """

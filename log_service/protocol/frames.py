@@ -27,7 +27,7 @@ _INT32 = struct.Struct(">i")
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what: ``client_id`` is None where the client gave none."""
+    """The client and the API of a request. ``client_id`` is None where the client gave none."""
 
     api_key: ApiKey
     api_version: int
@@ -36,7 +36,10 @@ class RequestHeader(NamedTuple):
 
 
 class UnsupportedVersionError(ProtocolError):
-    """A request for an API that is served, in a version that is not; an ApiVersions request then gets a response of version 0."""
+    """A request in a version that is not served, for an API that is.
+
+    ApiVersions requests then get a response of version 0.
+    """
 
     def __init__(self, header: RequestHeader) -> None:
         spec = KNOWN[header.api_key]
@@ -98,7 +101,8 @@ def encode_request(header: RequestHeader, message: Message) -> list[Chunk]:
 
 
 def encode_response(api_key: int, api_version: int, correlation_id: int, response: Message) -> list[Chunk]:
-    """Return a whole response frame, size included, as chunks; a ``records`` value stays a chunk of its own, also an empty one.
+    """Return a whole response frame as chunks, with its size. A ``records`` value stays a chunk of
+    its own, also an empty one.
 
     Raises:
         ProtocolError: the version is not served, or cannot carry a value.

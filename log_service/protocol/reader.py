@@ -1,4 +1,4 @@
-"""What compiled decoders call when the fast path ends: long varints, unknown tags, and the errors, each naming field and size.
+"""Slow paths of compiled decoders: long varints, unknown tags, and errors that name field and size.
 
 Invariants: a varint has at most five bytes (32 bits) or ten (64 bits); nothing here builds anything in proportion to a size it was told.
 """

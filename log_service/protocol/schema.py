@@ -61,7 +61,8 @@ class Field(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """The wire form of one struct: ``valid`` are the versions we speak, ``flexible`` those with compact lengths and tags.
+    """The wire form of one struct. ``valid`` are the versions that we speak, ``flexible`` those
+    with compact lengths and tags.
 
     ``key`` is Kafka's number of a whole message: an API key, or the type of a stored record.
     """
@@ -84,7 +85,8 @@ def wire(
     flexible: str | None = None,
     is_secret: bool = False,
 ) -> Any:
-    """Declare a field: Kafka's name of a primitive or ``"[]"`` before it, a struct, or a list with one struct in it.
+    """Declare a field. Its type is Kafka's name of a primitive, perhaps behind ``"[]"``, a struct,
+    or a list with one struct in it.
 
     The other arguments are those of ``Field``.
     """
@@ -121,7 +123,10 @@ class StructType(type):
 
 
 class _DataclassFields:
-    """Makes a message class a dataclass when somebody asks for its fields; for all at their import that took a tenth of a node's start."""
+    """Makes a message class a dataclass when somebody asks for its fields.
+
+    Doing so for all at import took a tenth of a node's start.
+    """
 
     def __get__(self, message: object, owner: type["Struct"]) -> dict[str, Any]:
         if owner is Struct:  # no message

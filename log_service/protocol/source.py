@@ -1,4 +1,5 @@
-"""Source text of one compiled codec function while it is being written: lines, indentation, fresh names, constants.
+"""Builds the source text of one compiled codec function: lines, indentation, fresh names,
+constants.
 
 Knows nothing of messages. What goes in comes from our own schemas only, never from a peer; that is why it may be executed.
 """

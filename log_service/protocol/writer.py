@@ -1,4 +1,4 @@
-"""What compiled encoders call off the fast path: long varints, and the errors for values that a version cannot carry."""
+"""Slow paths of compiled encoders: long varints, and errors for values that a version cannot carry."""
 
 from log_service.common.errors import ProtocolError
 

@@ -1,4 +1,5 @@
-"""What a state machine decides: records for its log, replies, timers, announcements, and how to take back what it changed meanwhile.
+"""A state machine's decision. It holds records for its log, replies, timers, announcements, and the
+way to take back soft state.
 
 A machine's methods fill a ``Decision``; the runtime performs it. Nothing in a decision has happened yet, with one exception. Soft state,
 which no log holds (the members of a group between two generations, sessions), changes while the decision is made, and the decision
@@ -17,7 +18,10 @@ R = TypeVar("R")
 
 
 class ReplayContext(NamedTuple):
-    """Where a replayed record stands: its offset, and the producer whose transaction it belongs to; -1 outside of transactions."""
+    """The place of a replayed record: its offset, and the producer of its transaction.
+
+    The producer id is -1 outside of transactions.
+    """
 
     offset: int
     producer_id: int = NO_PRODUCER_ID
@@ -25,7 +29,10 @@ class ReplayContext(NamedTuple):
 
 
 class InTransaction(NamedTuple):
-    """The producer's transaction that the records of a decision are part of; ``shown`` is what the log has to be shown for it."""
+    """The producer's transaction that the records of a decision belong to.
+
+    ``shown`` is the producer's state that the log checks.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -40,7 +47,10 @@ class Reply(NamedTuple):
 
 
 class SetTimer(NamedTuple):
-    """Call the machine's ``on_timer`` with ``key`` at ``deadline_ms`` (monotonic); replaces an earlier timer of that key."""
+    """Call the machine's ``on_timer`` with ``key`` at ``deadline_ms`` (monotonic).
+
+    This replaces an earlier timer of that key.
+    """
 
     key: Hashable
     deadline_ms: int
@@ -54,7 +64,8 @@ class CancelTimer(NamedTuple):
 
 @dataclass(slots=True)
 class Decision(Generic[R]):
-    """Records, replies, timers and announcements in the order they were decided, at ``now_ms`` (monotonic) = ``wall_ms`` (since the epoch).
+    """Records, replies, timers and announcements in the order of the decision. ``now_ms`` is
+    monotonic, ``wall_ms`` the same moment since the epoch.
 
     All records are appended together or not at all.
     """
@@ -86,7 +97,7 @@ class Decision(Generic[R]):
         self.timers.append(CancelTimer(key))
 
     def announce(self, announcement: object) -> None:
-        """Tell the machine's owner once the high watermark has passed what was appended, however long that takes."""
+        """Tell the machine's owner once the high watermark has passed the appended records."""
         self.announcements.append(announcement)
 
     # Soft state

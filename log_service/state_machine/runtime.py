@@ -1,4 +1,5 @@
-"""Drives one state machine over one log in one epoch: decide, append, replay, and reply when the log is safe.
+"""Drives one state machine over one log in one epoch. It decides, appends, replays, and replies
+when the log is safe.
 
 Decides in which order records, timers and replies take effect, and what happens when the log refuses. It does not know what the machine
 decides about, nor how a log is loaded: its owner begins with a machine that has replayed everything, and closes the runtime when the epoch
@@ -142,7 +143,10 @@ class Runtime(Generic[R]):
         return f"<Runtime of {self._machine!r} end={self._appended_end} requests={len(self._requests)} closed={self._is_closed}>"
 
     def ask(self, decide: Callable[[Decision[R], Hashable], None], on_reply: OnReply, refuse: Refuse) -> Hashable:
-        """Have the machine decide on one request and return what the request is called; ``on_reply`` is called once, now or later."""
+        """Have the machine decide on one request, and return an id of the request.
+
+        ``on_reply`` is called once, now or later.
+        """
         token = next(self._tokens)
         self._requests[token] = (on_reply, refuse)
         try:

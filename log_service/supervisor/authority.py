@@ -1,4 +1,5 @@
-"""The local certificate authority of ``tidelog up --secure``: it vouches for the nodes and clients of one installation.
+"""The local certificate authority of ``tidelog up --secure``. It vouches for the nodes and clients
+of one installation.
 
 Decides how long certificates hold and when they are made anew: once a third of their time is all that is left. Keys are ECDSA
 P-256, because a handshake with them costs a third of one with RSA. ``cryptography`` is imported where a certificate is made.
@@ -50,7 +51,8 @@ class LocalAuthority:
         return f"<LocalAuthority {self.directory}>"
 
     def keep(self, path: Path, name: str, hosts: Sequence[str], now: datetime) -> bool:
-        """Have a key and a certificate of ``name`` in a PEM file; make them where they are missing, near their end, or for other hosts.
+        """Have a key and a certificate of ``name`` in a PEM file. Make them where they are missing,
+        near their end, or for other hosts.
 
         Returns whether they were made.
         """
@@ -101,7 +103,10 @@ def make_private_directory(path: Path) -> None:
 
 
 def close_to_writers(path: Path) -> None:
-    """Take from others the right to write in a directory: they could put files of their own in the place of private ones."""
+    """Take from others the right to write in a directory.
+
+    They could replace private files with files of their own.
+    """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & OTHERS_WRITE:

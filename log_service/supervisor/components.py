@@ -1,4 +1,5 @@
-"""The components of an installation: the broker, the mirror, and those that installed packages register under ``tidelog.services``.
+"""The components of an installation. These are the broker, the mirror, and those that packages
+register under ``tidelog.services``.
 
 Decides how the broker of ``tidelog up`` is configured, and that a project with a ``mirror.properties`` has a mirror. Knows nothing of the
 other components: their entry points make them. Without the platform extra there are none.
@@ -33,7 +34,8 @@ SERVERS_SETTING = "TIDELOG_BOOTSTRAP_SERVERS"
 
 
 def external_broker(context: ServiceContext) -> Component:
-    """Return the component of a cluster that is the user's own; it is asked as the environment says that clients encrypt and log in.
+    """Return the component of a cluster that is the user's own. It is asked with the client
+    settings of the environment.
 
     Raises:
         ConfigError: the environment's settings of clients, or the files that they name, cannot be read or understood.
@@ -51,7 +53,8 @@ def external_broker(context: ServiceContext) -> Component:
 
 
 def broker_component(context: ServiceContext, overrides: Sequence[str] = (), protection: InstallationProtection | None = None) -> Component:
-    """Return the broker's component; writes its properties file, the person's own additions last, for its owner alone: they may be secret.
+    """Return the broker's component. Write its properties file with the person's own lines last,
+    for its owner alone, because they may be secret.
 
     The timers of retention and compaction are set long, because the platform's maintenance assets ask for passes and show what they did;
     the timers are the backstop. Internal topics are compacted by the broker itself all the same.
@@ -86,7 +89,8 @@ def broker_component(context: ServiceContext, overrides: Sequence[str] = (), pro
 
 
 def mirror_components(context: ServiceContext, after: Sequence[str]) -> list[Component]:
-    """Return the component that mirrors clusters, where the project has a ``mirror.properties``; ``after`` are the brokers' names.
+    """Return the component that mirrors clusters, where the project has a ``mirror.properties``.
+    ``after`` are the brokers' names.
 
     Raises:
         ConfigError: the file cannot be read, or asks for what cannot be.
@@ -113,7 +117,10 @@ def mirror_components(context: ServiceContext, after: Sequence[str]) -> list[Com
 
 
 def metrics_url(lines: Sequence[str]) -> str:
-    """Return the URL of the metrics page that the last ``metrics.listener`` of the lines asks for; empty where none does."""
+    """Return the URL of the metrics page, empty where there is none.
+
+    The last ``metrics.listener`` of the lines decides.
+    """
     asked = [value.strip() for key, _, value in (line.partition("=") for line in lines) if key.strip() == METRICS_KEY]
     return f"http://{asked[-1]}/metrics" if asked and asked[-1] else ""
 
@@ -195,7 +202,8 @@ def _bind_once(host: str, port: int) -> None:
 
 
 def metrics_port_of(host: str, wanted: int | None, *, usual: int = METRICS_PORT) -> int | None:
-    """Return the port of a broker's metrics page: the one that is wanted (0 is none), else the usual one, else one that is free.
+    """Return the port of a broker's metrics page. It is the wanted one (0 is none), else the usual
+    one, else one that is free.
 
     Raises:
         ConfigError: the wanted one is occupied.

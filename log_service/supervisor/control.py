@@ -1,4 +1,5 @@
-"""How another process asks a running supervisor for something: a request in a file, the response in another.
+"""Lets another process ask a running supervisor for something. The request is in one file and the
+response in another.
 
 ``tidelog cluster`` asks for one more node, for the end of one, for a restart, or that one stays down for a while. The supervisor looks into
 ``control/`` of its data directory twice a second, carries out one request after the other, and says in a file beside it what became of it.
@@ -36,7 +37,7 @@ class ControlRefused(TidelogError):  # noqa: N818 - it says what happened
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRequest:
-    """What a supervisor is asked for: one more node, or what is to become of node ``node_id``."""
+    """A request to a supervisor: one more node, or another state of node ``node_id``."""
 
     command: str
     node_id: int | None = None

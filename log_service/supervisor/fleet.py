@@ -1,4 +1,4 @@
-"""The nodes of an installation while it runs: one more, one less, a restart, one that is down for a while, as ``control`` asks for it.
+"""The nodes of an installation while it runs. ``control`` asks to add, remove, restart or hold one.
 
 A node that joins is kept in ``cluster.json`` only once it is ready, and one that leaves only once it has stopped, so that the next start of
 the installation finds what there was. Where replicas go is not decided here: a node is emptied before it is taken away.

@@ -1,4 +1,5 @@
-"""The bytes of one gRPC call, as far as a probe needs them: a request, and whether anything is a response to it.
+"""The bytes of one gRPC call, as far as a probe needs them. It writes a request, and recognizes a
+response.
 
 Decides what is written and what counts, and does neither: no connection is known here. Headers are written as literals, which every
 server reads (RFC 7541, section 6.2.2). Headers of a response are not decoded: that there are any says that the server has dealt with the

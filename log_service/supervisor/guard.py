@@ -1,4 +1,5 @@
-"""A small process between the supervisor and a component: whatever happens to the supervisor, the component does not outlive it.
+"""A small process between the supervisor and a component. The component does not outlive the
+supervisor.
 
 ``python -m log_service.supervisor.guard DEADLINE_S -- ARGV...`` starts the component in a session of its own, so that a Ctrl-C in the
 terminal reaches only the supervisor. The guard's standard input is a pipe from the supervisor: when it closes, for whatever reason, the
@@ -45,7 +46,10 @@ def _wake_only(_number: int, _frame: object) -> None:
 
 
 def _end_with_parent() -> None:
-    """Ask Linux to kill the component if the guard itself is killed; other systems have nothing of the kind."""
+    """Ask Linux to kill the component if the guard itself is killed.
+
+    Other systems have nothing of the kind.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     for restored in (signal.SIGINT, signal.SIGHUP):

@@ -1,4 +1,5 @@
-"""The nodes of a ``tidelog up`` installation, from another process: which there are, and how one starts, ends or restarts.
+"""The nodes of a ``tidelog up`` installation, seen from another process. It lists, starts, stops
+and restarts them.
 
 A node is operated by its supervisor, which is asked through files of its data directory (``control``). ``tidelog cluster`` and the Dagster
 jobs that operate a cluster use this. Invariant: a broker is the installation's only if its cluster has the same id, so that an

@@ -1,4 +1,5 @@
-"""The nodes of an installation with several brokers on one machine: who they are, and the properties file of each.
+"""The nodes of an installation with several brokers on one machine, and the properties file of
+each.
 
 An installation of ``tidelog up --brokers N`` keeps its nodes in ``cluster.json``: the cluster's id, each node's id and roles, and the id
 that the next node gets, which no node had before. Of three and more nodes the first three are brokers and controllers, because a quorum of
@@ -141,7 +142,8 @@ def write_cluster(data_directory: Path, cluster: ClusterSpec) -> None:
 
 
 def cluster_of(data_directory: Path, count: int | None, rack: str | None) -> ClusterSpec | None:
-    """Return the nodes that an installation is to have: those it has, or ``count`` where that is given; None is one broker alone.
+    """Return the nodes that an installation is to have: those it has, or ``count`` where that is
+    given. None is one broker alone.
 
     Without a ``rack`` the nodes of a new installation stand in one with the host's name, and those of an older one stay where they are.
 
@@ -170,7 +172,10 @@ def cluster_of(data_directory: Path, count: int | None, rack: str | None) -> Clu
 
 
 def _random_id() -> str:
-    """Return a cluster id as Kafka writes them: 22 letters for 16 random bytes, which do not begin with a dash."""
+    """Return a cluster id as Kafka writes them.
+
+    It has 22 letters for 16 random bytes, and does not begin with a dash.
+    """
     while True:
         text = urlsafe_b64encode(os.urandom(16)).decode("ascii").rstrip("=")
         if not text.startswith("-"):
@@ -193,7 +198,8 @@ def bootstrap_servers(cluster: ClusterSpec, host: str, first_port: int) -> str:
 
 
 def servers_of(data_directory: Path) -> list[str]:
-    """Return where clients reach the broker, or all nodes, of an installation, as its last start wrote; nothing where it has none.
+    """Return the addresses of an installation's nodes, as its last start wrote them. There may be
+    none.
 
     Raises:
         StorageError: its file cannot be understood.
@@ -213,7 +219,8 @@ def servers_of(data_directory: Path) -> list[str]:
 
 
 def refuse_factors(overrides: Iterable[str], broker_count: int) -> None:
-    """Refuse properties of the person's own that ask for more replicas than there are brokers: no such topic could be created.
+    """Refuse properties of the person's own that ask for more replicas than there are brokers. No
+    such topic could be created.
 
     Raises:
         ConfigError: some do; all are told.
@@ -300,7 +307,10 @@ class NodeFactory:
     is_secure: bool = False
 
     def component(self, cluster: ClusterSpec, node: NodeSpec) -> Component:
-        """Return a node's component; writes its properties file, for its owner alone: what a person adds may be secret."""
+        """Return a node's component.
+
+        Write its properties file for its owner alone, because a person's own lines may be secret.
+        """
         directory = self.context.data_directory / node.name
         directory.mkdir(parents=True, exist_ok=True)
         address = f"{self.context.host}:{broker_port(self.first_port, node)}"

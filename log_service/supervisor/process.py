@@ -1,4 +1,5 @@
-"""One component's process: started behind its guard, its output in a log file, ended within its deadline.
+"""One component's process. It starts behind its guard, writes to a log file, and ends within its
+deadline.
 
 Knows nothing of other components and never restarts anything.
 """
@@ -36,7 +37,10 @@ class ComponentProcess:
 
     @property
     def component_pid(self) -> int | None:
-        """The component's own process id, None where the system does not tell it, or where it is not there yet."""
+        """The component's own process id.
+
+        None where the system does not tell it, or where it is not there yet.
+        """
         try:
             children = Path(f"/proc/{self.guard.pid}/task/{self.guard.pid}/children").read_text().split()
         except OSError:

@@ -116,7 +116,8 @@ def protect(data_directory: Path, host: str, nodes: Sequence[str], now: datetime
 
 
 def renew(data_directory: Path, host: str, now: datetime) -> list[str]:
-    """Make the certificates of nodes, operator and platform anew that near their end; return the names of their files.
+    """Make the certificates of nodes, operator and platform anew that near their end. Return the
+    names of their files.
 
     Raises:
         StorageError: a file cannot be read or written.
@@ -157,7 +158,7 @@ class IssuedClient:
 
 
 def issue_client(data_directory: Path, name: str, out: Path, now: datetime) -> IssuedClient:
-    """Write a service's key with its certificate, the authority and the settings of clients into ``out``, for their owner alone.
+    """Write a service's key, certificate and client settings into ``out``, for their owner alone.
 
     Raises:
         StorageError: a file cannot be read or written.
@@ -178,7 +179,10 @@ def issue_client(data_directory: Path, name: str, out: Path, now: datetime) -> I
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCertificate:
-    """A certificate that the authority has signed: of a node, one of the installation's clients, or a service."""
+    """A certificate that the authority has signed.
+
+    Its subject is a node, one of the installation's clients, or a service.
+    """
 
     name: str
     kind: str
@@ -204,7 +208,10 @@ def hosts_of(host: str) -> tuple[str, ...]:
 
 
 def client_properties(keystore: Path, authority: Path, *, by: str) -> str:
-    """Return the settings of a client that shows the certificate in ``keystore``; ``by`` is the command that writes them."""
+    """Return the settings of a client that shows the certificate in ``keystore``.
+
+    ``by`` is the command that writes them.
+    """
     lines = [
         f"# Written by `{by}`; Apache Kafka's tools take it as --command-config.",
         "security.protocol=SSL",

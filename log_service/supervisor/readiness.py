@@ -1,4 +1,5 @@
-"""Whether a component is ready, asked from outside: by a request that needs a response, or by a sign of life that the component leaves.
+"""Decides from outside whether a component is ready. It sends a request that needs a response, or
+reads the component's heartbeat file.
 
 A connection alone tells little: the system accepts it for a process that is stopped, and a library's own threads may greet where the
 program behind them hangs. So a probe asks what only the program can respond to, and waits for that. Every probe ends within
@@ -69,7 +70,11 @@ def _client_settings(readiness: KafkaReadiness) -> dict[str, Any]:
 
 
 async def _responds_to_call(readiness: GrpcReadiness) -> bool:
-    """Call; where another account listens on the port, the token in our file is not shown, and what listens there is not ours."""
+    """Make the call.
+
+    Where another account listens on the port, do not show our token, because that process is not
+    ours.
+    """
     watch = ResponseWatch()
     authority = f"{readiness.host}:{readiness.port}" if readiness.socket_path is None else "localhost"
     token = _token(readiness)
@@ -96,7 +101,10 @@ async def _connected(readiness: GrpcReadiness) -> trio.SocketStream:
 
 
 def _token(readiness: GrpcReadiness) -> str | None:
-    """Return the token that the call shows; None where there is none, so that the server says whether it needs one."""
+    """Return the token that the call shows.
+
+    None where there is none, so that the server says whether it needs one.
+    """
     if given := os.environ.get(readiness.token_variable):
         return given
     try:

@@ -1,4 +1,5 @@
-"""What a component is: plain values that say how to start it, when it is ready and how it stops. Nothing here runs.
+"""A component as plain values: how to start it, when it is ready, and how it stops. Nothing here
+runs.
 
 Packages register components through the entry point group ``tidelog.services``: a callable that takes a ``ServiceContext`` and returns
 ``Component`` values. Components start in the order of their ``after``, and stop in the opposite order.
@@ -20,7 +21,8 @@ class HttpReadiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaReadiness:
-    """Ready once one of the addresses, ``host:port,host:port``, responds to a Kafka client's first request.
+    """Ready once one of the addresses, ``host:port,host:port``, responds to a Kafka client's
+    request.
 
     ``client_config`` is a properties file of how clients encrypt and log in there; None: not at all. ``is_as_environment_says``: as
     ``TIDELOG_CLIENT_CONFIG`` and its like say, which is how all clients of a cluster of the user's own do. They are read when it is asked,
@@ -34,7 +36,8 @@ class KafkaReadiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrpcReadiness:
-    """Ready once a call of ``method`` (``/package.Service/Method``) with ``message`` is responded to; an error is a response, too.
+    """Ready once a call of ``method`` (``/package.Service/Method``) with ``message`` gets a
+    response. An error is a response, too.
 
     gRPC's own threads respond to the first frames of a connection, also where the program behind them hangs. So a method is called that
     the program itself serves, and that costs it little.
@@ -74,7 +77,8 @@ Readiness = HttpReadiness | KafkaReadiness | GrpcReadiness | HeartbeatReadiness 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """One process of an installation; without ``argv`` something of the user's own, which is waited for and never started or stopped.
+    """One process of an installation. Without ``argv`` it is the user's own, which is waited for
+    and never started or stopped.
 
     ``readiness`` is asked until it holds, and then every ``health_interval_s``: a component that does not respond three times in a row is
     killed and started again. ``external_setting`` names the setting that points to what is the user's own. ``complaint_path`` is a file
@@ -111,7 +115,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceContext:
-    """What every component may know of the installation that it belongs to. All paths are absolute."""
+    """Facts about the installation that every component may need. All paths are absolute."""
 
     data_directory: Path
     project_directory: Path

@@ -1,4 +1,5 @@
-"""The file in which a supervisor says what it runs, and the lock that keeps a second one off the same data.
+"""The state file of a supervisor lists its components. A lock keeps a second supervisor off the
+same data.
 
 ``status`` reads the file and believes it only while the lock is held: a supervisor that was killed leaves a file behind, but no lock. The
 next one removes that file once it holds the lock: a lock without a file is an installation that is starting.
@@ -28,7 +29,8 @@ LOCK_ATTEMPTS, LOCK_PAUSE_S = 20, 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentState:
-    """What is known of one component. ``state``: waiting, starting, ready, not responding, restarting, stopping, stopped.
+    """The state of one component. ``state``: waiting, starting, ready, not responding, restarting,
+    stopping, stopped.
 
     ``pid`` is the component's own process, ``guard_pid`` the one that watches it. ``external_setting`` names the setting that points to a
     component of the user's own, which has neither. ``complaint`` is what the component says to be wrong; empty where nothing is.

@@ -1,4 +1,5 @@
-"""Runs an installation: starts components in order, restarts what dies, stops all in the opposite order.
+"""Runs an installation. It starts components in order, restarts those that die, and stops all in
+the opposite order.
 
 The supervisor decides when a component may start (all that it comes after are ready), when it counts as hung (three probes in a row got
 no response), how long to wait before a restart (doubling from one second to thirty, from the beginning again after a minute of health), and
@@ -66,7 +67,7 @@ class Supervisor:
 
     @property
     def data_directory(self) -> Path:
-        """Where the installation's state lies."""
+        """The directory of the installation's state."""
         return self._spec.context.data_directory
 
     def _state(self, component: Component, name: str, *, running: ComponentProcess | None = None, restart_count: int = 0) -> ComponentState:
@@ -129,7 +130,8 @@ class Supervisor:
     # While it runs
 
     async def add(self, component: Component) -> None:
-        """Start one more component and wait until it is ready; it starts after all others and stops before them.
+        """Start one more component and wait until it is ready. It starts after all others and stops
+        before them.
 
         Raises:
             StartFailed: it was not ready in time; it is gone again.
@@ -166,7 +168,8 @@ class Supervisor:
         await self._start_again(component)
 
     async def hold(self, name: str) -> None:
-        """Stop a component in order, and leave it down until ``release`` or ``restart``, for as long as this supervisor runs.
+        """Stop a component in order. Leave it down until ``release`` or ``restart``, for as long as
+        this supervisor runs.
 
         Raises:
             ConfigError: it is held already.
@@ -270,7 +273,10 @@ class Supervisor:
             was_ready = is_there
 
     async def _is_there_in_time(self, component: Component) -> bool:
-        """Wait for what is the user's own until its deadline, and say so where the wait is long enough to be noticed."""
+        """Wait for a component of the user's own until its deadline.
+
+        Say so where the wait is long enough to be noticed.
+        """
         deadline = trio.current_time() + component.start_deadline_s
         for until in (min(trio.current_time() + TOLD_TO_WAIT_AFTER_S, deadline), deadline):
             with trio.move_on_at(until):

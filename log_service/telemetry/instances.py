@@ -1,4 +1,4 @@
-"""When a client may ask what to push, and when it may push (KIP-714).
+"""Decides when a client may ask for its subscription, and when it may push metrics (KIP-714).
 
 Decides with which error a request is refused, and which instances of clients are remembered. An instance is forgotten with its connection,
 when it was silent for long, when the subscriptions change, and when too many others came after it; it loses nothing by that but the time of
@@ -31,7 +31,7 @@ _NEVER_MS = -(1 << 62)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """What a client pushes, before it was read."""
+    """A client's push, before it is decoded."""
 
     subscription_id: int
     is_terminating: bool

@@ -1,4 +1,4 @@
-"""What a client pushed, as numbers: OTLP's ``MetricsData`` (version 1) in, points out (KIP-714).
+"""Decodes pushed metrics: OTLP's ``MetricsData`` (version 1) becomes points (KIP-714).
 
 Decides which kinds of metrics are kept: gauges, and sums that grow. Histograms and summaries, which no Kafka client pushes, are counted and
 passed over. What is read is bounded by the bytes that it is read from, and by ``MAX_POINTS``; a point with more labels than are kept costs
@@ -43,7 +43,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What one push held. ``left_out_count`` are points that were passed over."""
+    """The points of one push. ``left_out_count`` are points that were passed over."""
 
     points: tuple[Point, ...]
     left_out_count: int
@@ -67,7 +67,10 @@ def read_push(codec: int, compressed: Buffer, max_bytes: int) -> Pushed:
 
 
 def _count(data: Any) -> int:
-    """Return how many points there are, without a look at any; a metric of a kind that is passed over counts as one."""
+    """Return how many points there are, without decoding any.
+
+    A metric of a kind that is passed over counts as one.
+    """
     metrics = (metric for resource in data.resource_metrics for scope in resource.scope_metrics for metric in scope.metrics)
     return sum(len(getattr(metric, kind).data_points) if (kind := _kept_kind(metric)) else 1 for metric in metrics)
 
@@ -119,7 +122,10 @@ def _joined(common: Labels | None, own: Labels | None) -> Labels | None:
 
 
 def _text(value: Any) -> str:
-    """Return a label's value as text, numbers and truth as JSON has them; nothing of a list, a map or bytes."""
+    """Return a label's value as text.
+
+    Numbers and booleans look as in JSON, and lists, maps and bytes give an empty text.
+    """
     kind = value.WhichOneof("value")
     if kind == "string_value":
         return str(value.string_value)

@@ -41,7 +41,7 @@ class _Client:
 
 
 class PushedSeries:
-    """What the clients of a node pushed."""
+    """The metrics that the clients of a node pushed."""
 
     def __init__(self, max_series: int = MAX_SERIES, max_series_of_client: int = MAX_SERIES_OF_CLIENT) -> None:
         self._max_series = max_series

@@ -1,4 +1,5 @@
-"""Which client pushes which metrics, how often: the ``client-metrics`` resources of a cluster (KIP-714).
+"""Decides which client pushes which metrics, and how often. The ``client-metrics`` resources of a
+cluster say so (KIP-714).
 
 Each resource names prefixes of metrics, an interval, and the clients that it is for, by regular expressions of their attributes. A client
 pushes what all resources together ask for that match it, as often as the one that is in the greatest hurry.
@@ -21,7 +22,7 @@ ALL_METRICS = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientAttributes:
-    """What a client may be chosen by, each as text."""
+    """Attributes by which clients are matched, each as text."""
 
     client_instance_id: str
     client_id: str
@@ -69,7 +70,10 @@ def _items(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What one client pushes: metrics by prefix, none where it pushes nothing. The id tells the client when that has changed."""
+    """The metrics that one client pushes, by prefix.
+
+    There are none where it pushes nothing. The id tells the client when that has changed.
+    """
 
     subscription_id: int
     metrics: tuple[str, ...]
