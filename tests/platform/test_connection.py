@@ -93,7 +93,7 @@ def test_a_tolerant_reader_tells_each_offset_of_a_batch_that_cannot_be_read(
     topic = f"damaged_{compression}"
     log.create_topic(topic, partitions=1, replication_factor=1, configs={})
     for number in range(3):
-        with BlockingProducer(broker.bootstrap, compression_type=compression) as producer:
+        with BlockingProducer(broker.bootstrap, compression=compression) as producer:
             for _ in range(4):
                 producer.send(topic, value=b"value %d " % number * 40, partition=0)
     (segment,) = broker.directory.glob(f"data/{topic}-0/*.log")

@@ -188,10 +188,10 @@ def test_a_topic_that_is_created_anew_between_the_plan_and_the_read_is_read_as_i
     notes = Notes()
     plain = log.range_reader
 
-    def anew() -> Any:
+    def anew(*, is_tolerant: bool = False) -> Any:
         if log.topics["orders"].topic_id == "id-of-orders":
             log.add_topic("orders", 1, topic_id="another-id").partitions[0].append(order("of the new one"))
-        return plain()
+        return plain(is_tolerant=is_tolerant)
 
     with mock.patch.object(log, "range_reader", anew):
         run_topic_table(orders_table(), run_context(log, lake_root, spark, reporter=notes))
