@@ -6,11 +6,12 @@ Reads file names and JSON schemas of the installed package, because its import t
 import json
 import sys
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from log_service.config.definition import closest_name
 
 PACKAGE = "great_expectations"
 
@@ -68,5 +69,5 @@ def _is_registered(type: str) -> bool:  # noqa: A002 - GX's word
 
 
 def _meant(given: str, known: Collection[str]) -> str:
-    close = get_close_matches(given, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    close = closest_name(given, known)
+    return f"; did you mean {close}?" if close else ""

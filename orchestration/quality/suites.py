@@ -102,15 +102,17 @@ def run_suite(suite: Suite, frame: Any, *, table: str) -> tuple[Outcome, ...]:
     context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
     source = context.data_sources.add_spark("lake") if _is_spark(frame) else context.data_sources.add_pandas("lake")
     batch = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("batch").get_batch({"dataframe": frame})
-    return tuple(_evaluated(one, batch) for one in suite.expectations)
+    return tuple(_evaluated(one, batch, frame) for one in suite.expectations)
 
 
-def _evaluated(expectation: Expectation, batch: Any) -> Outcome:
+def _evaluated(expectation: Expectation, batch: Any, frame: Any) -> Outcome:
     from great_expectations.exceptions.exceptions import GreatExpectationsError  # noqa: PLC0415
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration  # noqa: PLC0415
 
+    from orchestration.quality.moments import fitted  # noqa: PLC0415 - with pandas
+
     try:
-        configuration = ExpectationConfiguration(type=expectation.type, kwargs=dict(expectation.arguments))
+        configuration = ExpectationConfiguration(type=expectation.type, kwargs=fitted(expectation.arguments, frame))
         answer = batch.validate(configuration.to_domain_obj())
     except (GreatExpectationsError, ValueError, TypeError) as error:
         return Outcome(expectation=expectation, is_met=False, observed={"error": f"{expectation.type} cannot be evaluated: {error}"})

@@ -92,6 +92,28 @@ def test_a_run_tells_what_it_committed_and_where(world: World) -> None:
     assert len(world.instance.fetch_materializations(KEY, limit=10).records) == count
 
 
+def test_a_far_time_that_the_function_computes_is_a_dead_letter_and_stops_nothing(world: World) -> None:
+    """Python has no year 57971, and the driver no text for it: each run failed at the same record."""
+
+    @spark_sql_table(topic=ACCOUNTS, key="id", table="accounts_seen", name="accounts_seen")
+    def seen(records: Any) -> Any:
+        at = "IF(balance = 1, timestamp_millis(1769860800000000), timestamp_millis(1769860800000)) AS at"
+        return newest_accounts(records).selectExpr("*", at, "array(at) AS all_of_them")
+
+    materialize(world, accounts_topic)
+    for identity, balance in [("near", 0), ("far", 1)]:
+        append_account(world.log, 0, identity, balance)
+    result = materialize(world, seen)
+    assert result.success, failure_of(result)
+    engine = open_engine(world.database_url)
+    with engine.begin() as connection:
+        assert connection.execute(sa.text("SELECT id FROM accounts_seen")).all() == [("near",)]
+    engine.dispose()
+    assert world.warehouse.query("SELECT _offset, rule, reason FROM dead_letters").to_pylist() == [
+        {"_offset": 1, "rule": "storable", "reason": "at is a time beyond the years 1 to 9999"}
+    ]
+
+
 def test_a_duckdb_table_is_asked_by_its_name_beside_tables_and_marts(world: World) -> None:
     materialize(world, accounts_topic)
     append_account(world.log, 0, "a", 1)

@@ -14,6 +14,7 @@ from orchestration.dead_letters import Rejection
 from orchestration.sql_types import KEY_LENGTH
 from orchestration.tables import TABLE_NAME
 from orchestration.transforms.declarations import TopicTable
+from orchestration.values.times import untellable_rows
 
 Kind = Literal["sql", "duckdb"]
 STORED_RULE = "storable"
@@ -61,8 +62,16 @@ def validate_apart(tables: Iterable[DatabaseTable]) -> None:
 
 
 def not_storable(rows: pa.Table, keys: tuple[str, ...], dialect: str) -> tuple[Rejection, ...]:
-    """Return the rejections of records whose rows the database cannot hold: texts with the letter NUL, texts too long for a key."""
+    """Return the rejections of records whose rows the database cannot hold.
+
+    These are times beyond the years 1 to 9999, texts with the letter NUL, and texts that are too long for a key.
+    """
     found: dict[tuple[int, int], Rejection] = {}
+    if dialect != "duckdb":
+        for number, name in untellable_rows(rows).items():
+            place = (rows["_partition"][number].as_py(), rows["_offset"][number].as_py())
+            reason = f"{name} is a time beyond the years 1 to 9999"
+            found.setdefault(place, Rejection(partition=place[0], offset=place[1], reason=reason, rule=STORED_RULE))
     for name in rows.column_names:
         if not (pa.types.is_string(rows[name].type) or pa.types.is_large_string(rows[name].type)):
             continue

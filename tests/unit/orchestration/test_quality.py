@@ -1,10 +1,12 @@
 """Rules and suites: declared with care, decided from bits, evaluated by Great Expectations."""
 
 import re
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from orchestration.quality import Expectation, Suite, expect, fail, quarantine, warn
@@ -81,6 +83,46 @@ def test_outcomes_come_in_order_and_a_mistake_is_an_outcome_that_is_not_met() ->
     assert "min_valu" in str(outcomes[2].observed["error"])
     assert "nonsense not found" in str(outcomes[3].observed["error"])
     assert '"missing"' in str(outcomes[4].observed["error"])
+
+
+UTC_NOON, LOCAL_NOON = datetime(2026, 1, 2, 12, tzinfo=UTC), datetime(2026, 1, 2, 12)  # noqa: DTZ001 - as people write it
+TIMES = pa.table(
+    {
+        "at": pa.array([None, UTC_NOON], pa.timestamp("us", tz="UTC")),
+        "local": pa.array([None, LOCAL_NOON], pa.timestamp("us")),
+        "day": pa.array([UTC_NOON.date()] * 2, pa.date32()),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("column", "most", "is_met"),
+    [
+        ("at", LOCAL_NOON, True),
+        ("at", UTC_NOON, True),
+        ("at", LOCAL_NOON.replace(hour=11), False),
+        ("at", date(2026, 1, 3), True),
+        ("at", date(2026, 1, 2), False),
+        ("at", "2026-01-02T12:00:00Z", True),
+        ("local", UTC_NOON.astimezone(timezone(timedelta(hours=5))), True),
+        ("local", LOCAL_NOON.replace(hour=11), False),
+        ("day", LOCAL_NOON.replace(hour=0), True),
+        ("day", date(2026, 1, 1), False),
+    ],
+)
+def test_times_are_compared_in_utc_however_they_are_given(column: str, most: Any, is_met: bool) -> None:
+    """A time without zone and a TIMESTAMP cannot be compared in pandas: the outcome was an error, shown as not met."""
+    suite = Suite(
+        expect("expect_column_values_to_be_between", column=column, max_value=most),
+        expect("expect_column_max_to_be_between", column=column, max_value=most),
+    )
+    for one in run_suite(suite, TIMES.to_pandas(), table="t"):
+        assert (one.is_met, one.observed.get("error")) == (is_met, None), one
+
+
+def test_sets_of_times_are_compared_in_utc() -> None:
+    found = run_suite(Suite(expect("expect_column_values_to_be_in_set", column="at", value_set=[LOCAL_NOON])), TIMES.to_pandas(), table="t")
+    assert [one.is_met for one in found] == [True]
 
 
 def test_numbers_that_were_observed_are_pythons_own() -> None:
