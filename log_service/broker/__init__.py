@@ -3,7 +3,8 @@
 - ``main``: ``serve``, one node in the foreground: files, signals, exit codes. ``env``: the real world that it runs on.
 - ``broker``: ``Broker``, which starts the rooms in order and stops them in order. ``rooms`` makes them. Its steps are
   ``lifecycle``, ``warm_up`` and ``timer_task``; ``one_error`` says why a start failed.
-- ``registry``: THE table of APIs, one row each. ``pipeline``: the path of a request: decode, authorize, find its quota, handle, respond.
+- ``registry``: THE table of APIs, one row each. ``pipeline``: the path of a request: find its quota, decode, authorize, handle, respond.
+  ``large_requests``: the same for requests of many elements, in the ``pieces`` that they are cut into.
   ``call``: one request, and the three things that a handler may give back for it: a response, a ``Deferred``, ``NOTHING``. ``echo``: how a
   request that failed as a whole is answered. ``node``: what handlers may use.
 - ``metrics``: the metrics page: its families, and the endpoint that serves it.

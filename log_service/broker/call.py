@@ -15,11 +15,13 @@ from enum import Enum, StrEnum
 from functools import partial
 from typing import Any, Protocol, final
 
+from log_service.broker.pieces import Levels
 from log_service.common.access import Access, AclOperation, AclResource, Admission, Permission, Principal
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.controller.caller import Caller
 from log_service.coordinator.request_context import RequestClient
 from log_service.metrics.request_meter import RequestMeter
+from log_service.network.responses import release_slices
 from log_service.network.server import Chunk, ConnectionContext, PendingResponse
 from log_service.protocol.api_versions import KNOWN, ApiKey, ApiSpec
 from log_service.protocol.frames import encode_response
@@ -49,10 +51,10 @@ class Deferred:
 
     __slots__ = ("_call", "_on_discard", "on_responded", "response")
 
-    def __init__(self, call: "Call") -> None:
+    def __init__(self, call: "Call", *, holds_frame: bool = False) -> None:
         self._call = call
         self._on_discard: Callable[[], None] | None = None
-        self.response = PendingResponse(self._discarded)
+        self.response = PendingResponse(self._discarded, holds_frame=holds_frame)
         self.on_responded: Callable[[], None] | None = None
 
     def on_discard(self, callback: Callable[[], None]) -> None:
@@ -105,6 +107,13 @@ class Deferred:
             else:
                 logger.error(FAILED, self._call.route.api.key.name, self._call.connection.peer_host, exc_info=error)
             self._complete([NO_RESPONSE])
+
+    def complete_encoded(self, chunks: list[Chunk]) -> None:
+        """Respond with a frame: the request is charged already."""
+        if not self.response.is_done:
+            self._complete(chunks)
+        else:
+            release_slices(chunks)
 
     def _complete(self, chunks: list[Chunk]) -> None:
         on_responded, self._on_discard, self.on_responded = self.on_responded, None, None  # they may lead back to this
@@ -186,6 +195,14 @@ class Api:
     permissions: tuple[Permission, ...]
     quota: QuotaKind
     echo: Echo
+    max_elements: int
+    """The most list elements that a request may have; those that have more close their connection."""
+    pieces: tuple[Levels, ...] = ()
+    """Where a request of many elements may be cut, by the list that its version uses. Without any it is handled whole."""
+    is_each_named_once: bool = False
+    """Whether naming something twice is an error: a request that is cut is refused then."""
+    item_weight: int = 0
+    """How many elements the outermost item of a request costs beside its own, when it is cut."""
     controller_handler: Handler | None = None
 
     def handler_on(self, side: Side) -> Handler:
@@ -220,8 +237,8 @@ class QuotaAccount(Protocol):
     def max_fetch_bytes(self) -> int | None:
         """The most that a response to a fetch may hold; None for no bound of the client's own."""
 
-    def set_aside(self) -> None:
-        """Note that the handler is done, and the response comes later."""
+    def set_aside(self, spent_ns: int | None = None) -> None:
+        """Note that the handler is done, and the response comes later. ``spent_ns`` is what the request cost, None: all until now."""
 
     def must_pause(self, response_bytes: int) -> bool:
         """Count the response to a fetch before it is sent. Return whether the client has to pause: then it gets no records."""
@@ -358,6 +375,22 @@ class ForwardedCall(Call):
             response = self.amend(response)
         self.charge(response)
         return self.outer.wrap(self, response)
+
+
+@dataclass(slots=True, eq=False)
+class PieceCall(Call):
+    """A piece of a large request. It is answered by itself, and keeps its response; the whole request is charged."""
+
+    told: Message | None = field(default=None, init=False)
+    """The response, once there is one."""
+
+    def respond(self, response: Message) -> list[Chunk]:
+        """Keep the response. Return no frame."""
+        self.told = response if self.amend is None else self.amend(response)
+        return []
+
+    def charge(self, response: Message | None) -> None:
+        """Nothing: the whole request is charged."""
 
 
 class _NoResponse:

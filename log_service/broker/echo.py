@@ -6,49 +6,44 @@ a place for. The functions here make an ``Echo`` for the registry; APIs with oth
 Invariant: an echo sets no field that the version of the request does not have, so that every version can be encoded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from log_service.broker.call import Echo, Refusable
+from log_service.broker.call import Refusable
+from log_service.broker.pieces import Items
 from log_service.common.errors import KafkaError
 from log_service.protocol.schema import Message, has_version
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Items:
-    """A list of the request and the list of the response that answers it item by item.
-
-    ``named_by`` are the fields that an item has in both; a pair (field of the request, field of the response) where they differ. The items
-    of a request may be plain values: then ``value`` is the field of the response that holds one.
-    """
-
-    asked: str
-    told: str
-    named_by: tuple[str | tuple[str, str], ...] = ()
-    value: str | None = None
-
-
-def echoing(*levels: Items, **fields: int) -> Echo:
-    """Return the echo of an API that answers the items of its requests one by one: of ``levels``, the outermost first.
+@dataclass(frozen=True, slots=True)
+class ItemEcho:
+    """The echo of an API that answers the items of its requests one by one: of ``levels``, the outermost first.
 
     ``fields`` are what the innermost items (the response itself, where there are no levels) say beside the error.
     """
 
-    def echo(asked: Refusable, error: KafkaError) -> Message:
+    levels: tuple[Items, ...]
+    fields: Mapping[str, int]
+
+    def __call__(self, asked: Refusable, error: KafkaError) -> Message:
+        """Return the response that tells an error throughout."""
         response: Message = asked.response_type()
         _mark(response, asked.version, error)
-        _fill(response, asked.request, levels, fields, asked.version, error)
+        _fill(response, asked.request, self.levels, self.fields, asked.version, error)
         return response
 
-    return echo
+
+def echoing(*levels: Items, **fields: int) -> ItemEcho:
+    """Return the echo of an API with these levels and fields."""
+    return ItemEcho(levels, fields)
 
 
 AT_TOP = echoing()
 """The echo of an API that has a place for one error, at the top of its response."""
 
 
-def _fill(told: Any, asked: Any, levels: Sequence[Items], fields: dict[str, int], version: int, error: KafkaError) -> None:  # noqa: PLR0917 - one recursion
+def _fill(told: Any, asked: Any, levels: Sequence[Items], fields: Mapping[str, int], version: int, error: KafkaError) -> None:  # noqa: PLR0917 - one recursion
     if not levels:
         _mark(told, version, error)
         for name, value in fields.items():

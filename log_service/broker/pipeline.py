@@ -8,6 +8,7 @@ it costs the connection of its request and no other, and the server logs the tra
 Knows no API but two: Produce, whose requests it may recognize without decoding them, and Fetch, where followers are metered apart. Who may
 do what, and how much, is for the authorizer and the quotas to say; where there is none, everything is allowed and nothing is counted.
 The quotas come first: a request whose client has to pause is not decoded, and one that is refused is charged like any other.
+Requests of many list elements take a longer way (``large_requests``).
 """
 
 from collections.abc import Mapping
@@ -17,13 +18,15 @@ from typing import Any
 from log_service.broker.call import Api, Authorizer, Call, Deferred, ForwardedCall, Nothing, Outer, Quotas, Reply, Route, Side, StartTask
 from log_service.broker.handlers.api_versions import unsupported_version_response
 from log_service.broker.handlers.repeated_produce import FIRST_VERSION, RepeatedProduces
+from log_service.broker.large_requests import FEW_ELEMENTS, LargeRequests
 from log_service.broker.node import QuorumNode
 from log_service.common.errors import KafkaError, ProtocolError
 from log_service.metrics.request_meter import RequestMeter
 from log_service.network.server import PUT_OFF, ConnectionContext, Response
 from log_service.protocol.api_versions import ApiKey, request_class, response_class
-from log_service.protocol.codec import MAX_REQUEST_ELEMENTS, decode
-from log_service.protocol.frames import RequestHeader, UnsupportedVersionError, encode_response, parse_request_header
+from log_service.protocol.codec import decode
+from log_service.protocol.frames import UnsupportedVersionError, encode_response, parse_request_header
+from log_service.protocol.reader import TooManyElementsError
 from log_service.protocol.schema import Message
 
 KEY_POSITION = 1
@@ -57,6 +60,7 @@ class Pipeline:
         self._apis = {key: api for key, api in apis.items() if side in api.sides}
         self._routes: dict[ApiKey, Route] = {}
         self._repeated_produces = RepeatedProduces()
+        self._large_requests = LargeRequests(self._answer, node.run_in_pool, self._now_ns)
 
     def __repr__(self) -> str:
         return f"<Pipeline {self._side.value} apis={len(self._apis)}>"
@@ -69,19 +73,18 @@ class Pipeline:
         """
         started_ns = self._now_ns()
         call: Call | None = None
+        body = 0
         if len(frame) > KEY_POSITION and frame[KEY_POSITION] == PRODUCE:
             call = self._repeated_produces.recall(context, frame)
-            if call is not None and self.quotas is not None and self._is_put_off(call.route, context, call.client_id):
-                return PUT_OFF
         if call is None:
             try:
-                header, body = parse_request_header(frame)
+                call, body = self._open(context, frame)
             except UnsupportedVersionError as error:
                 return _step_down(error)
-            route = self._routes.get(header.api_key) or self._find_route(header.api_key, context)
-            if self.quotas is not None and self._is_put_off(route, context, header.client_id):
-                return PUT_OFF
-            call = self._decode(route, header, body, context, frame)
+        if self.quotas is not None and self._is_put_off(self.quotas, call):
+            return PUT_OFF
+        if body and not self._is_decoded(call, frame, body):
+            return self._begin_large(call, frame, body, started_ns)
         reply = self._handle(call, len(frame), started_ns)
         meter = call.route.meter
         if meter.followers is not None and _is_of_follower(call.request):
@@ -106,9 +109,8 @@ class Pipeline:
         Raises:
             ProtocolError: it does not parse, or is in a version that is not spoken.
         """
-        header, body = parse_request_header(frame)
-        route = self._routes.get(header.api_key) or self._find_route(header.api_key, context)
-        found = self._decode(route, header, body, context, frame)
+        found, body = self._open(context, frame)
+        self._decode(found, frame, body, found.route.api.max_elements)
         call = ForwardedCall(found.route, found.version, found.correlation_id, found.client_id, context, found.request, None, outer)
         reply = self._handle(call, len(frame), self._now_ns())
         if isinstance(reply, Deferred):
@@ -123,26 +125,47 @@ class Pipeline:
         for tell in context.on_closed.values():
             tell()
 
-    def _is_put_off(self, route: Route, context: ConnectionContext, client_id: str | None) -> bool:
-        """Whether a request has to wait because of what its client has asked for on other connections; mute this one then."""
-        assert self.quotas is not None
-        pause_ms = self.quotas.put_off_ms(route.api, context.principal, client_id)
+    def _open(self, context: ConnectionContext, frame: memoryview) -> tuple[Call, int]:
+        """Return the call that a frame is, without its request, and where that begins."""
+        header, body = parse_request_header(frame)
+        route = self._routes.get(header.api_key) or self._find_route(header.api_key, context)
+        return Call(route, header.api_version, header.correlation_id, header.client_id, context, None, None), body
+
+    def _is_put_off(self, quotas: Quotas, call: Call) -> bool:
+        """Whether a call has to wait because of what its client has asked for on other connections; mute this one then."""
+        pause_ms = quotas.put_off_ms(call.route.api, call.connection.principal, call.client_id)
         if pause_ms > 0:
-            context.mute(pause_ms)
+            call.connection.mute(pause_ms)
         return pause_ms > 0
 
-    def _decode(self, route: Route, header: RequestHeader, body: int, context: ConnectionContext, frame: memoryview) -> Call:
-        request, _ = decode(route.request_type, header.api_version, frame, body, max_elements=MAX_REQUEST_ELEMENTS)
-        call = Call(route, header.api_version, header.correlation_id, header.client_id, context, request, None)
-        if header.api_key is ApiKey.PRODUCE and header.api_version >= FIRST_VERSION:
+    def _is_decoded(self, call: Call, frame: memoryview, body: int) -> bool:
+        """Decode a request, unless it has so many elements that it has to take the long way."""
+        try:
+            self._decode(call, frame, body, FEW_ELEMENTS)
+        except TooManyElementsError:
+            if call.route.api.max_elements <= FEW_ELEMENTS:
+                raise
+            return False
+        return True
+
+    def _decode(self, call: Call, frame: memoryview, body: int, max_elements: int) -> None:
+        call.request, _ = decode(call.route.request_type, call.version, frame, body, max_elements=max_elements)
+        if call.route.api.key is ApiKey.PRODUCE and call.version >= FIRST_VERSION:
             self._repeated_produces.learn(call, frame)
-        return call
+
+    def _begin_large(self, call: Call, frame: memoryview, body: int, started_ns: int) -> Response:
+        if self.quotas is not None:
+            call.account = self.quotas.account_of(call, len(frame), started_ns)
+        return self._respond_later(call.route.meter, call.version, self._large_requests.begin(call, frame, body), started_ns)
 
     def _handle(self, call: Call, size_bytes: int, started_ns: int) -> Reply:
-        """Find the quota of a request, authorize it and handle it. What is refused becomes the error response of the API."""
-        quotas = self.quotas
-        if quotas is not None:
-            call.account = quotas.account_of(call, size_bytes, started_ns)
+        """Find the quota of a request, authorize it and handle it."""
+        if self.quotas is not None:
+            call.account = self.quotas.account_of(call, size_bytes, started_ns)
+        return self._answer(call)
+
+    def _answer(self, call: Call) -> Reply:
+        """Authorize a request and handle it. What is refused becomes the error response of the API."""
         try:
             if self.authorizer is not None:
                 admission = self.authorizer.authorize(call)
@@ -151,7 +174,7 @@ class Pipeline:
                         refused: Message = admission.response
                         return refused
                     call.request, call.amend = admission.request, admission.amend
-            if quotas is not None and quotas.is_free(call):
+            if call.account is not None and self.quotas is not None and self.quotas.is_free(call):
                 call.account = None
             return call.route.handle(self._node, call, call.request)
         except KafkaError as error:

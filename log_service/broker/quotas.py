@@ -150,9 +150,9 @@ class ClientAccount:
         """The most that a response to a fetch may hold: what the client's quota allows in all windows but one. None for no bound."""
         return None if self._fetch is None else int(self._fetch.bound * self._quotas.windows.burst_s)
 
-    def set_aside(self) -> None:
+    def set_aside(self, spent_ns: int | None = None) -> None:
         """Note that the handler is done and the response comes later: waiting costs no time of the node."""
-        self._handled_ns = self._spent_ns()
+        self._handled_ns = self._spent_ns() if spent_ns is None else spent_ns
 
     def must_pause(self, response_bytes: int) -> bool:
         """Count the response to a fetch before it is sent. Return whether the client has to pause, so that it gets no records.

@@ -17,15 +17,17 @@ from types import MappingProxyType
 from typing import Any
 
 from log_service.broker.call import Api, Call, Echo, Handler, QuotaKind, Refusable, Reply, Side
-from log_service.broker.echo import AT_TOP, Items, echoing
+from log_service.broker.echo import AT_TOP, ItemEcho, echoing
 from log_service.broker.handlers.fetch import handle_fetch
 from log_service.broker.handlers.metadata import handle_metadata
 from log_service.broker.handlers.plain_produce import handle_produce
 from log_service.broker.handlers.produce import refuse_produce
 from log_service.broker.node import QuorumNode
+from log_service.broker.pieces import Items, Levels
 from log_service.common.access import AclOperation, AclResource, Permission
 from log_service.common.errors import KafkaError
 from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.codec import MAX_REQUEST_ELEMENTS
 from log_service.protocol.schema import Message
 
 
@@ -111,6 +113,14 @@ BOTH = frozenset(Side)
 """The controller's listener takes what an admin client asks a controller by itself (``bootstrap.controllers``, KIP-919)."""
 
 
+MAX_ELEMENTS_IN_PIECES = 50_000
+"""Of a request that is handled in pieces. Tools that name all partitions of a large cluster send some ten thousand."""
+MAX_ELEMENTS = 5_000
+"""Of a request, or an item, that is handled in one turn of the loop."""
+MAX_PLAIN_ELEMENTS = 20_000
+"""The same where elements are numbers that are only looked up: what a member of a group owns, say."""
+
+
 def _api(
     key: ApiKey,
     handler: Handler | str,
@@ -120,18 +130,56 @@ def _api(
     sides: frozenset[Side] = BROKER,
     quota: QuotaKind = QuotaKind.REQUEST,
     controller_handler: Handler | None = None,
+    pieces: tuple[Levels, ...] | None = None,
+    max_elements: int | None = None,
+    is_each_named_once: bool = False,
+    item_weight: int = 0,
 ) -> Api:
-    """Return a row; a handler that is imported on demand is named by its module."""
+    """Return a row; a handler that is imported on demand is named by its module.
+
+    An API whose echo tells an error for each item is handled in pieces, between these items, unless its row says otherwise.
+    """
     if isinstance(handler, str):
         handler = OnDemand(handler, f"handle_{key.name.lower().removeprefix('tidelog_')}")
+    if pieces is None:
+        pieces = (echo.levels,) if isinstance(echo, ItemEcho) and echo.levels else ()
+    if max_elements is None:
+        max_elements = MAX_REQUEST_ELEMENTS if sides == CONTROLLER else MAX_ELEMENTS_IN_PIECES if pieces else MAX_ELEMENTS
     return Api(
-        key=key, handler=handler, sides=sides, permissions=permissions, quota=quota, echo=echo, controller_handler=controller_handler
+        key=key,
+        handler=handler,
+        sides=sides,
+        permissions=permissions,
+        quota=quota,
+        echo=echo,
+        max_elements=max_elements,
+        pieces=pieces,
+        is_each_named_once=is_each_named_once,
+        item_weight=item_weight,
+        controller_handler=controller_handler,
     )
 
 
 _PER_TOPIC = Items(asked="topics", told="topics", named_by=("name",))
 _PER_TOPIC_OR_ID = Items(asked="topics", told="topics", named_by=("name", "topic_id"))
 _PER_PARTITION = Items(asked="partitions", told="partitions", named_by=("partition_index",))
+_PER_INDEX = Items(asked="partition_indexes", told="partitions", value="partition_index")
+_PRODUCED = (
+    Items(asked="topic_data", told="responses", named_by=("name", "topic_id")),
+    Items(asked="partition_data", told="partition_responses", named_by=("index",)),
+)
+_COMMITTED = (
+    (
+        Items(asked="groups", told="groups", named_by=("group_id",)),
+        Items(asked="topics", told="topics", named_by=("name", "topic_id")),
+        _PER_INDEX,
+    ),
+    (_PER_TOPIC, _PER_INDEX),
+)
+_DELETED = (
+    (Items(asked="topics", told="responses", named_by=("name", "topic_id")),),
+    (Items(asked="topic_names", told="responses", value="name"),),
+)
 _PER_SHARE_STATE = echoing(
     Items(asked="topics", told="results", named_by=("topic_id",)), Items(asked="partitions", told="partitions", named_by=("partition",))
 )
@@ -150,6 +198,7 @@ _ROWS = (
         (*_transaction(WRITE), *_topic(WRITE)),
         echo=refuse_produce,
         quota=QuotaKind.PRODUCE,
+        pieces=(_PRODUCED,),
     ),
     _api(
         ApiKey.FETCH,
@@ -163,6 +212,8 @@ _ROWS = (
         sides=BOTH,
         quota=QuotaKind.FETCH,
         controller_handler=OnDemand("raft", "handle_fetch"),
+        pieces=(),
+        max_elements=MAX_REQUEST_ELEMENTS,
     ),
     _api(ApiKey.LIST_OFFSETS, "list_offsets", _topic(DESCRIBE), echo=echoing(_PER_TOPIC, _PER_PARTITION)),
     _api(
@@ -185,7 +236,7 @@ _ROWS = (
         ApiKey.DESCRIBE_PRODUCERS,
         "producers",
         _topic(READ),
-        echo=echoing(_PER_TOPIC, Items(asked="partition_indexes", told="partitions", value="partition_index")),
+        echo=echoing(_PER_TOPIC, _PER_INDEX),
     ),
     _api(
         ApiKey.WRITE_TXN_MARKERS,
@@ -194,9 +245,10 @@ _ROWS = (
         echo=echoing(
             Items(asked="markers", told="markers", named_by=("producer_id",)),
             Items(asked="topics", told="topics", named_by=("name",)),
-            Items(asked="partition_indexes", told="partitions", value="partition_index"),
+            _PER_INDEX,
         ),
         quota=QuotaKind.NONE,
+        max_elements=MAX_REQUEST_ELEMENTS,
     ),
     # Transactions
     _api(
@@ -215,20 +267,28 @@ _ROWS = (
     ),
     _api(ApiKey.LIST_TRANSACTIONS, "transactions", _transaction(DESCRIBE)),
     # What there is
-    _api(ApiKey.API_VERSIONS, "api_versions", NO_PERMISSION, sides=BOTH),
-    _api(ApiKey.SASL_HANDSHAKE, "sasl", NO_PERMISSION, sides=BOTH),
-    _api(ApiKey.SASL_AUTHENTICATE, "sasl", NO_PERMISSION, sides=BOTH),
+    _api(ApiKey.API_VERSIONS, "api_versions", NO_PERMISSION, sides=BOTH, max_elements=0),
+    _api(ApiKey.SASL_HANDSHAKE, "sasl", NO_PERMISSION, sides=BOTH, max_elements=0),
+    _api(ApiKey.SASL_AUTHENTICATE, "sasl", NO_PERMISSION, sides=BOTH, max_elements=0),
     _api(ApiKey.METADATA, handle_metadata, (*_topic(DESCRIBE, CREATE), *_cluster(CREATE, DESCRIBE)), echo=echoing(_PER_TOPIC_OR_ID)),
     _api(ApiKey.DESCRIBE_CLUSTER, "cluster", _cluster(ALTER, DESCRIBE), sides=BOTH),
-    _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "describe_topic_partitions", _topic(DESCRIBE), echo=echoing(_PER_TOPIC)),
+    _api(
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        "describe_topic_partitions",
+        _topic(DESCRIBE),
+        echo=echoing(_PER_TOPIC),
+        pieces=(),
+        max_elements=MAX_PLAIN_ELEMENTS,
+    ),
     _api(ApiKey.DESCRIBE_QUORUM, "quorum", _cluster(DESCRIBE), sides=BOTH),
-    _api(ApiKey.DESCRIBE_LOG_DIRS, "log_dirs", _cluster(DESCRIBE)),
+    _api(ApiKey.DESCRIBE_LOG_DIRS, "log_dirs", _cluster(DESCRIBE), max_elements=MAX_PLAIN_ELEMENTS),
     # Groups
     _api(
         ApiKey.FIND_COORDINATOR,
         "find_coordinator",
         (*_group(DESCRIBE), *_transaction(DESCRIBE), *_cluster(CLUSTER_ACTION)),
         echo=_own_echo("find_coordinator", "refuse_find_coordinator"),
+        pieces=((Items(asked="coordinator_keys", told="coordinators", value="key"),),),
     ),
     _api(ApiKey.JOIN_GROUP, "group_membership", _group(READ)),
     _api(ApiKey.SYNC_GROUP, "group_membership", _group(READ)),
@@ -246,8 +306,9 @@ _ROWS = (
         "offset_fetch",
         (*_group(DESCRIBE), *_topic(DESCRIBE)),
         echo=_own_echo("offset_fetch", "refuse_offset_fetch"),
+        pieces=_COMMITTED,
     ),
-    _api(ApiKey.OFFSET_DELETE, "offset_delete", (*_group(DELETE), *_topic(READ))),
+    _api(ApiKey.OFFSET_DELETE, "offset_delete", (*_group(DELETE), *_topic(READ)), pieces=((_PER_TOPIC, _PER_PARTITION),)),
     _api(ApiKey.LIST_GROUPS, "group_admin", (*_cluster(DESCRIBE), *_group(DESCRIBE))),
     _api(
         ApiKey.DESCRIBE_GROUPS,
@@ -255,20 +316,15 @@ _ROWS = (
         _group(DESCRIBE),
         echo=echoing(Items(asked="groups", told="groups", value="group_id")),
     ),
-    _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "consumer_groups", (*_group(READ), *_topic(DESCRIBE))),
+    _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "consumer_groups", (*_group(READ), *_topic(DESCRIBE)), max_elements=MAX_PLAIN_ELEMENTS),
     _api(
         ApiKey.CONSUMER_GROUP_DESCRIBE,
         "consumer_groups",
         (*_group(DESCRIBE), *_topic(DESCRIBE)),
         echo=echoing(Items(asked="group_ids", told="groups", value="group_id")),
     ),
-    _api(
-        ApiKey.SHARE_FETCH,
-        "share_fetch",
-        (*_group(READ), *_topic(READ)),
-        quota=QuotaKind.FETCH,
-    ),
-    _api(ApiKey.SHARE_ACKNOWLEDGE, "share_acknowledge", (*_group(READ), *_topic(READ))),
+    _api(ApiKey.SHARE_FETCH, "share_fetch", (*_group(READ), *_topic(READ)), quota=QuotaKind.FETCH, max_elements=MAX_ELEMENTS_IN_PIECES),
+    _api(ApiKey.SHARE_ACKNOWLEDGE, "share_acknowledge", (*_group(READ), *_topic(READ)), max_elements=MAX_ELEMENTS_IN_PIECES),
     _api(
         ApiKey.DELETE_GROUPS,
         "group_admin",
@@ -283,6 +339,7 @@ _ROWS = (
         echo=echoing(_PER_TOPIC),
         sides=BOTH,
         quota=_MUTATION,
+        is_each_named_once=True,
     ),
     _api(
         ApiKey.DELETE_TOPICS,
@@ -291,6 +348,8 @@ _ROWS = (
         echo=_own_echo("topics", "refuse_delete_topics"),
         sides=BOTH,
         quota=_MUTATION,
+        pieces=_DELETED,
+        is_each_named_once=True,
     ),
     _api(
         ApiKey.CREATE_PARTITIONS,
@@ -299,6 +358,7 @@ _ROWS = (
         echo=echoing(Items(asked="topics", told="results", named_by=("name",))),
         sides=BOTH,
         quota=_MUTATION,
+        is_each_named_once=True,
     ),
     _api(
         ApiKey.ELECT_LEADERS,
@@ -310,8 +370,14 @@ _ROWS = (
         ),
         sides=BOTH,
     ),
-    _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "placement", _cluster(ALTER), sides=BOTH),
-    _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "placement", _cluster(DESCRIBE), sides=BOTH),
+    _api(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        "placement",
+        _cluster(ALTER),
+        sides=BOTH,
+        pieces=((Items(asked="topics", told="responses", named_by=("name",)), _PER_PARTITION),),
+    ),
+    _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "placement", _cluster(DESCRIBE), sides=BOTH, pieces=((_PER_TOPIC, _PER_INDEX),)),
     _api(
         ApiKey.ALTER_REPLICA_LOG_DIRS,
         "log_dirs",
@@ -319,7 +385,7 @@ _ROWS = (
         echo=_own_echo("log_dirs", "refuse_alter_replica_log_dirs"),
     ),
     # Share groups
-    _api(ApiKey.SHARE_GROUP_HEARTBEAT, "share_groups", (*_group(READ), *_topic(DESCRIBE))),
+    _api(ApiKey.SHARE_GROUP_HEARTBEAT, "share_groups", (*_group(READ), *_topic(DESCRIBE)), max_elements=MAX_PLAIN_ELEMENTS),
     _api(
         ApiKey.SHARE_GROUP_DESCRIBE,
         "share_groups",
@@ -339,6 +405,7 @@ _ROWS = (
         ApiKey.STREAMS_GROUP_HEARTBEAT,
         "streams_groups",
         (*_group(READ), *_topic(DESCRIBE, CREATE), *_cluster(CREATE)),
+        max_elements=MAX_PLAIN_ELEMENTS,
     ),
     _api(
         ApiKey.STREAMS_GROUP_DESCRIBE,
@@ -359,6 +426,7 @@ _ROWS = (
         (*_topic(DESCRIBE_CONFIGS), *_group(DESCRIBE_CONFIGS), *_cluster(DESCRIBE_CONFIGS)),
         echo=_per_resource("results"),
         sides=BOTH,
+        item_weight=16,
     ),
     _api(
         ApiKey.ALTER_CONFIGS,
@@ -366,6 +434,7 @@ _ROWS = (
         (*_topic(ALTER_CONFIGS), *_group(ALTER_CONFIGS), *_cluster(ALTER_CONFIGS)),
         echo=_per_resource("responses"),
         sides=BOTH,
+        is_each_named_once=True,
     ),
     _api(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -373,6 +442,7 @@ _ROWS = (
         (*_topic(ALTER_CONFIGS), *_group(ALTER_CONFIGS), *_cluster(ALTER_CONFIGS, CLUSTER_ACTION)),
         echo=_per_resource("responses"),
         sides=BOTH,
+        is_each_named_once=True,
     ),
     _api(ApiKey.LIST_CONFIG_RESOURCES, "configs", _cluster(DESCRIBE_CONFIGS)),
     _api(
@@ -405,6 +475,7 @@ _ROWS = (
         _cluster(ALTER),
         echo=_own_echo("scram_users", "refuse_alter_user_scram_credentials"),
         sides=BOTH,
+        max_elements=500,
     ),
     _api(
         ApiKey.CREATE_DELEGATION_TOKEN,
@@ -451,7 +522,7 @@ _ROWS = (
     _api(ApiKey.FETCH_SNAPSHOT, "raft", _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE),
     _api(ApiKey.UPDATE_RAFT_VOTER, "raft", _cluster(CLUSTER_ACTION), sides=CONTROLLER, quota=QuotaKind.NONE),
     # Ours
-    _api(ApiKey.TIDELOG_MAINTENANCE, "maintenance", _cluster(ALTER, CLUSTER_ACTION) + _topic(ALTER)),
+    _api(ApiKey.TIDELOG_MAINTENANCE, "maintenance", _cluster(ALTER, CLUSTER_ACTION) + _topic(ALTER), max_elements=2_000),
 )
 
 REGISTRY: Mapping[ApiKey, Api] = MappingProxyType({row.key: row for row in sorted(_ROWS, key=lambda row: row.key)})

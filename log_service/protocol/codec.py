@@ -20,13 +20,17 @@ MAX_ELEMENTS = 1_000_000
 """List elements that one message may have in all: what bounds the memory that a frame full of empty elements can claim."""
 
 MAX_REQUEST_ELEMENTS = 200_000
-"""The same for requests, whose senders are not trusted: decoding that many takes tenths of a second and tens of megabytes."""
+"""The same for requests, whose senders are not trusted: decoding that many takes tenths of a second and tens of megabytes.
+
+APIs that clients ask have lower bounds of their own (``broker.registry``).
+"""
 
 
 def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0, *, max_elements: int = MAX_ELEMENTS) -> tuple[M, int]:
     """Return (message, offset behind it). The buffer ends where the frame ends.
 
     Raises:
+        TooManyElementsError: it has more than ``max_elements`` list elements in all.
         ProtocolError: the bytes are not such a message, or this version is not spoken.
     """
     view = buffer if type(buffer) is memoryview else memoryview(buffer)

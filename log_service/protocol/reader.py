@@ -85,9 +85,13 @@ def bad_count(where: str, count: int, rest: int) -> ProtocolError:
     return ProtocolError(f"{where}: a list of {count} elements with {max(rest, 0)} bytes left")
 
 
+class TooManyElementsError(ProtocolError):
+    """A message with more list elements than its reader wants to read at once. It may be well-formed."""
+
+
 def too_many(where: str, count: int) -> ProtocolError:
     """Return the error for a frame with more list elements than one frame may have."""
-    return ProtocolError(f"{where}: {count} more elements are more than one frame may carry")
+    return TooManyElementsError(f"{where}: {count} more elements are more than one frame may carry")
 
 
 def null_value(where: str) -> ProtocolError:

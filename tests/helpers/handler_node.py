@@ -182,7 +182,8 @@ class HandlerNode(Asking):
         encoded = b"".join(map(bytes, encode_request(RequestHeader(key, version, 1, "story"), request)))  # type: ignore[arg-type]  # no slice
         frame = bytearray(encoded[4:])
         answer = self.pipeline.handle_frame(connection or self.connection, memoryview(frame))
-        frame[:] = bytes(len(frame))
+        if not isinstance(answer, PendingResponse) or not answer.holds_frame:
+            frame[:] = bytes(len(frame))
         if isinstance(answer, PendingResponse):
             done = trio.Event()
             answer.watch(lambda _: done.set())

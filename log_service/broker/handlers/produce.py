@@ -23,8 +23,9 @@ from uuid import UUID
 
 from log_service.broker.call import NOTHING, Call, Deferred, Nothing, Refusable
 from log_service.broker.cluster_view import STALE_LEADER, LeaderHint, hinted_brokers, leader_hint
-from log_service.broker.echo import Items, echoing
+from log_service.broker.echo import echoing
 from log_service.broker.node import Node
+from log_service.broker.pieces import Items
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.common.topic_names import INTERNAL_TOPICS
 from log_service.common.types import NO_TOPIC_ID, Buffer, TopicPartition

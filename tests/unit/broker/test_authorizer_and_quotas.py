@@ -218,7 +218,7 @@ class Account:
         self.request_bytes = request_bytes
         self.max_fetch_bytes = None
 
-    def set_aside(self) -> None:
+    def set_aside(self, spent_ns: int | None = None) -> None:
         """Time is not counted here."""
 
     def must_pause(self, response_bytes: int) -> bool:

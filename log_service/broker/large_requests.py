@@ -1,0 +1,196 @@
+"""Requests of many list elements: decoded in the pool, handled a piece at a time, encoded in the pool.
+
+Decides when a piece has its turn. The event loop handles no more than one piece in a turn, of all large requests of a pipeline together, so
+that other requests come between. A user has a few of them under way at most; more wait for these, undecoded. A request that cannot be cut
+is handled in one turn, as small ones are. The work ends when the client leaves.
+
+Invariants: pieces are handled in the order of the request, each when the one before is answered; the request's frame is held until then.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any
+
+import trio
+
+from log_service.broker.call import NO_RESPONSE, Call, Deferred, Nothing, PieceCall, Reply
+from log_service.broker.pieces import Levels, Piece, join, levels_of, require_names_once, split
+from log_service.common.env import RunInPool
+from log_service.common.errors import KafkaError
+from log_service.protocol.codec import decode
+from log_service.protocol.frames import encode_response
+from log_service.protocol.schema import Message
+
+FEW_ELEMENTS = 500
+"""A request of no more list elements is handled as it comes."""
+PIECE_ELEMENTS = 250
+MAX_ITEM_ELEMENTS = 5_000
+"""In one item of a request that is cut between items: it is handled in one turn of the loop."""
+MAX_UNDER_WAY = 4
+"""Large requests of one user that are decoded at once: each takes some tens of megabytes at most."""
+
+Read = Callable[[], tuple[Levels, Sequence[Piece]]]
+
+
+class _FailedError(Exception):
+    """A piece has no response, and its call has said why. The connection closes."""
+
+
+class LargeRequests:
+    """The large requests of one pipeline. ``answer`` authorizes and handles a call, as the pipeline does."""
+
+    def __init__(self, answer: Callable[[Call], Reply], run_in_pool: RunInPool, now_ns: Callable[[], int]) -> None:
+        self._answer = answer
+        self._run_in_pool = run_in_pool
+        self._now_ns = now_ns
+        self._turn = trio.Lock()
+        self._places: dict[str, trio.Semaphore] = {}
+
+    def __repr__(self) -> str:
+        return f"<LargeRequests users={len(self._places)}>"
+
+    def begin(self, call: Call, frame: memoryview, body: int) -> Deferred:
+        """Promise the response to a call whose request is still to be read: it begins at ``body`` of its frame."""
+        work = _Work(call, self._now_ns)
+        call.route.start_task(self._run, work, partial(_read, call, frame, body))
+        return work.deferred
+
+    async def _run(self, work: "_Work", read: Read) -> None:
+        with work.scope:
+            try:
+                async with self._place_of(work.call.connection.principal.name):
+                    await self._respond(work, read)
+            except _FailedError:
+                work.deferred.complete_encoded([NO_RESPONSE])
+            except Exception as error:  # noqa: BLE001 - it is no such message, or found a bug of ours: its own connection pays
+                work.deferred.fail(error)
+
+    @asynccontextmanager
+    async def _place_of(self, user: str) -> AsyncIterator[None]:
+        places = self._places.setdefault(user, trio.Semaphore(MAX_UNDER_WAY))
+        try:
+            async with places:
+                yield
+        finally:
+            if places.value == MAX_UNDER_WAY and not places.statistics().tasks_waiting:
+                self._places.pop(user, None)
+
+    async def _respond(self, work: "_Work", read: Read) -> None:
+        call = work.call
+        try:
+            with work.counted():
+                levels, pieces = await self._run_in_pool(read)
+        except KafkaError as error:
+            await self._encode(work, await self._run_in_pool(partial(call.refusal, error)))
+            return
+        if not levels:
+            await self._respond_whole(work)
+            return
+        answered = [(piece, told) for piece in pieces if (told := await self._told(work, piece)) is not None]
+        if answered:
+            await self._encode(work, join(answered, levels))
+        else:
+            work.deferred.complete_without_response()
+
+    async def _told(self, work: "_Work", piece: Piece) -> Message | None:
+        """Handle one piece. Return its response, None where the request has none."""
+        whole = work.call
+        call = PieceCall(whole.route, whole.version, whole.correlation_id, whole.client_id, whole.connection, piece.request, None)
+        async with self._turn:
+            with work.counted():
+                reply = self._answer(call)
+        if isinstance(reply, Deferred):
+            await _completed(reply)
+        elif not isinstance(reply, Nothing):
+            assert not isinstance(reply, list), "pieces are answered with messages"
+            call.respond(reply)
+        return call.told
+
+    async def _respond_whole(self, work: "_Work") -> None:
+        """Handle a request that cannot be cut, and respond as if it had been a small one."""
+        async with self._turn:
+            with work.counted():
+                reply = self._answer(work.call)
+        if isinstance(reply, Deferred):
+            work.pass_on(reply)
+        elif isinstance(reply, Nothing):
+            work.deferred.complete_without_response()
+        elif isinstance(reply, list):
+            work.deferred.complete_encoded(reply)
+        else:
+            work.deferred.complete(reply)
+
+    async def _encode(self, work: "_Work", response: Message) -> None:
+        call = work.call
+        call.charge(response)
+        encode = partial(encode_response, call.route.api.key, call.version, call.correlation_id, response)
+        frame: list[Any] = await self._run_in_pool(encode)
+        work.deferred.complete_encoded(frame)
+
+
+class _Work:
+    """What is done for one large request, and what it has cost until now."""
+
+    def __init__(self, call: Call, now_ns: Callable[[], int]) -> None:
+        self.call = call
+        self.scope = trio.CancelScope()
+        self.deferred = Deferred(call, holds_frame=True)
+        self.deferred.on_discard(self.scope.cancel)
+        self._now_ns = now_ns
+        self._spent_ns = 0
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count the time within as the request's. It is charged for this, and not for its waits."""
+        began_ns = self._now_ns()
+        try:
+            yield
+        finally:
+            self._spent_ns += self._now_ns() - began_ns
+            if self.call.account is not None:
+                self.call.account.set_aside(self._spent_ns)
+
+    def pass_on(self, reply: Deferred) -> None:
+        """Respond with what a handler has promised, when it is there."""
+        response = reply.response
+        if response.is_done:
+            self.deferred.complete_encoded(response.take())
+            return
+        self.deferred.on_discard(response.discard)
+        response.watch(lambda done: self.deferred.complete_encoded(done.take()))
+
+
+def _read(call: Call, frame: memoryview, body: int) -> tuple[Levels, Sequence[Piece]]:
+    """Decode a request and cut it. Return the levels it is cut at, none where it cannot be cut, and the pieces.
+
+    Raises:
+        ProtocolError: it is no such request, or has too many elements.
+        KafkaError: it names something twice that may be named once.
+    """
+    api = call.route.api
+    call.request, _ = decode(call.route.request_type, call.version, frame, body, max_elements=api.max_elements)
+    levels = levels_of(call.request, api.pieces)
+    if not levels:
+        return levels, ()
+    if api.is_each_named_once:
+        require_names_once(call.request, levels)
+    return levels, split(call.request, levels, max_weight=PIECE_ELEMENTS, item_weight=api.item_weight, max_item_weight=MAX_ITEM_ELEMENTS)
+
+
+async def _completed(reply: Deferred) -> None:
+    """Wait for the response to a piece, and discard it when the client leaves meanwhile.
+
+    Raises:
+        _FailedError: there is none.
+    """
+    response, done = reply.response, trio.Event()
+    response.watch(lambda _: done.set())
+    try:
+        if not response.is_done:
+            await done.wait()
+    except trio.Cancelled:
+        response.discard()
+        raise
+    if response.take():
+        raise _FailedError

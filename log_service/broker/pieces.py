@@ -1,0 +1,166 @@
+"""Requests that ask for many things, cut into requests that ask for some, and the responses to those joined into one.
+
+Decides where a request may be cut: between the items of its lists, as the registry describes them. Each piece is a request of the same API,
+and asks for as much as the whole one beside the list. Plain functions: they may run in the pool.
+
+Invariants: the items of all pieces, one after the other, are those of the request in their order; a piece weighs at most what it was told,
+or holds one item that cannot be cut.
+"""
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.protocol.schema import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Items:
+    """A list of the request and the list of the response that answers it item by item.
+
+    ``named_by`` are the fields that an item has in both; a pair (field of the request, field of the response) where they differ. The items
+    of a request may be plain values: then ``value`` is the field of the response that holds one.
+    """
+
+    asked: str
+    told: str
+    named_by: tuple[str | tuple[str, str], ...] = ()
+    value: str | None = None
+
+    def asked_name(self, item: Any) -> Any:
+        """Return the name of an item of the request."""
+        return item if self.value is not None else tuple(getattr(item, _pair(each)[0]) for each in self.named_by)
+
+    def told_name(self, item: Any) -> Any:
+        """Return the name of an item of the response."""
+        return getattr(item, self.value) if self.value is not None else tuple(getattr(item, _pair(each)[1]) for each in self.named_by)
+
+
+Levels = Sequence[Items]
+"""Lists within lists, the outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a request. At the outermost ``depth`` levels its only item is the one that the piece before has a part of."""
+
+    request: Any
+    depth: int
+
+
+def levels_of(request: Any, choices: Sequence[Levels]) -> Levels:
+    """Return the levels of the list that a request uses: versions of an API differ. Empty where it cannot be cut."""
+    return next((levels for levels in choices if getattr(request, levels[0].asked)), ())
+
+
+def split(request: Any, levels: Levels, *, max_weight: int, item_weight: int = 0, max_item_weight: int) -> list[Piece]:
+    """Cut a request into pieces of at most ``max_weight`` list elements. Each outermost item counts ``item_weight`` beside its elements.
+
+    Raises:
+        ProtocolError: an item that cannot be cut has more than ``max_item_weight`` elements.
+    """
+    items, *inner = levels
+    pieces: list[Piece] = []
+    kept: list[Any] = []
+    kept_weight = 0
+
+    def close() -> None:
+        nonlocal kept, kept_weight
+        if kept:
+            pieces.append(Piece(_with(request, items.asked, kept), 0))
+            kept, kept_weight = [], 0
+
+    for item in getattr(request, items.asked) or ():
+        weight = item_weight + weight_of(item)
+        if kept_weight + weight > max_weight:
+            close()
+        if weight > max_weight and inner:
+            parts = split(item, inner, max_weight=max_weight, max_item_weight=max_item_weight)
+            pieces += [
+                Piece(_with(request, items.asked, [part.request]), part.depth + 1 if place else 0) for place, part in enumerate(parts)
+            ]
+            continue
+        if weight > max_item_weight:
+            raise ProtocolError(f"{items.asked}: an item has {weight} elements, where {max_item_weight} are allowed")
+        kept.append(item)
+        kept_weight += weight
+    close()
+    return pieces
+
+
+def require_names_once(request: Any, levels: Levels) -> None:
+    """Check that a request names nothing twice, which is for one piece to find out otherwise.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, it does.
+    """
+    seen = set()
+    for item in getattr(request, levels[0].asked):
+        name = levels[0].asked_name(item)
+        if name in seen:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is named twice in a request of many")
+        seen.add(name)
+
+
+def join(told: Sequence[tuple[Piece, Any]], levels: Levels) -> Message:
+    """Return the response that the responses to all pieces make together. An error of any of them is one of the whole."""
+    whole: Message = told[0][1]
+    for piece, response in told[1:]:
+        _join(whole, response, levels, piece.depth)
+    return whole
+
+
+def _join(whole: Any, more: Any, levels: Levels, depth: int) -> None:
+    if getattr(more, "error_code", 0) and not whole.error_code:
+        whole.error_code = more.error_code
+        if hasattr(more, "error_message"):
+            whole.error_message = more.error_message
+    if not levels:
+        return
+    items, *inner = levels
+    known, new = getattr(whole, items.told), getattr(more, items.told)
+    if depth and known and new and items.told_name(known[-1]) == items.told_name(new[0]):
+        _join(known[-1], new[0], inner, depth - 1)
+        new = new[1:]
+    if isinstance(known, list):
+        known += new
+    else:
+        setattr(whole, items.told, [*known, *new])
+    if getattr(more, "node_endpoints", ()):  # where other leaders are (KIP-951): beside the items, and each once
+        ids = {each.node_id for each in whole.node_endpoints}
+        whole.node_endpoints = [*whole.node_endpoints, *(each for each in more.node_endpoints if each.node_id not in ids)]
+
+
+def weight_of(item: Any) -> int:
+    """Return how many list elements an item is, itself included."""
+    return 1 + sum(_weights(item))
+
+
+def _weights(item: Any) -> Iterator[int]:
+    if not hasattr(item, "SCHEMA"):
+        return
+    for name, holds_structs in _lists(type(item)):  # type: ignore[arg-type]  # classes can be hashed
+        found = getattr(item, name) or ()
+        yield len(found)
+        if holds_structs:
+            for each in found:
+                yield from _weights(each)
+
+
+@cache
+def _lists(cls: type[Message]) -> tuple[tuple[str, bool], ...]:
+    """Return the lists of a struct, and whether structs are in them."""
+    return tuple((field.name, field.struct is not None) for field in cls.SCHEMA.fields if field.is_array)
+
+
+def _with(message: Any, name: str, items: list[Any]) -> Any:
+    changed = copy(message)
+    setattr(changed, name, items)
+    return changed
+
+
+def _pair(names: str | tuple[str, str]) -> tuple[str, str]:
+    return (names, names) if isinstance(names, str) else names
