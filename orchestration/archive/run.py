@@ -3,12 +3,13 @@
 Decides that a run ends where the log ended when it began, and what belongs together: one commit holds the files of its ranges, the
 checkpoints behind them, and, when a sweep is through, when that was, and which files are no longer kept. So a run that is killed at any
 moment has committed whole chunks or nothing. A rival's commit restarts the attempt. Knows no Spark.
-Invariant: each committed record below the archive's end is in it once, unless it was no longer in the log or is no longer kept.
+Invariant: each committed record below the archive's end is in it once, unless it was no longer in the log, could not be read, or is no
+longer kept. A batch that cannot be read is a hole, as one that retention has removed.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from orchestration.archive.files import ARCHIVE_SCHEMA, FILE_BYTES, PARTITION_BY
 from orchestration.archive.planning import is_tidying_due, pinned, plan_archive
 from orchestration.archive.reading import ARCHIVE_OF, ArchivedFile, archived_by, expired_files, files_of
 from orchestration.checkpoints import BatchPlan, Checkpoint, PartitionOffsets
-from orchestration.log_client import LogClient, OtherTopicError, RangeReader
+from orchestration.log_client import UNREADABLE, LogClient, OtherTopicError, RangeReader
 from orchestration.marks import beginning, marks_of
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.schemas import SchemaConflictError
@@ -209,12 +210,41 @@ def _archive(spec: TopicSpec, context: ArchiveContext, state: ArchiveState, plan
 
 
 def _chunks(folder: Path, context: ArchiveContext, plan: BatchPlan) -> list[Chunk]:
-    read = context.log.range_reader()
+    read = context.log.range_reader(is_tolerant=True)
     chunks = []
     for one in plan.ranges:
         with closing(_records(read, plan.ranges, one)) as batches:
-            chunks.append(write_chunk(folder, plan.ranges.topic_id, one, batches, limit_bytes=context.file_bytes))
+            found = _Readable(one)
+            chunk = write_chunk(folder, plan.ranges.topic_id, one, found.batches(batches), limit_bytes=context.file_bytes)
+        taken = OffsetRange(partition=one.partition, start=found.start, end=max(found.start, min(chunk.taken.end, found.end)))
+        chunks.append(chunk if taken == chunk.taken else replace(chunk, taken=taken, leader_epoch=None))
+        if found.reason is not None:
+            context.note(f"{plan.ranges.topic}-{one.partition}: {found.reason}. The archive of the topic goes on behind it")
     return chunks
+
+
+class _Readable:
+    """Hands on the records of a range: from behind offsets at its start that cannot be read up to the next that cannot."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        self.start, self.end = wanted.start, wanted.end
+        self.reason: str | None = None
+
+    def batches(self, found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the records. ``start``, ``end`` and ``reason`` hold once all were."""
+        is_at_start = True
+        for batch in found:
+            reasons = batch[UNREADABLE].to_pylist() if UNREADABLE in batch.schema.names else [None] * batch.num_rows
+            first = next((row for row, reason in enumerate(reasons) if reason is None), len(reasons)) if is_at_start else 0
+            if first:
+                self.start, self.reason = batch["offset"][first - 1].as_py() + 1, reasons[first - 1]
+            last = next((row for row in range(first, len(reasons)) if reasons[row] is not None), len(reasons))
+            if last > first:
+                is_at_start = False
+                yield batch.select([name for name in batch.schema.names if name != UNREADABLE]).slice(first, last - first)
+            if last < len(reasons):
+                self.end = batch["offset"][last].as_py()
+                return
 
 
 def _records(read: RangeReader, ranges: OffsetRanges, wanted: OffsetRange) -> Generator[pa.RecordBatch]:

@@ -17,6 +17,7 @@ from orchestration.archive.files import ARCHIVE_SCHEMA
 from orchestration.archive.reading import archived_topic, files_of
 from orchestration.archive.run import ArchiveContext, ArchiveReport, run_archive, swept_at
 from orchestration.checkpoints import ProgressError
+from orchestration.marks import holes_in
 from orchestration.schemas import SchemaConflictError
 from orchestration.tables import CommitConflictError, Lake
 from orchestration.topic_relations import IncompleteAnswerWarning, TopicRelations
@@ -120,6 +121,28 @@ def test_a_chunk_ends_where_it_is_large_and_offsets_without_records_move_the_end
     assert world.rows() == everything(world)
 
 
+def test_a_batch_that_cannot_be_read_is_a_hole_and_what_is_behind_is_archived(world: World) -> None:
+    """An archive stopped at it for ever, until retention removed what it had not read."""
+    world.append(3)
+    first, second = world.log.topics["orders"].partitions
+    first.append_unreadable(4, b"broken")
+    world.append(2)
+    first.append_unreadable(1, b"broken")
+    second.append_unreadable(2, b"broken")
+    report = world.archive()
+    assert report.next_offsets == {0: 10, 1: 2}
+    assert report.backlog == 0
+    archived = world.lake.existing("orders_archive")
+    rows = archived.dataset().to_table(columns=["_partition", "_offset"]).sort_by("_offset").to_pylist()
+    assert [(row["_partition"], row["_offset"]) for row in rows] == [(0, 0), (0, 1), (0, 2), (0, 7), (0, 8)]
+    holes = holes_in("id-of-orders", 0, archived.transaction_version)
+    assert [(one.start, one.end) for one in holes] == [(3, 7), (9, 10)]
+    assert any("orders-0: the batch at offsets 3 to 6 cannot be read: " in note for note in world.notes)
+    world.append(1)
+    world.append(1, partition=1)
+    assert world.archive().records == 2
+
+
 def test_records_without_timestamp_are_found(world: World) -> None:
     world.append(3)
     with mock.patch.object(type(world.log), "range_reader", _without_timestamps):
@@ -138,8 +161,8 @@ def test_records_without_timestamp_are_found(world: World) -> None:
 def _stamped(*stamps_ms: int) -> Any:
     """A reader whose records have these timestamps."""
 
-    def reader(log: MemoryLog) -> Any:
-        read = MemoryReader(log.topics, log.reads)
+    def reader(log: MemoryLog, *, is_tolerant: bool = False) -> Any:
+        read = MemoryReader(log.topics, log.reads, is_tolerant)
 
         def call(topic: str, wanted: Any, *, topic_id: str | None = None) -> Any:
             for batch in read(topic, wanted, topic_id=topic_id):
@@ -181,12 +204,12 @@ def test_records_of_a_topic_that_is_created_anew_while_it_is_read_are_archived_a
     plain = type(world.log).range_reader
     seen: list[int] = []
 
-    def anew(log: MemoryLog) -> Any:
+    def anew(log: MemoryLog, *, is_tolerant: bool = False) -> Any:
         if not seen:
             seen.append(1)
             log.add_topic("orders", 2, topic_id="another")
             world.append(10)
-        return plain(log)
+        return plain(log, is_tolerant=is_tolerant)
 
     with mock.patch.object(type(world.log), "range_reader", anew):
         world.archive()
@@ -195,8 +218,8 @@ def test_records_of_a_topic_that_is_created_anew_while_it_is_read_are_archived_a
     assert "it was deleted and created anew" in world.notes[0]
 
 
-def _without_timestamps(log: MemoryLog) -> Any:
-    read = MemoryReader(log.topics, log.reads)
+def _without_timestamps(log: MemoryLog, *, is_tolerant: bool = False) -> Any:
+    read = MemoryReader(log.topics, log.reads, is_tolerant)
 
     def call(topic: str, wanted: Any, *, topic_id: str | None = None) -> Any:
         for batch in read(topic, wanted, topic_id=topic_id):
@@ -206,8 +229,8 @@ def _without_timestamps(log: MemoryLog) -> Any:
     return call
 
 
-def _in_tens(log: MemoryLog) -> Any:
-    read = MemoryReader(log.topics, log.reads)
+def _in_tens(log: MemoryLog, *, is_tolerant: bool = False) -> Any:
+    read = MemoryReader(log.topics, log.reads, is_tolerant)
 
     def call(topic: str, wanted: Any, *, topic_id: str | None = None) -> Any:
         for batch in read(topic, wanted, topic_id=topic_id):
