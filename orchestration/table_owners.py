@@ -86,13 +86,22 @@ def lake_id(root: Path) -> str:
         try:
             draft.write_text(f"{uuid4()}\n")
             sync(draft)
-            os.link(draft, path)
+            _place(draft, path)
             sync(root)
-        except FileExistsError:
-            pass
         finally:
             draft.unlink(missing_ok=True)
     return path.read_text().strip()
+
+
+def _place(draft: Path, path: Path) -> None:
+    """Give ``draft`` the name ``path``, unless that is taken. Some file systems have no links: there it is looked for once more."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return
+    except OSError:
+        if not path.exists():
+            draft.rename(path)
 
 
 def refusal(place: str, table: str, held: str, owner: Owner) -> NotOwnerError:

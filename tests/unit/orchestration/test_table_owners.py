@@ -1,5 +1,7 @@
 """A table of a database has one owner: another lake's asset is refused, and takes it over only where a person says so."""
 
+import errno
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,6 +34,15 @@ def test_a_lake_has_one_id_however_many_ask_first(tmp_path: Path) -> None:
     root.rename(tmp_path / "moved")
     assert {lake_id(tmp_path / "moved")} == found
     assert lake_id(tmp_path / "another") not in found
+
+
+def test_a_lake_on_a_file_system_without_links_has_an_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert lake_id(tmp_path / "lake") == lake_id(tmp_path / "lake")
+    assert [one.name for one in (tmp_path / "lake").iterdir()] == [LAKE_ID]
 
 
 @pytest.fixture
