@@ -43,7 +43,7 @@ An installation and its processes:
 - ``code_server``, ``project_server``, ``code_socket``, ``code_watch``: the process that loads the project, and how others notice changes.
 - ``webserver``, ``ui_guard``, ``daemon``, ``daemon_pace``, ``daemon_heartbeat``: Dagster's other processes, who may ask, sign of life.
 - ``instance``, ``event_storage``, ``compute_logs``, ``plain_log``: Dagster's instance, its storage, what runs print, what it logs.
-- ``served_project``, ``troubles``: what is wrong with a project that is served all the same.
+- ``served_project``, ``troubles``: what is wrong with a project that is served all the same. ``declare``: its topics, for the brokers.
 - ``cli``: commands of ``tidelog`` about tables. ``demo``: the whole path on real data.
 """
 

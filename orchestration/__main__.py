@@ -8,7 +8,7 @@ from importlib import import_module
 
 from orchestration.importing import kept_imports
 
-PROCESSES = ("code_server", "daemon", "instance", "webserver")
+PROCESSES = ("code_server", "daemon", "declare", "instance", "webserver")
 """Modules of this package; each has a ``main`` that reads the arguments of the process."""
 
 

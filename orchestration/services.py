@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from log_service.client import ConfigError
+from log_service.supervisor.components import DECLARED_TOPICS_FILE
 from log_service.supervisor.spec import Component, GrpcReadiness, HeartbeatReadiness, HttpReadiness, ServiceContext
 from orchestration.code_socket import code_socket
 from orchestration.daemon_heartbeat import heartbeat_file
@@ -56,35 +57,9 @@ def _components(context: ServiceContext) -> list[Component]:
     workspace = write_workspace(context.data_directory, context.project_directory, socket_path, is_postgres=is_postgres)
     heartbeat = heartbeat_file(dagster_home(context.data_directory))
     python = sys.executable
-    watch = ["--watch"] if context.is_watching else []
-    complaint = context.data_directory / COMPLAINT_FILE
-    complaint.unlink(missing_ok=True)
-    instance = (python, "-m", PACKAGE, "instance")
     return [
         external_spark(context.spark_remote) if context.spark_remote else own_spark(context, environment),
-        Component(
-            name=CODE,
-            argv=(
-                python,
-                "-m",
-                PACKAGE,
-                "code_server",
-                "--socket",
-                str(socket_path),
-                "--complaint",
-                str(complaint),
-                *watch,
-            ),
-            complaint_path=complaint,
-            readiness=GrpcReadiness(socket_path=socket_path, method=CODE_SERVER_PING),
-            address=f"unix:{socket_path}",
-            after=("broker", SPARK),
-            environment=environment,
-            working_directory=context.project_directory,
-            prepare=(("rm", "-f", str(complaint)), *granting(context), (*instance, "prepare")),
-            before_stop=((*instance, "cancel-runs"),),
-            stop_deadline_s=CANCEL_RUNS_DEADLINE_S,
-        ),
+        code_server(context, environment, socket_path),
         Component(
             name=WEB,
             argv=(
@@ -104,6 +79,7 @@ def _components(context: ServiceContext) -> list[Component]:
             after=(CODE,),
             environment={**environment, UI_HOSTS: ",".join([context.host, *ui_hosts(process_environment())])},
             working_directory=context.project_directory,
+            is_essential=False,
         ),
         Component(
             name=DAEMON,
@@ -112,10 +88,46 @@ def _components(context: ServiceContext) -> list[Component]:
             prepare=(("rm", "-f", str(heartbeat)),),
             after=(CODE,),
             stop_deadline_s=DAEMON_STOP_DEADLINE_S,
+            is_essential=False,
             environment=environment,
             working_directory=context.project_directory,
         ),
     ]
+
+
+def code_server(context: ServiceContext, environment: Mapping[str, str], socket_path: Path) -> Component:
+    """Return the component that loads the project; what it declares is written before the brokers start."""
+    python = sys.executable
+    watch = ["--watch"] if context.is_watching else []
+    complaint = context.data_directory / COMPLAINT_FILE
+    complaint.unlink(missing_ok=True)
+    instance = (python, "-m", PACKAGE, "instance")
+    declared = str(context.data_directory / DECLARED_TOPICS_FILE)
+    return Component(
+        name=CODE,
+        argv=(
+            python,
+            "-m",
+            PACKAGE,
+            "code_server",
+            "--socket",
+            str(socket_path),
+            "--complaint",
+            str(complaint),
+            *watch,
+        ),
+        complaint_path=complaint,
+        readiness=GrpcReadiness(socket_path=socket_path, method=CODE_SERVER_PING),
+        address=f"unix:{socket_path}",
+        after=("broker", SPARK),
+        environment=environment,
+        working_directory=context.project_directory,
+        prepare=(("rm", "-f", str(complaint)), *granting(context), (*instance, "prepare")),
+        before_brokers=((python, "-m", PACKAGE, "declare", "--project", str(context.project_directory), "--file", declared),),
+        before_stop=((*instance, "cancel-runs"),),
+        stop_deadline_s=CANCEL_RUNS_DEADLINE_S,
+        is_essential=False,
+    )
 
 
 def granting(context: ServiceContext) -> tuple[tuple[str, ...], ...]:
@@ -136,6 +148,7 @@ def own_spark(context: ServiceContext, environment: Mapping[str, str]) -> Compon
         address=server.url,
         environment=server.environment({**process_environment(), **clients_environment(context), "PYTHONPATH": environment["PYTHONPATH"]}),
         working_directory=context.data_directory,
+        is_essential=False,
     )
 
 
@@ -159,6 +172,7 @@ def external_spark(remote: str) -> Component:
         address=f"sc://{address.hostname}:{port}",
         start_deadline_s=60.0,
         external_setting=REMOTE_SETTING,
+        is_essential=False,
     )
 
 

@@ -270,6 +270,33 @@ def _brought_up(client: LogClient, spec: TopicSpec) -> TopicChanges:
         return TopicChanges(is_new=False, partitions=None, configs={}, notes=(note,))
 
 
+def differences(client: LogClient, specs: Iterable[TopicSpec]) -> dict[str, tuple[str, ...]]:
+    """Return by topic in which ways it is not as it is declared; none where it is. Changes nothing.
+
+    :raises LogServiceAwayError: the log service does not answer at all.
+    """
+    return {spec.name: _differences(client, spec) for spec in specs}
+
+
+def _differences(client: LogClient, spec: TopicSpec) -> tuple[str, ...]:
+    advice = f"a run of {TOPIC_PREFIX}/{spec.name} brings it up to its declaration"
+    try:
+        existing = client.describe_topic(spec.name)
+        configs = client.topic_configs(spec.name) if existing and spec.configs else {}
+    except LogServiceAwayError:
+        raise
+    except LogServiceError as error:
+        return (f"the topic {spec.name} could not be looked at: {error}",)
+    if existing is None:
+        return (f"topic {spec.name} is declared and is not there: {advice}",)
+    changes = plan_changes(spec, existing, configs)
+    found = [*changes.notes]
+    if changes.partitions:
+        found.append(f"topic {spec.name} has {existing.partitions} partitions, {spec.partitions} are declared: {advice}")
+    found += [f"topic {spec.name} has {key}={configs.get(key)}, {value} is declared: {advice}" for key, value in changes.configs.items()]
+    return tuple(found)
+
+
 def topic_asset(spec: TopicSpec, *, group_name: str = "topics") -> dg.AssetsDefinition:
     """Return the asset whose run creates or reconciles the topic of ``spec``."""
     declare_topic(spec)

@@ -17,7 +17,8 @@
 - ``live``, ``loggers``: what changes while the node runs. ``storage_format``: directories before the first start. ``first_logins``: who can
   log in to a cluster that begins.
 - ``time_slice``: how soon the event loop's thread runs once bytes have woken it.
-- ``fetch_session``, ``cluster_view``, ``auto_creation``, ``producer_ids``, ``end_offsets``: what several handlers share.
+- ``fetch_session``, ``cluster_view``, ``producer_ids``, ``end_offsets``: what several handlers share. ``auto_creation``,
+  ``declared_topics``: topics that are created because a client asks for them.
   ``streams_topics``: the topics that Kafka Streams applications miss. ``lost_brokers``: responses that wait for an election.
 - ``authorization``: what each request needs of ACLs, and what becomes of one that has not got it.
 - ``quotas``: what each request is charged to. ``client_telemetry``: the metrics that clients push (KIP-714).

@@ -4,9 +4,9 @@ Decides which names may become topics, what this broker asks for, and that a top
 meanwhile wait for the same response. The controller decides everything else. The response of a controller on another node may be here
 before the topic is in this broker's image; then clients ask again.
 
-Users' topics get what this broker's file says, else the controller's defaults (KIP-464). The topics of coordinators get what
-this broker's configuration says; a node alone makes one replica, unless its file asks for more. Where the cluster has too few brokers for
-that, the broker says so in its log, and clients try again.
+Users' topics get what their declaration says (``declared_topics``), else what this broker's file says, else the controller's defaults
+(KIP-464). The topics of coordinators get what this broker's configuration says; a node alone makes one replica, unless its file asks for
+more. Where the cluster has too few brokers for that, the broker says so in its log, and clients try again.
 """
 
 import logging
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import trio
 
+from log_service.broker.declared_topics import Declared
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
@@ -47,7 +48,10 @@ class _Asked:
 class TopicCreation:
     """Asks the controller for topics that this broker's clients miss."""
 
-    def __init__(self, controller: ControllerChannel, config: NodeConfig, clock: Clock, image: Callable[[], MetadataImage]) -> None:
+    def __init__(
+        self, controller: ControllerChannel, config: NodeConfig, clock: Clock, image: Callable[[], MetadataImage], declared: Declared
+    ) -> None:
+        self._declared = declared
         self._controller = controller
         self._image = image
         self._config = config
@@ -71,9 +75,11 @@ class TopicCreation:
         return {name: each.code for name, each in asked.items() if each.code not in IS_THERE_NOW}
 
     async def _ask(self, asked: dict[str, _Asked], client: Caller | None) -> None:
-        request = CreateTopicsRequest(topics=[self._topic(name) for name in asked], timeout_ms=CREATE_TIMEOUT_MS)
         caller = None if client is None else replace(client, version=LAST_LENIENT_VERSION)
         try:
+            declared = await self._declared()
+            topics = [declared.get(name) or self._topic(name) for name in asked]
+            request = CreateTopicsRequest(topics=topics, timeout_ms=CREATE_TIMEOUT_MS)
             response = await self._controller.request(request, CreateTopicsResponse, caller)
         except KafkaError as error:
             for name, each in asked.items():

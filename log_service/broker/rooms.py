@@ -14,6 +14,7 @@ import trio
 from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.coordinator_leadership import Coordinated, CoordinatorLeadership
+from log_service.broker.declared_topics import declared_topics
 from log_service.broker.directory_reports import DirectoryReports
 from log_service.broker.end_offsets import EndOffsets
 from log_service.broker.fetch_session import FetchSessionCache
@@ -311,7 +312,8 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
     lifecycle = BrokerLifecycle(
         config, controller_channel, foundation.image, foundation.directory_states, is_quorum_gone=lambda: foundation.raft.is_majority_gone
     )
-    topic_creation = TopicCreation(controller_channel, config, env.clock, foundation.image)
+    declared = declared_topics(env.files, config.topics.declarations_path)
+    topic_creation = TopicCreation(controller_channel, config, env.clock, foundation.image, declared)
     share_states, share_persister = _new_share_states(foundation, topic_creation, background)
     groups = _new_groups(foundation, share_persister)
     producer_ids = ProducerIds(controller_channel, foundation.node_id, lambda: lifecycle.broker_epoch, background.start_soon)

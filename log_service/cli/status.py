@@ -18,6 +18,7 @@ def status(*, data: Path, as_json: bool) -> None:
     rows = [asdict(component) for component in components]
     for row in rows:
         row["state"] = "at fault" if row["state"] == "ready" and row["complaint"] else row["state"]
+        row["state"] = f"waiting for {', '.join(row['waits_for'])}" if row["waits_for"] else row["state"]
         row["restarts"] = row.pop("restart_count")
         row["owner"] = f"yours ({row['external_setting']})" if row["external_setting"] else "tidelog"
     is_starting = not components and state.is_locked(data)
@@ -29,6 +30,7 @@ def status(*, data: Path, as_json: bool) -> None:
     )
     if components and not as_json:
         click.echo("".join(f"\n{row['name']}: {row['complaint']}\n" for row in rows if row["complaint"]), nl=False)
+        click.echo("".join(f"\n{row['name']}: {row['failure']}\n" for row in rows if row["failure"]), nl=False)
         click.echo("".join(f"\nmetrics  {row['metrics_url']}" for row in rows if row["metrics_url"]))
         click.echo(f"logs     {Path(components[0].log_path).parent}")
     if not components or any(component.state != "ready" or component.complaint for component in components):

@@ -28,6 +28,7 @@ from log_service.supervisor.components import (
     broker_component,
     external_broker,
     mirror_components,
+    prepared,
     registered_components,
     service_context,
 )
@@ -49,6 +50,8 @@ from log_service.supervisor.state import held_lock
 from log_service.supervisor.supervisor import Supervisor
 
 REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
+START_TIMEOUT_SETTING = "TIDELOG_START_TIMEOUT_S"
+SECONDS = WholeNumber(1, 86_400)
 Upkeep = Callable[[], Awaitable[None]]
 PORT = WholeNumber(1, 65_535)
 """What a component listens on: 0 would be another one than others are told."""
@@ -88,6 +91,10 @@ PORT = WholeNumber(1, 65_535)
     "--spark-remote", metavar="sc://HOST:PORT", envvar=REMOTE_SETTING, show_envvar=True,
     help="A Spark Connect server of your own: none is started here.",
 )  # fmt: skip
+@click.option(
+    "--start-timeout", type=SECONDS, metavar="SECONDS", envvar=START_TIMEOUT_SETTING, show_envvar=True,
+    help="How long a component may take until it is ready, before it is started again.  [default: 30 to 120, by component]",
+)  # fmt: skip
 @click.option("--watch", is_flag=True, help="Load the project anew whenever a file of it changes.")
 @click.option("--only-broker", is_flag=True, help="Leave the platform out.")
 def up(
@@ -104,13 +111,15 @@ def up(
     rack: str | None,
     bootstrap_servers: str | None,
     spark_remote: str | None,
+    start_timeout: int | None,
     watch: bool,
     only_broker: bool,
     secure: bool,
 ) -> None:
     """Start broker, warm Spark server, Dagster webserver and daemon, and keep them running; and the project's mirror, if it has one.
 
-    One line per component tells when it is ready and where. What dies is started again. Ctrl-C stops everything in order: runs are
+    One line per component tells when it is ready and where. What dies, or is not ready in time, is started again and ends nothing else;
+    only a broker whose first start fails ends them all. tidelog status says what waits for what. Ctrl-C stops all in order: runs are
     cancelled, Dagster and Spark end, the broker last. Without the platform extra (pip install 'tidelog[platform]') the broker runs alone.
     """
     read_settings_of(project)
@@ -148,16 +157,35 @@ def up(
             check_node_ports(cluster, host, broker_port)
             context = replace(context, bootstrap_servers=bootstrap_of(cluster, host, broker_port))
         protection = None if bootstrap_servers else protection_of(data, host, cluster, is_wanted=secure)
-        if protection is not None:
-            context = replace(context, client_config=protection.client_file(PLATFORM), operator_config=protection.client_file(OPERATOR))
+        context = protected_by(protection, context)
         factory = NodeFactory(context=context, first_port=broker_port, overrides=overrides, is_secure=protection is not None)
         if cluster is not None:
             factory.format(cluster, cluster.nodes if read_cluster(data) is None else ())
             write_cluster(context.data_directory, cluster)
-        components = broker_components(factory, cluster, protection) + ([] if only_broker else platform_components(context))
+        brokers = broker_components(factory, cluster, protection)
+        components = patient(together(brokers, [] if only_broker else platform_components(context)), start_timeout)
     supervisor = Supervisor(InstallationSpec(context=context, components=tuple(components)), click.echo, is_data_held=True)
     fleet = None if cluster is None else Fleet(supervisor, cluster, factory)
     trio.run(run_until_interrupted, supervisor, fleet, upkeep_of(data, host, protection))
+
+
+def protected_by(protection: InstallationProtection | None, context: ServiceContext) -> ServiceContext:
+    """Return the context with how clients log in, where the installation is protected."""
+    if protection is None:
+        return context
+    return replace(context, client_config=protection.client_file(PLATFORM), operator_config=protection.client_file(OPERATOR))
+
+
+def together(brokers: Sequence[Component], platform: Sequence[Component]) -> list[Component]:
+    """Return all components; the brokers run first what the platform asks for."""
+    return [*prepared(brokers, platform), *platform]
+
+
+def patient(components: list[Component], start_timeout: int | None) -> list[Component]:
+    """Return the components with the start deadline that is asked for, also by the project's .env, which is read late."""
+    if start_timeout is None and os.environ.get(START_TIMEOUT_SETTING):
+        start_timeout = SECONDS.convert(os.environ[START_TIMEOUT_SETTING], None, None)
+    return components if start_timeout is None else [replace(each, start_deadline_s=float(start_timeout)) for each in components]
 
 
 def warn_of_unknown(given: Iterable[str]) -> None:
@@ -214,7 +242,7 @@ def left_as_it_was(data: Path) -> Iterator[None]:
 async def run_until_interrupted(supervisor: Supervisor, fleet: Fleet | None = None, upkeep: Sequence[Upkeep] = ()) -> None:
     """Run; the first Ctrl-C or SIGTERM stops in order, a later one kills at once. Nodes of ``fleet`` come and go as they are asked for.
 
-    What is in ``upkeep`` runs beside it, once everything is ready.
+    What is in ``upkeep`` runs beside it, once the brokers are ready.
     """
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
@@ -232,11 +260,12 @@ async def run_installation(supervisor: Supervisor, fleet: Fleet | None, upkeep: 
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(supervisor.run)
-            click.echo("everything is ready; Ctrl-C stops it")
             for each in upkeep:
                 nursery.start_soon(each)
             if fleet is not None:
                 nursery.start_soon(control.serve, supervisor.data_directory, fleet.handle)
+            await supervisor.wait_until_all_are_ready()
+            click.echo("everything is ready; Ctrl-C stops it")
     except BaseExceptionGroup as group:
         failure = first_error(group)
         if not isinstance(failure, TidelogError):

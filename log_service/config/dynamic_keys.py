@@ -239,6 +239,7 @@ OUR_OWN = frozenset(
         "audit.log.max.files",
         "audit.log.path",
         "audit.log.topic",
+        "auto.create.topics.declarations",
         "cluster.id",
         "metrics.listener",
         "node.death.grace.ms",

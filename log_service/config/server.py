@@ -361,12 +361,14 @@ def _fetch(values: ServerValues) -> FetchConfig:
 
 
 def _topics(values: ServerValues) -> TopicDefaults:
+    declarations = values.optional_text("auto.create.topics.declarations")
     return TopicDefaults(
         partition_count=values.number("num.partitions"),
         replication_factor=values.number("default.replication.factor"),
         asked_partition_count=values.number("num.partitions") if values.is_set("num.partitions") else -1,
         asked_replication_factor=values.number("default.replication.factor") if values.is_set("default.replication.factor") else -1,
         is_auto_created=values.flag("auto.create.topics.enable"),
+        declarations_path=None if declarations is None else Path(declarations),
         is_deletion_enabled=values.flag("delete.topic.enable"),
     )
 

@@ -177,6 +177,8 @@ TOPICS = (
     _int("num.partitions", 1, "Partitions of a topic whose creator names none.", "order over the whole topic", lowest=1),
     _int("default.replication.factor", 1, "Replicas of a topic whose creator names none.", "fits every cluster", lowest=1),
     _bool("auto.create.topics.enable", "true", "Whether asking for a topic that does not exist creates it.", "Kafka's; a first try works"),
+    _text("auto.create.topics.declarations", "", "A JSON file of declared topics: one of them that is created because a client asks for it "
+          "gets the partitions, replicas and configs of its declaration. Empty is none.", "tidelog up declares what its project declares"),
     _bool("delete.topic.enable", "true", "Whether topics can be deleted.", "who may create may delete"),
 )  # fmt: skip
 

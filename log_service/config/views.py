@@ -352,6 +352,7 @@ class TopicDefaults:
     asked_partition_count: int = -1
     asked_replication_factor: int = -1
     is_auto_created: bool = True
+    declarations_path: Path | None = None
     is_deletion_enabled: bool = True
     max_partitions_per_request: int = 10_000
 

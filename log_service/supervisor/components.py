@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from random import Random
@@ -26,6 +27,8 @@ ENTRY_POINT_GROUP = "tidelog.services"
 BROKER, MIRROR = "broker", "mirror"
 MIRROR_FILE = "mirror.properties"
 """In a project's folder: what its mirror does."""
+DECLARED_TOPICS_FILE = "declared_topics.json"
+"""In the data directory: what the project declares, for brokers that create a topic because a client asks for it."""
 DAY_MS = 24 * 3_600_000
 METRICS_PORT = 9404
 METRICS_KEY = "metrics.listener"
@@ -69,6 +72,7 @@ def broker_component(context: ServiceContext, overrides: Sequence[str] = (), pro
         "log.dirs": str(directory / "logs"),
         "log.retention.check.interval.ms": str(DAY_MS),
         "log.cleaner.backoff.ms": str(DAY_MS),
+        "auto.create.topics.declarations": str(context.data_directory / DECLARED_TOPICS_FILE),
     }
     if protection is not None:
         settings |= protection.node_properties(BROKER)
@@ -86,6 +90,12 @@ def broker_component(context: ServiceContext, overrides: Sequence[str] = (), pro
         start_deadline_s=60.0,
         stop_deadline_s=30.0,
     )
+
+
+def prepared(brokers: Sequence[Component], others: Sequence[Component]) -> list[Component]:
+    """Return the brokers, each of which runs first what ``others`` ask for; what that ends with keeps none from starting."""
+    commands = tuple(("sh", "-c", '"$@"; true', "sh", *argv) for each in others for argv in each.before_brokers)
+    return [replace(each, prepare=(*each.prepare, *commands)) if each.is_essential else each for each in brokers]
 
 
 def mirror_components(context: ServiceContext, after: Sequence[str]) -> list[Component]:
@@ -112,6 +122,7 @@ def mirror_components(context: ServiceContext, after: Sequence[str]) -> list[Com
             after=tuple(after),
             prepare=(("rm", "-f", str(heartbeat), str(complaint)),),
             complaint_path=complaint,
+            is_essential=False,
         )
     ]
 

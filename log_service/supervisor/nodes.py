@@ -22,7 +22,16 @@ from pathlib import Path
 from log_service.common.errors import ConfigError, StorageError
 from log_service.config.properties import parse_properties
 from log_service.supervisor.authority import write_private
-from log_service.supervisor.components import BROKER, DAY_MS, LOOPBACK, METRICS_KEY, check_ports_are_free, metrics_port_of, metrics_url
+from log_service.supervisor.components import (
+    BROKER,
+    DAY_MS,
+    DECLARED_TOPICS_FILE,
+    LOOPBACK,
+    METRICS_KEY,
+    check_ports_are_free,
+    metrics_port_of,
+    metrics_url,
+)
 from log_service.supervisor.protection import SECURE_LISTENER, protect
 from log_service.supervisor.spec import Component, KafkaReadiness, ServiceContext
 
@@ -322,6 +331,7 @@ class NodeFactory:
             logs=directory / "logs",
             metrics=self._metrics(node),
         )
+        settings["auto.create.topics.declarations"] = str(self.context.data_directory / DECLARED_TOPICS_FILE)
         if self.is_secure:
             settings |= protected(settings, protect(self.context.data_directory, self.context.host, [node.name]).node_properties(node.name))
         lines = [f"{key}={value}" for key, value in settings.items()]

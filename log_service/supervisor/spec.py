@@ -85,9 +85,14 @@ class Component:
     in which a component that responds says what keeps it from its work all the same, a line for each; without one, or with nothing in it,
     nothing does.
 
+    ``before_brokers`` are commands that run before each start of the installation's own brokers, whatever they end with.
+
     ``prepare`` runs to its end before each start of the component and must succeed; ``before_stop`` runs once when the installation
     stops, while the component and all that it comes after are still alive. ``stop_deadline_s`` is how long it may take to end after
     SIGTERM before it is killed. Components of one ``stop_group`` that start one after the other are asked to stop at the same time.
+
+    Where the first start of an ``is_essential`` component fails, or what is the user's own is not there in time, the installation ends.
+    Any other is tried again until it succeeds, and nothing else of the installation ends with it.
     """
 
     name: str
@@ -99,6 +104,7 @@ class Component:
     environment: Mapping[str, str] = field(default_factory=dict)
     working_directory: Path | None = None
     prepare: tuple[Argv, ...] = ()
+    before_brokers: tuple[Argv, ...] = ()
     before_stop: tuple[Argv, ...] = ()
     start_deadline_s: float = 120.0
     stop_deadline_s: float = 20.0
@@ -106,6 +112,7 @@ class Component:
     external_setting: str = ""
     stop_group: str = ""
     complaint_path: Path | None = None
+    is_essential: bool = True
 
     @property
     def is_external(self) -> bool:

@@ -34,6 +34,8 @@ class ComponentState:
 
     ``pid`` is the component's own process, ``guard_pid`` the one that watches it. ``external_setting`` names the setting that points to a
     component of the user's own, which has neither. ``complaint`` is what the component says to be wrong; empty where nothing is.
+    ``waits_for`` are the components that have to be ready before this one starts, and are not. ``failure`` says why its last start or run
+    ended, until it is ready again.
     """
 
     name: str
@@ -46,6 +48,8 @@ class ComponentState:
     guard_pid: int | None = None
     external_setting: str = ""
     complaint: str = ""
+    waits_for: tuple[str, ...] = ()
+    failure: str = ""
 
 
 def write(data_directory: Path, states: Mapping[str, ComponentState]) -> None:
@@ -62,7 +66,7 @@ def read(data_directory: Path) -> list[ComponentState]:
         content = json.loads((data_directory / STATE_FILE).read_text())
     except FileNotFoundError:
         return []
-    return [ComponentState(**component) for component in content["components"]]
+    return [ComponentState(**{**component, "waits_for": tuple(component["waits_for"])}) for component in content["components"]]
 
 
 def is_locked(data_directory: Path) -> bool:

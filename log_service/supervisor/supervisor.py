@@ -6,6 +6,9 @@ no response), how long to wait before a restart (doubling from one second to thi
 in which order everything ends. What is the user's own it only waits for and looks at. What a component says to be wrong it passes on to the
 terminal. It does not know what components are for.
 
+A component that is not essential and does not start ends no other: it is tried again, each time with twice the patience up to eight times,
+because a machine that is slow now may be slow for long.
+
 Invariants: at most one process per component; after ``run`` has returned, none is left.
 """
 
@@ -35,6 +38,8 @@ COMPLAINT_POLL_S = 0.5
 STATE_POLL_S = 0.05
 MAX_COMPLAINT_CHARACTERS = 2_000
 MAX_COMPLAINTS = 50
+MOST_PATIENCE = 8
+"""How many times its start deadline a component gets at most, after starts that took too long."""
 
 Say = Callable[[str], None]
 
@@ -57,6 +62,7 @@ class Supervisor:
         self._log_directory = spec.context.data_directory / "logs"
         self._ready = {component.name: trio.Event() for component in self._ordered}
         self._processes: dict[str, ComponentProcess] = {}
+        self._failures: dict[str, str] = {}
         self._states = {component.name: self._state(component, "waiting") for component in self._ordered}
         self._told: dict[str, tuple[str, ...]] = {}
         self._held: set[str] = set()
@@ -82,21 +88,32 @@ class Supervisor:
             log_path=str(self._log_directory / f"{component.name}.log"),
             metrics_url=component.metrics_url,
             complaint=joined(complaints_of(component)),
+            waits_for=self._waits_for(component) if name == "waiting" else (),
+            failure="" if name == "ready" else self._failures.get(component.name, ""),
         )
 
+    def _waits_for(self, component: Component) -> tuple[str, ...]:
+        return tuple(name for name in component.after if not self._ready[name].is_set())
+
     def _note(self, component: Component, name: str, *, running: ComponentProcess | None = None, restart_count: int = 0) -> None:
+        if name == "ready":
+            self._failures.pop(component.name, None)
+            self._ready[component.name].set()
         self._states[component.name] = self._state(component, name, running=running, restart_count=restart_count)
+        for other in self._ordered:
+            if self._states[other.name].state == "waiting":
+                self._states[other.name] = self._state(other, "waiting")
         state.write(self._spec.context.data_directory, self._states)
 
     def _tell(self, component: Component, text: str) -> None:
         self._say(f"{component.name:<{self._width}}  {text}")
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until cancelled; ``started`` is told once everything is ready. Stops all on the way out.
+        """Run until cancelled; ``started`` is told once what is essential is ready. Stops all on the way out.
 
         Raises:
             StorageError: another supervisor runs on this data.
-            StartFailed: a component ended or hung before it was ready for the first time.
+            StartFailed: an essential component ended or hung before it was ready for the first time.
             ConfigError: a component cannot be asked whether it is ready for the first time.
         """
         with nullcontext() if self._is_data_held else state.held_lock(self._spec.context.data_directory):
@@ -107,8 +124,9 @@ class Supervisor:
                         nursery.start_soon(self._watch_until_taken_away, component)
                         if component.complaint_path is not None:
                             nursery.start_soon(self._pass_complaints_on, component)
-                    for ready in self._ready.values():
-                        await ready.wait()
+                    for component in self._ordered:
+                        if component.is_essential:
+                            await self._ready[component.name].wait()
                     task_status.started()
             except BaseExceptionGroup as group:
                 failed = group.subgroup((StartFailed, ConfigError))
@@ -120,6 +138,11 @@ class Supervisor:
                     await self._stop_all()
                 for running in self._processes.values():
                     await running.stop()
+
+    async def wait_until_all_are_ready(self) -> None:
+        """Return once every component has been ready."""
+        for ready in list(self._ready.values()):
+            await ready.wait()
 
     def kill(self) -> None:
         """Give up stopping in order: everything is killed at once."""
@@ -143,7 +166,7 @@ class Supervisor:
         self._states[component.name] = self._state(component, "waiting")
         self._nursery.start_soon(self._watch_until_taken_away, component)
         if not await self._is_ready_in_time(component):
-            failure = self._first_start_failed(component, f"was not ready after {component.start_deadline_s:.0f} s")
+            failure = self._first_start_failed(component, not_ready(component))
             await self.take_away(component.name)
             raise StartFailed(failure)
 
@@ -196,7 +219,7 @@ class Supervisor:
         self._note(component, "starting")
         self._nursery.start_soon(self._watch_until_taken_away, component)
         if not await self._is_ready_in_time(component):
-            raise StartFailed(self._first_start_failed(component, f"was not ready after {component.start_deadline_s:.0f} s"))
+            raise StartFailed(self._first_start_failed(component, not_ready(component)))
 
     def _component(self, name: str) -> Component:
         return next(each for each in self._ordered if each.name == name)
@@ -233,17 +256,23 @@ class Supervisor:
             await self._ready[name].wait()
         if component.is_external:
             await self._watch_external(component)
-        backoff_s, restart_count = FIRST_BACKOFF_S, 0
+        backoff_s, restart_count, patience = FIRST_BACKOFF_S, 0, 1
         while True:
             started = trio.current_time()
-            why = await self._run_once(component, restart_count)
-            if not self._ready[component.name].is_set():
+            patient = replace(component, start_deadline_s=component.start_deadline_s * patience)
+            why = await self._run_once(patient, restart_count)
+            is_first = not self._ready[component.name].is_set()
+            if is_first and component.is_essential:
                 raise StartFailed(self._first_start_failed(component, why))
             if trio.current_time() - started > HEALTHY_AFTER_S:
                 backoff_s = FIRST_BACKOFF_S
+            patience = min(patience * 2, MOST_PATIENCE) if why == not_ready(patient) else 1
             restart_count += 1
+            self._failures[component.name] = why
             self._note(component, "restarting", restart_count=restart_count)
             self._tell(component, f"{why}; starts again in {backoff_s:.0f} s (log: {self._states[component.name].log_path})")
+            if is_first and restart_count == 1:
+                self._tell(component, "\n".join(["the end of its log:", *(f"  {line}" for line in self._end_of_log(component))]))
             await trio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, LAST_BACKOFF_S)
 
@@ -251,14 +280,16 @@ class Supervisor:
         """Wait for what is the user's own, and tell when it is away and when it is back."""
         setting = component.external_setting
         self._note(component, "starting")
-        if not await self._is_there_in_time(component):
-            text = (
-                f"{component.name} at {component.address}, which {setting} names, did not respond within {component.start_deadline_s:.0f} s"
-            )
-            raise StartFailed(f"{text}: start it, or unset {setting} to have one started here")
+        while not await self._is_there_in_time(component):
+            why = f"did not respond within {component.start_deadline_s:.0f} s"
+            what_to_do = f"start it, or unset {setting} to have one started here"
+            if component.is_essential:
+                raise StartFailed(f"{component.name} at {component.address}, which {setting} names, {why}: {what_to_do}")
+            self._failures[component.name] = f"{why}: {what_to_do}"
+            self._note(component, "not responding")
+            self._tell(component, f"{component.address}, which {setting} names, {why}: {what_to_do}; it is waited for")
         self._note(component, "ready")
         self._tell(component, f"ready  {component.address}  (yours: {setting})")
-        self._ready[component.name].set()
         was_ready = True
         while True:
             await trio.sleep(component.health_interval_s)
@@ -316,14 +347,13 @@ class Supervisor:
             self._note(component, "ready", running=running, restart_count=restart_count)
             metrics = f"  metrics {component.metrics_url}" if component.metrics_url else ""
             self._tell(component, f"ready  {component.address}{metrics}".rstrip())
-            self._ready[component.name].set()
             if await self._stays_healthy_until_its_end(component, running, restart_count):
                 return f"ended with exit code {await running.wait()}"
             await running.kill_and_wait()
             return f"did not respond for {FAILED_PROBES * component.health_interval_s:.0f} s, and was killed"
         if running.guard.poll() is None:
             await running.stop()
-            return f"was not ready after {component.start_deadline_s:.0f} s"
+            return not_ready(component)
         return f"ended with exit code {await running.wait()}"
 
     async def _becomes_ready(self, component: Component, running: ComponentProcess) -> bool:
@@ -342,19 +372,21 @@ class Supervisor:
         return is_ready
 
     async def _wait_until_ready(self, component: Component, patience: trio.CancelScope) -> None:
-        """Wait until the component is ready. One that was ready before is asked again and again where it cannot be asked.
+        """Wait until the component is ready.
+
+        One that was ready before, or is not essential, is asked again and again where it cannot be asked.
 
         ``patience`` ends the wait. It begins anew once the component can be asked: until then nothing says that it does not serve.
 
         Raises:
-            ConfigError: it cannot be asked at its first start.
+            ConfigError: it cannot be asked at its first start, and is essential.
         """
         told = ""
         while True:
             try:
                 return await wait_until_ready(component.readiness)
             except ConfigError as error:
-                if not self._ready[component.name].is_set():
+                if component.is_essential and not self._ready[component.name].is_set():
                     raise
                 why = f"cannot be asked: {error}"
             if why != told:
@@ -388,9 +420,13 @@ class Supervisor:
                 self._note(component, "not responding" if failed_count else "ready", running=running, restart_count=restart_count)
 
     def _first_start_failed(self, component: Component, why: str) -> str:
+        log_path = self._states[component.name].log_path
+        lines = (f"  {line}" for line in self._end_of_log(component))
+        return "\n".join([f"{component.name} could not be started: it {why}. The end of {log_path}:", *lines])
+
+    def _end_of_log(self, component: Component) -> list[str]:
         log_path = Path(self._states[component.name].log_path)
-        lines = process.last_lines(log_path) if log_path.exists() else []
-        return "\n".join([f"{component.name} could not be started: it {why}. The end of {log_path}:", *(f"  {line}" for line in lines)])
+        return process.last_lines(log_path) if log_path.exists() else []
 
     async def _stop_all(self) -> None:
         """Stop in the opposite order of the start; neighbours of one ``stop_group`` stop together."""
@@ -416,6 +452,11 @@ class Supervisor:
                 await process.run_to_end(component, argv, self._log_directory)
             if deadline.cancelled_caught:
                 self._tell(component, f"did not finish what it was doing within {component.stop_deadline_s:.0f} s")
+
+
+def not_ready(component: Component) -> str:
+    """Return why a start was given up that took too long."""
+    return f"was not ready after {component.start_deadline_s:.0f} s"
 
 
 def complaints_of(component: Component) -> tuple[str, ...]:

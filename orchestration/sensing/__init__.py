@@ -2,7 +2,8 @@
 
 ``new_records`` decides which tables have something to read, ``topic_sensor`` waits for it; ``progress`` decides what of watermarks and lag
 is worth an event; ``objectives`` judges whether tables keep up; ``automation`` evaluates the conditions of everything downstream;
-``sources`` looks at sources; ``schema_drift`` and ``run_failures`` watch the lake and the runs; ``watchdog`` watches the sensors;
+``sources`` looks at sources; ``schema_drift`` and ``run_failures`` watch the lake and the runs; ``watchdog`` watches the sensors and,
+with ``topic_drift``, whether topics are as they are declared;
 ``groups`` tells how far the groups of other programs are behind. ``alert_hooks`` sends alerts to where the settings say, ``failing_assets``
 tells the terminal what fails now, ``standard`` is what a project gets that declares no sensors.
 """

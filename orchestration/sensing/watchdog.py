@@ -1,4 +1,5 @@
 """Watches what watches: it judges the lag objectives, and tells of tables that miss theirs and of sensors that fail or hang.
+It tells of topics that are not as they are declared, too (``topic_drift``).
 
 The topic sensor waits for records, so a tick of it may take long, or fail. Objectives are judged here, by ticks of their own, so that a
 topic sensor that does neither start runs nor tell lag is noticed by what it should have done. Each table is judged apart: one that cannot
@@ -31,7 +32,9 @@ from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.objectives import objectives, verdict_event
 from orchestration.sensing.progress import Progress, decide_events, in_a_row, in_turn
 from orchestration.sensing.run_failures import Alert, is_told
+from orchestration.sensing.topic_drift import decide_topic_drift, topic_drift_event
 from orchestration.tables import Lake
+from orchestration.topics import TopicSpec, differences, topic_specs
 from orchestration.transforms import TopicFeed, topic_feeds
 
 INTERVAL_S = 30
@@ -137,13 +140,16 @@ def watchdog_sensor(
     )
     def watch(context: dg.SensorEvaluationContext, log_service: LogServiceResource, lake: LakeResource) -> dg.SensorResult:
         assert context.repository_def is not None
-        progress = Progress.from_cursor(context.cursor)
+        progress, began_s = Progress.from_cursor(context.cursor), now_s()
         feeds = topic_feeds(context.repository_def.assets_defs_by_key.values())
         wanted = objectives(context.repository_def.asset_checks_defs_by_key.values())
         judgement = Judgement(first=progress.first)
+        specs = {spec.name: spec for spec in topic_specs(context.repository_def.assets_defs_by_key.values())}
+        drift = decide_topic_drift({}, {})
         try:
             with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
                 judgement = judged(log, lake.open(), feeds=in_turn(feeds, progress.first), wanted=wanted, now_s=now_s)
+                drift = decide_topic_drift(progress.alerts, differences_within(log, specs.values(), began_s, now_s))
         except LogServiceError as error:
             judgement.unjudged[LOG_SERVICE] = str(error)
         for subject, why in judgement.unjudged.items():
@@ -156,19 +162,36 @@ def watchdog_sensor(
         alerts = [alert for alert in found if progress.alerts.get(alert.subject) != alert.run_id]
         told = decide_events({}, progress, now_s(), {table: one.text for table, one in verdicts.items()})
         missed = [missed_objective(table, verdicts[table]) for table in told.judged if not verdicts[table].is_kept]
-        for alert in [*alerts, *missed, *stuck]:
+        for alert in [*alerts, *missed, *stuck, *drift.alerts]:
             context.log.error(alert.text)
             if notify is not None:
                 notify(alert)
         by_table = {feed.table: feed for feed in feeds}
         kept = replace(told.progress.only_of(by_table, ()), unjudged=unjudged, first=judgement.first)
         return dg.SensorResult(
-            skip_reason=dg.SkipReason("; ".join(alert.text for alert in [*alerts, *missed, *stuck]) or "nothing to tell"),
-            cursor=kept.with_alerts({alert.subject: alert.run_id for alert in alerts}).to_cursor(),
-            asset_events=[verdict_event(by_table[table], verdicts[table]) for table in told.judged],
+            skip_reason=dg.SkipReason("; ".join(alert.text for alert in [*alerts, *missed, *stuck, *drift.alerts]) or "nothing to tell"),
+            cursor=kept.with_alerts({**{alert.subject: alert.run_id for alert in alerts}, **drift.remembered}).to_cursor(),
+            asset_events=[
+                *(verdict_event(by_table[table], verdicts[table]) for table in told.judged),
+                *(topic_drift_event(specs[topic], text) for topic, text in drift.events.items()),
+            ],
         )
 
     return watch
+
+
+def differences_within(
+    log: LogClient, specs: Iterable[TopicSpec], began_s: float, now_s: Callable[[], float]
+) -> dict[str, tuple[str, ...]]:
+    """Return in which ways topics are not as they are declared, of as many as there is time for in a tick that began at ``began_s``.
+
+    :raises LogServiceAwayError: the log service does not respond.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for spec in specs:
+        if now_s() - began_s < LOOKS_WITHIN_S:
+            found |= differences(log, [spec])
+    return found
 
 
 def missed_objective(table: str, verdict: Verdict) -> Alert:

@@ -21,6 +21,7 @@ import trio
 from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.call import Side
 from log_service.broker.client_telemetry import ClientTelemetry
+from log_service.broker.declared_topics import Declared, declared_topics
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.lost_brokers import LostBrokers
 from log_service.broker.node import Node
@@ -136,7 +137,7 @@ class HandlerNode(Asking):
                 pool=nothing,
                 start_task=context.nursery.start_soon,
             ),
-            topic_creation=TopicCreation(controller, config, context.env.clock, lambda: context.image),
+            topic_creation=TopicCreation(controller, config, context.env.clock, lambda: context.image, _declared(context, config)),
             streams_topics=StreamsTopicCreation(controller, context.env.clock, context.nursery.start_soon),
             telemetry=_new_telemetry(context),
             lost_brokers=_new_lost_brokers(context),
@@ -219,6 +220,10 @@ def tell_handlers(story: Callable[[HandlerNode], Awaitable[None]], **properties:
 def _new_lost_brokers(context: ReplicaContext) -> LostBrokers:
     start = context.nursery.start_soon
     return LostBrokers(context.env, context.timers, image=lambda: context.image, listener_name=LISTENER, grace_ms=200, start_task=start)
+
+
+def _declared(context: ReplicaContext, config: NodeConfig) -> Declared:
+    return declared_topics(context.env.files, config.topics.declarations_path)
 
 
 def _new_telemetry(context: ReplicaContext) -> ClientTelemetry:

@@ -46,8 +46,13 @@ class Watchdog:
     def __init__(self, world: World) -> None:
         self.world = world
         self.alerts: list[Alert] = []
-        self.sensor = watchdog_sensor(notify=self.alerts.append, now_s=lambda: world.now_s)
+        self.drifts: list[Alert] = []
+        """Of topics that are not as they are declared: most worlds have none."""
+        self.sensor = watchdog_sensor(notify=self.take, now_s=lambda: world.now_s)
         self.cursor: str | None = None
+
+    def take(self, alert: Alert) -> None:
+        (self.drifts if alert.subject.startswith("topic ") else self.alerts).append(alert)
 
     def tick(self) -> Any:
         context = dg.build_sensor_context(
@@ -351,3 +356,17 @@ def test_a_tick_that_goes_on_hides_no_failure_before_it(world: World) -> None:
     for _ in range(2):
         watchdog.tick()
     assert [alert.text for alert in watchdog.alerts] == ["sensor new_records failed 2 times in a row: no such table (run tick 3)"]
+
+
+def test_a_topic_that_is_not_as_it_is_declared_is_told_once_and_when_that_is_over(world: World) -> None:
+    watchdog = Watchdog(world)
+    world.log.add_topic("orders")
+    watchdog.tick()
+    watchdog.tick()
+    topic = world.log.topics.pop("orders")
+    assert told(watchdog.tick()) == {}
+    assert told(watchdog.tick())["AssetObservation"]["declaration"].startswith("topic orders is declared and is not there: ")
+    assert told(watchdog.tick()) == {}
+    assert [alert.subject for alert in watchdog.drifts] == ["topic orders"]
+    world.log.topics["orders"] = topic
+    assert told(watchdog.tick()) == {"AssetObservation": {"declaration": "as declared"}}

@@ -1,5 +1,6 @@
 """Topics that a broker has the controller create for its clients: what it asks for, how often, and what it says where that fails."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,6 +41,48 @@ def test_a_broker_asks_for_what_its_file_says_and_leaves_the_rest_to_the_control
         assert asked_for(node) == [("a", *asked)]
 
     tell_handlers(story, **properties)
+
+
+DECLARED = """{"topics": {
+    "orders": {"partitions": 4, "replication_factor": 2, "configs": {"retention.ms": "1000"}},
+    "clicks": {"partitions": 3, "replication_factor": 1, "configs": {}}
+}}"""
+
+
+def test_a_declared_topic_that_a_client_asks_for_first_is_created_as_it_is_declared() -> None:
+    """A producer is earlier than its project, or goes on while the topic is deleted."""
+    file = Path("/declared/topics.json")
+
+    async def story(node: HandlerNode) -> None:
+        files = node.context.env.files
+        await node.ask(wanting("orders"), 12)
+        assert asked_for(node) == [("orders", 7, -1)], "nothing is declared yet"
+        files.make_directory(file.parent)
+        files.write_atomically(file, DECLARED.encode())
+        await node.ask(wanting("clicks", "orders", "others"), 12)
+        assert asked_for(node)[1:] == [("clicks", 3, 1), ("orders", 4, 2), ("others", 7, -1)]
+        last = [one for one in node.controller.requests if isinstance(one, CreateTopicsRequest)][-1]
+        assert [(one.name, one.value) for topic in last.topics for one in topic.configs] == [("retention.ms", "1000")]
+        await node.ask(wanting(GROUP_METADATA_TOPIC), 12)
+        assert asked_for(node)[-1][0] != "orders"
+
+    tell_handlers(story, auto_create_topics_declarations=str(file), num_partitions="7")
+
+
+@pytest.mark.parametrize("content", [b"nonsense", b"[]", b'{"topics": {"orders": {"partitions": "many"}}}', b'{"topics": {"orders": 4}}'])
+def test_a_file_of_declarations_that_makes_no_sense_is_told_and_keeps_nothing_from_being_created(
+    content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = Path("/declared/topics.json")
+
+    async def story(node: HandlerNode) -> None:
+        node.context.env.files.make_directory(file.parent)
+        node.context.env.files.write_atomically(file, content)
+        await node.ask(wanting("orders"), 12)
+        assert asked_for(node) == [("orders", -1, -1)]
+
+    tell_handlers(story, auto_create_topics_declarations=str(file))
+    assert f"The declared topics in {file} cannot be read" in caplog.text
 
 
 def test_clients_that_miss_the_same_topic_at_once_ask_the_controller_once() -> None:

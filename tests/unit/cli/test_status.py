@@ -61,6 +61,14 @@ def test_what_is_wrong_is_told_and_is_the_exit_code(data: Path, changes: dict[st
     assert ("code: no topic returns" in result.stdout) == ("complaint" in changes)
 
 
+def test_it_is_told_what_waits_for_what_and_why_a_start_failed(data: Path) -> None:
+    spark = component("spark", state="restarting", failure="was not ready after 120 s")
+    result = told(data, component("broker"), spark, component("code", state="waiting", waits_for=("spark", "topics")))
+    assert result.exit_code == 1
+    assert "waiting for spark, topics" in next(line for line in result.stdout.splitlines() if line.startswith("code "))
+    assert "spark: was not ready after 120 s" in result.stdout
+
+
 def test_what_a_supervisor_left_that_was_killed_runs_no_more(tmp_path: Path) -> None:
     result = told(tmp_path, component("broker"))
     assert result.exit_code == 1

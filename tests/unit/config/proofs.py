@@ -127,6 +127,10 @@ PROOFS = {
     "group.share.max.share.sessions": SHARE_BOUNDS,
     "advertised.listeners": ADDRESSES,
     "auto.create.topics.enable": (BROKERS, "test_auto_create_topics_enable_and_num_partitions"),
+    "auto.create.topics.declarations": (
+        "unit/broker/test_auto_creation.py",
+        "test_a_declared_topic_that_a_client_asks_for_first_is_created_as_it_is_declared",
+    ),
     "broker.heartbeat.interval.ms": (BROKERS, "test_a_broker_that_is_not_heard_of_is_fenced"),
     "broker.id": (FILE, "test_broker_id_is_an_older_name_of_node_id"),
     "broker.rack": TOLD,

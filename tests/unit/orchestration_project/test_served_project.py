@@ -11,6 +11,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from log_service.broker.declared_topics import parse_declared
+from log_service.supervisor.components import DECLARED_TOPICS_FILE
 from orchestration import project_server, served_project
 from orchestration.importing import kept_imports
 from orchestration.log_client import LogServiceError
@@ -20,7 +22,7 @@ from orchestration.sensing.failing_assets import FailingAssets
 from orchestration.served_project import ServedProject
 from orchestration.topics import TopicSpec, topic_asset
 from orchestration.troubles import Troubles, mistaken_asset
-from tests.unit.orchestration.memory_log import MemoryLog
+from tests.unit.orchestration.memory_log import MemoryLog, MemoryPartition
 
 REFUSAL = "the topic orders could not be created: POLICY_VIOLATION: retention.ms is -1"
 
@@ -85,6 +87,43 @@ def test_topics_are_looked_at_again_once_the_log_service_is_back(project: Served
     assert "orders" not in log.topics
     project.look(None, is_turn_of_topics=True)
     assert (file.read_text(), "orders" in log.topics) == ("", True)
+
+
+def test_what_becomes_other_than_it_is_declared_is_told_and_not_undone(project: ServedProject, log: Refusing, file: Path) -> None:
+    project.take([declared("1000"), topic_asset(TopicSpec(name="clicks", partitions=3))])
+    del log.topics["orders"]
+    log.topics["clicks"].partitions.pop()
+    project.look(None, is_turn_of_topics=False)
+    assert not file.exists()
+    project.look(None, is_turn_of_topics=True)
+    assert file.read_text().splitlines() == [
+        "topic clicks has 2 partitions, 3 are declared: a run of topics/clicks brings it up to its declaration",
+        "topic orders is declared and is not there: a run of topics/orders brings it up to its declaration",
+    ]
+    log.add_topic("orders").configs["retention.ms"] = "1"
+    log.topics["clicks"].partitions += [MemoryPartition(), MemoryPartition()]
+    project.look(None, is_turn_of_topics=True)
+    assert file.read_text().splitlines() == [
+        "topic clicks has 4 partitions, 3 are declared; partitions are never removed",
+        "topic orders has retention.ms=1, 1000 is declared: a run of topics/orders brings it up to its declaration",
+    ]
+    project.take([declared("1000"), topic_asset(TopicSpec(name="clicks", partitions=4))])
+    assert file.read_text() == ""
+    log.is_away = True
+    project.look(None, is_turn_of_topics=True)
+    assert "no broker at" in file.read_text()
+
+
+def test_the_brokers_of_an_installation_are_told_what_is_declared(
+    tmp_path: Path, file: Path, log: Refusing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDELOG_DATA", str(tmp_path))
+    served = ServedProject(logging.getLogger("served"), Troubles(file), tmp_path / "dagster")
+    served.take([topic_asset(TopicSpec(name="clicks", partitions=3, configs={"retention.ms": "5"}))])
+    (found,) = parse_declared((tmp_path / DECLARED_TOPICS_FILE).read_bytes()).values()
+    assert (found.name, found.num_partitions, found.replication_factor) == ("clicks", 3, 1)
+    assert [(one.name, one.value) for one in found.configs] == [("retention.ms", "5")]
+    assert "clicks" in log.topics
 
 
 def test_everything_that_is_wrong_has_a_line(project: ServedProject, log: Refusing, file: Path) -> None:

@@ -1,9 +1,16 @@
 """Installations of small processes, for a supervisor to look after."""
 
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+import trio
+
+from log_service.common.errors import first_error
 from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, ServiceContext
+from log_service.supervisor.supervisor import Supervisor
 from tests.helpers.ports import free_port
 
 LISTENER = """
@@ -35,3 +42,30 @@ def installation(directory: Path, *components: Component) -> InstallationSpec:
         data_directory=directory, project_directory=directory, host="127.0.0.1", bootstrap_servers="", ui_port=0, spark_port=0
     )
     return InstallationSpec(context=context, components=components)
+
+
+def left_behind(directory: Path) -> list[psutil.Process]:
+    return [candidate for candidate in psutil.process_iter(["cmdline"]) if str(directory) in (candidate.info["cmdline"] or [])]
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def run(spec: InstallationSpec, told: list[str], body: Callable[[Supervisor], object]) -> None:
+    async def main() -> None:
+        supervisor = Supervisor(spec, told.append)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(supervisor.run)
+            await trio.to_thread.run_sync(lambda: body(supervisor))
+            nursery.cancel_scope.cancel()
+
+    try:
+        trio.run(main)
+    except BaseExceptionGroup as group:
+        raise first_error(group) from None

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +14,13 @@ import trio
 from click.testing import CliRunner
 
 from log_service.cli.status import status
-from log_service.common.errors import ConfigError, StorageError, first_error
+from log_service.common.errors import ConfigError, StorageError
 from log_service.supervisor import readiness, state
 from log_service.supervisor import supervisor as supervisor_module
-from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, Readiness, UptimeReadiness
+from log_service.supervisor.spec import Component, HttpReadiness, Readiness, UptimeReadiness
 from log_service.supervisor.supervisor import StartFailed, Supervisor
 from tests.helpers.ports import free_port
-from tests.unit.supervisor.installations import installation, listener
+from tests.unit.supervisor.installations import eventually, installation, left_behind, listener, run
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('here', flush=True); time.sleep(600)"
 
@@ -30,33 +29,6 @@ def pause(component: state.ComponentState) -> None:
     """Stop a component's process as SIGSTOP does."""
     assert component.pid is not None, "signals to process 0 go to all processes of the test"
     os.kill(component.pid, signal.SIGSTOP)
-
-
-def left_behind(directory: Path) -> list[psutil.Process]:
-    return [candidate for candidate in psutil.process_iter(["cmdline"]) if str(directory) in (candidate.info["cmdline"] or [])]
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def run(spec: InstallationSpec, told: list[str], body: Callable[[Supervisor], object]) -> None:
-    async def main() -> None:
-        supervisor = Supervisor(spec, told.append)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(supervisor.run)
-            await trio.to_thread.run_sync(lambda: body(supervisor))
-            nursery.cancel_scope.cancel()
-
-    try:
-        trio.run(main)
-    except BaseExceptionGroup as group:
-        raise first_error(group) from None
 
 
 def test_components_start_in_order_and_stop_in_the_opposite_one(tmp_path: Path) -> None:
@@ -153,7 +125,7 @@ def test_component_that_ignores_the_request_to_end_is_killed(tmp_path: Path) -> 
 SUPERVISOR_PROCESS = """
 import sys, trio
 from pathlib import Path
-from tests.unit.supervisor.installations import installation, listener
+from tests.unit.supervisor.installations import eventually, installation, left_behind, listener, run
 from log_service.supervisor.supervisor import Supervisor
 directory = Path(sys.argv[1])
 trio.run(Supervisor(installation(directory, listener("one", directory)), lambda line: print(line, flush=True)).run)

@@ -1,0 +1,57 @@
+"""Topics that the projects of an installation declare: an auto-created one gets what its declaration says.
+
+A producer may be earlier than its project, or go on while the topic is deleted. The topic would have a broker's defaults then, for ever:
+partitions cannot be taken away. The file is read whenever a client makes this broker create a topic, which
+is rare, so that a declaration counts from the moment in which it is written. Decides what the file means; knows no project.
+Invariant: a file that is missing or makes no sense keeps no topic from being created.
+"""
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from log_service.common.env import Files
+from log_service.common.errors import TidelogError
+from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
+Declared = Callable[[], Awaitable[Mapping[str, CreatableTopic]]]
+"""Returns the declared topics by name."""
+
+logger = logging.getLogger(__name__)
+
+
+def declared_topics(files: Files, path: Path | None) -> Declared:
+    """Return what reads the file ``path``; None: nothing is declared."""
+
+    async def read() -> Mapping[str, CreatableTopic]:
+        if path is None:
+            return {}
+        try:
+            return parse_declared(await files.run_in_pool(lambda: files.read_bytes(path)))
+        except FileNotFoundError:
+            return {}
+        except (OSError, TidelogError, ValueError) as error:
+            logger.warning("The declared topics in %s cannot be read, and topics get the defaults: %s", path, error)
+            return {}
+
+    return read
+
+
+def parse_declared(content: bytes) -> dict[str, CreatableTopic]:
+    """Return the declared topics of a file: ``{"topics": {NAME: {"partitions": 4, "replication_factor": 1, "configs": {KEY: TEXT}}}}``.
+
+    :raises ValueError: it is not such a file.
+    """
+    try:
+        return {
+            str(name): CreatableTopic(
+                name=str(name),
+                num_partitions=int(one["partitions"]),
+                replication_factor=int(one["replication_factor"]),
+                configs=[CreatableTopicConfig(name=str(key), value=str(value)) for key, value in one["configs"].items()],
+            )
+            for name, one in json.loads(content)["topics"].items()
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it is no file of declared topics ({type(error).__name__}: {error})") from error
