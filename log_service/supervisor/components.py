@@ -93,7 +93,10 @@ def broker_component(context: ServiceContext, overrides: Sequence[str] = (), pro
 
 
 def prepared(brokers: Sequence[Component], others: Sequence[Component]) -> list[Component]:
-    """Return the brokers, each of which runs first what ``others`` ask for; what that ends with keeps none from starting."""
+    """Return the brokers, each of which first runs the commands that ``others`` ask for.
+
+    A command that fails keeps no broker from starting.
+    """
     commands = tuple(("sh", "-c", '"$@"; true', "sh", *argv) for each in others for argv in each.before_brokers)
     return [replace(each, prepare=(*each.prepare, *commands)) if each.is_essential else each for each in brokers]
 

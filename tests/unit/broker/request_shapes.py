@@ -11,7 +11,13 @@ from log_service.protocol.api_versions import ApiKey, request_class
 from log_service.protocol.schema import Field, has_version
 
 Path = tuple[str, ...]
-NOT_ZERO: dict[str, Any] = {"resource_type": 2, "resource_pattern_type": 3, "pattern_type_filter": 3, "resource_type_filter": 2, "operation": 3}
+NOT_ZERO: dict[str, Any] = {
+    "resource_type": 2,
+    "resource_pattern_type": 3,
+    "pattern_type_filter": 3,
+    "resource_type_filter": 2,
+    "operation": 3,
+}
 """Numbers of which 0 closes a connection or refuses a request whole."""
 NOT_ZERO |= {"permission_type": 3, "acks": -1, "num_partitions": 1, "replication_factor": 1, "timeout_ms": 100, "transactional_id": None}
 NOT_ZERO |= {"max_bytes": 1000, "partition_max_bytes": 1000, "timestamp": -1, "mechanism": 1, "iterations": 4096, "key_type": 0}

@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.broker.call import Api, Call, Side
+from log_service.broker.call import Side
 from log_service.broker.pipeline import Pipeline
 from log_service.broker.registry import REGISTRY
-from log_service.common.access import ANONYMOUS, Principal
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.access import ANONYMOUS
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages import alter_replica_log_dirs, describe_producers, elect_leaders
 from log_service.protocol.messages.create_acls import AclCreation, CreateAclsRequest
@@ -30,20 +29,9 @@ from log_service.protocol.schema import Message
 from tests.helpers.handler_node import HandlerNode, tell_handlers
 from tests.unit.broker.context import HOST, PORT, Story, batch, fetch_request, produce_request, tell, values_of
 from tests.unit.broker.least_requests import VERSIONS, least_request
+from tests.unit.broker.refusals import CODE, Denial, Throttle
 
 CONTROLLER_PORT = 9093
-CODE = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-
-
-class Denial:
-    """An authorizer that lets nothing pass, and remembers what it saw."""
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-
-    def authorize(self, call: Call) -> None:
-        self.calls.append(call)
-        raise KafkaError(CODE, "no")
 
 
 def pipeline_of(node: Story, listener: int = 0) -> Pipeline:
@@ -192,41 +180,6 @@ def test_the_listener_of_the_controller_has_the_same_steps() -> None:
     listeners = f"PLAINTEXT://{HOST}:{PORT},CONTROLLER://{HOST}:{CONTROLLER_PORT}"
     kinds = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
     tell(story, listeners=listeners, controller_listener_names="CONTROLLER", listener_security_protocol_map=kinds)
-
-
-class Throttle:
-    """Quotas by which every request has to pause its connection for so long."""
-
-    def __init__(self, pause_ms: int) -> None:
-        self.pause_ms = pause_ms
-        self.charged: list[tuple[ApiKey, int, Message | None]] = []
-
-    def put_off_ms(self, api: Api, principal: Principal, client_id: str | None) -> int:
-        return 0
-
-    def is_free(self, call: Call) -> bool:
-        return False
-
-    def account_of(self, call: Call, request_bytes: int, started_ns: int) -> "Account":
-        return Account(self, call.route.api.key, request_bytes)
-
-
-class Account:
-    def __init__(self, throttle: Throttle, key: ApiKey, request_bytes: int) -> None:
-        self.throttle = throttle
-        self.key = key
-        self.request_bytes = request_bytes
-        self.max_fetch_bytes = None
-
-    def set_aside(self, spent_ns: int | None = None) -> None:
-        """Time is not counted here."""
-
-    def must_pause(self, response_bytes: int) -> bool:
-        return False
-
-    def charge(self, response: Message | None) -> int:
-        self.throttle.charged.append((self.key, self.request_bytes, response))
-        return self.throttle.pause_ms
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS, ids=[f"{key.name}-{version}" for key, version in VERSIONS])
