@@ -1,4 +1,4 @@
-"""What every room shares. Imports nothing of ours.
+"""Small parts that every room shares. Imports nothing of ours.
 
 - ``types``: ids and epochs. ``errors``: Kafka's error codes, and the errors that carry them. ``features``, ``topic_names``: names that a
   cluster knows. ``access``: who asks, and what a request may need to be allowed.

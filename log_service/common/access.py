@@ -1,4 +1,4 @@
-"""Who asks, and what a request may need to be allowed: principals, operations and kinds of resources, by Kafka's names and numbers.
+"""Principals, operations and kinds of resources, by Kafka's names and numbers.
 
 Decides nothing: rules of access and the logins that make principals are for the rooms above. KIP-11.
 """
@@ -11,7 +11,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 
 class Principal(NamedTuple):
-    """Who is behind a connection. Two principals are the same when their types and names are. A tuple, because it is a key."""
+    """The user behind a connection.
+
+    Two principals are the same when their types and names are. A tuple, because it is a key.
+    """
 
     type: str
     name: str
@@ -29,7 +32,7 @@ NODE_ADVICE: Final = "what nodes ask of each other needs CLUSTER_ACTION on the c
 
 
 class AclOperation(IntEnum):
-    """What a principal may be allowed to do."""
+    """Operations that a principal may be allowed to do."""
 
     __hash__ = int.__hash__  # it is part of keys that are looked up with every request; an enum hashes its name, in Python
 
@@ -92,7 +95,7 @@ OPERATIONS_ON: Final[Mapping[AclResource, tuple[AclOperation, ...]]] = MappingPr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What becomes of a request that is let through in part, or whose response shows not all.
+    """A decision to let a request through in part, or to show only part of its response.
 
     ``request`` is what is let through. ``amend`` returns the response with what was refused and without what must not be seen. Where
     ``response`` is given, nothing is left to do.
@@ -104,7 +107,10 @@ class Admission:
 
 
 class Access(Protocol):
-    """What the client of one request may do, for its gate and its handler; see ``broker.authorization.access``."""
+    """The rights of one request's client, for its gate and its handler.
+
+    See ``broker.authorization.access``.
+    """
 
     def may(self, operation: AclOperation, resource: AclResource, name: str, count: int = 1) -> bool:
         """Whether what the request wants is allowed."""

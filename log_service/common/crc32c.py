@@ -1,4 +1,5 @@
-"""CRC-32C, the checksum of record batches and of snapshots of producers, as the package ``crc32c`` computes it in C.
+"""Computes CRC-32C, the checksum of record batches and producer snapshots. The package ``crc32c``
+does it in C.
 
 Loads the extension module of that package and not the package. The package serves a command line and knows its own version: for these two
 it imports argparse, email, zipfile and 36 more modules, which are a fifteenth of a node's start and 2 MB of its memory.
@@ -12,7 +13,10 @@ from log_service.common.types import Buffer
 
 
 def _load() -> Callable[[Buffer], int]:
-    """Return the package's function; through the package where its extension module has another name than today."""
+    """Return the package's function.
+
+    Import it through the package where its extension module has another name than today.
+    """
     package = find_spec("crc32c")
     spec = None if package is None else PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
     if spec is None or spec.loader is None:

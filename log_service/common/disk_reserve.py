@@ -1,4 +1,5 @@
-"""The room that a broker keeps free on the disk of a log directory, for metadata, checkpoints and indexes.
+"""The free space that a broker keeps on a log directory's disk, for metadata, checkpoints and
+indexes.
 
 It refuses appends while less is free.
 """

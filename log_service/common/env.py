@@ -53,7 +53,7 @@ class File(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where the file is now; follows renames made through ``Files.rename``."""
+        """The file's present path. It follows renames made through ``Files.rename``."""
 
     @property
     def size_bytes(self) -> int:
@@ -100,7 +100,10 @@ class DirectoryLock(Protocol):
 
     @property
     def can_sync_file_system(self) -> bool:
-        """Whether ``sync_file_system`` promises as much as a sync of every file and directory; may wait for the disk."""
+        """Whether ``sync_file_system`` promises as much as a sync of every file and directory.
+
+        The call may wait for the disk.
+        """
 
     def sync_file_system(self) -> None:
         """Make everything durable that was written on the directory's file system; blocks.
@@ -173,7 +176,8 @@ class Files(Protocol):
         """Size of the file system of ``path``."""
 
     def page_cache_id(self, path: Path) -> str | None:
-        """Identity of the memory that keeps what was written to a directory and not synced: the same as long as nothing of that is lost.
+        """Identity of the memory that keeps unsynced writes to a directory. It stays the same as
+        long as none of them is lost.
 
         A process may end meanwhile; a start of the kernel, or another directory at this path, has another one. None where the system does
         not say, or may keep writes elsewhere.
@@ -220,7 +224,10 @@ class Connection(Protocol):
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes that the transport took so far, also while a send is under way: a peer that stopped reading shows here."""
+        """Bytes that the transport took so far, also while a send is under way.
+
+        A peer that stopped reading shows here.
+        """
 
     async def receive_into(self, buffer: bytearray | memoryview) -> int:
         """Wait for bytes and put them at the front of ``buffer``; 0 is the end of the stream."""
@@ -277,7 +284,7 @@ class Network(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Env:
-    """What a client is given of the world."""
+    """The clock, random numbers and network of a client."""
 
     clock: Clock
     rng: Random
@@ -286,6 +293,6 @@ class Env:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEnv(Env):
-    """What a node is given of the world: a client's, and a file system."""
+    """The world of a node: that of a client, and a file system."""
 
     files: Files

@@ -1,4 +1,5 @@
-"""The names of the features whose levels a cluster finalizes, and what the levels of kraft.version mean.
+"""Names the features whose levels a cluster finalizes. It also says what the levels of
+kraft.version mean.
 
 Names and levels are Kafka's, but for the names that begin with ``tidelog.``: nodes of Apache Kafka do not know those, and are refused where
 their level is above 0. Which levels this software serves, ``metadata.features`` says.

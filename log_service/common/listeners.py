@@ -1,4 +1,4 @@
-"""Whose program listens where a secret is about to be sent.
+"""Finds out whose program listens where a secret is about to be sent.
 
 Every account of a machine may listen on a loopback port that is free, or on another loopback address beside a server that listens on one.
 Only Linux tells whose a listener is, in /proc; elsewhere none is known to be a stranger's.
@@ -15,7 +15,8 @@ Address = IPv4Address | IPv6Address
 
 
 def strangers_at(host: str, port: int) -> frozenset[int]:
-    """Return the user ids of the other accounts, root apart, that listen where a connection to ``host`` and ``port`` may end.
+    """Return the user ids of other accounts that listen where a connection may end. Root is none of
+    them.
 
     Raises:
         OSError: the host has no address.
@@ -41,7 +42,10 @@ def _takes(listener: Address, dialled: set[Address]) -> bool:
 
 
 def _address(text: str) -> Address:
-    """Return an address of the table: words of four bytes, each written as a number of a little-endian machine."""
+    """Return an address of the table.
+
+    It is words of four bytes, each written as a number of a little-endian machine.
+    """
     words = bytes.fromhex(text)
     packed = b"".join(words[start : start + 4][::-1] for start in range(0, len(words), 4))
     address = ip_address(packed)

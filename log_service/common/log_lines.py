@@ -22,7 +22,10 @@ def escaped(text: str) -> str:
 
 
 def escaped_lines(text: str) -> str:
-    """Return a text of several lines whose other control characters are escaped: for terminals, which would obey them."""
+    """Return a text whose control characters are escaped, line breaks apart.
+
+    Terminals would obey them.
+    """
     return "\n".join(map(escaped, text.split("\n")))
 
 

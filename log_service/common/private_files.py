@@ -12,7 +12,7 @@ PRIVATE_DIRECTORY, PRIVATE_FILE = 0o700, 0o600
 
 
 def private_directory(path: Path) -> Path:
-    """Have a directory that its owner alone can enter, and return it; one that others could enter is closed.
+    """Return a directory that its owner alone can enter. One that others could enter is closed.
 
     Raises:
         OSError: it cannot be made or closed.

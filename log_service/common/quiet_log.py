@@ -13,7 +13,10 @@ MAX_REMEMBERED = 256
 
 
 class QuietLogger:
-    """A module's logger for lines that may come by the thousand: at most ``max_lines`` of a kind (``what``) within ``interval_ms``."""
+    """A module's logger for lines that may come by the thousand.
+
+    It writes at most ``max_lines`` of a kind (``what``) within ``interval_ms``.
+    """
 
     def __init__(self, logger: logging.Logger, now_ms: Callable[[], int], interval_ms: int = INTERVAL_MS, max_lines: int = 1) -> None:
         self._logger = logger

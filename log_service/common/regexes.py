@@ -55,7 +55,10 @@ def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
 
 
 def program_size(regex: str) -> int:
-    """Return how many instructions a valid expression has: at worst, each character of a text has all of them carried out."""
+    """Return how many instructions a valid expression has.
+
+    At worst each character of a text runs all of them.
+    """
     size: int = _compiled(regex).programsize
     return size
 
@@ -67,7 +70,10 @@ def _compiled(regex: str) -> Compiled:
 
 @lru_cache(KEPT_COUNT)
 def _small(regex: str) -> Compiled | None:
-    """Return what matches, None where it would take more than ``KEPT_BYTES``, or is not valid; that is kept, too."""
+    """Return a compiled expression, None where it is invalid or would take more than ``KEPT_BYTES``.
+
+    The result is kept.
+    """
     try:
         return _compile(regex, KEPT_BYTES)
     except KafkaError:

@@ -1,4 +1,4 @@
-"""What stands more than once in a request."""
+"""Finds names that stand more than once in a request."""
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence

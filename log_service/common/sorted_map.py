@@ -146,7 +146,10 @@ class ChunkedMap(Mapping[K, V]):
 
 
 def _split(chunk: dict[K, V]) -> Iterator[dict[K, V]]:
-    """Yield the entries of a chunk as chunks of about the same size, none of them empty and none too large."""
+    """Yield the entries of a chunk as chunks of about the same size.
+
+    None of them is empty or too large.
+    """
     if not chunk:
         return
     part_count = -(-len(chunk) // CHUNK_SIZE)

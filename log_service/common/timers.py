@@ -12,7 +12,7 @@ Callback = Callable[[], None]
 
 
 def _do_nothing() -> None:
-    """Stand for what a timer that is over would have called: that often leads back to the timer, and is much to keep until it surfaces."""
+    """Placeholder callback of a timer that is over. It breaks the cycle that the real one would keep."""
 
 
 class Timer:
@@ -44,7 +44,10 @@ class Timer:
 
 
 class TimerQueue:
-    """Deadlines in monotonic milliseconds, earliest first; equal deadlines fire in the order they were scheduled."""
+    """Deadlines in monotonic milliseconds, earliest first.
+
+    Equal deadlines fire in the order they were scheduled.
+    """
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer]] = []

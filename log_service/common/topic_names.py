@@ -1,4 +1,4 @@
-"""Which names topics may have, and which topics brokers keep for themselves.
+"""Decides which names topics may have, and which topics brokers keep for themselves.
 
 Decides by Kafka's rules: letters, digits, dot, underscore and dash, at most 249 of them, because a partition's directory is named after its
 topic. Whether a name is taken only the metadata knows.

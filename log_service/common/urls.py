@@ -4,7 +4,10 @@ from urllib.parse import urlsplit
 
 
 def shown_url(url: str) -> str:
-    """Return a URL without its user, options and fragment, which may hold secrets; what is no URL is not shown at all."""
+    """Return a URL without its user, options and fragment, which may hold secrets.
+
+    Text that is no URL is not shown at all.
+    """
     try:
         parts = urlsplit(url)
         port = "" if parts.port is None else f":{parts.port}"

@@ -1,4 +1,4 @@
-"""Which quotas a request asks to see: DescribeClientQuotas (KIP-546).
+"""Answers DescribeClientQuotas: it finds the quotas that a request asks to see (KIP-546).
 
 A request names types of entities, each with a name, with "the default", or with "any". An entity is shown when it has all of these types
 and its names match; a strict request asks for those that have no other type. A request that names no type asks for all.

@@ -1,4 +1,4 @@
-"""Which quota holds for a client, and with whom the client shares it.
+"""Finds the quota that holds for a client, and the clients that share it.
 
 A quota is for a user, for a client id or for both together, by name or as the default of all that have none by name. Of all that match a
 client the first holds, in the order of ``levels`` (KIP-55). Clients for which the same quota holds by the same names use it up together;
@@ -21,7 +21,7 @@ IP: Final = "ip"
 
 
 class QuotaKey(StrEnum):
-    """What a quota bounds, by Kafka's names."""
+    """The kinds of quotas, by Kafka's names."""
 
     PRODUCER_BYTE_RATE = "producer_byte_rate"
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
@@ -42,7 +42,10 @@ class Client(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Who uses up a quota together: a user's clients, the users of a client id, or one client. An empty name counts for any."""
+    """The clients that use up one quota together: a user's, those of a client id, or a single one.
+
+    An empty name counts for any.
+    """
 
     user: str
     client_id: str
@@ -73,7 +76,10 @@ ANY_IP: Final = QuotaPart(IP, is_default=True)
 
 
 def remembered(name: str) -> str:
-    """Return what stands for a name where the names of many clients are kept: a long one by its beginning and its digest."""
+    """Return a short key for a client's name.
+
+    A long name is kept as its beginning and its digest.
+    """
     if len(name) <= MAX_REMEMBERED_NAME:
         return name
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
@@ -128,7 +134,10 @@ SHOWN_OF_LONG_NAME: Final = 64
 
 @dataclass(slots=True)
 class KnownLimits:
-    """What holds for the clients that were seen, by a set of quotas. Bounded: clients that are too many are looked up anew."""
+    """The limits of the clients that were seen, by a set of quotas.
+
+    Bounded: clients that are too many are looked up anew.
+    """
 
     quotas: Quotas
     keys: tuple[QuotaKey, ...]

@@ -1,4 +1,5 @@
-"""How many partitions a client may have created and deleted: a bucket of tokens, one for each partition (KIP-599).
+"""Bounds how many partitions a client may create and delete. A bucket has one token for each
+partition (KIP-599).
 
 The bucket fills at the quota's rate, up to what the rate gives in all windows together. A change is admitted while the bucket is not below
 zero, however many partitions it takes, and takes it below zero then: no quota is too small for a large topic. Below zero changes wait.
@@ -48,7 +49,8 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class MutationCharge:
-    """What one request has used up of its client's quota. ``is_strict``: its version knows that it can be refused.
+    """The tokens that one request has taken from its client's bucket. ``is_strict``: its version
+    knows that it can be refused.
 
     ``throttle_time_ms`` is for how long the client has to pause now that the request was decided.
     """

@@ -1,4 +1,4 @@
-"""How fast something has been over the last seconds, and for how long it has to pause to come back to its bound.
+"""Measures a rate over the last seconds, and how long it has to pause to come back to its bound.
 
 A rate is what was counted in the samples that are kept, over the time that they span. That time is never shorter than all windows but one:
 a burst is measured over ten seconds, with eleven windows of one, however short it was. Samples and times are Apache Kafka's to the
@@ -35,7 +35,7 @@ class _Sample:
 
 
 class SampledRate:
-    """What was counted over the last windows."""
+    """The amounts that were counted over the last windows."""
 
     __slots__ = (
         "_added_up_until_ms",
@@ -123,7 +123,8 @@ class SampledRate:
 
 
 def pause_ms(rate: float, span_ms: float, bound: float) -> int:
-    """Return how long nothing may come, so that a rate over a span falls to its bound; 0 where it is not above it.
+    """Return how long nothing may come, so that a rate over a span falls to its bound. Return 0
+    where it is not above it.
 
     For a bound that is next to nothing that is for as long as can be told.
     """
@@ -174,7 +175,10 @@ class Meters:
         return found_ms
 
     def pause_left_ms(self, share: object, now_ms: int) -> int:
-        """Return how much is left of the pause that the last charge of a share asked for; 0 where it is over, or there was none."""
+        """Return how many milliseconds are left of a share's pause.
+
+        They are 0 where it is over, or there was none.
+        """
         known = self._rates.get(share)
         return 0 if known is None else max(0, known[0].paused_until_ms - now_ms)
 

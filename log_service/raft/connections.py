@@ -1,4 +1,4 @@
-"""Which peer may be sent to: one request at a time each, with a pause after a failure.
+"""Decides which peer may be sent to. Each has one request at a time, with a pause after a failure.
 
 Decides readiness from times that are handed in. Invariant: a response counts only while its request is the one under way; a change of role
 forgets all of them.

@@ -1,4 +1,5 @@
-"""The rules of the metadata quorum: KRaft (KIP-595, KIP-853, KIP-996) as a state machine without input or output.
+"""The rules of the metadata quorum. They are KRaft (KIP-595, KIP-853, KIP-996) as a state machine
+without input or output.
 
 ``RaftCore.step`` takes one event of ``events`` and the present time, and returns what has to be done; nothing else happens. It decides
 which rule an event belongs to and what a restart begins with. The rules are in ``elections`` (votes, who leads), ``leadership`` (the
@@ -128,12 +129,12 @@ class RaftCore:
 
     @property
     def leader_id(self) -> NodeId:
-        """Who leads the epoch, -1 where that is not known."""
+        """The leader of the epoch, -1 where it is not known."""
         return self._replica.leader_id
 
     @property
     def leader_endpoints(self) -> tuple[VoterEndpoint, ...]:
-        """Where the leader listens, as far as this replica knows."""
+        """The leader's listeners, as far as this replica knows."""
         return self._replica.leader_endpoints or self.voters.endpoints_of(self.leader_id)
 
     @property
@@ -317,7 +318,8 @@ class RaftCore:
             replica.wake_at(ready_ms)
 
     def _note_voting_directory(self, *, is_start: bool) -> None:
-        """Tell where this node votes from another directory: of the voters that it knows at the start, and of those of the whole log.
+        """Tell of a voter entry with this node's id and another directory, at the start and in the
+        whole log.
 
         A directory that is new reads of voters that there were once, until it has all that is committed.
         """
@@ -364,7 +366,7 @@ class RaftCore:
         return Unattached(epoch=epoch, leader_id=state.leader_id, voted=state.voted, election_deadline_ms=deadline_ms)
 
     def _remember(self) -> None:
-        """Ask for what a restart must know to be written where it has changed, and tell of another leader or epoch."""
+        """Ask to store the election state where it has changed, and tell of another leader or epoch."""
         replica = self._replica
         if replica.role is self._settled_leader:
             return  # it leads its epoch to the end, and has told so

@@ -1,4 +1,5 @@
-"""Runs the metadata log of this node: performs what the rules of the quorum decide, and hands out what is committed.
+"""Runs the metadata log of this node. It performs the decisions of the quorum's rules, and hands
+out committed records.
 
 Decides when bytes are written and synced, and in which order effects are performed. Who leads and what is committed is decided by
 ``raft.core``; what the records mean is for the listeners. Waits only in ``open``, ``run``, ``handle``, ``upgrade``, ``write_snapshot``,
@@ -163,7 +164,10 @@ class RaftDriver:
 
     @property
     def role_name(self) -> str:
-        """This node's part in the quorum, by its name in the table of ``roles``; ``closed`` while the log is not open."""
+        """This node's part in the quorum, by its name in ``roles``.
+
+        It is ``closed`` while the log is not open.
+        """
         return self._core.role_name if self._core is not None else "closed"
 
     @property
@@ -190,13 +194,19 @@ class RaftDriver:
 
     @property
     def is_majority_gone(self) -> bool:
-        """Whether so many voters refused connections when they were last asked, and have asked nothing since, that no majority is left."""
+        """Whether no majority is left.
+
+        Too many voters refused connections and have asked nothing since.
+        """
         gone, voters = self._requests.refusing_ids, self._core.voters if self._core else ()
         return bool(gone) and 2 * sum(voter.node_id not in gone for voter in voters) <= len(voters)
 
     @property
     def leader_endpoint(self) -> VoterEndpoint | None:
-        """Where the leader of the quorum listens for other nodes; None while no leader is known, and where it is this node."""
+        """The leader's listener for other nodes.
+
+        It is None while no leader is known, and where this node leads.
+        """
         if self._core is None or self.leader_id in {NO_LEADER, self._node_id}:
             return None
         return next((each for each in self._core.leader_endpoints if each.name == self._quorum.listener_name), None)
@@ -282,7 +292,10 @@ class RaftDriver:
             raise StorageError(f"{self._directory} is in use by another process; stop it, or set another metadata.log.dir") from error
 
     async def hand_over(self, deadline_ms: int) -> None:
-        """Resign where this node leads others, and wait until another one leads, at most ``deadline_ms``; while ``run`` runs."""
+        """Resign where this node leads others, and wait for another leader, at most ``deadline_ms``.
+
+        Call it while ``run`` runs.
+        """
         self._post(ShutdownBegan())
         if self.is_leader and not self.is_only_voter:
             with trio.move_on_after(deadline_ms / 1_000):
@@ -312,7 +325,10 @@ class RaftDriver:
             self.release()
 
     def release(self) -> None:
-        """Close the files and give the lock back, writing nothing: how a start that failed and a cancelled node end. Idempotent."""
+        """Close the files and give the lock back without writing.
+
+        A failed start and a cancelled node end so. Idempotent.
+        """
         self._change_leader(NO_LEADER, self.epoch)
         self._log.close_files()
         if self._lock is not None:
@@ -321,7 +337,8 @@ class RaftDriver:
     # What callers ask
 
     def append(self, records: Sequence[MetadataRecord]) -> int:
-        """Append one decision's records as one batch and return the offset behind them; they are committed later, or never.
+        """Append one decision's records as one batch and return the offset behind them. They are
+        committed later, or never.
 
         They are committed once ``high_watermark`` has reached that offset in the same ``epoch``: a leader of a later epoch may have
         another record there.
@@ -359,7 +376,8 @@ class RaftDriver:
         return self.log_end_offset
 
     async def handle(self, message: WireMessage, *, listener_name: str) -> WireMessage:
-        """Respond to a peer's message: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, or a change of voters.
+        """Respond to a peer's message. It is Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch,
+        FetchSnapshot, or a change of voters.
 
         A Fetch may wait here as long as it says. ``listener_name`` is the listener that the message came in on.
         """
@@ -405,7 +423,8 @@ class RaftDriver:
         return describe(role, self.log_end_offset, now_ms=self._env.clock.monotonic_ms(), wall_ms=self._env.clock.wall_ms())
 
     async def write_snapshot(self, records: Iterable[MetadataRecord]) -> SnapshotId:
-        """Write all metadata below the high watermark as a snapshot, and drop the log and the snapshots that it replaces.
+        """Write all metadata below the high watermark as a snapshot. Drop the log and the snapshots
+        that it replaces.
 
         Raises:
             StorageError: the disk failed.
@@ -433,7 +452,8 @@ class RaftDriver:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Take part in the quorum, make appends durable, one sync for all that wait, and hand out what is committed.
+        """Take part in the quorum. Make appends durable, with one sync for all that wait, and hand
+        out committed records.
 
         Ends only by cancellation or an error. Without a ``snapshot_source`` no snapshots are written.
 
@@ -496,7 +516,10 @@ class RaftDriver:
         await self._drain()
 
     async def _run_snapshots(self, snapshot_source: SnapshotSource) -> None:
-        """Write snapshots that are due; a full disk puts one off until the next one is due, for the log still holds everything."""
+        """Write snapshots that are due.
+
+        A full disk puts one off until the next one is due, because the log still holds everything.
+        """
         while True:
             await self._snapshot_due.wait()
             self._snapshot_due = trio.Event()

@@ -86,7 +86,11 @@ def handle_vote(replica: Replica, request: VoteRequest) -> VoteResponse:
 
 
 def _check_vote(replica: Replica, request: VoteRequest) -> ErrorCode:
-    """A candidate's epoch is above all of its log; a pre-vote's is that of a leader whose records it may have."""
+    """Check a vote request.
+
+    A candidate's epoch is above all of its log, and a pre-vote's is that of a leader whose records
+    it may have.
+    """
     is_epoch_valid = request.last_epoch <= request.epoch if request.is_pre_vote else request.last_epoch < request.epoch
     if request.end_offset < 0 or request.last_epoch < 0 or not is_epoch_valid:
         return ErrorCode.INVALID_REQUEST
@@ -196,7 +200,10 @@ def _place_of(own: ReplicaKey, successors: Sequence[ReplicaKey]) -> int:
 
 
 def successor_delay_ms(place: int, count: int, max_ms: int) -> int:
-    """Return when a successor stands for election: the first at once, each later one after twice the time, an unlisted one last."""
+    """Return the delay before a successor stands for election.
+
+    The first has none, each later one twice the time before it, and an unlisted one the longest.
+    """
     if place == 0:
         return 0
     if place >= count:

@@ -4,5 +4,5 @@ from log_service.common.errors import ErrorCode, KafkaError
 
 
 def not_controller() -> KafkaError:
-    """Return what a caller gets from a node that does not lead the quorum, or no longer in the epoch of the call."""
+    """Return the error of a call to a node that does not lead the quorum, or not in the call's epoch."""
     return KafkaError(ErrorCode.NOT_CONTROLLER, "this node does not lead the metadata quorum in that epoch; ask the active controller")

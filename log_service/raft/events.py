@@ -1,4 +1,4 @@
-"""What happens to the quorum's rules, and what they ask for in return.
+"""Events of the quorum's rules, and the effects that they return.
 
 ``RaftCore.step`` takes one event and returns ``Effects``. The owner of the log and of the network performs them in this order: it writes
 ``persist`` durably, then performs ``log_change``, then sends ``replies`` and ``sends``; the rest is information. Once ``log_change`` is
@@ -169,7 +169,7 @@ class Send:
 
 @dataclass(slots=True)
 class Effects:
-    """What one step asks for.
+    """The effects of one step.
 
     ``high_watermark`` and ``leader`` are set where they have changed. ``leader`` is who leads which epoch, -1 where no leader is known; a
     replica hears of itself once it has committed the start of its epoch, for only then it knows all that is committed. ``deadline_ms`` is

@@ -57,7 +57,8 @@ def poll_follower(replica: Replica, role: Follower) -> None:
 
 
 def _maybe_update_own_entry(replica: Replica, role: Follower) -> bool:
-    """Tell the leader this voter's listeners where its entry is out of date; at kraft.version 0 tell each leader once.
+    """Tell the leader this voter's listeners where its entry is out of date. At kraft.version 0
+    tell each leader once.
 
     Says whether that was sent: then the next fetch waits for the response.
     """
@@ -100,7 +101,10 @@ def _put_off_joining(replica: Replica, role: Follower) -> None:
 
 
 def take_join_response(replica: Replica, response: VoterChangeResponse) -> bool:
-    """Take the leader's response to a request to join; what it did is in the log, and where it could not yet it is asked again later."""
+    """Take the leader's response to a request to join.
+
+    A success shows in the log, and a failed attempt is repeated later.
+    """
     if isinstance(replica.role, Follower):
         _put_off_joining(replica, replica.role)
     return response.error in JOIN_RESPONSES
@@ -231,7 +235,8 @@ PARTS_OF_GRACE = 4
 
 
 def note_refusal(replica: Replica, peer_id: NodeId) -> None:
-    """Stand for election soon where the leader's host says that no process listens there: the leader is gone, however short its silence.
+    """Stand for election soon where no process listens at the leader's address. The leader is gone,
+    however short its silence.
 
     Pre-votes keep this from deposing a leader that others still hear. Each voter waits for a turn of its own, with jitter, so that two that
     see the same death do not split the votes; and from now on it stands in the way of no other.
@@ -259,7 +264,10 @@ def note_log(replica: Replica, role: Follower, event: LogChanged) -> None:
 
 
 def note_synced(replica: Replica, role: Follower) -> None:
-    """Go on once what was fetched is durable: the time that this replica's disk took is not the leader's silence."""
+    """Go on once fetched records are durable.
+
+    The time of this replica's disk is not the leader's silence.
+    """
     if role.awaits_sync and replica.is_log_durable:
         role.awaits_sync = False
         _note_success(replica, role)

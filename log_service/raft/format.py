@@ -1,4 +1,5 @@
-"""Who a node is: read from its directories, or written into fresh ones as ``kafka-storage format`` writes it.
+"""Reads a node's identity from its directories. It also writes it into fresh ones, as
+``kafka-storage format`` does.
 
 Decides what a fresh directory gets, and when a directory must not be touched. Each log directory gets ``bootstrap.checkpoint`` (the first
 records of a new cluster) and ``meta.properties``. Where the voters of a new cluster are known, the directory of the metadata log also gets
@@ -44,7 +45,7 @@ METADATA_DIRECTORY = f"{CLUSTER_METADATA_TOPIC}-0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeIdentity:
-    """Who a node is, as its directories say."""
+    """A node's identity, as its directories say."""
 
     node_id: NodeId
     cluster_id: str
@@ -54,7 +55,7 @@ class NodeIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatPlan:
-    """What a fresh directory is formatted with. ``cluster_id`` None draws one.
+    """The contents of a freshly formatted directory. ``cluster_id`` None draws one.
 
     ``only_voter_at`` is where this node listens as the only voter of a new cluster; ``voters`` are the voters of a larger one. Without
     either the directory names none. ``is_log_elsewhere`` says that other nodes have the metadata log, too, so that it may be missing here.
@@ -96,13 +97,17 @@ async def identify(env: NodeEnv, config: NodeConfig, bootstrap_records: Sequence
 
 
 def own_endpoint(config: NodeConfig) -> VoterEndpoint:
-    """Return the advertised address at which others find this node as a voter: of its controller's listener, or of its first."""
+    """Return the advertised address of this node as a voter.
+
+    It is that of its controller's listener, or of its first.
+    """
     listener = config.controller_listener or config.listeners[0]
     return VoterEndpoint(listener.name, listener.advertised_host or listener.host, listener.advertised_port or listener.port)
 
 
 def _read_owners(files: Files, config: NodeConfig) -> Mapping[Path, MetaProperties | None]:
-    """Return what each directory of the node says, but those whose device fails and which do not have the metadata log.
+    """Return the identity in each directory of the node. Directories are left out whose device
+    fails and which lack the metadata log.
 
     Raises:
         StorageError: one fails that has the metadata log, or while a node alone has none; or what one says cannot be read.
@@ -126,7 +131,8 @@ def _read_owners(files: Files, config: NodeConfig) -> Mapping[Path, MetaProperti
 
 
 def _check_formatted(owners: Mapping[Path, MetaProperties | None], config: NodeConfig) -> None:
-    """Refuse to make a fresh node of a cluster of several by itself, where that could be the wrong cluster, or cost records.
+    """Refuse to make a fresh node of a cluster of several by itself. It could be the wrong cluster,
+    or cost records.
 
     A voter of the configuration that comes back with an empty disk would vote again in an election that it has voted in.
 

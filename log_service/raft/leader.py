@@ -1,4 +1,5 @@
-"""What the leader of an epoch knows of its replicas, and what follows: the high watermark, and whether it still leads.
+"""The leader's knowledge of its replicas. The high watermark follows from it, and whether it still
+leads.
 
 Decides how far the log is committed, which voters must be told of the leader again, whether a majority still fetches (check-quorum), and
 which voters are the best successors. Sends nothing and takes no messages.
@@ -35,7 +36,10 @@ class ReplicaProgress:
     leader_end_at_fetch: int = UNKNOWN_OFFSET
 
     def note_fetch(self, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """Take note of a fetch; a replica had caught up at its last fetch if it now has all that was there then."""
+        """Take note of a fetch.
+
+        A replica had caught up at its last fetch if it now has all that was there then.
+        """
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
         elif 0 < self.leader_end_at_fetch <= fetch_offset:
@@ -145,7 +149,7 @@ class Leader:
         return voter is not None and voter.matches(key)
 
     def superfluous_fetch(self) -> ParkedFetch | None:
-        """Return the fetch that has waited longest among those of observers, where too many of them wait; None where not."""
+        """Return the observer's fetch that has waited longest, where too many of them wait, else None."""
         others = [fetch for fetch in self.parked if not self.is_voter(fetch.request.replica)]
         return others[0] if len(others) > MAX_PARKED_OBSERVERS else None
 
@@ -202,7 +206,7 @@ class Leader:
             del self._observers[min(self._observers, key=lambda key: self._observers[key].last_fetch_ms)]
 
     def twins_of(self, node_id: NodeId, since_ms: int) -> Twins | None:
-        """Return the directories of two processes that both follow as voter ``node_id`` since ``since_ms``, None where there is one."""
+        """Return the directories of two processes that both follow as ``node_id`` since ``since_ms``, or None."""
         return self._twins.of(node_id, since_ms)
 
     # Committing
@@ -219,7 +223,8 @@ class Leader:
     # Check-quorum
 
     def note_heard(self, key: ReplicaKey, now_ms: int) -> None:
-        """Count a voter that follows; the check begins anew once a majority does, in which the leader counts where it is a voter.
+        """Count a voter that follows. The check begins anew once a majority does, in which the
+        leader counts where it is a voter.
 
         Another replica of a voter's node id is remembered, and does not count.
         """

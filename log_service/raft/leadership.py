@@ -45,7 +45,7 @@ from log_service.raft.voters import ReplicaKey, VoterSet
 
 
 def poll_leader(replica: Replica, leader: Leader) -> None:
-    """Resign where that is due, end what has waited long enough, and tell voters that do not fetch who leads."""
+    """Resign where that is due, end fetches that have waited long enough, and tell idle voters who leads."""
     if replica.is_shutting_down or leader.is_resign_due or leader.is_check_quorum_over(replica.now_ms):
         resign(replica, leader)
         return
@@ -71,7 +71,10 @@ def _announce_to_silent_voters(replica: Replica, leader: Leader) -> None:
 
 
 def poll_resigned(replica: Replica, role: Resigned) -> None:
-    """Tell each voter that does not know yet; begin the next epoch, without a leader, when the election timer is over."""
+    """Tell each voter that does not know yet.
+
+    Begin the next epoch, without a leader, when the election timer is over.
+    """
     if not replica.is_shutting_down and replica.is_due(role.election_deadline_ms):
         become_unattached(replica, LeaderEpoch(role.epoch + 1))
         return
@@ -134,7 +137,10 @@ def handle_fetch(replica: Replica, reply_to: Hashable, request: FetchRequest) ->
 
 
 def _note_twins(replica: Replica, leader: Leader, node_id: NodeId) -> Twins | None:
-    """Tell of two processes that follow as one voter, both heard of within the time in which a voter must fetch; return them."""
+    """Tell of two processes that follow as one voter, and return them.
+
+    Both were heard of within the time in which a voter must fetch.
+    """
     twins = leader.twins_of(node_id, replica.now_ms - replica.config.fetch_timeout_ms)
     if twins is not None:
         replica.effects.twins = twins
@@ -159,7 +165,10 @@ def _fetch_response(replica: Replica, leader: Leader, request: FetchRequest, che
 
 
 def respond_to_parked(replica: Replica, leader: Leader) -> None:
-    """Respond to the parked fetches for which there is news: records, or a higher high watermark than they know."""
+    """Respond to the parked fetches that have news.
+
+    These are records, or a higher high watermark than they know.
+    """
     end_offset, high_watermark = replica.log.end_offset, leader.high_watermark
     _unpark(replica, leader, lambda fetch: fetch.request.fetch_offset < end_offset or fetch.request.high_watermark < high_watermark)
 
@@ -169,7 +178,10 @@ def _respond_to_expired(replica: Replica, leader: Leader) -> None:
 
 
 def _respond_to_superseded(replica: Replica, leader: Leader, key: ReplicaKey) -> None:
-    """Respond to the fetch that a replica has forgotten, for it sent another one: a replica has one fetch here at most."""
+    """Respond to the fetch that a replica has replaced by another one.
+
+    A replica has one fetch here at most.
+    """
     _unpark(replica, leader, lambda fetch: fetch.request.replica == key)
 
 
@@ -208,7 +220,10 @@ def handle_fetch_snapshot(replica: Replica, request: FetchSnapshotRequest) -> Fe
 
 
 def note_log(replica: Replica, leader: Leader, *, has_voters: bool) -> None:
-    """Take note that the leader's log has grown, perhaps by voters: they count from now on, committed or not."""
+    """Take note that the leader's log has grown, perhaps by voters.
+
+    They count from now on, committed or not.
+    """
     if has_voters:
         leader.set_voters(replica.voters)
         pending = leader.pending
@@ -308,7 +323,10 @@ def handle_remove_voter(replica: Replica, reply_to: Hashable, request: RemoveVot
 
 
 def handle_update_voter(replica: Replica, request: UpdateVoterRequest) -> UpdateVoterResponse:
-    """Append the voters with one entry updated, or keep it where voters are no records yet, and respond at once."""
+    """Append the voters with one entry updated, and respond at once.
+
+    Where voters are no records yet, keep the entry in memory.
+    """
     error = check_leader(replica, request.epoch)
     leader = replica.role
     if error is not ErrorCode.NONE or not isinstance(leader, Leader):

@@ -1,4 +1,5 @@
-"""What the quorum's rules read of the metadata log, and where a replica's log agrees with the leader's.
+"""The view of the metadata log for the quorum's rules. It tells where a replica's log agrees with
+the leader's.
 
 Decides whether a fetch position is part of the leader's log, diverges from it, or lies before what the leader still holds; and where a
 follower cuts its log that diverges. Reads offsets and epochs only.
@@ -10,7 +11,11 @@ from typing import NamedTuple, Protocol
 
 
 class SnapshotId(NamedTuple):
-    """What a snapshot covers: every offset below ``end_offset``, the last of them of ``epoch``. Later ones are larger."""
+    """The extent of a snapshot.
+
+    It covers every offset below ``end_offset``, the last of them of ``epoch``. Later ones are
+    larger.
+    """
 
     end_offset: int
     epoch: int
@@ -26,7 +31,7 @@ BOOTSTRAP_SNAPSHOT = SnapshotId(0, 0)
 
 
 class EpochEnd(NamedTuple):
-    """Where an epoch ends in a log; ``end_offset`` is exclusive."""
+    """The end of an epoch in a log. ``end_offset`` is exclusive."""
 
     epoch: int
     end_offset: int
@@ -45,7 +50,7 @@ class LogView(Protocol):
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, of the newest snapshot where the log holds no record, 0 where there is neither."""
+        """The epoch of the last record, of the newest snapshot where the log holds no record, else 0."""
 
     @property
     def earliest_snapshot(self) -> SnapshotId | None:
@@ -56,14 +61,20 @@ class LogView(Protocol):
         """The newest snapshot, None where there is none."""
 
     def end_of_epoch(self, epoch: int) -> EpochEnd | None:
-        """Return the largest epoch at or below ``epoch`` and its end; None for an epoch above all, or where it is not known."""
+        """Return the largest epoch at or below ``epoch`` and its end.
+
+        Return None for an epoch above all, or where it is not known.
+        """
 
     def snapshot_size_bytes(self, snapshot_id: SnapshotId) -> int | None:
         """Return the size of a snapshot, None where there is no such snapshot."""
 
 
 class FetchCheck(NamedTuple):
-    """How a fetch position relates to the leader's log: it is part of the log, unless one of the two is set."""
+    """The relation of a fetch position to the leader's log.
+
+    It is part of the log, unless one of the two is set.
+    """
 
     diverging: EpochEnd | None = None
     snapshot_id: SnapshotId | None = None
@@ -114,7 +125,10 @@ def end_below(log: LogView, offset: int) -> EpochEnd:
 
 
 def truncation_offset(log: LogView, diverging: EpochEnd) -> int:
-    """Return where a follower cuts its log when the leader says that ``diverging`` is the last epoch that both may share."""
+    """Return where a follower cuts its log.
+
+    The leader says that ``diverging`` is the last epoch that both may share.
+    """
     if diverging.epoch == 0:
         return min(diverging.end_offset, log.end_offset)
     own = end_of_epoch(log, diverging.epoch)

@@ -1,4 +1,5 @@
-"""What replicas of the metadata log say to each other, as the quorum's rules see it; ``wire`` translates.
+"""Messages between replicas of the metadata log, as the quorum's rules see them. ``wire``
+translates.
 
 Each request is one partition's part of Kafka's message: the cluster and the partition are checked before it gets here. Every response names
 the leader and the epoch that its sender knows. The rules name the records and snapshot bytes of a response; the log's owner puts the bytes
@@ -32,7 +33,10 @@ class Peer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRequest:
-    """``candidate`` asks ``voter`` for its vote in ``epoch``; a pre-vote asks whether it would be worth an election (KIP-996)."""
+    """``candidate`` asks ``voter`` for its vote in ``epoch``.
+
+    A pre-vote asks whether an election would be worth it (KIP-996).
+    """
 
     voter: ReplicaKey | None
     candidate: ReplicaKey
@@ -64,7 +68,10 @@ class EndQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """A replica asks for what follows its log, which is durable below ``fetch_offset`` and ends with a record of ``last_epoch``."""
+    """A replica asks for the records behind its log.
+
+    The log is durable below ``fetch_offset`` and ends with a record of ``last_epoch``.
+    """
 
     replica: ReplicaKey
     epoch: LeaderEpoch
@@ -111,7 +118,8 @@ class RemoveVoterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradeRequest:
-    """The quorum is to go on at another kraft.version; not a peer's request, but this node's own controller's.
+    """The quorum is to go on at another kraft.version. This is no peer's request, but this node's
+    own controller's.
 
     Where ``is_only_checked`` the leader says whether it could be, and changes nothing.
     """
@@ -141,7 +149,10 @@ def sender_of(request: object) -> NodeId | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """What every response says. ``leader_id`` is -1 while the sender knows no leader of ``epoch``."""
+    """The fields of every response.
+
+    ``leader_id`` is -1 while the sender knows no leader of ``epoch``.
+    """
 
     error: ErrorCode = ErrorCode.NONE
     leader_id: NodeId = NO_LEADER
@@ -185,7 +196,10 @@ class FetchResponse(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSnapshotResponse(Response):
-    """A slice of a snapshot of ``size_bytes``; the log's owner puts at most ``max_bytes`` from ``position`` on into ``content``."""
+    """A slice of a snapshot of ``size_bytes``.
+
+    The log's owner puts at most ``max_bytes`` from ``position`` on into ``content``.
+    """
 
     snapshot_id: SnapshotId | None = None
     size_bytes: int = 0

@@ -1,4 +1,5 @@
-"""The metadata log on disk: segments, snapshots and ``quorum-state``, as the quorum's rules see and change them.
+"""The metadata log on disk. Its segments, snapshots and ``quorum-state`` are as the quorum's rules
+see and change them.
 
 Decides how a start reads the directory, what of a leader's bytes is appended, and how a fetched snapshot replaces the log. What may be
 appended or cut is decided by ``raft.core``. Appending and cutting run on the event loop, as for any log; every other method may wait for
@@ -92,7 +93,7 @@ class MetadataLog:
         return log
 
     def _is_behind(self, newest: SnapshotId) -> bool:
-        """Whether the log holds less than a snapshot: a crash came between the snapshot and the log's new beginning."""
+        """Whether the log holds less than a snapshot, because a crash came before the log's new beginning."""
         epoch = max(self.log.latest_leader_epoch, 0)
         return newest.epoch > epoch or (newest.epoch == epoch and newest.end_offset > self.log.log_end_offset)
 
@@ -151,7 +152,7 @@ class MetadataLog:
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, of the newest snapshot where the log holds no record, 0 where there is neither."""
+        """The epoch of the last record, of the newest snapshot where the log holds no record, else 0."""
         epoch = self.log.latest_leader_epoch
         return epoch if epoch >= 0 else self.snapshots[-1].epoch if self.snapshots else 0
 
@@ -166,7 +167,10 @@ class MetadataLog:
         return self.snapshots[-1] if self.snapshots else None
 
     def end_of_epoch(self, epoch: int) -> EpochEnd | None:
-        """Return the largest epoch at or below ``epoch`` and its end; None for an epoch above all, or where it is not known."""
+        """Return the largest epoch at or below ``epoch`` and its end.
+
+        Return None for an epoch above all, or where it is not known.
+        """
         found, end_offset = self.log.leader_epochs.end_offset_for(epoch, self.end_offset)
         return EpochEnd(found, end_offset) if found >= 0 else None
 
@@ -230,7 +234,8 @@ class MetadataLog:
         )
 
     def append_fetched(self, change: AppendFetched) -> list[MetadataBatch]:
-        """Append what a leader sent, as far as it is whole and of an epoch that this replica knows; return the batches.
+        """Append a leader's bytes, as far as they are whole and of a known epoch, and return the
+        batches.
 
         Nothing is returned for bytes that are no batches, or do not follow the log: they are fetched again.
 
@@ -256,7 +261,8 @@ class MetadataLog:
         self.log.truncate_to(offset)
 
     def store_slice(self, change: StoreSlice) -> Snapshot | None:
-        """Write a slice of a fetched snapshot; the last one replaces the log, and the snapshot's content is returned.
+        """Write a slice of a fetched snapshot. The last one replaces the log, and the snapshot's
+        content is returned.
 
         Raises:
             StorageError: the snapshot is damaged.
@@ -367,7 +373,10 @@ def log_config(config: MetadataLogConfig) -> LogConfig:
 
 
 def _usable_bytes(buffer: memoryview, next_offset: int, max_epoch: int) -> int:
-    """Return how many of a leader's bytes are whole batches that follow the log, of epochs up to ``max_epoch``."""
+    """Return how many of a leader's bytes may be appended.
+
+    They are whole batches that follow the log, of epochs up to ``max_epoch``.
+    """
     end = 0
     try:
         for position, header in iterate_headers(buffer, is_torn_tail_ok=True):

@@ -26,7 +26,7 @@ class Transport(Protocol):
 
     @property
     def refusing_ids(self) -> Collection[NodeId]:
-        """The nodes at whose addresses no process listened when they were last asked, and that have asked nothing since."""
+        """The nodes that refused connections when they were last asked, and have asked nothing since."""
 
     def heard_of(self, node_id: NodeId) -> None:
         """Take note of a node's request: its process is there."""
@@ -57,7 +57,7 @@ class PeerRequests:
 
     @property
     def refusing_ids(self) -> Collection[NodeId]:
-        """The nodes at whose addresses no process listened when they were last asked, and that have asked nothing since."""
+        """The nodes that refused connections when they were last asked, and have asked nothing since."""
         return self._transport.refusing_ids if self._transport is not None else ()
 
     def heard_of(self, node_id: NodeId) -> None:
@@ -66,7 +66,10 @@ class PeerRequests:
             self._transport.heard_of(node_id)
 
     def start(self, send: Send, cluster_id: str | None, nursery: trio.Nursery | None) -> None:
-        """Send a request in ``nursery``; without one, before the replica runs, it fails at once, and the rules try it again."""
+        """Send a request in ``nursery``.
+
+        Without one, before the replica runs, it fails at once, and the rules try it again.
+        """
         if nursery is None or self._transport is None:
             self._fail(send, ErrorCode.NETWORK_EXCEPTION)
         else:

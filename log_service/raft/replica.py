@@ -1,4 +1,5 @@
-"""One replica of the metadata log as the quorum's rules see it: its role, what it knows of log and voters, and the effects of the step.
+"""One replica of the metadata log for the quorum's rules. It has a role, a view of log and voters,
+and the effects of the step.
 
 Decides nothing: the rules are functions of ``transitions``, ``elections``, ``leadership`` and ``following``, which read and change a
 ``Replica``. Here are the few things that all of them do: send, reply, ask to be woken, ask for a change of the log.
@@ -61,7 +62,7 @@ class Replica:
 
     @property
     def leader_id(self) -> NodeId:
-        """Who leads the epoch, -1 where that is not known."""
+        """The leader of the epoch, -1 where it is not known."""
         return remembered(self.role).leader_id
 
     @property

@@ -1,4 +1,7 @@
-"""The bytes of the metadata log that responses to other replicas carry: the rules name the place, this reads it."""
+"""Reads the bytes of the metadata log that responses to other replicas carry.
+
+The rules name the place.
+"""
 
 import logging
 from dataclasses import replace

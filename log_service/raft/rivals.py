@@ -22,7 +22,7 @@ TOLD_EVERY_MS = 60_000
 
 
 class RivalWatch:
-    """What this node has heard of a leader that has its id, and as the leader of others that have one id."""
+    """Signs of other processes with this node's id, and of leaders that share one id."""
 
     def __init__(self, node_id: NodeId, now_ms: Callable[[], int]) -> None:
         self._node_id = node_id

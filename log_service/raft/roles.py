@@ -33,7 +33,8 @@ NOT_VOTED = NodeId(-1)
 
 
 class ElectionState(NamedTuple):
-    """What a replica remembers about elections: the newest epoch it knows, its leader, and its own vote there; -1 is none.
+    """A replica's memory of elections. It has the newest known epoch, its leader, and the own vote
+    there, where -1 is none.
 
     A tuple, because each step makes one to see whether anything has changed.
     """
@@ -66,7 +67,7 @@ class Votes:
 
     @property
     def granting_ids(self) -> tuple[NodeId, ...]:
-        """Who granted it."""
+        """The voters that granted it."""
         return tuple(sorted(voter_id for voter_id, is_granted in self._granted.items() if is_granted))
 
     @property

@@ -1,4 +1,5 @@
-"""Snapshots of the metadata log: ``<end offset>-<epoch>.checkpoint``, and ``bootstrap.checkpoint``, which has the same content.
+"""Snapshots of the metadata log. They are ``<end offset>-<epoch>.checkpoint``, and
+``bootstrap.checkpoint`` with the same content.
 
 Decides names and content. A snapshot begins with a control batch: the header, and where voters are records the KRaft version and the
 voters. Batches of records follow, and a control batch with the footer ends it. A file without a footer was never finished and is not a

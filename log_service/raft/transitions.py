@@ -132,7 +132,10 @@ def become_leader(replica: Replica, candidate: Candidate) -> None:
 
 
 def _voters_to_write(replica: Replica) -> VoterSet | None:
-    """Return the voters that a new leader writes: where the log has none yet, or its own entry is out of date."""
+    """Return the voters that a new leader writes.
+
+    The log has none yet, or the leader's own entry is out of date.
+    """
     latest = replica.history.latest
     if latest.kraft_version < DYNAMIC_QUORUM:
         return None

@@ -43,7 +43,7 @@ class RpcTransport:
 
     @property
     def refusing_ids(self) -> Collection[NodeId]:
-        """The nodes at whose addresses no process listened when they were last asked, and that have asked nothing since."""
+        """The nodes that refused connections when they were last asked, and have asked nothing since."""
         return self._refusing_ids
 
     def heard_of(self, node_id: NodeId) -> None:
@@ -78,7 +78,10 @@ class RpcTransport:
         return response
 
     def _tell_of_refusal(self, destination: "Destination", request: WireMessage, code: int) -> None:
-        """Tell, once for each address, what no later attempt mends: the quorum asks again for ever, and gets nowhere."""
+        """Tell, once for each address, of an error that no later attempt mends.
+
+        The quorum asks again for ever, and gets nowhere.
+        """
         if code not in {ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.CLUSTER_AUTHORIZATION_FAILED} or destination in self._told:
             return
         self._told[destination] = None

@@ -1,4 +1,4 @@
-"""From which directories the leader hears of each voter's node id, and whether two processes have one id.
+"""Notes from which directories each voter's node id was heard, and finds two processes with one id.
 
 Decides over fetches only. A node whose disk was replaced is heard of from one directory and then from another, and from the first one never
 again. Two processes of one id take turns: the leader hears from the first directory once more.
@@ -23,7 +23,7 @@ class Twins(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What is wrong, and what to do."""
+        """The problem, and the way out."""
         last, other = map(format_uuid, self.directory_ids)
         return (
             f"two processes follow the metadata log as node {self.node_id}, from the directories {last} and {other}. Stop one of them, "
@@ -33,7 +33,7 @@ class Twins(NamedTuple):
 
 
 class TwinWatch:
-    """What the leader of an epoch has heard of each id."""
+    """The directories from which the leader of an epoch has heard of each id."""
 
     def __init__(self) -> None:
         self._heard_ms: dict[NodeId, dict[UUID, int]] = {}
@@ -49,7 +49,7 @@ class TwinWatch:
             del heard[next(iter(heard))]
 
     def of(self, node_id: NodeId, since_ms: int) -> Twins | None:
-        """Return the two directories of an id that take turns, both heard of after ``since_ms``; None where there are no two."""
+        """Return the two directories of an id that take turns, both heard of after ``since_ms``, or None."""
         if self._returned_ms.get(node_id, since_ms) <= since_ms:
             return None
         last, other = list(reversed(self._heard_ms[node_id].items()))[:2]

@@ -1,4 +1,4 @@
-"""Whether voters may be added, removed or updated, whether they may become records, and what the set becomes (KIP-853).
+"""Decides on changes of voters (KIP-853). They are added, removed, updated, or become records.
 
 Decides over the leader's state and the newest voter set. Nothing changes here.
 
@@ -59,7 +59,10 @@ def check_removal(request: RemoveVoterRequest, leader: Leader, latest: VoterEntr
 
 
 def check_update(request: UpdateVoterRequest, leader: Leader, latest: VoterEntry, listener_name: str) -> VoterSet | Refusal:
-    """Return the voters with one of them updated: at kraft.version 0 what the leader has been told so far, else the next record."""
+    """Return the voters with one of them updated.
+
+    At kraft.version 0 this is what the leader has been told so far, else the next record.
+    """
     voter = request.voter
     if refusal := _check_voter(voter, listener_name):
         return refusal
@@ -84,7 +87,8 @@ def _voters_to_update(leader: Leader, latest: VoterEntry) -> VoterSet | Refusal:
 
 
 def check_upgrade(request: UpgradeRequest, leader: Leader, latest: VoterEntry) -> VoterSet | Refusal | None:
-    """Return the voters that are written with the next kraft.version; None where it is reached, or its record is on its way.
+    """Return the voters to write with the next kraft.version. Return None where it is reached, or
+    its record is on its way.
 
     Every voter must have told this leader its directory: the voters that become records must be those that vote.
     """

@@ -1,4 +1,4 @@
-"""Who may vote in the metadata quorum, and how that changed from offset to offset.
+"""The voters of the metadata quorum from offset to offset.
 
 Decides membership, majorities and what a set becomes when one voter is added, removed or updated (KIP-853). Knows no log: the offsets at
 which sets begin are handed in.
@@ -99,7 +99,7 @@ class VoterSet:
 
 
 class VoterEntry(NamedTuple):
-    """What holds from ``offset`` on."""
+    """The voters from ``offset`` on."""
 
     offset: int
     kraft_version: int
@@ -108,7 +108,7 @@ class VoterEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoterChange:
-    """What a control batch at ``offset`` says; None is no change."""
+    """The change of voters in a control batch at ``offset``. None is no change."""
 
     offset: int
     kraft_version: int | None = None

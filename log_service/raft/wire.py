@@ -74,7 +74,10 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a message is written with: the cluster, the listener at which the leader's address is told or found, and a time to wait."""
+    """The context of a written message.
+
+    It has the cluster, the listener for the leader's address, and a time to wait.
+    """
 
     cluster_id: str | None
     listener_name: str
@@ -354,7 +357,10 @@ def write_response(message: WireMessage, response: Response, context: Context) -
 
 
 def write_refusal(message: WireMessage, refused: RefusedError) -> WireMessage:
-    """Return the response to a message that is not for this quorum: an error for all of it, with its text where it has a place for one."""
+    """Return the response to a message that is not for this quorum.
+
+    It is an error for all of it, with its text where it has a place for one.
+    """
     response = _RESPONSE_CLASSES[type(message)](error_code=refused.code)
     if hasattr(response, "error_message"):
         response.error_message = str(refused)
@@ -362,7 +368,10 @@ def write_refusal(message: WireMessage, refused: RefusedError) -> WireMessage:
 
 
 def _written_leader(cls: Callable[..., Any], response: Response, context: Context) -> list[Any]:
-    """Return the leader's address at the listener that was asked, in a list of one; none where it is not known."""
+    """Return the leader's address at the listener that was asked, in a list.
+
+    The list is empty where it is not known.
+    """
     endpoint = next((each for each in response.leader_endpoints if each.name == context.listener_name), None)
     if endpoint is None or response.leader_id == NO_LEADER:
         return []

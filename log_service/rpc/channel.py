@@ -1,4 +1,5 @@
-"""One outbound byte stream that carries requests: requests leave one behind the other, responses arrive in the same order.
+"""One outbound byte stream that carries requests. Requests leave one behind the other, and
+responses arrive in the same order.
 
 Decides the correlation ids, how many requests may be in flight, and when the peer has taken too long. One deadline watches over all: that
 of the earliest request in flight, or of idleness when there is none. Knows no APIs: a request is a frame as ``protocol.frames`` encodes it,
@@ -106,7 +107,8 @@ class Channel:
         return len(self._in_flight)
 
     async def request(self, chunks: Sequence[Buffer], *, timeout_ms: float) -> bytearray:
-        """Send a request frame and return the frame of its response, without its size but with the correlation id.
+        """Send a request frame and return its response's frame, without the size but with the
+        correlation id.
 
         ``chunks`` begin with the four bytes of size and must not change until the response is there. Cancelling the wait does not take
         the request back. Waits for its turn while too many requests are in flight.

@@ -1,4 +1,5 @@
-"""A connection to one node on which typed requests can be sent: opened, secured, authenticated, versions negotiated, in that order.
+"""A connection to one node for typed requests. It is opened, secured, authenticated, and its
+versions negotiated, in that order.
 
 Decides the version a request goes out in (``versions``), how long a response may take, and how failures are called: ``KafkaError`` with
 NETWORK_EXCEPTION, REQUEST_TIMED_OUT or UNSUPPORTED_VERSION, whatever the socket said. Waits out the pause that a node asks for when it
@@ -37,7 +38,10 @@ TIMEOUT_GRACE_MS = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Where a node is, and what the connection is for. Requests that wait long have one of their own: none waits behind them."""
+    """The address of a node, and the purpose of the connection.
+
+    Requests that wait long have one of their own: none waits behind them.
+    """
 
     host: str
     port: int
@@ -77,7 +81,7 @@ class EndedUnheardError(KafkaError):
 
 
 class Security(Protocol):
-    """What happens to a fresh connection before the first request of its user."""
+    """The steps on a fresh connection before the first request of its user."""
 
     async def secure(self, destination: Destination, stream: Connection) -> Connection:
         """Return the stream to speak on (TLS). Raises OSError: the peer is not the node that it should be."""
@@ -130,7 +134,7 @@ class RpcConnection:
 
     @property
     def is_ended_unused(self) -> bool:
-        """Whether the peer ended the connection, without a login, before it responded to anything but the question what it speaks."""
+        """Whether the peer ended the connection unused: before a login, with no response but about versions."""
         is_unused = 0 < self._negotiated_count == self._channel.response_count
         return is_unused and isinstance(self.failure, ConnectionResetError | BrokenPipeError)
 
@@ -162,13 +166,17 @@ class RpcConnection:
         await self._channel.wait_closed()
 
     async def wait_unmuted(self) -> None:
-        """Wait out the pause that the node asked for with its last responses: it does not wait itself (KIP-219)."""
+        """Wait out the pause that the node asked for with its last responses.
+
+        It does not wait itself (KIP-219).
+        """
         if self._muted_until > trio.current_time() and not self.is_closed:
             with trio.move_on_at(self._muted_until):
                 await self._channel.wait_closed()
 
     async def negotiate(self) -> None:
-        """Ask what the node speaks; one that does not know our version of the request responds in version 0 and is asked again (KIP-511).
+        """Ask which versions the node speaks. One that does not know our version of the request
+        responds in version 0 and is asked again (KIP-511).
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT, or the node's error.
@@ -203,7 +211,10 @@ class RpcConnection:
         return await self._request(request, response_type, None, 0)
 
     def renew_login_after(self, seconds: float, log_in: LogIn) -> None:
-        """Call ``log_in`` before the first request that is sent once so much time has passed; other requests wait for it (KIP-368)."""
+        """Call ``log_in`` before the first request that is sent after so much time.
+
+        Other requests wait for it (KIP-368).
+        """
         self._login_due = trio.current_time() + seconds
         self._log_in = log_in
 

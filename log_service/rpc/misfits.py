@@ -1,4 +1,5 @@
-"""What a listener speaks that ends fresh connections without a word: it wants a login, or TLS, or knows no TLS.
+"""Finds out why a listener ends fresh connections without a word. It wants a login, or TLS, or
+knows no TLS.
 
 A node that stops, or has too many connections, ends them in the same way. So nothing is concluded from the end: the listener is asked, on a
 connection of its own, before the next attempt. Only a response that proves the misfit makes the failure final; whatever else comes leaves
@@ -66,7 +67,8 @@ async def require_tls(env: Env, destination: Destination, settings: RpcSettings,
 
 
 async def require_no_tls(env: Env, destination: Destination, _: RpcSettings, __: Security | None) -> None:
-    """Raise where a listener that ends connections in the clear responds to the beginning of a TLS handshake.
+    """Raise where a listener ends plain connections and responds to the beginning of a TLS
+    handshake.
 
     Raises:
         KafkaError: SASL_AUTHENTICATION_FAILED, it does.

@@ -1,4 +1,5 @@
-"""Requests to any node by its destination: one connection per destination, opened when it is first needed, and again after it broke.
+"""Sends requests to any node by its destination. Each destination has one connection, opened at
+need, and again after it broke.
 
 Decides when a node that failed is tried again (a pause that doubles, ``retry.Backoff``), and that a node which takes connections and closes
 them is not asked in a tight loop. Decides nothing about requests: a request that failed is not sent again, because only its sender knows
@@ -159,7 +160,10 @@ class NodeChannel:
             await question(self._env, self.destination, self._settings, self._security)
 
     def _note_end(self, question: Question | None) -> None:
-        """Count ends without a word that come one after the other: ``question`` is what they raise, None is any other end."""
+        """Count ends without a word that come one after the other.
+
+        ``question`` is the doubt that they raise, None is any other end.
+        """
         self._ended_count = self._ended_count + 1 if question is not None else 0
         self._question = question
 
@@ -282,7 +286,8 @@ class ConnectionPool:
         return channel is not None and channel.is_failing
 
     def forget(self, destination: Destination) -> None:
-        """Close the connection to a destination where no node is expected any more; what was counted of it stays counted.
+        """Close the connection to a destination where no node is expected any more. Its counters
+        stay.
 
         Requests that wait for a response from there get NETWORK_EXCEPTION at once.
         """

@@ -1,4 +1,5 @@
-"""When a failed attempt is made again: pauses that double, with jitter, until a deadline (KIP-580); or beside the first, elsewhere.
+"""Repeats failed attempts. Pauses double, with jitter, until a deadline (KIP-580), or another node
+is asked beside the first.
 
 The jitter keeps many clients that lost the same node from coming back together. Randomness is an argument, so that a simulation repeats.
 ``Backoff`` only computes; ``retry`` and ``first_success`` wait.
@@ -45,7 +46,8 @@ async def retry(
     rng: Random,
     is_retriable: Callable[[KafkaError], bool] = may_succeed_later,
 ) -> T:
-    """Return what ``attempt`` returns; after a retriable error pause and call it again, until ``timeout_ms`` have passed.
+    """Return the result of ``attempt``. After a retriable error pause and call it again, until
+    ``timeout_ms`` have passed.
 
     ``attempt`` is given how many attempts failed before it.
 

@@ -1,4 +1,4 @@
-"""Which version of an API a request goes out in: the highest that both sides speak.
+"""Chooses the version of a request: the highest that both sides speak.
 
 A peer's ApiVersions response tells its ranges and its features; ours are in ``protocol.api_versions``. An API of tidelog's own is in no
 peer's list: a feature tells that the peer has it. Knows no connections.
@@ -17,7 +17,8 @@ MAINTENANCE_FEATURE = "tidelog.maintenance"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpokenVersions:
-    """What a peer said it speaks: (lowest, highest) version by API key, and the highest level of each feature.
+    """The versions that a peer speaks. They are (lowest, highest) by API key, beside the highest
+    level of each feature.
 
     ``levels`` are the features' levels in the peer's cluster, as of the moment when the connection was opened.
     """
