@@ -21,12 +21,16 @@ from log_service.storage.running_logs import RUNNING_LOGS_FILE, Extent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostLog:
-    """A log that is not there any more, or not all of it. ``extent`` is how it was; ``fault`` is a sentence about it."""
+    """A log that is not there any more, or not all of it. ``extent`` is how it was; ``fault`` is a sentence about it.
+
+    ``has_gap``: records are missing before others that are there. A follower never fetches those again, because it fetches on from its end.
+    """
 
     topic_partition: TopicPartition
     directory: Path
     extent: Extent
     fault: str
+    has_gap: bool = False
 
     @property
     def topic_id(self) -> TopicId | None:
@@ -54,12 +58,14 @@ def lost_logs(loaded: LoadedDirectory, found: Mapping[TopicPartition, Sequence[L
     """Return the logs of a directory of which something is missing. ``found`` are those of all directories."""
     lost = []
     for topic_partition, expected in expected_extents(loaded).items():
-        faults = [_fault(expected, log) for log in found.get(topic_partition, ())] or ["is missing"]
+        logs = found.get(topic_partition, ())
+        faults = [_fault(expected, log) for log in logs] or ["is missing"]
         if None not in faults:
             end_offset = max(expected.end_offset, loaded.high_watermarks.get(topic_partition, 0))
             extent = replace(expected, end_offset=end_offset)
             fault = f"{topic_partition} {faults[0]}, it ended at offset {end_offset} in {loaded.directory}"
-            lost.append(LostLog(topic_partition=topic_partition, directory=loaded.directory, extent=extent, fault=fault))
+            has_gap = any(_gap(expected, log) is not None for log in logs)
+            lost.append(LostLog(topic_partition=topic_partition, directory=loaded.directory, extent=extent, fault=fault, has_gap=has_gap))
     return lost
 
 
@@ -80,9 +86,15 @@ def _fault(extent: Extent, log: Log) -> str | None:
         return f"is of topic id {_shown(log.topic_id)} instead of {_shown(extent.topic_id)}"
     if log.log_end_offset < extent.end_offset:
         return f"ends at offset {log.log_end_offset} instead of {extent.end_offset}"
+    return _gap(extent, log)
+
+
+def _gap(extent: Extent, log: Log) -> str | None:
+    """Say what is missing of a log below its end; None where nothing is."""
     if log.segments[0].base_offset > extent.start_offset:
         return f"begins at offset {log.segments[0].base_offset} instead of {extent.start_offset}"
-    if missing := set(extent.base_offsets).difference(segment.base_offset for segment in log.segments):
+    there = {segment.base_offset for segment in log.segments}
+    if missing := [offset for offset in extent.base_offsets if offset not in there and offset < log.log_end_offset]:
         return f"has no segment {file_name(min(missing), LOG_SUFFIX)}"
     return None
 

@@ -439,11 +439,16 @@ class LogManager:
         return True
 
     def begin_anew(self, topic_partition: TopicPartition) -> None:
-        """Let the log of a partition that is damaged or lost begin anew; the directory of a damaged one is kept as ``-stray``.
+        """Let the log of a partition that is damaged or lost begin anew; a damaged one, or one with a gap, is kept as ``-stray``.
+
+        A lost log that only ends too early goes on from its end.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
+        lost, log = self.lost.get(topic_partition), self.logs.get(topic_partition)
+        if lost is not None and lost.has_gap and log is not None:
+            self._held.set_aside(log, STRAY_DIRECTORY_SUFFIX, why=f"{lost.fault}; it is fetched anew")
         self.accept_lost(topic_partition)
         damaged = self.damaged.get(topic_partition)
         if damaged is None:

@@ -216,6 +216,15 @@ class _Loader:
                 raise StorageError(text)
             return Segments([self._new_segment(self._known.log_start_offset)]), self._known.log_start_offset
         segments = [self._existing_segment(base_offset) for base_offset in base_offsets]
+        try:
+            return self._verify(segments, offsets)
+        except StorageError:
+            for segment in segments:
+                segment.close_file()
+            raise
+
+    def _verify(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> tuple[Segments, int]:
+        """Read as much of the segments as the end of the last run asks for."""
         if self._known.is_clean:
             self._complete_indexes(segments, offsets)
             with _damage_named(segments[-1].path(), segments):

@@ -7,6 +7,7 @@ Decides nothing but what is played; it is judged as any other run. A seed draws 
 
 from tests.sim import access_users
 from tests.sim.cluster_plan import Aim
+from tests.sim.missing_files import MISSING_FILES
 from tests.sim.network import Weather
 from tests.sim.node_history import TopicPlan
 from tests.sim.node_host import DATA_DIRECTORIES, Death
@@ -583,6 +584,7 @@ AIMS = (
     JOINING_BROKERS,
     FULL_DISKS,
     FAILING_DIRECTORIES,
+    MISSING_FILES,
     MOVING_LOGS,
     COMPACTED_TOPICS,
     QUOTAS,

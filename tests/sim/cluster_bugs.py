@@ -31,13 +31,15 @@ from log_service.replication.fetcher import Fetcher
 from log_service.replication.partition import Partition
 from log_service.replication.partition_state import Change, PartitionState
 from log_service.state_machine.runtime import Runtime
-from log_service.storage import page_cache
+from log_service.storage import last_run, page_cache
 from log_service.storage.future_logs import FutureLogs
+from log_service.storage.last_run import LostLog
 from log_service.storage.log import Log
 from log_service.storage.log_manager import LogManager
 from tests.sim import cluster_aims as aims
 from tests.sim.bug_hunts import ClusterBug, hunt
 from tests.sim.cluster_plan import ClusterPlan
+from tests.sim.missing_files import MISSING_FILES
 from tests.sim.node_bugs import replace_before_the_rest, replay_without_commits
 from tests.sim.node_plan import Fault, Plan
 from tests.unit.raft.quorum_bugs import count_what_is_not_synced, note_log_as_synced
@@ -240,6 +242,11 @@ def _take_any_page_cache(_noted_id: object, _present_id: str | None) -> bool:
     return True
 
 
+def _believe_in_a_beginning(**fields: Any) -> LostLog:
+    """Take what is left of a log for its beginning."""
+    return LostLog(**{**fields, "has_gap": False})
+
+
 def _presume_nobody(_sessions: BrokerSessions) -> frozenset[Any]:
     """A broker that is not fenced is there, whether or not this controller has heard of it."""
     return frozenset()
@@ -375,6 +382,18 @@ BUGS: Sequence[ClusterBug] = (
         fits=is_unsynced,
         aim=aims.SEVERAL_DEATHS,
         shown_by=(13, 17, 21),
+    ),
+    ClusterBug(
+        name="missing logs not looked for",
+        replacements=((LogManager, "_has_lost", _miss_nothing),),
+        aim=MISSING_FILES,
+        shown_by=(1, 2, 3),
+    ),
+    ClusterBug(
+        name="log with a gap goes on at its end",
+        replacements=((last_run, "LostLog", _believe_in_a_beginning),),
+        aim=MISSING_FILES,
+        shown_by=(7,),
     ),
     ClusterBug(
         name="leaders stay in a directory that failed",

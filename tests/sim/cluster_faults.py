@@ -9,13 +9,17 @@ from pathlib import Path
 
 import trio
 
+from log_service.storage.clean_shutdown import UNKNOWN_BROKER_EPOCH
+from tests.sim import missing_files
 from tests.sim.cluster_format import format_node
 from tests.sim.cluster_plan import ClusterPlan
+from tests.sim.missing_files import Loss
 from tests.sim.network import Weather
 from tests.sim.node_audit import Auditor
+from tests.sim.node_checker import Violation
 from tests.sim.node_faults import Adversary, Victims
-from tests.sim.node_history import History, Paused
-from tests.sim.node_host import DATA_DIRECTORIES, Death, NodeHost
+from tests.sim.node_history import DiskFault, History, Paused
+from tests.sim.node_host import DATA_DIRECTORIES, Death, Incarnation, NodeHost
 from tests.sim.node_plan import Fault
 from tests.sim.streams_stages import TASK_STAGES, HandoverWatch
 from tests.sim.transaction_stages import STAGES, StageWatch
@@ -95,6 +99,7 @@ class ClusterAdversary(Adversary):
             Fault.LOST_DISK: self._lose_disk,
             Fault.LOST_DIRECTORY: self._lose_directory,
             Fault.FAILED_DIRECTORY: self._fail_directory,
+            Fault.MISSING_FILES: self._miss_files,
             Fault.NEW_LEADER_DIES: self._die_as_new_leader,
             Fault.RESET_WHILE_WAITING: self._reset_while_waiting,
             Fault.COORDINATOR_ENDS: self._end_as_coordinator,
@@ -238,6 +243,57 @@ class ClusterAdversary(Adversary):
         self.counts["disks replaced"] += 1
         node = next(node for node in self.plan.nodes if node.name == self.host.name)
         format_node(self.world, node, self.rng)
+
+    async def _miss_files(self) -> None:
+        """End the node, and perhaps others in the same moment, and take files away before its next start, which may not claim its epoch.
+
+        Where that start refuses a log, its directory is moved away, as the product says, and the node is started again.
+        """
+        with trio.move_on_after(LONGEST_WATCH_SECONDS):
+            while not self._allowance.may_lose_directory():  # noqa: ASYNC110 - many nodes make it so
+                await trio.sleep(LOOK_SECONDS)
+        if not self.host.has_partitions or not self._allowance.may_lose_directory():
+            return
+        others = [adversary for adversary in self.cluster if adversary is not self and not adversary.is_over]
+        for adversary in (self, *self.rng.sample(others, self.rng.choice([0, 0, len(others)]))):
+            adversary.host.die(Death.KILL)
+        await self._wait_ended()
+        path = self.rng.choice(self.host.config.log_manager.log_dirs)
+        taken = missing_files.take(self.host.disk, self.rng, path)
+        if taken is None:
+            return
+        loss, told = taken
+        self.world.log("files", self.host.name, loss.value, told)
+        self.counts[loss.value] += 1
+        self.history.add(DiskFault())
+        self._allowance.note_disk_lost(self.host.name)
+        self.auditor.forget_disk()
+        self.auditor.is_damage_expected = True
+        known = self.host.current
+        await self.keep_running()
+        started = self.host.current
+        if known is not None and started is not None and started.number == known.number + 1 and loss is not Loss.INDEXES:
+            self._judge_claim(started, f"{loss.value}: {told}")
+        await self._move_refused_logs_away()
+        self.auditor.is_damage_expected = False
+
+    def _judge_claim(self, started: Incarnation, told: str) -> None:
+        """A broker that misses something may not say that it has all that its last run had."""
+        epoch = started.broker.foundation.logs.previous_broker_epoch
+        if epoch != UNKNOWN_BROKER_EPOCH:
+            self.failures.append(Violation("missing files", f"{self.host.name} claims epoch {epoch}, though {told}"))
+
+    async def _move_refused_logs_away(self) -> None:
+        current = self.host.current
+        damaged = [] if current is None or not self.host.is_running else [*current.broker.foundation.logs.damaged.values()]
+        if not damaged:
+            return
+        self.host.die(Death.KILL)
+        await self._wait_ended()
+        for log in damaged:
+            self.counts["refused logs moved away"] += 1
+            missing_files.move_away(self.host.disk, log.directory)
+        await self.keep_running()
 
     async def _fail_directory(self) -> None:
         """Have everything fail in a log directory for a while, perhaps through a start of the node, which lives on without it.

@@ -356,7 +356,8 @@ def _draw_topics(rng: Random, broker_count: int, *, is_all_synced: bool) -> list
 def _may_lose_records(faults: Sequence[Fault], deaths: Sequence[Death], *, is_all_synced: bool) -> bool:
     """Whether a machine may come back without records that it had."""
     may_lose_unsynced = Death.POWER in deaths or Fault.FAILED_SYNC in faults
-    return bool({Fault.LOST_DISK, Fault.LOST_DIRECTORY, Fault.FAILED_DIRECTORY} & {*faults}) or (may_lose_unsynced and not is_all_synced)
+    taking = {Fault.LOST_DISK, Fault.LOST_DIRECTORY, Fault.FAILED_DIRECTORY, Fault.MISSING_FILES}
+    return bool(taking & {*faults}) or (may_lose_unsynced and not is_all_synced)
 
 
 def _draw_later_faults(rng: Random, topics: Sequence[TopicPlan], *, has_directories: bool) -> list[Fault]:

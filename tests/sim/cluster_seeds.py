@@ -58,6 +58,7 @@ AIMED_SEEDS: Mapping[str, tuple[int, ...]] = {
     "joining brokers": (0,),
     "full disks": (0,),
     "failing directories": (8,),
+    "missing files": (1, 7, 22),
     "moving logs": (0,),
     "compacted topics": (0,),
     "quotas": (0,),

@@ -63,6 +63,8 @@ class Auditor:
     def __init__(self, host: NodeHost) -> None:
         self.violations: list[Violation] = []
         self.checked_log_count = 0
+        self.is_damage_expected = False
+        """Whether files were taken away, so that a start may refuse a log."""
         self._host = host
         self._floors: dict[LogKey, int] = {}
         self._last_death: DeathRecord | None = None
@@ -95,7 +97,8 @@ class Auditor:
         if record is not None:
             self.violations += self._compare(record, now, incarnation)
         self.violations += check_places(self._host.disk, is_calm=False)
-        for damaged in incarnation.broker.foundation.logs.damaged.values():
+        refused = () if self.is_damage_expected else incarnation.broker.foundation.logs.damaged.values()
+        for damaged in refused:
             self.violations.append(Violation("recovery", f"{damaged.directory} is refused: {damaged.error}"))
         for log in logs_of(incarnation):
             self.checked_log_count += 1

@@ -34,6 +34,7 @@ class Fault(Enum):
     LOST_DISK = "lost disk"
     LOST_DIRECTORY = "lost log directory"
     FAILED_DIRECTORY = "a log directory fails"
+    MISSING_FILES = "files are missing after a kill"
     NEW_LEADER_DIES = "a leader dies as soon as it leads"
     REFUSED = "a node refuses its peers"
     COORDINATOR_ENDS = "a coordinator ends in a chosen state of a transaction"

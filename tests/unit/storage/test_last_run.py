@@ -105,7 +105,9 @@ def exchange_directories(files: MemoryFiles) -> None:
 
 
 def cut_last_segment(files: MemoryFiles) -> None:
-    files.open(LOG_OF_A / f"{6:020d}.log").truncate(0)
+    file = files.open(LOG_OF_A / f"{6:020d}.log")
+    file.truncate(0)
+    file.close()
 
 
 KINDS: list[tuple[str, Callable[[MemoryFiles], None], str]] = [
@@ -313,6 +315,26 @@ def test_a_replica_that_lost_its_log_does_not_lead_others_with_an_empty_one() ->
     node.manager.begin_anew(A)
     log = node.manager.create_log(A, ID_A, node.config, is_new=False)
     assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+
+
+@pytest.mark.parametrize("base_offset", [0, 2])
+def test_a_follower_fetches_a_log_anew_of_which_the_head_or_the_middle_is_missing(base_offset: int) -> None:
+    """It fetches on from its end otherwise, comes in sync, and leads without the records that were missing."""
+    files = killed(checkpointed(running()))
+    remove_segment(base_offset)(files)
+    node = started(files)
+    node.manager.begin_anew(A)
+    log = node.manager.create_log(A, ID_A, node.config, is_new=False)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    assert any(name.endswith("-stray") for name in files.list_directory(FIRST)), "what was left is kept"
+
+
+def test_a_follower_goes_on_from_the_end_of_a_log_that_ends_too_early() -> None:
+    files = killed(checkpointed(running()))
+    remove_segment(6)(files)
+    node = started(files)
+    node.manager.begin_anew(A)
+    assert node.manager.create_log(A, ID_A, node.config, is_new=False).log_end_offset == 6
 
 
 def test_a_lost_log_stays_lost_through_later_runs_until_it_is_brought_back() -> None:
