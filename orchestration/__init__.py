@@ -41,7 +41,8 @@ An installation and its processes:
 - ``services``: the processes that ``tidelog up`` starts. ``__main__`` starts one of them; ``importing``, ``preload`` make that quick.
 - ``definitions``, ``assembly``: a project's Definitions. ``projects``, ``workspace``: which project that is. ``new_project`` begins one.
 - ``code_server``, ``project_server``, ``code_socket``, ``code_watch``: the process that loads the project, and how others notice changes.
-- ``webserver``, ``ui_guard``, ``daemon``, ``daemon_pace``, ``daemon_heartbeat``: Dagster's other processes, who may ask, sign of life.
+- ``webserver``, ``daemon``, ``daemon_pace``, ``daemon_heartbeat``: Dagster's other processes, and the daemon's sign of life.
+- ``ui_guard``, ``ui_login``, ``ui_sessions``, ``ui_users``: which sites may ask the UI, and which users.
 - ``instance``, ``event_storage``, ``compute_logs``, ``plain_log``: Dagster's instance, its storage, what runs print, what it logs.
 - ``served_project``, ``troubles``: what is wrong with a project that is served all the same. ``declare``: its topics, for the brokers.
 - ``cli``: commands of ``tidelog`` about tables. ``demo``: the whole path on real data.

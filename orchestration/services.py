@@ -15,12 +15,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from log_service.client import ConfigError
+from log_service.common.urls import host_port
 from log_service.supervisor.components import DECLARED_TOPICS_FILE
 from log_service.supervisor.spec import Component, GrpcReadiness, HeartbeatReadiness, HttpReadiness, ServiceContext
 from orchestration.code_socket import code_socket
 from orchestration.daemon_heartbeat import heartbeat_file
 from orchestration.instance import dagster_home, write_workspace
-from orchestration.settings import UI_HOSTS, SettingsError, load_settings, process_environment, ui_hosts
+from orchestration.settings import UI_HOSTS, UI_LOGIN, SettingsError, load_settings, process_environment, ui_hosts, ui_login
 from orchestration.spark.java import JavaError
 from orchestration.spark.server import SPARK_RELEASE_SESSION, SparkServer, release_of_no_session
 from orchestration.spark.session import CONNECT_MODE, DEFAULT_CONNECT_PORT
@@ -74,10 +75,10 @@ def _components(context: ServiceContext) -> list[Component]:
                 "--workspace",
                 str(workspace),
             ),
-            readiness=HttpReadiness(url=f"http://{context.host}:{context.ui_port}/server_info"),
-            address=f"http://{context.host}:{context.ui_port}",
+            readiness=HttpReadiness(url=f"{ui_url(context)}/{'login' if asks_for_login(context) else 'server_info'}"),
+            address=ui_url(context),
             after=(CODE,),
-            environment={**environment, UI_HOSTS: ",".join([context.host, *ui_hosts(process_environment())])},
+            environment={**environment, **ui_environment(context)},
             working_directory=context.project_directory,
             is_essential=False,
         ),
@@ -128,6 +129,23 @@ def code_server(context: ServiceContext, environment: Mapping[str, str], socket_
         stop_deadline_s=CANCEL_RUNS_DEADLINE_S,
         is_essential=False,
     )
+
+
+def ui_url(context: ServiceContext) -> str:
+    """Return where browsers open the Dagster UI."""
+    return f"http://{host_port(context.host, context.ui_port)}"
+
+
+def asks_for_login(context: ServiceContext) -> bool:
+    """Say whether the UI asks for a login: in a secured installation, or by a setting of the user's own."""
+    return context.login_config is not None or ui_login(process_environment()) is not None
+
+
+def ui_environment(context: ServiceContext) -> dict[str, str]:
+    """Return under which names the UI is opened, and how it has passwords checked."""
+    hosts = {UI_HOSTS: ",".join([context.host, *ui_hosts(process_environment())])}
+    own = ui_login(process_environment()) or context.login_config
+    return hosts if own is None else {**hosts, UI_LOGIN: str(own)}
 
 
 def granting(context: ServiceContext) -> tuple[tuple[str, ...], ...]:

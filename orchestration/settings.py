@@ -35,6 +35,7 @@ ADDRESS = re.compile(r"[^@\s,<>]+@[^@\s,<>]+")
 DEPLOYMENT = re.compile(r"[A-Za-z0-9_-]{1,100}")
 HOME_VARIABLE = "DAGSTER_HOME"
 UI_HOSTS = "TIDELOG_UI_HOSTS"
+UI_LOGIN = "TIDELOG_UI_LOGIN"
 UI_HOST = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
 
 
@@ -229,6 +230,12 @@ def ui_hosts(given: Mapping[str, str]) -> tuple[str, ...]:
         if not UI_HOST.fullmatch(name):
             raise SettingsError(f"{UI_HOSTS} names {name!r}: it has to be names like ui.example.com, separated by commas, without ports")
     return names
+
+
+def ui_login(given: Mapping[str, str]) -> Path | None:
+    """Return the client's properties file by which Dagster's UI has passwords checked; None: the UI asks for none."""
+    named = given.get(UI_LOGIN)
+    return Path(named).expanduser().absolute() if named else None
 
 
 def _recipients(given: Mapping[str, str]) -> tuple[str, ...]:

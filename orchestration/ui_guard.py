@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from orchestration.settings import UI_HOSTS
 
 GRAPHQL = "/graphql"
+FORM_TYPE = "application/x-www-form-urlencoded"
 FRAME_ANCESTORS = "frame-ancestors 'self'"
 PAGE_TYPES = ("text/html", "text/plain", "application/json", "application/gzip")
 POLICY_VIOLATION = 1008
@@ -32,8 +33,8 @@ class Refusal:
     reason: str
 
 
-def refusal(scope: Scope, allowed_hosts: Collection[str]) -> Refusal | None:
-    """Return why the request of ``scope`` is refused; None if it may pass."""
+def refusal(scope: Scope, allowed_hosts: Collection[str], form_paths: Collection[str] = ()) -> Refusal | None:
+    """Return why the request of ``scope`` is refused; None if it may pass. ``form_paths`` take forms of this site's pages."""
     headers = Headers(scope=scope)
     hosts, origins = headers.getlist("host"), headers.getlist("origin")
     if len(hosts) != 1 or not is_allowed_host(hosts[0], scope.get("server"), allowed_hosts):
@@ -42,7 +43,21 @@ def refusal(scope: Scope, allowed_hosts: Collection[str]) -> Refusal | None:
         return Refusal(status=403, reason=f"The origin {', '.join(origins)!r} is another site's: open the UI itself.")
     if not is_of_this_site(scope, headers):
         return Refusal(status=403, reason="Another site made this request: open the UI itself.")
-    return None if scope["type"] == "websocket" else _refused_method(scope, headers)
+    if scope["type"] == "websocket":
+        return None
+    return _refused_form(scope, headers) if scope["path"] in form_paths else _refused_method(scope, headers)
+
+
+def _refused_form(scope: Scope, headers: Headers) -> Refusal | None:
+    if scope["method"] in {"GET", "HEAD"}:
+        return None
+    if scope["method"] != "POST":
+        return Refusal(status=405, reason=f"The method {scope['method']} is not served: use GET or POST.")
+    if "origin" not in headers and "sec-fetch-site" not in headers:
+        return Refusal(status=403, reason="A form needs the header Origin, which says that it is a page's of this site.")
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
+        return Refusal(status=415, reason=f"The content type of a form is {FORM_TYPE}.")
+    return None
 
 
 def _refused_method(scope: Scope, headers: Headers) -> Refusal | None:
@@ -120,8 +135,9 @@ def add_security_headers(headers: MutableHeaders) -> None:
 class GuardedUi:
     """ASGI application that serves what ``refusal`` lets pass, with security headers."""
 
-    def __init__(self, app: ASGIApp, allowed_hosts: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, allowed_hosts: Collection[str], form_paths: Collection[str] = ()) -> None:
         self.app = app
+        self.form_paths = frozenset(form_paths)
         self.allowed_hosts = frozenset(host_name(host) for host in allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,7 +151,7 @@ class GuardedUi:
                 add_security_headers(MutableHeaders(scope=message))
             await send(message)
 
-        refused = refusal(scope, self.allowed_hosts)
+        refused = refusal(scope, self.allowed_hosts, self.form_paths)
         if refused is None:
             await self.app(scope, receive, send_protected)
         elif scope["type"] == "websocket":

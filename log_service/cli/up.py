@@ -37,8 +37,10 @@ from log_service.supervisor.nodes import (
     MAX_BROKERS,
     ClusterSpec,
     NodeFactory,
+    check_login_ports,
     check_node_ports,
     cluster_of,
+    login_servers,
     read_cluster,
     refuse_factors,
     write_cluster,
@@ -157,7 +159,7 @@ def up(
             check_node_ports(cluster, host, broker_port)
             context = replace(context, bootstrap_servers=bootstrap_of(cluster, host, broker_port))
         protection = None if bootstrap_servers else protection_of(data, host, cluster, is_wanted=secure)
-        context = protected_by(protection, context)
+        context = protected_context(context, protection, cluster, broker_port)
         factory = NodeFactory(context=context, first_port=broker_port, overrides=overrides, is_secure=protection is not None)
         if cluster is not None:
             factory.format(cluster, cluster.nodes if read_cluster(data) is None else ())
@@ -167,13 +169,6 @@ def up(
     supervisor = Supervisor(InstallationSpec(context=context, components=tuple(components)), click.echo, is_data_held=True)
     fleet = None if cluster is None else Fleet(supervisor, cluster, factory)
     trio.run(run_until_interrupted, supervisor, fleet, upkeep_of(data, host, protection))
-
-
-def protected_by(protection: InstallationProtection | None, context: ServiceContext) -> ServiceContext:
-    """Return the context with how clients log in, where the installation is protected."""
-    if protection is None:
-        return context
-    return replace(context, client_config=protection.client_file(PLATFORM), operator_config=protection.client_file(OPERATOR))
 
 
 def together(brokers: Sequence[Component], platform: Sequence[Component]) -> list[Component]:
@@ -199,6 +194,25 @@ def protection_of(data: Path, host: str, cluster: ClusterSpec | None, *, is_want
     if not is_wanted and not is_protected(data):
         return None
     return protect(data, host, [BROKER] if cluster is None else [node.name for node in cluster.nodes])
+
+
+def protected_context(
+    context: ServiceContext, protection: InstallationProtection | None, cluster: ClusterSpec | None, broker_port: int
+) -> ServiceContext:
+    """Return the context with the files of clients and logins, where the installation is protected.
+
+    Raises:
+        ConfigError: a port for logins is occupied.
+    """
+    if protection is None:
+        return context
+    check_login_ports(cluster, broker_port)
+    return replace(
+        context,
+        client_config=protection.client_file(PLATFORM),
+        operator_config=protection.client_file(OPERATOR),
+        login_config=protection.write_login_file(login_servers(cluster, broker_port)),
+    )
 
 
 def upkeep_of(data: Path, host: str, protection: InstallationProtection | None) -> Sequence[Upkeep]:

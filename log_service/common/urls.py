@@ -17,3 +17,8 @@ def shown_url(url: str) -> str:
         return "a text that is no URL"
     host = parts.hostname or ""
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}{parts.path}"
+
+
+def host_port(host: str, port: int) -> str:
+    """Return ``host:port``; an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -16,11 +16,12 @@ from random import Random
 
 from log_service.client.settings_files import settings_from_environment
 from log_service.common.errors import ConfigError
+from log_service.common.urls import host_port
 from log_service.config.client import ClientConfig
 from log_service.mirror.settings_file import read_mirror_settings
 from log_service.security.outgoing import outgoing_security
 from log_service.supervisor.authority import write_private
-from log_service.supervisor.protection import SECURE_LISTENER, InstallationProtection
+from log_service.supervisor.protection import LOGIN_LISTENER, SECURE_LISTENER, InstallationProtection, login_server
 from log_service.supervisor.spec import Component, ComponentFactory, HeartbeatReadiness, KafkaReadiness, ServiceContext
 
 ENTRY_POINT_GROUP = "tidelog.services"
@@ -76,8 +77,10 @@ def broker_component(context: ServiceContext, overrides: Sequence[str] = (), pro
     }
     if protection is not None:
         settings |= protection.node_properties(BROKER)
+        port = int(context.bootstrap_servers.rpartition(":")[2])
+        settings["listeners"] += f",{LOGIN_LISTENER}://{login_server(port)}"
     if context.metrics_port is not None:
-        settings[METRICS_KEY] = f"{context.host}:{context.metrics_port}"
+        settings[METRICS_KEY] = host_port(context.host, context.metrics_port)
     lines = [f"{key}={value}" for key, value in settings.items()]
     text = "\n".join(["# Written anew by `tidelog up`; change it there with --broker key=value.", *lines, *overrides, ""])
     write_private(properties, text.encode())
@@ -273,7 +276,7 @@ def service_context(
         data_directory=data.resolve(),
         project_directory=project.resolve(),
         host=host,
-        bootstrap_servers=bootstrap_servers or f"{host}:{broker_port}",
+        bootstrap_servers=bootstrap_servers or host_port(host, broker_port),
         ui_port=ui_port,
         spark_port=spark_port,
         metrics_port=metrics_port_of(host, metrics_port) if bootstrap_servers is None else None,

@@ -8,8 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from log_service.common.errors import ConfigError
+from log_service.common.urls import host_port
 from log_service.supervisor.control import ADD, REMOVE, START, STOP, ControlRequest
-from log_service.supervisor.nodes import MAX_BROKERS, ClusterSpec, NodeFactory, broker_port, check_node_ports, write_cluster
+from log_service.supervisor.nodes import (
+    MAX_BROKERS,
+    ClusterSpec,
+    NodeFactory,
+    broker_port,
+    check_login_ports,
+    check_node_ports,
+    write_cluster,
+)
 from log_service.supervisor.supervisor import Supervisor
 
 
@@ -59,9 +68,11 @@ class Fleet:
             raise ConfigError(f"an installation has at most {MAX_BROKERS} brokers")
         alone = ClusterSpec(cluster_id=grown.cluster_id, nodes=(node,), next_node_id=grown.next_node_id)
         check_node_ports(alone, self._factory.context.host, self._factory.first_port)
+        if self._factory.is_secure:
+            check_login_ports(alone, self._factory.first_port)
         await self._supervisor.add(self._factory.component(grown, node))
         self._keep(grown)
-        address = f"{self._factory.context.host}:{broker_port(self._factory.first_port, node)}"
+        address = host_port(self._factory.context.host, broker_port(self._factory.first_port, node))
         return {"node_id": node.node_id, "name": node.name, "address": address}
 
     def _keep(self, cluster: ClusterSpec) -> None:

@@ -6,7 +6,8 @@ that the next node gets, which no node had before. Of three and more nodes the f
 three survives the loss of one; of fewer, node 1 is the controller. Nodes that join later are brokers: the voters are fixed in the files.
 
 Every file is one of Kafka's server properties, so ``tidelog serve`` and Apache Kafka start from it, too. Ports follow from the node's id:
-node 1 has the broker port that ``tidelog up`` was given, node 2 the next one; controllers are ``CONTROLLER_PORTS`` above.
+node 1 has the broker port that ``tidelog up`` was given, node 2 the next one; controllers are ``CONTROLLER_PORTS`` above, and the
+listeners that check passwords (in a secured installation) ``LOGIN_PORTS``.
 """
 
 import json
@@ -20,6 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from log_service.common.errors import ConfigError, StorageError
+from log_service.common.urls import host_port
 from log_service.config.properties import parse_properties
 from log_service.supervisor.authority import write_private
 from log_service.supervisor.components import (
@@ -32,7 +34,7 @@ from log_service.supervisor.components import (
     metrics_port_of,
     metrics_url,
 )
-from log_service.supervisor.protection import SECURE_LISTENER, protect
+from log_service.supervisor.protection import LOGIN_LISTENER, SECURE_LISTENER, login_server, protect
 from log_service.supervisor.spec import Component, KafkaReadiness, ServiceContext
 
 CLUSTER_FILE = "cluster.json"
@@ -203,7 +205,7 @@ def controller_port(first_port: int, node: NodeSpec) -> int:
 
 def bootstrap_servers(cluster: ClusterSpec, host: str, first_port: int) -> str:
     """Return what clients are told: all nodes."""
-    return ",".join(f"{host}:{broker_port(first_port, node)}" for node in cluster.nodes)
+    return ",".join(host_port(host, broker_port(first_port, node)) for node in cluster.nodes)
 
 
 def servers_of(data_directory: Path) -> list[str]:
@@ -249,6 +251,12 @@ def refuse_factors(overrides: Iterable[str], broker_count: int) -> None:
         )
 
 
+def login_servers(cluster: ClusterSpec | None, first_port: int) -> list[str]:
+    """Return where nodes check passwords; ``cluster``: None is one broker alone."""
+    ports = [first_port] if cluster is None else [broker_port(first_port, node) for node in cluster.nodes]
+    return [login_server(port) for port in ports]
+
+
 def check_node_ports(cluster: ClusterSpec, host: str, first_port: int) -> None:
     """Refuse occupied ports before anything starts, all of them at once.
 
@@ -260,6 +268,16 @@ def check_node_ports(cluster: ClusterSpec, host: str, first_port: int) -> None:
         wanted.append((host, broker_port(first_port, node), node.name, "--broker-port"))
         if node.is_controller:
             wanted.append((LOOPBACK, controller_port(first_port, node), f"the controller of {node.name}", "--broker-port"))
+    _check_ports(wanted)
+
+
+def check_login_ports(cluster: ClusterSpec | None, first_port: int) -> None:
+    """Refuse occupied ports of the listeners that check passwords. Raises as ``check_node_ports``."""
+    servers = [server.rpartition(":") for server in login_servers(cluster, first_port)]
+    _check_ports([(host, int(port), "the login of the UI", "--broker-port") for host, _, port in servers])
+
+
+def _check_ports(wanted: Sequence[tuple[str, int, str, str]]) -> None:
     for _, port, what, option in wanted:
         if port > LAST_PORT:
             raise ConfigError(f"{what} would listen on port {port}, which is none: name a lower one with {option}")
@@ -270,7 +288,7 @@ def properties_of(cluster: ClusterSpec, node: NodeSpec, *, host: str, first_port
     """Return a node's server properties. Kafka's factors of internal topics are 3; here they are as many as there are brokers for."""
     factor = min(FACTOR, len(cluster.nodes))
     min_isr = str(max(1, factor - 1))
-    listeners = f"{CLIENT_LISTENER}://{host}:{broker_port(first_port, node)}"
+    listeners = f"{CLIENT_LISTENER}://{host_port(host, broker_port(first_port, node))}"
     if node.is_controller:
         listeners += f",CONTROLLER://{LOOPBACK}:{controller_port(first_port, node)}"
     voters = [each for each in cluster.nodes if each.is_controller]
@@ -301,8 +319,10 @@ def properties_of(cluster: ClusterSpec, node: NodeSpec, *, host: str, first_port
 
 
 def protected(settings: Mapping[str, str], protection: Mapping[str, str]) -> dict[str, str]:
-    """Return a node's properties with its listener for clients and nodes under TLS."""
+    """Return a node's properties with its listener for clients and nodes under TLS, and one that checks passwords."""
     listeners = settings["listeners"].replace(f"{CLIENT_LISTENER}://", f"{SECURE_LISTENER}://", 1)
+    client_port = int(listeners.partition(",")[0].rpartition(":")[2])
+    listeners += f",{LOGIN_LISTENER}://{login_server(client_port)}"
     return {**settings, **protection, "listeners": listeners, "inter.broker.listener.name": SECURE_LISTENER}
 
 
@@ -322,7 +342,7 @@ class NodeFactory:
         """
         directory = self.context.data_directory / node.name
         directory.mkdir(parents=True, exist_ok=True)
-        address = f"{self.context.host}:{broker_port(self.first_port, node)}"
+        address = host_port(self.context.host, broker_port(self.first_port, node))
         settings = properties_of(
             cluster,
             node,
@@ -375,7 +395,7 @@ class NodeFactory:
             return None
         first = self.context.metrics_port
         port = first if node.node_id == 1 else metrics_port_of(self.context.host, None, usual=first + node.node_id - 1)
-        return None if port is None else f"{self.context.host}:{port}"
+        return None if port is None else host_port(self.context.host, port)
 
     def components(self, cluster: ClusterSpec) -> Sequence[Component]:
         """Return the components of all nodes."""

@@ -2,12 +2,14 @@
 
 A certificate is both the key of the encryption and the login, so that there is no password to keep, and no user has to be there before the
 first node starts. Nodes and the operator are super users; the platform may do what its pipelines need, and nothing else (``grants``).
+People log in to Dagster's UI by a password instead: each node checks it on one more listener, of 127.0.0.1, by SCRAM.
 
 Below the directory of the data, for its owner alone:
 
     security/authority.pem, authority.key     the local authority
     security/nodes/NAME.pem                   each node's key and certificate
     security/clients/NAME.pem, .properties    of the operator and the platform; the file is one that Kafka's tools take
+    security/clients/ui-login.properties      where and how the UI asks whether a password is right; no secret is in it
     security/services/NAME.pem                certificates of services, without their keys, which lie where the services want them
 
 While the installation runs, ``keep_certificates`` makes those of nodes, operator and platform anew before they end; nodes and clients read
@@ -41,7 +43,12 @@ LOG_DIRECTORY = "logs"
 OPERATOR, PLATFORM, NODE = "operator", "platform", "node"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - told apart, not bound
-SECURE_LISTENER = "SSL"
+SECURE_LISTENER, LOGIN_LISTENER = "SSL", "LOGIN"
+LOGIN_FILE = "ui-login.properties"
+LOGIN_PORTS = 2000
+"""A node's listener for passwords is so far above the one for clients."""
+LOGIN_MECHANISM = "SCRAM-SHA-512"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 MAPPING = "RULE:^CN=([^,]+)$/$1/,DEFAULT"
 """The user is the common name of the certificate."""
@@ -61,10 +68,34 @@ class InstallationProtection:
         """Return the properties file of a client."""
         return self.directory / "clients" / f"{name}.properties"
 
+    @property
+    def login_file(self) -> Path:
+        """Return the properties file by which Dagster's UI asks the nodes for logins."""
+        return self.directory / "clients" / LOGIN_FILE
+
+    def write_login_file(self, servers: Sequence[str]) -> Path:
+        """Write where passwords are checked, ``host:port`` of each node, and return the file.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        lines = [
+            "# Written by `tidelog up --secure`: where the Dagster UI has the passwords of users checked.",
+            f"bootstrap.servers={','.join(servers)}",
+            "security.protocol=SASL_SSL",
+            f"sasl.mechanism={LOGIN_MECHANISM}",
+            "ssl.truststore.type=PEM",
+            f"ssl.truststore.location={self.directory / CERTIFICATE_FILE}",
+        ]
+        write_private(self.login_file, "\n".join([*lines, ""]).encode())
+        return self.login_file
+
     def node_properties(self, name: str) -> dict[str, str]:
         """Return what a node's properties file says of its protection."""
         return {
-            "listener.security.protocol.map": "SSL:SSL,CONTROLLER:SSL",
+            "listener.security.protocol.map": f"SSL:SSL,CONTROLLER:SSL,{LOGIN_LISTENER}:SASL_SSL",
+            "listener.name.login.sasl.enabled.mechanisms": LOGIN_MECHANISM,
+            f"listener.name.login.{LOGIN_MECHANISM.lower()}.sasl.jaas.config": f"{SCRAM_MODULE} required;",
             "inter.broker.listener.name": SECURE_LISTENER,
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.directory / "nodes" / f"{name}.pem"),
@@ -76,6 +107,11 @@ class InstallationProtection:
             "super.users": f"User:{NODE};User:{OPERATOR}",
             "audit.log.path": str(self.directory.parent / LOG_DIRECTORY / f"{name}-authorizer.log"),
         }
+
+
+def login_server(client_port: int) -> str:
+    """Return where the node that serves clients on ``client_port`` checks passwords."""
+    return f"127.0.0.1:{client_port + LOGIN_PORTS}"
 
 
 def is_protected(data_directory: Path) -> bool:

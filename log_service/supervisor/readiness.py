@@ -120,7 +120,7 @@ async def _responds(url: str) -> bool:
     request = f"GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode("ascii")
     with trio.move_on_after(PROBE_DEADLINE_S):
         try:
-            async with await trio.open_tcp_stream(host, int(port)) as stream:
+            async with await trio.open_tcp_stream(host.strip("[]"), int(port)) as stream:
                 await stream.send_all(request)
                 status_line = bytes(await stream.receive_some(64)).split()
         except (OSError, trio.BrokenResourceError):

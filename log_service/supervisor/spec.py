@@ -135,6 +135,7 @@ class ServiceContext:
     is_watching: bool = False  # the project is loaded anew when a file of it changes
     client_config: Path | None = None  # how the platform's clients encrypt and log in; None: as the environment says
     operator_config: Path | None = None  # the same of the person who administers, where the installation is secured
+    login_config: Path | None = None  # how Dagster's UI has passwords checked, where the installation is secured
     spark_remote: str | None = None  # a Spark Connect server of the user's own
 
 

@@ -17,12 +17,12 @@ PATIENCE_S = 120.0
 
 
 def free_port_for(count: int, begin: int = 21_000) -> int:
-    """Return a port from which on so many are free, for brokers and for their controllers a thousand above.
+    """Return a port from which on so many are free, for brokers, their controllers a thousand above, and logins above these.
 
     Tests that run at the same time look from different ports ``begin`` on: a port that was found is not held.
     """
     for first in range(begin, begin + 2_000, 10):
-        ports = [first + step + above for step in range(count) for above in (0, 1000)]
+        ports = [first + step + above for step in range(count) for above in (0, 1000, 2000)]
         if all(is_free(port) for port in ports):
             return first
     raise AssertionError("no ports are free")

@@ -21,12 +21,14 @@ from log_service.client import (
     BlockingAdmin,
     BlockingConsumer,
     BlockingProducer,
+    ConfigResource,
     ErrorCode,
     KafkaError,
     NewTopic,
     TopicPartition,
     settings_from_file,
 )
+from log_service.client.settings_files import servers_from_file
 from log_service.supervisor import grants
 from tests.helpers.ports import free_port
 from tests.integration.command_line import as_json, run
@@ -121,6 +123,7 @@ def test_what_the_page_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         for line in shown:
             finished = run(shlex.split(line), bootstrap=servers)
             assert finished.exit_code == 0, (line, finished.errors)
+            assert "not-told-anywhere" not in finished.output + finished.errors
         with BlockingProducer(servers, **settings_from_file("shop/shop.properties")) as producer:
             producer.send("orders", value=b"1").wait()
             with pytest.raises(KafkaError) as caught:
@@ -128,12 +131,19 @@ def test_what_the_page_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         again = run(["certificates", "issue", "shop", "--out", "shop"], bootstrap=servers)
         assert (again.exit_code, "--replace" in again.errors) == (1, True), again.errors
-        add = ["users", "add", "ann", "--password-file", "password.txt"]
-        added = run([*add, "--command-config", ".tidelog/security/clients/operator.properties"], bootstrap=servers)
-        assert added.exit_code == 0, added.errors
-        assert "no listener of the cluster takes logins with SASL" in added.errors
-        assert "not-told-anywhere" not in added.output + added.errors
+        login = Path(".tidelog/security/clients/ui-login.properties")
+        asked, group = settings_from_file(login), ConfigResource.group("tidelog-ui")
+        door = servers_from_file(login) or ""
+        with BlockingAdmin(door, **asked, sasl_username="ann", sasl_password="not-told-anywhere") as admin:
+            admin.alter_configs({group: {}}, is_validated_only=True)
+            with pytest.raises(KafkaError) as caught:
+                admin.describe_configs([ConfigResource.group("billing")])
+            assert caught.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
         assert "WARNING" not in (data / "logs" / "broker.log").read_text(), "a command's look at the port is no failed handshake"
+        with BlockingAdmin(door, **asked, sasl_username="ann", sasl_password="wrong") as admin:
+            with pytest.raises(KafkaError) as caught:
+                admin.describe_configs([group])
+            assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 @pytest.mark.slow

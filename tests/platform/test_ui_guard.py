@@ -5,8 +5,6 @@ runs. The application here is Dagster's own, with an instance whose sensors a mu
 """
 
 import json
-import shutil
-import socket
 import subprocess
 import threading
 import warnings
@@ -17,7 +15,6 @@ from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
-import uvicorn
 from dagster._core.test_utils import instance_for_test
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import EmptyWorkspaceTarget
@@ -28,6 +25,7 @@ from starlette.websockets import WebSocketDisconnect
 from orchestration.settings import SettingsError, ui_hosts
 from orchestration.ui_guard import GuardedUi
 from orchestration.webserver import CREATE, guard
+from tests.platform.browser import PATIENCE_S, browser, needs_browser, served
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it would rather have another HTTP client than Dagster brings
@@ -37,10 +35,7 @@ pytestmark = pytest.mark.platform
 MUTATION = "mutation { setAutoMaterializePaused(paused: %s) }"
 NAMED = "query Read { version } mutation Write { setAutoMaterializePaused(paused: %s) }"
 IS_PAUSED = "{ instance { autoMaterializePaused } }"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 SOCKET = "ws://127.0.0.1:3000/graphql"
-PATIENCE_S = 240
 HOSTILE_PAGE = """<!doctype html><title>hostile</title><iframe name="sink"></iframe><script>
 const ui = "UI", query = QUERY, told = [];
 const ended = (name) => new Promise((resolve) => {
@@ -202,20 +197,6 @@ def test_hosts_of_the_setting_are_names() -> None:
 
 
 @contextmanager
-def served(app: GuardedUi) -> Iterator[str]:
-    """Serve ``app`` on a free port of 127.0.0.1, and yield its URL."""
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=5))
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join()
-
-
-@contextmanager
 def hostile_site(page: str) -> Iterator[tuple[str, threading.Event, dict[str, list[str]]]]:
     """Serve ``page``; yields its URL, and what the page tells of its attempts once all have ended."""
     has_told, told = threading.Event(), dict[str, list[str]]()
@@ -241,12 +222,6 @@ def hostile_site(page: str) -> Iterator[tuple[str, threading.Event, dict[str, li
         finally:
             server.shutdown()
             thread.join()
-
-
-def browser(home: Path, *arguments: str) -> list[str]:
-    assert CHROMIUM is not None
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--user-data-dir={home}", "--disable-dev-shm-usage"]
-    return [CHROMIUM, *flags, *arguments]
 
 
 @contextmanager

@@ -3,14 +3,45 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-from orchestration.services import memory_environment
+import pytest
+
+from log_service.supervisor.spec import ServiceContext
+from orchestration.services import asks_for_login, memory_environment, ui_environment, ui_url
 
 
 def test_runs_give_memory_back_unless_somebody_decided_otherwise() -> None:
-    told = memory_environment({})
+    told_by = memory_environment({})
     question = "import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
-    ran = subprocess.run([sys.executable, "-c", question], env={**os.environ, **told}, capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", question], env={**os.environ, **told_by}, capture_output=True, text=True, check=True)
     assert ran.stdout == "system\n"
-    assert told["MALLOC_ARENA_MAX"] == "2"
-    assert memory_environment({"MALLOC_ARENA_MAX": "8", "PATH": "/bin"}) == {**told, "MALLOC_ARENA_MAX": "8"}
+    assert told_by["MALLOC_ARENA_MAX"] == "2"
+    assert memory_environment({"MALLOC_ARENA_MAX": "8", "PATH": "/bin"}) == {**told_by, "MALLOC_ARENA_MAX": "8"}
+
+
+def told(directory: Path, host: str, login: Path | None = None) -> ServiceContext:
+    return ServiceContext(
+        data_directory=directory,
+        project_directory=directory,
+        host=host,
+        bootstrap_servers="",
+        ui_port=3000,
+        spark_port=0,
+        login_config=login,
+    )
+
+
+def test_an_ipv6_address_stands_in_brackets(tmp_path: Path) -> None:
+    assert ui_url(told(tmp_path, "::1")) == "http://[::1]:3000"
+    assert ui_url(told(tmp_path, "127.0.0.1")) == "http://127.0.0.1:3000"
+
+
+def test_a_secured_installation_asks_for_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIDELOG_UI_LOGIN", raising=False)
+    secured, plain = told(tmp_path, "127.0.0.1", tmp_path / "login"), told(tmp_path, "127.0.0.1")
+    assert ui_environment(secured)["TIDELOG_UI_LOGIN"] == str(tmp_path / "login")
+    assert (asks_for_login(secured), asks_for_login(plain)) == (True, False)
+    assert "TIDELOG_UI_LOGIN" not in ui_environment(plain)
+    monkeypatch.setenv("TIDELOG_UI_LOGIN", "/own.properties")
+    assert ui_environment(secured)["TIDELOG_UI_LOGIN"] == "/own.properties"

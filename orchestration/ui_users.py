@@ -1,0 +1,91 @@
+"""Users of Dagster's UI: the cluster's own, with the passwords and the rights that they have there.
+
+A login is one of the user's at the cluster, by SCRAM or PLAIN, so that no second store of passwords
+exists. Two rights decide, both of the group ``tidelog-ui``, whether it exists or not: DESCRIBE_CONFIGS
+to read the UI, ALTER_CONFIGS to change something, too. An ACL on all groups, as consumers have it,
+gives neither.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, Self
+
+from log_service.client import BlockingAdmin, ConfigError, ConfigResource, ErrorCode, KafkaError, settings_from_file
+from log_service.client.settings_files import servers_from_file
+from log_service.common.secrets import SecretText
+
+UI_GROUP = "tidelog-ui"
+ANSWER_MS = 10_000
+MAX_TEXT_CHARACTERS = 512
+"""A user or a password that is longer is refused without asking."""
+
+
+class UiRights(Enum):
+    """What somebody may do in the UI. ``UNKNOWN`` is no user, or a wrong password."""
+
+    UNKNOWN = "unknown"
+    NONE = "none"
+    READ = "read"
+    CHANGE = "change"
+
+    @property
+    def is_reader(self) -> bool:
+        """Say whether the UI may be read."""
+        return self in {UiRights.READ, UiRights.CHANGE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterUsers:
+    """A listener of the cluster that asks for passwords, and how it is reached."""
+
+    servers: str
+    settings: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def of_file(cls, path: Path) -> Self:
+        """Read a client's properties file.
+
+        :raises ConfigError: it cannot be read, names no servers, or no mechanism with passwords.
+        """
+        servers, settings = servers_from_file(path), settings_from_file(path)
+        if not servers:
+            raise ConfigError(f"{path} names no bootstrap.servers: the UI has passwords checked there")
+        if str(settings.get("sasl_mechanism", "")).partition("-")[0] not in {"SCRAM", "PLAIN"}:
+            raise ConfigError(f"{path} needs sasl.mechanism=SCRAM-SHA-512, or another one with passwords: the UI has them checked by it")
+        return cls(servers=servers, settings=settings)
+
+    def rights_of(self, user: str, password: SecretText) -> UiRights:
+        """Log in as ``user``, and ask what it may do. Blocks.
+
+        :raises KafkaError: the cluster did not answer.
+        """
+        if not _is_usable(user) or not _is_usable(password.reveal()):
+            return UiRights.UNKNOWN
+        login = {"sasl_username": user, "sasl_password": password.reveal(), "default_api_timeout_ms": ANSWER_MS}
+        group = ConfigResource.group(UI_GROUP)
+        try:
+            with BlockingAdmin(self.servers, **self.settings, **login) as admin:
+                if not _is_allowed(lambda: admin.describe_configs([group])):
+                    return UiRights.NONE
+                may_change = _is_allowed(lambda: admin.alter_configs({group: {}}, is_validated_only=True))
+                return UiRights.CHANGE if may_change else UiRights.READ
+        except KafkaError as error:
+            if error.code is not ErrorCode.SASL_AUTHENTICATION_FAILED:
+                raise
+            return UiRights.UNKNOWN
+
+
+def _is_allowed(ask: Callable[[], object]) -> bool:
+    try:
+        ask()
+    except KafkaError as error:
+        if error.code is not ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            raise
+        return False
+    return True
+
+
+def _is_usable(text: str) -> bool:
+    return 0 < len(text) <= MAX_TEXT_CHARACTERS and text.isprintable()
