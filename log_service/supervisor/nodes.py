@@ -319,7 +319,7 @@ def properties_of(cluster: ClusterSpec, node: NodeSpec, *, host: str, first_port
 
 
 def protected(settings: Mapping[str, str], protection: Mapping[str, str]) -> dict[str, str]:
-    """Return a node's properties with its listener for clients and nodes under TLS, and one that checks passwords."""
+    """Return a node's properties with its TLS listener, and with one that checks passwords."""
     listeners = settings["listeners"].replace(f"{CLIENT_LISTENER}://", f"{SECURE_LISTENER}://", 1)
     client_port = int(listeners.partition(",")[0].rpartition(":")[2])
     listeners += f",{LOGIN_LISTENER}://{login_server(client_port)}"
