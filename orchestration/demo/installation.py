@@ -12,7 +12,7 @@ from orchestration.services import LOOPBACK, WEB, components, free_port
 
 
 def installation(data_directory: Path, project_directory: Path, *, is_secure: bool = False) -> InstallationSpec:
-    """Return what the demo runs; ``is_secure``: as ``tidelog up --secure`` does.
+    """Return what the demo runs, all of which has to start; ``is_secure``: as ``tidelog up --secure`` does.
 
     :raises ConfigError: ``project_directory`` is no project, or there is no Java that Spark can run on.
     """
@@ -28,7 +28,7 @@ def installation(data_directory: Path, project_directory: Path, *, is_secure: bo
     if protection is not None:
         context = replace(context, client_config=protection.client_file(PLATFORM), operator_config=protection.client_file(OPERATOR))
     own = own_places(context.data_directory)
-    chosen = [replace(one, environment={**one.environment, **own}) for one in components(context) if one.name != WEB]
+    chosen = [replace(one, environment={**one.environment, **own}, is_essential=True) for one in components(context) if one.name != WEB]
     return InstallationSpec(context=context, components=(broker_component(context, protection=protection), *chosen))
 
 

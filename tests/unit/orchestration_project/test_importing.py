@@ -61,11 +61,11 @@ def test_a_process_is_started_by_its_name_with_its_own_arguments(monkeypatch: py
 def test_help_names_the_processes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: str) -> None:
     monkeypatch.setattr(sys, "argv", ["python -m orchestration", given])
     started.main()
-    assert "NAME is one of code_server, daemon, instance, webserver" in capsys.readouterr().out
+    assert "NAME is one of code_server, daemon, declare, instance, webserver" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("given", [[], ["definitions"]])
 def test_another_name_is_refused(monkeypatch: pytest.MonkeyPatch, given: list[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["python -m orchestration", *given])
-    with pytest.raises(SystemExit, match="one of code_server, daemon, instance, webserver"):
+    with pytest.raises(SystemExit, match="one of code_server, daemon, declare, instance, webserver"):
         started.main()
