@@ -20,7 +20,7 @@ from orchestration.tables import TableSnapshot
 from orchestration.transforms.batch import ComputedBatch
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
-from orchestration.transforms.replay_pieces import pieces, read_held
+from orchestration.transforms.replay_pieces import pieces, read_held, rest_of
 from orchestration.transforms.replay_plan import counted_ranges, held_of
 from orchestration.transforms.topic_run import (
     RunContext,
@@ -72,9 +72,10 @@ class Rebuild:
         ranges = counted_ranges(table, context, held_of(table, context, state), state)
         left = replace(ranges, ranges=tuple(outside(ranges, self.done)))
         for piece in pieces(left, table.records_per_run or context.records_per_run):
-            refused = self._take(state, piece)
-            if refused is not None:
-                return refused
+            while not (still := rest_of(piece, self.done)).is_empty:
+                refused = self._take(state, still)
+                if refused is not None:
+                    return refused
         assert self.groups is not None
         origin = self._origin()
         cleaned = letters.cleaned(letters_snapshot, origin, state.snapshot)
@@ -91,10 +92,11 @@ class Rebuild:
         return self._result(state, ranges, committed, rejected)
 
     def _take(self, state: TopicState, piece: OffsetRanges) -> TopicRunResult | None:
-        """Read a piece and merge it; returns what forbids the commit, if anything does."""
+        """Read a piece, as far as a run may open it, and merge it; returns what forbids the commit, if anything does."""
         table, context = self.table, self.context
         fixes = Fixes(context.lake).of(table.name, state.topic_id)
-        source = read_held(table, context, held_of(table, context, state), piece, fixes=fixes)
+        source = read_held(table, context, held_of(table, context, state), piece, fixes=fixes, is_whole=False)
+        piece = source.ranges
         try:
             forgiven = DeadLetters(context.lake).places(table.name, state.topic_id)
             result = checked_batch(table, context, source, state, None, forgiven=forgiven)

@@ -3,13 +3,13 @@
 Decides how many offsets are replayed at a time, and who reads them. Writes nothing and knows no Dagster.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from orchestration.checkpoints import share_limit
 from orchestration.fixes import At, ChosenReader, FixedReader
 from orchestration.held_records import HeldTopic
-from orchestration.offsets import OffsetRange, OffsetRanges, Places
+from orchestration.offsets import OffsetRange, OffsetRanges, Places, outside
 from orchestration.transforms.batch import Batch
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.reading import read_batch
@@ -38,9 +38,11 @@ def read_held(
     *,
     fixes: Mapping[At, bytes | None],
     places: Places | None = None,
+    is_whole: bool = True,
 ) -> Batch:
     """Read ``ranges`` from archive and log, fixed records as they should have been; with ``places`` only the records there.
 
+    Where it need not be the whole, reading stops once a run has opened as many bytes as it may: the batch's ranges say what was read.
     Spark's workers on another machine have no files of the lake: what is archived is read in this process then.
     """
     is_here = context.scratch is None and held.archived_count(ranges) > 0
@@ -54,8 +56,13 @@ def read_held(
         arrow_records=max(context.arrow_records, ranges.count) if is_here else context.arrow_records,
         scratch=context.scratch,
         has_headers=table.has_headers,
-        limits=replace(context.byte_limits, run_bytes=None),
+        limits=replace(context.byte_limits, run_bytes=None) if is_whole else context.byte_limits,
     )
+
+
+def rest_of(ranges: OffsetRanges, done: Iterable[OffsetRange]) -> OffsetRanges:
+    """Return what is left of ``ranges`` after ``done``."""
+    return replace(ranges, ranges=tuple(outside(ranges, done)))
 
 
 def _taken(kept: list[OffsetRange], count: int) -> Iterator[OffsetRange]:

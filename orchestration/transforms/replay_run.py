@@ -1,6 +1,6 @@
 """A replay: read committed records once more, and replace exactly what came from them, in the table and among the dead letters.
 
-Goes through the offsets that ``replay_plan`` says piece by piece, at most as many at a time as a run of the table reads. Each piece is one
+Goes through the offsets that ``replay_plan`` says piece by piece, at most as much at a time as a run of the table reads. Each piece is one
 commit of the table, and takes effect in that moment whole: its rows and its dead letters are replaced together
 (``orchestration.dead_letters`` says how). A replay that is killed leaves the pieces that it had committed replayed and the others as they
 were; it may be run again. No checkpoint moves. A record that was fixed (``orchestration.fixes``) is read as it should have been. Knows no
@@ -28,7 +28,7 @@ from orchestration.tables import overwrite_ranges, ranges_predicate
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
 from orchestration.transforms.rebuilding import Rebuild
-from orchestration.transforms.replay_pieces import pieces, read_held
+from orchestration.transforms.replay_pieces import pieces, read_held, rest_of
 from orchestration.transforms.replay_plan import ReplayPlan, ReplayRequest, everything_of, held_of, plan, readable_by, told_of_records
 from orchestration.transforms.topic_run import (
     RunContext,
@@ -101,15 +101,20 @@ def run_plan(table: TopicTable, context: RunContext, planned: ReplayPlan, *, att
         return
     limit = table.records_per_run or context.records_per_run
     for piece in [planned.ranges] if table.latest_by else pieces(planned.ranges, limit):
-        is_everything = planned.is_everything and bool(table.latest_by)
-        result = attempted(context, partial(attempt or _attempt, table, context, piece, is_everything))
-        yield result
-        if result.failures:
-            return
+        is_everything, left = planned.is_everything and bool(table.latest_by), piece
+        while not left.is_empty:
+            result = attempted(context, partial(attempt or _attempt, table, context, left, is_everything))
+            yield result
+            if result.failures:
+                return
+            if table.latest_by:  # it is replayed whole; what retention has removed meanwhile is not
+                break
+            left = rest_of(left, result.ranges)
 
 
 Attempt = Callable[[TopicTable, RunContext, OffsetRanges, bool], TopicRunResult]
-"""Replays one piece. The last says whether it is everything, so that what was committed meanwhile is part of it."""
+"""Replays one piece, or what of it a run may open: the ranges of the result say. The last argument says whether it is everything, so that
+what was committed meanwhile is part of it."""
 
 
 def replanned(table: TopicTable, held: HeldTopic, state: TopicState, wanted: OffsetRanges, *, is_everything: bool) -> OffsetRanges:
@@ -142,7 +147,9 @@ def _attempt(table: TopicTable, context: RunContext, wanted: OffsetRanges, is_ev
     held = held_of(table, context, state)
     ranges = replanned(table, held, state, wanted, is_everything=is_everything)
     assert state.snapshot is not None
-    source = read_held(table, context, held, ranges, fixes=Fixes(context.lake).of(table.name, state.topic_id))
+    fixes = Fixes(context.lake).of(table.name, state.topic_id)
+    source = read_held(table, context, held, ranges, fixes=fixes, is_whole=bool(table.latest_by))
+    ranges = source.ranges
     try:
         existing = TableKeys(snapshot=state.snapshot, without=ranges_predicate(ranges))
         forgiven = DeadLetters(context.lake).places(table.name, state.topic_id)

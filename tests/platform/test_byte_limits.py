@@ -8,7 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from log_service.client import BlockingProducer
 from orchestration.byte_limits import KEPT_VALUE_BYTES, ByteLimits
+from orchestration.connection import connect
 from orchestration.dead_letters import DeadLetters
 from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRange
@@ -16,14 +18,18 @@ from orchestration.tables import Lake
 from orchestration.topics import TopicSpec
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.following import follow
+from orchestration.transforms.replay_plan import ReplayRequest
+from orchestration.transforms.replay_run import run_replay
 from orchestration.transforms.to_database.run import Storing
 from orchestration.transforms.topic_run import run_topic_table
+from tests.helpers.broker_process import BrokerProcess
 from tests.platform import killed_storing
 from tests.platform.accounts import accounts_table, append_account
 from tests.platform.databases import database
 from tests.platform.good_orders import GROUP, expected_records, orders_transform, sending_of
+from tests.platform.grouped import grouped_table
 from tests.platform.joined import append_end, append_round, expected, held, run_all, two_topics
-from tests.platform.pipeline import append_order, order, orders_table, rows_of, run_context
+from tests.platform.pipeline import append_order, clean_orders, order, orders_table, rows_of, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(300)]
@@ -92,6 +98,31 @@ def test_a_table_of_newest_rows_forgets_no_deletion_while_older_records_wait(lak
     assert cut == rows_of(lake_root / "whole", table.name, columns=("id", "balance", "_partition", "_offset"))
 
 
+def test_a_replay_replaces_a_part_at_a_time(lake_root: Path, spark: Any) -> None:
+    log = log_of("orders")
+    for number in range(6):
+        append_order(log, f"o{number}")
+    run_topic_table(orders_table(), run_context(log, lake_root, spark))
+    small = run_context(log, lake_root, spark, byte_limits=ByteLimits(run_bytes=80))
+    shouting = orders_table(function=lambda records: clean_orders(records.selectExpr("* EXCEPT (id)", "upper(id) AS id")))
+    replayed = list(run_replay(shouting, small, ReplayRequest(is_everything=True)))
+    assert [str(one.ranges) for one in replayed] == ["0:[0,3)", "0:[3,6)"]
+    assert [one[1:] for one in rows_of(lake_root)] == [(number, f"O{number}") for number in range(6)]
+
+
+def test_groups_are_made_anew_of_all_records_however_little_a_run_opens(lake_root: Path, spark: Any) -> None:
+    log = log_of("orders")
+    for number in range(6):
+        append_order(log, "abc"[number % 3])
+    run_topic_table(grouped_table(), run_context(log, lake_root, spark))
+    before = rows_of(lake_root, "by_kind", columns=("kind", "orders"))
+    small = run_context(log, lake_root, spark, byte_limits=ByteLimits(run_bytes=80))
+    (rebuilt,) = run_replay(grouped_table(), small, ReplayRequest(is_everything=True))
+    assert rebuilt.statistics is not None
+    assert rebuilt.statistics.records == 6
+    assert rows_of(lake_root, "by_kind", columns=("kind", "orders")) == before == [("a", 2), ("b", 2), ("c", 2)]
+
+
 @pytest.mark.parametrize("schema", ["id STRING NOT NULL, amount INT NOT NULL, note STRING", None])
 @pytest.mark.parametrize("arrow_records", [10_000, 0])
 def test_a_large_record_is_a_dead_letter_whoever_reads_it(lake_root: Path, spark: Any, schema: str | None, arrow_records: int) -> None:
@@ -108,6 +139,25 @@ def test_a_large_record_is_a_dead_letter_whoever_reads_it(lake_root: Path, spark
     assert letter["value"] == large[:KEPT_VALUE_BYTES]
     assert letter["reason"].startswith(f"the record has {len(large)} bytes, and a run takes at most 100000 of one (TIDELOG_RECORD_BYTES)")
     assert letter["reason"].endswith("the whole one is in topic orders, partition 0, offset 1")
+
+
+def test_a_few_kilobytes_of_a_real_topic_are_opened_a_part_at_a_time(lake_root: Path, spark: Any, tmp_path: Path) -> None:
+    """Each batch of some kilobytes holds one record of many megabytes."""
+    size = 12 << 20
+    with BrokerProcess(tmp_path) as broker:
+        with BlockingProducer(broker.bootstrap, compression="zstd", max_request_size=1 << 28, batch_size=1) as producer:
+            for number in range(5):
+                producer.send("orders", value=order(f"o{number}", note="n" * (size if number != 3 else 2 * size))).wait()
+        with connect(broker.bootstrap) as log:
+            limits = ByteLimits(run_bytes=20 << 20, record_bytes=16 << 20)
+            context = run_context(log, lake_root, spark, byte_limits=limits)  # type: ignore[arg-type]
+            found = []
+            while (result := run_topic_table(orders_table(rules=(), unique_by=()), context)).version is not None:
+                found.append((str(result.ranges), result.backlog))
+    assert found == [("0:[0,2)", 3), ("0:[2,4)", 1), ("0:[4,5)", 0)]
+    assert [one[1:] for one in rows_of(lake_root)] == [(0, "o0"), (1, "o1"), (2, "o2"), (4, "o4")]
+    (letter,) = DeadLetters(Lake(lake_root)).of_target("clean_orders")
+    assert (letter["_offset"], len(letter["value"])) == (3, KEPT_VALUE_BYTES)
 
 
 def test_a_join_gives_the_same_however_little_a_run_opens(lake_root: Path, spark: Any) -> None:

@@ -68,7 +68,9 @@ class DatabaseReplayer:
             account, progress, state = attempt.start()
             held = held_of(table, context, state)
             ranges = replanned(table, held, state, wanted, is_everything=is_everything)
-            source = read_held(table, context, held, ranges, fixes=Fixes(context.lake).of(table.name, state.topic_id))
+            fixes = Fixes(context.lake).of(table.name, state.topic_id)
+            source = read_held(table, context, held, ranges, fixes=fixes, is_whole=bool(table.latest_by))
+            ranges = source.ranges
             try:
                 forgiven = letters.places(table.name, state.topic_id)
                 computed = attempt.storable(compute_batch(context.session(), table, source, None, forgiven=forgiven))
