@@ -1,4 +1,4 @@
-"""Administration of who gets in and who may do what: SCRAM users (KIP-554), ACLs (KIP-11, KIP-290) and delegation tokens (KIP-48).
+"""Administers access: SCRAM users (KIP-554), ACLs (KIP-11, KIP-290) and delegation tokens (KIP-48).
 
 Each function turns a question into requests and the responses into values. Kinds and operations have Kafka's words in lower case, with
 ``_`` between them. A password never leaves this process: the broker is sent what PBKDF2 makes of it.
@@ -75,7 +75,11 @@ class ScramUser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclBinding:
-    """One ACL: ``principal`` (``User:alice``) may, or must not, perform an operation on the resources of a pattern."""
+    """One ACL.
+
+    ``principal`` (``User:alice``) may, or must not, perform an operation on the resources of a
+    pattern.
+    """
 
     resource_type: str
     name: str
@@ -94,7 +98,10 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclFilter:
-    """Which ACLs are meant: those that agree with all that is given. ``pattern_type`` match means all that bear on the name."""
+    """Selects ACLs: those that agree with every given field.
+
+    ``pattern_type`` match means all that bear on the name.
+    """
 
     resource_type: str = "any"
     name: str | None = None
@@ -197,7 +204,7 @@ def _mechanism(name: str) -> ScramMechanism:
 
 
 class _Acl(Protocol):
-    """What responses call an ACL."""
+    """The fields of an ACL in responses."""
 
     principal: str
     host: str

@@ -139,7 +139,10 @@ class Admin:
         is_validated_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Set single keys, reset those whose value is None, append to or take from lists; all others stay (KIP-339)."""
+        """Set single keys, reset those whose value is None, append to lists or take from them.
+
+        All others stay (KIP-339).
+        """
         arguments.all_of(ConfigResource, changes, "resources")
         await topics_and_configs.alter_configs(self.cluster, changes, self._limit(timeout_ms), is_validated_only=is_validated_only)
 
@@ -154,7 +157,8 @@ class Admin:
         )
 
     async def apply_compaction(self, topics: Sequence[str] | None = None, *, timeout_ms: int | None = None) -> list[CompactionResult]:
-        """Let the brokers compact now what is due by each topic's configuration (None: of all compacted topics), and return the figures.
+        """Have the brokers compact now as each topic's configuration asks, and return the figures.
+        None means all compacted topics.
 
         Raises:
             KafkaError: UNSUPPORTED_VERSION, the cluster is not tidelog: its brokers clean by themselves; POLICY_VIOLATION, the cleaner is
@@ -165,7 +169,10 @@ class Admin:
         )
 
     async def list_config_resources(self, types: Iterable[ResourceType] = (), *, timeout_ms: int | None = None) -> list[ConfigResource]:
-        """Return what has, or may have, configuration: topics, brokers, groups, ...; only of ``types``, if any are given (KIP-1142)."""
+        """Return the resources that have configuration, or may have it.
+
+        ``types`` leaves the others out (KIP-1142).
+        """
         return await cluster.list_config_resources(self.cluster, types, self._limit(timeout_ms))
 
     # Quotas
@@ -195,11 +202,15 @@ class Admin:
     async def describe_log_dirs(
         self, node_ids: Iterable[int] | None = None, *, timeout_ms: int | None = None
     ) -> dict[int, dict[str, LogDirDescription]]:
-        """Return the log directories of brokers (None: of all) by broker and path, with the sizes of the replicas in them (KIP-113)."""
+        """Return log directories by broker and path, with the sizes of their replicas (KIP-113).
+
+        None means all brokers.
+        """
         return await cluster.describe_log_dirs(self.cluster, node_ids, self._limit(timeout_ms))
 
     async def alter_replica_log_dirs(self, targets: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None) -> None:
-        """Begin to move replicas to other log directories of their brokers; ``describe_log_dirs`` shows how far they are.
+        """Begin to move replicas to other log directories of their brokers. ``describe_log_dirs``
+        shows the progress.
 
         LOG_DIR_NOT_FOUND where a broker has no such directory.
         """
@@ -212,7 +223,8 @@ class Admin:
         *,
         timeout_ms: int | None = None,
     ) -> set[TopicPartition]:
-        """Elect leaders (None: of all partitions that need it) and return the partitions that got one (KIP-460).
+        """Elect leaders, and return the partitions that got one (KIP-460). None means all that need
+        one.
 
         ELECTION_NOT_NEEDED where the leader is right; PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE where none can lead.
         """
@@ -221,7 +233,8 @@ class Admin:
     async def alter_partition_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None], *, is_factor_kept: bool = False, timeout_ms: int | None = None
     ) -> None:
-        """Begin to move partitions to those brokers, the preferred leader first; None takes a move back (KIP-455).
+        """Begin to move partitions to those brokers, the preferred leader first. None takes a move
+        back (KIP-455).
 
         INVALID_REPLICA_ASSIGNMENT where a broker is not there; NO_REASSIGNMENT_IN_PROGRESS; with ``is_factor_kept``
         INVALID_REPLICATION_FACTOR where the number of replicas would change (KIP-860).
@@ -270,7 +283,10 @@ class Admin:
         await cluster.unregister_broker(self.cluster, node_id, self._limit(timeout_ms))
 
     async def add_raft_voter(self, voter: RaftVoter, *, timeout_ms: int | None = None) -> None:
-        """Make a controller that follows the metadata log a voter (KIP-853): DUPLICATE_VOTER, REQUEST_TIMED_OUT where it does not."""
+        """Make a controller that follows the metadata log a voter (KIP-853).
+
+        Errors are DUPLICATE_VOTER, and REQUEST_TIMED_OUT where it does not follow.
+        """
         await cluster.add_raft_voter(self.cluster, voter, self._limit(timeout_ms))
 
     async def remove_raft_voter(self, node_id: int, directory_id: UUID) -> None:
@@ -293,7 +309,8 @@ class Admin:
     async def wait_for_records(
         self, positions: Mapping[TopicPartition, int], timeout_ms: int, *, isolation_level: str = "read_committed"
     ) -> set[TopicPartition]:
-        """Return the partitions that have something at or above their offset, as soon as one has; an empty set after ``timeout_ms``.
+        """Return the partitions that have something at or above their offset, as soon as one has.
+        The set is empty after ``timeout_ms``.
 
         A partition whose offset is out of range (below the log start, above the end) counts too: the caller has to look at it.
         One that the cluster refuses for good, e.g. the right to read it, is left out for as long as there is another to wait for.
@@ -306,12 +323,18 @@ class Admin:
     async def offsets_for_leader_epoch(
         self, epochs: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, EpochEnd]:
-        """Return where each leader epoch ended: an end below what was read in it means that the log was truncated (KIP-320)."""
+        """Return the end of each leader epoch.
+
+        An end below what was read in it means that the log was truncated (KIP-320).
+        """
         arguments.partitions(epochs)
         return await offsets.offsets_for_leader_epoch(self.cluster, epochs, self._limit(timeout_ms))
 
     async def delete_records(self, before: Mapping[TopicPartition, int], *, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
-        """Delete the records below each offset (-1: all that are replicated) and return the new log start offsets."""
+        """Delete the records below each offset, and return the new log start offsets.
+
+        -1 means all that are replicated.
+        """
         arguments.partitions(before)
         return await offsets.delete_records(self.cluster, before, self._limit(timeout_ms))
 
@@ -320,14 +343,17 @@ class Admin:
     async def list_groups(
         self, *, states: Collection[str] = (), types: Collection[str] = (), timeout_ms: int | None = None
     ) -> list[GroupListing]:
-        """Return the groups of all brokers, by id; only those in one of ``states``, and of one of ``types``, if any are given.
+        """Return the groups of all brokers, by id. ``states`` and ``types`` leave the others out.
 
         Types are classic, consumer, share and streams (KIP-848, KIP-932); UNSUPPORTED_VERSION where the brokers are too old for a filter.
         """
         return await groups.list_groups(self.cluster, self._limit(timeout_ms), list(states), list(types))
 
     async def describe_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, GroupDescription]:
-        """Return classic groups with their members and assignments; one that does not exist has state ``Dead``."""
+        """Return classic groups with their members and assignments.
+
+        One that does not exist has state ``Dead``.
+        """
         return await groups.describe_groups(self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms))
 
     async def delete_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> None:
@@ -359,13 +385,19 @@ class Admin:
     # Share groups
 
     async def describe_share_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, ShareGroupDescription]:
-        """Return share groups with their members and assignments (KIP-932); one that does not exist has state ``Dead``."""
+        """Return share groups with their members and assignments (KIP-932).
+
+        One that does not exist has state ``Dead``.
+        """
         return await share_groups.describe_share_groups(self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms))
 
     async def list_share_group_offsets(
         self, group_id: str, topics: Iterable[str] | None = None, *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, ShareGroupOffset]:
-        """Return where a queue goes on in each partition of ``topics`` (None: of all that it was ever subscribed to), and its lag."""
+        """Return the position and the lag of a queue by partition.
+
+        None means all topics that it was ever subscribed to.
+        """
         named = None if topics is None else arguments.names(topics, "topics")
         return await share_groups.list_share_group_offsets(self.cluster, group_id, named, self._limit(timeout_ms))
 
@@ -393,7 +425,8 @@ class Admin:
         transactional_id_pattern: str | None = None,
         timeout_ms: int | None = None,
     ) -> list[TransactionListing]:
-        """Return the transactional ids of all coordinators, by id (KIP-664); only those that match all that is given.
+        """Return the transactional ids of all coordinators, by id (KIP-664). Filters leave the
+        others out.
 
         ``transactional_id_pattern`` is a regular expression as the brokers read it, for the whole id (KIP-1152). INVALID_REQUEST
         where there is no such state, INVALID_REGULAR_EXPRESSION, UNSUPPORTED_VERSION where the brokers are too old for a filter.
@@ -409,7 +442,8 @@ class Admin:
     async def describe_transactions(
         self, transactional_ids: Sequence[str], *, timeout_ms: int | None = None
     ) -> dict[str, TransactionDescription]:
-        """Return what coordinators know of transactional ids, with the partitions of open transactions (KIP-664).
+        """Return the state of transactional ids, with the partitions of open transactions
+        (KIP-664).
 
         TRANSACTIONAL_ID_NOT_FOUND where there is none, or none any more (transactional.id.expiration.ms).
         """
@@ -419,7 +453,8 @@ class Admin:
     async def find_hanging_transactions(
         self, partitions: Iterable[TopicPartition] | None = None, *, open_longer_than_ms: int = 900_000, timeout_ms: int | None = None
     ) -> list[HangingTransaction]:
-        """Return open transactions that no coordinator will end, of these partitions (default: all of the cluster), by partition (KIP-664).
+        """Return open transactions that no coordinator will end, by partition (KIP-664). By default
+        all partitions of the cluster are searched.
 
         Younger ones than ``open_longer_than_ms`` are left out: take at least the brokers' ``transaction.max.timeout.ms``.
         ``abort_transaction`` ends one.

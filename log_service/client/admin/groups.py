@@ -80,7 +80,7 @@ async def list_groups(cluster: ClusterMetadata, timeout_ms: int, states: Sequenc
 
 
 async def describe_groups(cluster: ClusterMetadata, group_ids: Sequence[str], timeout_ms: int) -> dict[str, GroupDescription]:
-    """Describe groups of consumers, of either protocol, of Kafka Streams, and other classic groups; see ``Admin.describe_groups``."""
+    """Describe groups of every kind but share groups. See ``Admin.describe_groups``."""
 
     async def ask(group_id: str) -> GroupDescription:
         connection = await cluster.coordinator(group_id, "")
@@ -255,7 +255,11 @@ def _as_offset(given: OffsetAndMetadata | int) -> OffsetAndMetadata:
 
 
 async def with_coordinator(cluster: ClusterMetadata, key: str, ask: Callable[[], Awaitable[T]], *, key_type: int = GROUP_KEY_TYPE) -> T:
-    """Call ``ask``; forget the coordinator when the error says that it moved, so that the next try looks for it. Raises what it raises."""
+    """Call ``ask``.
+
+    Forget the coordinator when the error says that it moved, so that the next try looks for it.
+    Raises what it raises.
+    """
     try:
         return await ask()
     except KafkaError as error:

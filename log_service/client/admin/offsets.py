@@ -1,4 +1,5 @@
-"""Questions about offsets: where partitions begin and end, which offset a time has, where an epoch ended, and waiting for records.
+"""Answers questions about offsets. They concern a partition's ends, times, epochs, and waiting for
+records.
 
 A question goes to the leaders of its partitions, and their responses become one result. A leader responds to the requests of one connection
 in order, so the long poll has a connection of its own.
@@ -211,7 +212,8 @@ async def delete_records(cluster: ClusterMetadata, offsets: Mapping[TopicPartiti
 async def wait_for_records(
     cluster: ClusterMetadata, offsets: Mapping[TopicPartition, int], wait_ms: int, isolation: int
 ) -> set[TopicPartition]:
-    """Return the partitions that have something at or above their offset, as soon as one has; empty when ``wait_ms`` passed first.
+    """Return the partitions that have something at or above their offset, as soon as one has. The
+    set is empty after ``wait_ms``.
 
     What the cluster refuses for good, e.g. the right to read, is left out for as long as there is something else to wait for.
 
@@ -262,7 +264,10 @@ async def wait_for_records(
 
 
 async def _unknown(cluster: ClusterMetadata, partitions: Collection[TopicPartition]) -> dict[TopicPartition, KafkaError]:
-    """Make sure that the view has the topics of ``partitions``, and return those whose topic the cluster refuses to describe."""
+    """Make sure that the view has the topics of ``partitions``.
+
+    Return those whose topic the cluster refuses to describe.
+    """
     try:
         await describe(cluster, by_topic(partitions))
     except ItemsFailed as failed:
@@ -292,7 +297,7 @@ def _poll_request(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Polled:
-    """What a leader said of the partitions that it was asked about: which hold something, and which it refuses for good."""
+    """A leader's response about partitions: which hold something, and which it refuses for good."""
 
     ready: set[TopicPartition]
     refused: dict[TopicPartition, KafkaError]

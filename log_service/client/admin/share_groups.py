@@ -1,4 +1,5 @@
-"""Administration of share groups (KIP-932): describing them, and the offsets from which their queues go on.
+"""Administers share groups (KIP-932): describes them, and reads and sets the offsets of their
+queues.
 
 Everything is asked of the group's coordinator. The start offset of a queue is the first one that is not done with; its lag is what lies
 between that and the end, without what was acknowledged out of order (KIP-1226).
@@ -70,7 +71,10 @@ class ShareGroupDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareGroupOffset:
-    """Where a queue goes on in one partition; None where that is not known yet, because nothing was taken of it."""
+    """The position of a queue in one partition.
+
+    It is None before anything was taken of the partition.
+    """
 
     start_offset: int | None
     leader_epoch: int

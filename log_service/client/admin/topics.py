@@ -1,4 +1,5 @@
-"""Administration of topics, configuration and the cluster: one function per question, over one client's view of the cluster.
+"""Administers topics, configuration and the cluster. There is one function per question, over one
+client's view of the cluster.
 
 Each function turns a question into requests and the responses into values. ``ClusterMetadata.retry`` tries again after a retriable error.
 """

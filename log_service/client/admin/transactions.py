@@ -1,4 +1,5 @@
-"""Administration of transactions: what coordinators know of them, and those that no coordinator will end (KIP-664).
+"""Administers transactions. It shows what coordinators know of them, and those that no coordinator
+will end (KIP-664).
 
 A list is asked of every broker, a description of the id's coordinator, and what is open of the leaders of partitions. A transaction hangs
 where a leader has had it open for longer than any may last, and no coordinator counts that partition among its producer's: then nothing
@@ -39,7 +40,7 @@ NOT_OPEN = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Which transactional ids are listed; what is empty, or None, leaves none out."""
+    """Filters of transactional ids. An empty one, or None, leaves none out."""
 
     states: tuple[str, ...] = ()
     producer_ids: tuple[int, ...] = ()
@@ -150,7 +151,10 @@ def open_since(producers: Mapping[TopicPartition, Iterable[ProducerDescription]]
 
 
 def hanging(candidates: Iterable[HangingTransaction], known: Iterable[TransactionDescription]) -> list[HangingTransaction]:
-    """Return the open transactions that no coordinator will end: none has that producer, or that partition in its transaction."""
+    """Return the open transactions that no coordinator will end.
+
+    None of them has that producer, or that partition in its transaction.
+    """
     by_producer = {each.producer_id: each for each in known}
     found = []
     for each in candidates:

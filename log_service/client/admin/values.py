@@ -1,4 +1,7 @@
-"""What goes into an Admin and what comes out: plain values in Kafka's words, first of topics and groups, then of the cluster itself."""
+"""Arguments and results of Admin, as plain values in Kafka's words.
+
+First come topics and groups, then the cluster itself.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,7 +78,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    """The cluster: its id, its brokers, the one that clients are told is the controller, and whether it is tidelog."""
+    """The cluster: its id, its brokers, the controller that clients are told, and whether it is tidelog."""
 
     cluster_id: str
     controller_id: int
@@ -96,7 +99,7 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSpec:
-    """Which offset ``list_offsets`` is to find."""
+    """The offset that ``list_offsets`` is to find."""
 
     timestamp: int
 
@@ -146,7 +149,10 @@ class OffsetSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundOffset:
-    """What ``list_offsets`` found; -1 where there is nothing, or the broker does not tell."""
+    """The result of ``list_offsets``.
+
+    It is -1 where there is nothing, or the broker does not tell.
+    """
 
     offset: int
     timestamp_ms: int
@@ -155,7 +161,10 @@ class FoundOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:
-    """Where a partition begins and ends. ``topic_id`` is zero where the broker is too old to tell."""
+    """The first and the last offset of a partition.
+
+    ``topic_id`` is zero where the broker is too old to tell.
+    """
 
     topic_id: TopicId
     log_start_offset: int
@@ -166,14 +175,17 @@ class PartitionOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEnd:
-    """Where a leader epoch ended; ``leader_epoch`` is the largest not above the one asked for. -1 where there is none (KIP-320)."""
+    """The end of a leader epoch.
+
+    ``leader_epoch`` is the largest not above the one asked for. -1 where there is none (KIP-320).
+    """
 
     leader_epoch: int
     end_offset: int
 
 
 class ResourceType(IntEnum):
-    """What has configuration."""
+    """Kinds of things that have configuration."""
 
     TOPIC = 2
     BROKER = 4
@@ -184,7 +196,10 @@ class ResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ConfigResource:
-    """A topic, a group or a subscription to clients' metrics by its name; a broker by its node id as text ("": the cluster's default)."""
+    """A topic, a group or a subscription to clients' metrics by its name.
+
+    A broker has its node id as text, and "" is the cluster's default.
+    """
 
     resource_type: ResourceType
     name: str
@@ -221,7 +236,7 @@ class ConfigResource:
 
 
 class ConfigOperation(IntEnum):
-    """What becomes of one key (KIP-339); the last two are for lists."""
+    """A change of one key (KIP-339). The last two are for lists."""
 
     SET = 0
     DELETE = 1
@@ -314,7 +329,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionResult:
-    """What one pass of retention removed from one partition."""
+    """The result of one pass of retention over one partition."""
 
     topic: str
     partition: int
@@ -325,7 +340,7 @@ class RetentionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """What compaction did to one partition.
+    """The result of compaction of one partition.
 
     Records, bytes and segments are those that were written anew: none where no pass was due. Ratios are the dirty share of the bytes that
     may be compacted, 0.0 to 1.0. ``is_under_way``: it takes longer than was waited for, and goes on; the figures are not there yet.
@@ -363,14 +378,17 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class ElectionType(IntEnum):
-    """Which replica may be elected: the first one where it is in sync, or, where none leads, any (records may be lost)."""
+    """The replica that may be elected.
+
+    It is the first one where it is in sync, or, where none leads, any (records may be lost).
+    """
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 class UpgradeType(IntEnum):
-    """Which way a feature's level may go."""
+    """The direction in which a feature's level may change."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -379,7 +397,10 @@ class UpgradeType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaDescription:
-    """A replica in a log directory; ``is_future`` is a copy that will replace the one in another directory."""
+    """A replica in a log directory.
+
+    ``is_future`` is a copy that will replace the one in another directory.
+    """
 
     size_bytes: int
     offset_lag: int
@@ -414,7 +435,11 @@ class QuorumReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumDescription:
-    """The metadata quorum; ``endpoints`` are the voters' listeners as {node id: {listener: "host:port"}}, where the broker tells them."""
+    """The metadata quorum.
+
+    ``endpoints`` are the voters' listeners as {node id: {listener: "host:port"}}, where the broker
+    tells them.
+    """
 
     leader_id: int
     leader_epoch: int
@@ -426,7 +451,11 @@ class QuorumDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureDescription:
-    """Features: the levels that the broker keeps as (lowest, highest), those of the cluster, and the epoch in which those were read."""
+    """Levels of features.
+
+    The broker's are (lowest, highest), and the cluster's come with the epoch in which they were
+    read.
+    """
 
     supported: Mapping[str, tuple[int, int]]
     finalized: Mapping[str, int]
@@ -452,7 +481,8 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupMetadata:
-    """Who commits for a group: what ``consumer.group_metadata()`` tells of the consumer, and a transactional producer passes on.
+    """The member that commits for a group. ``consumer.group_metadata()`` returns it for a
+    transactional producer.
 
     Without a member the group's coordinator fences no member: for consumers whose partitions were assigned by hand.
     """
@@ -474,7 +504,10 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDescription:
-    """What a coordinator knows of a transactional id. ``start_time_ms`` is -1 where no transaction is open."""
+    """A coordinator's view of a transactional id.
+
+    ``start_time_ms`` is -1 where no transaction is open.
+    """
 
     transactional_id: str
     coordinator: Node
@@ -488,7 +521,8 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangingTransaction:
-    """An open transaction of a partition that no coordinator will end: readers of committed records stop at ``start_offset``.
+    """An open transaction of a partition that no coordinator will end. Readers of committed records
+    stop at ``start_offset``.
 
     ``transactional_id`` is the one that the producer has, where a coordinator knows it.
     """
@@ -516,7 +550,10 @@ class ProducerDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class QuotaEntity:
-    """Who a quota is for: a user, a client id, both together, or an address. An empty name is the default of all that have none by name."""
+    """The subject of a quota: a user, a client id, both together, or an address.
+
+    An empty name is the default of all that have none by name.
+    """
 
     user: str | None = None
     client_id: str | None = None
@@ -539,7 +576,11 @@ class QuotaEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftVoter:
-    """A voter to add: its id, the id of its metadata directory, and where its controller listeners are as {name: (host, port)}."""
+    """A voter to add.
+
+    It has an id, the id of its metadata directory, and its controller listeners as {name: (host,
+    port)}.
+    """
 
     node_id: int
     directory_id: UUID

@@ -1,4 +1,5 @@
-"""The same client for programs on asyncio: the trio client in a thread of its own, and classes to await.
+"""The client for programs on asyncio. The trio client runs in a thread of its own, behind classes
+to await.
 
 - ``mailbox``: what one thread leaves for another, which is woken once for many things. ``bridge``: calls from an event loop into the
   client's thread and back. ``calls``: what the classes share.

@@ -49,7 +49,8 @@ class Bridge:
         return True
 
     async def open(self, on_end: Callable[[], object] = int) -> None:
-        """Open the client, for the loop that runs now; ``on_end`` is called there when the client's thread has ended.
+        """Open the client, for the loop that runs now. ``on_end`` is called there when the client's
+        thread has ended.
 
         Raises:
             RuntimeError: no event loop of asyncio runs.
@@ -136,7 +137,8 @@ class Bridge:
         return await self.call(run)
 
     async def iterate(self, source: AsyncIterator[T]) -> AsyncIterator[T]:
-        """Yield what an async generator yields that runs in the client's thread; it is closed there, also when the iteration is given up.
+        """Yield the items of an async generator in the client's thread. It is closed there, also
+        when the iteration is given up.
 
         While the caller looks at one item, the next is made.
         """

@@ -1,4 +1,5 @@
-"""What the asyncio classes share: a client in a thread of its own, opened and closed by ``async with``, and methods to await.
+"""The base of the asyncio classes. A client runs in a thread of its own, opened and closed by
+``async with``, with methods to await.
 
 ``bridge`` has the way to that thread. Knows no clients.
 """
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 
 class OnAsyncio(Generic[C]):
-    """What the asyncio classes share: opening, closing, and one call after the other.
+    """Opens and closes an asyncio client, and makes one call after the other.
 
     A client belongs to the event loop that opened it. A task that is cancelled in a call ends the call over there before it goes on.
     Leaving the ``async with`` block by a cancellation is leaving it by an exception; a second cancellation ends it at once. In a forked
@@ -67,7 +68,10 @@ def awaited(method: Callable[Concatenate[C, P], Awaitable[T]]) -> Callable[Conca
 
 
 def awaited_sync(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[OnAsyncio[Any], P], Coroutine[Any, Any, T]]:
-    """Return a method that does not wait, run in the client's thread all the same: its state is touched nowhere else."""
+    """Return a method that does not wait, run in the client's thread.
+
+    Its state is touched nowhere else.
+    """
 
     async def call(self: OnAsyncio[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._bridge.call_sync(partial(method, self._client, *args, **kwargs))

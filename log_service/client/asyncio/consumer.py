@@ -40,7 +40,10 @@ def moving(method: Callable[Concatenate[Consumer, P], None]) -> Callable[Concate
 
 
 def moving(method: Callable[Concatenate[Consumer, P], Any]) -> Callable[Concatenate["AsyncioConsumer", P], Coroutine[Any, Any, Any]]:
-    """Return a method that changes what is read: what is held is dropped, and read again where its partition stays where it is."""
+    """Return a method that changes what is read.
+
+    Held records are dropped, and read again where their partition stays where it is.
+    """
 
     async def call(self: "AsyncioConsumer", /, *args: P.args, **kwargs: P.kwargs) -> Any:
         return await self._call_moving(partial(method, self._client, *args, **kwargs))
@@ -112,7 +115,10 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
         on_revoked: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> None:
-        """Read these topics together with the other members of the group, as ``Consumer.subscribe``; callbacks are called on the loop."""
+        """Read these topics with the other members of the group, as ``Consumer.subscribe``.
+
+        Callbacks are called on the loop.
+        """
         callbacks = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
         on_loop = {name: self._on_loop(callback) for name, callback in callbacks.items() if callback is not None}
         await self._call_moving(partial(self._client.subscribe, topics, **on_loop))
@@ -152,7 +158,10 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record, waiting until there is one, or ``wakeup``; nothing is lost by leaving the loop, or by a cancellation."""
+        """Return the next record, waiting until there is one, or ``wakeup``.
+
+        Leaving the loop or a cancellation loses nothing.
+        """
         held = self._held
         while not (held or self._is_woken):
             timeout_ms = self._client.config.default_api_timeout_ms
@@ -171,7 +180,10 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
         return found if held is None else held.offset
 
     async def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what ``commit`` commits by itself: the offsets behind all records that were returned, where not committed yet."""
+        """Return the offsets that ``commit`` commits by itself.
+
+        They lie behind all returned records, where not committed yet.
+        """
         return await self._bridge.call_sync(partial(consumed_before, self._client, self._held.firsts()))
 
     async def commit(self, positions: Positions | None = None) -> None:

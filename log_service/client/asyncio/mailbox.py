@@ -1,4 +1,5 @@
-"""What one thread leaves for another, which is woken once for everything that came until it looks.
+"""Carries calls from one thread to another. The other is woken once for everything that came until
+it looks.
 
 Knows neither trio nor asyncio: to wake is a function that it is given.
 
@@ -36,7 +37,10 @@ class Mailbox:
             self._wake()
 
     def empty(self) -> None:
-        """Run what waits now; what one of them raises is logged, and the others run, after a Ctrl-C at the next wake-up."""
+        """Run the waiting calls.
+
+        An error of one is logged, and the others run, after a Ctrl-C at the next wake-up.
+        """
         self._is_wake_sent = False  # first: what is put from here on wakes again
         for _ in range(len(self._waiting)):
             function = self._waiting.popleft()

@@ -135,7 +135,8 @@ class AsyncioProducer(OnAsyncio[Producer]):
         partition: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> list[AsyncioDelivery]:
-        """Take many values without keys and return their receipts, in order: several times as fast as ``send`` for each.
+        """Take many values without keys and return their receipts, in order. It is several times as
+        fast as ``send`` for each.
 
         Where partitions are not given, whole batches go to one after the other. Raises as ``send``; what came before stays taken, and so it
         does where the task is cancelled.
@@ -178,7 +179,8 @@ class AsyncioProducer(OnAsyncio[Producer]):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Have one transaction, ``async with producer.transaction():``, committed at its end, or aborted where an exception leaves it.
+        """Have one transaction, ``async with producer.transaction():``. Its end commits, and an
+        exception aborts.
 
         What all tasks send meanwhile is part of it. Where the block is cancelled, it is aborted without being waited for. Raises as
         ``Producer.transaction``.
@@ -197,7 +199,8 @@ class AsyncioProducer(OnAsyncio[Producer]):
         await self._bridge.call(transactor.finish)
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Take nothing more, deliver what waits for up to ``timeout_ms`` (default: the delivery timeout), and fail the rest. Idempotent.
+        """Take nothing more, deliver what waits for up to ``timeout_ms``, and fail the rest. By
+        default this is the delivery timeout. Idempotent.
 
         Possible from any event loop; from another than the producer's, ``timeout_ms`` is not heeded.
         """
@@ -208,7 +211,10 @@ class AsyncioProducer(OnAsyncio[Producer]):
             await super().close()
 
     async def _place_late(self, record: Unplaced) -> Delivery:
-        """Wait for the topic, and then in turn for room, up to ``max_block_ms`` in all; no batch lingers while a task waits for room."""
+        """Wait for the topic, and then in turn for room, up to ``max_block_ms`` in all.
+
+        No batch lingers while a task waits for room.
+        """
         producer = self._producer
         started_ms, limit_ms = producer.monotonic_ms(), producer.config.max_block_ms
         view = producer.cluster.view.topics.get(record.topic)

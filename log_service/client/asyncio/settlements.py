@@ -1,4 +1,5 @@
-"""Which tasks wait for which batch: a batch that is settled wakes all of them, and costs the event loop one function.
+"""The tasks that wait for batches. A batch that is settled wakes all of them, and costs the event
+loop one function.
 
 Knows nothing of records. Used on the loop, except for what the producer's thread leaves in the mailbox.
 
@@ -37,7 +38,10 @@ class Settlements:
         await future
 
     def reporting(self, callback: DeliveryCallback, topic: str) -> DeliveryCallback:
-        """Return a delivery callback for the producer's thread, which has the application's called on the loop. Raises TypeError."""
+        """Return a delivery callback for the producer's thread, which has the application's called on the loop.
+
+        Raises TypeError.
+        """
         require_callback(callback)
 
         def report(metadata: RecordMetadata | None, error: KafkaError | None) -> None:

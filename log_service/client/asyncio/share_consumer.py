@@ -123,7 +123,10 @@ class AsyncioShareConsumer(OnAsyncio[ShareConsumer]):
         return await self._bridge.call(call, on_result)
 
     async def _tell(self) -> None:
-        """Say what became of the records, also where the task is cancelled: closing accepts what was not put back."""
+        """Pass on what became of the records, also where the task is cancelled.
+
+        Closing accepts what was not put back.
+        """
         if self._bridge.is_usable:
             await self._call(nothing)
 

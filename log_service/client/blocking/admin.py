@@ -1,4 +1,5 @@
-"""The admin for programs without an event loop: the same methods without ``await``, usable from any thread.
+"""The admin for programs without an event loop. It has the same methods without ``await``, usable
+from any thread.
 
 Each method is one call through a ``Portal`` into the thread that runs the admin.
 """

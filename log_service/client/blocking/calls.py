@@ -1,4 +1,5 @@
-"""What the blocking classes share: a client in a thread of its own, opened and closed by ``with``, and methods without ``await``.
+"""The base of the blocking classes. A client runs in a thread of its own, opened and closed by
+``with``, with methods without ``await``.
 
 ``portal`` has the thread. Knows no clients.
 """
@@ -16,7 +17,7 @@ T = TypeVar("T")
 
 
 class Blocking(Generic[C]):
-    """What the blocking classes share: opening, closing, and one call after the other."""
+    """Opens and closes a blocking client, and makes one call after the other."""
 
     def __init__(self, client: C) -> None:
         self._client = client
@@ -53,7 +54,10 @@ def blocking(method: Callable[Concatenate[C, P], Awaitable[T]]) -> Callable[Conc
 
 
 def blocking_sync(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[Blocking[Any], P], T]:
-    """Return a method that does not wait, run in the client's thread all the same: its state is touched nowhere else."""
+    """Return a method that does not wait, run in the client's thread.
+
+    Its state is touched nowhere else.
+    """
 
     def call(self: Blocking[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._portal.call_sync(partial(method, self._client, *args, **kwargs))

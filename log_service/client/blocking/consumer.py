@@ -1,4 +1,5 @@
-"""The consumer for programs without an event loop: the same methods without ``await``, usable from any thread.
+"""The consumer for programs without an event loop. It has the same methods without ``await``,
+usable from any thread.
 
 Each method is one call through a ``Portal`` into the thread that runs the consumer.
 
@@ -38,7 +39,10 @@ def moving(method: Callable[Concatenate[Consumer, P], None]) -> Callable[Concate
 
 
 def moving(method: Callable[Concatenate[Consumer, P], Any]) -> Callable[Concatenate["BlockingConsumer", P], Any]:
-    """Return a method that changes what is read: what is held is dropped, and read again where its partition stays where it is."""
+    """Return a method that changes what is read.
+
+    Held records are dropped, and read again where their partition stays where it is.
+    """
 
     def call(self: "BlockingConsumer", /, *args: P.args, **kwargs: P.kwargs) -> Any:
         return self._call_moving(partial(method, self._client, *args, **kwargs))
@@ -138,7 +142,10 @@ class BlockingConsumer(Blocking[Consumer]):
         self._portal.submit(self._client.wakeup)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what ``commit`` commits by itself: the offsets behind what ``poll`` or a loop returned, where not committed yet."""
+        """Return the offsets that ``commit`` commits by itself.
+
+        They lie behind what ``poll`` or a loop returned, where not committed yet.
+        """
         return self._portal.call_sync(partial(consumed_before, self._client, self._held.firsts()))
 
     def commit(self, positions: Positions | None = None) -> None:
@@ -146,7 +153,10 @@ class BlockingConsumer(Blocking[Consumer]):
         self._portal.call(partial(self._client.commit, self._to_commit(positions)))
 
     def commit_soon(self, positions: Positions | None = None, on_commit: CommitCallback | None = None) -> None:
-        """Commit without waiting, otherwise as ``commit``; ``on_commit`` hears how it went, in the consumer's own thread."""
+        """Commit without waiting, otherwise as ``commit``.
+
+        ``on_commit`` hears the result, in the consumer's own thread.
+        """
         self._portal.call_sync(partial(self._client.commit_soon, self._to_commit(positions), on_commit))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:

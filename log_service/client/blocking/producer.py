@@ -121,7 +121,8 @@ class BlockingProducer(Blocking[Producer]):
         partition: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> list[BlockingDelivery]:
-        """Take many values without keys and return their receipts, in order: several times as fast as ``send`` for each.
+        """Take many values without keys and return their receipts, in order. It is several times as
+        fast as ``send`` for each.
 
         Where partitions are not given, whole batches go to one after the other. Raises as ``send``; what came before stays taken.
         """
@@ -164,7 +165,8 @@ class BlockingProducer(Blocking[Producer]):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Have one transaction, ``with producer.transaction():``, committed at its end, or aborted where an exception leaves it.
+        """Have one transaction, ``with producer.transaction():``. Its end commits, and an exception
+        aborts.
 
         What all threads send meanwhile is part of it. Raises as ``Producer.transaction``.
         """
@@ -186,7 +188,10 @@ class BlockingProducer(Blocking[Producer]):
         return self._portal.call_sync(self._producer.metrics)
 
     def close(self, timeout_ms: int | None = None) -> None:
-        """Take nothing more, deliver what waits for up to ``timeout_ms`` (default: the delivery timeout), and fail the rest. Idempotent."""
+        """Take nothing more, deliver what waits for up to ``timeout_ms``, and fail the rest.
+
+        By default this is the delivery timeout. Idempotent.
+        """
         try:
             if self.is_open:
                 self._portal.call(partial(self._producer.close, timeout_ms))
@@ -194,7 +199,10 @@ class BlockingProducer(Blocking[Producer]):
             super().close()
 
     def _place_late(self, record: Unplaced) -> Delivery:
-        """Wait for the topic, and then for room, up to ``max_block_ms`` in all; no batch lingers while a thread waits for room."""
+        """Wait for the topic, and then for room, up to ``max_block_ms`` in all.
+
+        No batch lingers while a thread waits for room.
+        """
         producer, accumulator = self._producer, self._intake.accumulator
         started_ms, limit_ms = producer.monotonic_ms(), producer.config.max_block_ms
         view = producer.cluster.view.topics.get(record.topic)

@@ -32,7 +32,8 @@ def read_range_arrow(
     on_unreadable: Callable[[UnreadableBatch], Any] | None = None,
     **settings: Any,
 ) -> Iterator["pa.RecordBatch"]:
-    """Yield the records of [start, end) as ``pyarrow.RecordBatch`` with the columns of ``records.arrow.schema``; blocking.
+    """Yield the records of [start, end) as ``pyarrow.RecordBatch``. The columns are those of
+    ``records.arrow.schema``. The call blocks.
 
     All arguments are plain values, so that the call can be made in another process (a Spark worker). Where a batch cannot be read, what
     ``on_unreadable`` returns of it is yielded in its place. Raises as ``read_range``.

@@ -1,4 +1,5 @@
-"""The share consumer for programs without an event loop: the same methods without ``await``, usable from any thread.
+"""The share consumer for programs without an event loop. It has the same methods without ``await``,
+usable from any thread.
 
 Each method is one call through a ``Portal`` into the thread that runs the consumer. A loop over the consumer is one call for each poll.
 
@@ -20,7 +21,10 @@ T = TypeVar("T")
 
 
 class BlockingShareConsumer(Blocking[ShareConsumer]):
-    """``ShareConsumer`` for threads, with its settings; ``on_acknowledged`` is called in the consumer's own thread."""
+    """``ShareConsumer`` for threads, with its settings.
+
+    ``on_acknowledged`` is called in the consumer's own thread.
+    """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **settings: Any) -> None:
         super().__init__(ShareConsumer(bootstrap_servers, **settings))
@@ -126,6 +130,9 @@ class BlockingShareConsumer(Blocking[ShareConsumer]):
         return self._portal.call(call)
 
     def _tell(self) -> None:
-        """Say what became of the records, also where Ctrl-C interrupts it: closing accepts what was not put back."""
+        """Pass on what became of the records, also where Ctrl-C interrupts it.
+
+        Closing accepts what was not put back.
+        """
         if self.is_open:
             self._call(nothing)

@@ -42,14 +42,14 @@ logger = logging.getLogger(__name__)
 
 
 class LeaderIdAndEpoch(Protocol):
-    """What produce and fetch responses call the current leader."""
+    """The current leader in produce and fetch responses."""
 
     leader_id: int
     leader_epoch: int
 
 
 class NodeEndpoint(Protocol):
-    """Where produce and fetch responses say that a leader is reached."""
+    """A leader's address in produce and fetch responses."""
 
     node_id: int
     host: str
@@ -124,7 +124,10 @@ class ClusterMetadata:
     def learn_leader(
         self, topic_partition: TopicPartition, leader: LeaderIdAndEpoch | None, endpoints: Iterable[NodeEndpoint] = ()
     ) -> None:
-        """Take the leader that a produce or fetch response names beside its error, and where it is reached (KIP-951); None names none."""
+        """Take the leader and the address that a response names beside its error (KIP-951).
+
+        None names none.
+        """
         if leader is not None and leader.leader_id >= 0:
             told = [endpoint for endpoint in endpoints if endpoint.node_id == leader.leader_id]
             self.learn_nodes(told)
@@ -136,13 +139,14 @@ class ClusterMetadata:
         self.view = self.view.with_nodes(nodes)
 
     def has_other_leader(self, topic_partition: TopicPartition, node_id: int) -> bool:
-        """Whether the view names a leader of the partition that is not ``node_id``: what that one refused can go there at once."""
+        """Whether the view names another leader than ``node_id``, so that a refused request can go there at once."""
         return self.view.leader_of(topic_partition) not in {NO_LEADER, node_id}
 
     # Nodes
 
     async def any_node(self) -> RpcConnection:
-        """Return a connection to any broker: the open one with the fewest requests in flight, else whichever can be reached first.
+        """Return a connection to any broker. It is the open one with the fewest requests in flight,
+        else whichever can be reached first.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, none can be reached; the text names the last one tried.
@@ -173,14 +177,21 @@ class ClusterMetadata:
         return await first_success([partial(ask, find) for find in finds], stagger_ms=stagger_ms)
 
     def _connected(self) -> list[RpcConnection]:
-        """Return the open connections to brokers, that with the fewest requests in flight first, equal ones in random order."""
+        """Return the open connections to brokers.
+
+        Those with the fewest requests in flight come first, equal ones in random order.
+        """
         addresses = [Destination(host=node.host, port=node.port) for node in self.view.nodes.values()]
         connected = [connection for address in addresses if (connection := self.pool.connected(address)) is not None]
         shuffled = self.env.rng.sample(connected, len(connected)) if len(connected) > 1 else connected
         return sorted(shuffled, key=lambda connection: connection.in_flight_count)
 
     def _addresses(self) -> list[Destination]:
-        """Return whom to try: known brokers, then bootstrap servers; each kind in random order, those that failed last at its end."""
+        """Return the addresses to try.
+
+        Known brokers come before bootstrap servers, each kind in random order, those that failed
+        last at its end.
+        """
         known = [Destination(host=node.host, port=node.port) for node in self.view.nodes.values()]
         servers: list[Destination] = []
         if not known or self.config.metadata_recovery_strategy == REBOOTSTRAP:
@@ -200,7 +211,8 @@ class ClusterMetadata:
         return await self.pool.connect(Destination(host=known.host, port=known.port, purpose=purpose))
 
     async def controller(self) -> RpcConnection:
-        """Return a connection to the broker that clients are told is the controller, or to any broker, which forwards.
+        """Return a connection to the controller that clients are told, or to any broker, which
+        forwards.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, it cannot be reached; REQUEST_TIMED_OUT.
@@ -223,7 +235,8 @@ class ClusterMetadata:
         return await self.node(leader, purpose)
 
     async def coordinator(self, key: str, purpose: str = "coordinator", *, key_type: int = GROUP_KEY_TYPE) -> RpcConnection:
-        """Return a connection, of its own, to the coordinator of a group or of a transactional id; found until ``forget_coordinator``.
+        """Return a connection of its own to the coordinator of a group or transactional id. It is
+        kept until ``forget_coordinator``.
 
         Raises:
             KafkaError: COORDINATOR_NOT_AVAILABLE and others; NETWORK_EXCEPTION.
@@ -276,7 +289,8 @@ class ClusterMetadata:
         self.view = self.view.without(gone)
 
     async def topic(self, name: str, timeout_ms: int, *, before_attempt: Callable[[], None] = lambda: None) -> TopicView:
-        """Return a topic, waiting up to ``timeout_ms`` until the cluster knows it (and, where that is on, creates it).
+        """Return a topic, waiting up to ``timeout_ms`` until the cluster knows it. Where that is
+        on, the cluster creates it.
 
         ``before_attempt`` may raise what ends the wait early.
 
@@ -306,7 +320,8 @@ class ClusterMetadata:
             raise
 
     async def refresh(self, topics: Iterable[str] | None = (), *, is_creating: bool = False, is_anyone_asked: bool = False) -> ClusterView:
-        """Ask any broker for what is watched and ``topics`` (None: all topics of the cluster) and return the new view.
+        """Ask any broker for watched topics and ``topics``, and return the new view. None means all
+        topics of the cluster.
 
         With ``is_creating`` only ``topics`` are asked for, and the broker may create them, if the client allows it: any other refresh
         must never bring back a topic that was deleted. With ``is_anyone_asked`` the broker is drawn from all: the ones that there are
@@ -379,7 +394,10 @@ class ClusterMetadata:
         return response
 
     def _forget_gone(self, before: ClusterView) -> None:
-        """Close the connections to brokers that are not in the cluster any more; what waits for them is tried elsewhere."""
+        """Close the connections to brokers that have left the cluster.
+
+        Waiting requests are tried elsewhere.
+        """
         kept = {(node.host, node.port) for node in self.view.nodes.values()}
         for node in before.nodes.values():
             if (node.host, node.port) not in kept:
@@ -405,7 +423,8 @@ class ClusterMetadata:
         return lambda: max(deadline_ms - clock.monotonic_ms(), 0)
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], timeout_ms: int, *, is_refreshing: bool = True) -> T:
-        """Return what ``attempt`` returns, trying again after retriable errors until ``timeout_ms`` have passed.
+        """Return the result of ``attempt``, trying again after retriable errors until
+        ``timeout_ms`` have passed.
 
         Raises:
             KafkaError: the last error, or REQUEST_TIMED_OUT where nothing was heard at all.

@@ -1,4 +1,5 @@
-"""What a client knows of a cluster at one moment: nodes, topics, partitions, leaders. Immutable values, and how one response changes them.
+"""A client's view of a cluster at one moment: nodes, topics, partitions, leaders. Immutable values,
+and how one response changes them.
 
 Of two descriptions of a partition the one with the higher leader epoch is newer, unless the topic was created anew (KIP-320). Knows no
 sockets and no clock.
@@ -90,8 +91,9 @@ class ClusterView:
         return NO_LEADER if partition is None or partition.leader not in self.nodes else partition.leader
 
     def leader_epoch_of(self, topic_partition: TopicPartition) -> int:
-        """Return the epoch in which the known leader of a partition leads, -1 where it is not known: a request that names it is refused by
-        a broker that does not lead in it.
+        """Return the epoch of a partition's known leader, -1 where it is not known.
+
+        A broker that does not lead in it refuses a request that names it.
         """
         found = self.partition(topic_partition)
         return NO_LEADER_EPOCH if found is None else found.leader_epoch
