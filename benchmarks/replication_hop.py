@@ -25,6 +25,7 @@ from log_service.broker.env import real_env
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.node import Node
 from log_service.broker.pipeline import Pipeline, new_meters
+from log_service.broker.produce_lines import ProduceLines
 from log_service.broker.registry import REGISTRY
 from log_service.broker.timer_task import TimerTask
 from log_service.common.timers import TimerQueue
@@ -126,7 +127,7 @@ async def node(number: int, directory: str, replicas: tuple[int, ...], ports: Po
         )
         fields: dict[str, Any] = dict.fromkeys(Node.__dataclass_fields__)
         fields |= {"config": config, "static_texts": settings.texts, "clock": env.clock, "image": lambda: image, "replicas": replicas_}
-        fields |= {"controller": _NoController(), "telemetry": _NoTelemetry()}
+        fields |= {"produce_lines": ProduceLines(), "controller": _NoController(), "telemetry": _NoTelemetry()}
         fields |= {"run_in_pool": env.files.run_in_pool, "logs": logs, "fetch_sessions": FetchSessionCache(config.fetch, env.rng)}
         pipeline = Pipeline(Node(**fields), Side.BROKER, nursery.start_soon, REGISTRY, new_meters(REGISTRY, 0))
         server = Server(env=env, listener=config.listeners[0], limits=config.limits, handler=pipeline, shared=ServerBudget(config.limits))

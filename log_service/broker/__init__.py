@@ -20,6 +20,7 @@
 - ``fetch_session``, ``cluster_view``, ``producer_ids``, ``end_offsets``: what several handlers share. ``auto_creation``,
   ``declared_topics``: topics that are created because a client asks for them.
   ``streams_topics``: the topics that Kafka Streams applications miss. ``lost_brokers``: responses that wait for an election.
+- ``produce_lines``: produce requests that take longer than a turn of the event loop.
 - ``authorization``: what each request needs of ACLs, and what becomes of one that has not got it.
 - ``quotas``: what each request is charged to. ``client_telemetry``: the metrics that clients push (KIP-714).
 - ``coordinator_leadership``: which partitions of internal topics this node coordinates. ``partition_writer``: such a partition as its

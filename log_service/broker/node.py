@@ -14,6 +14,7 @@ from log_service.broker.client_telemetry import ClientTelemetry
 from log_service.broker.end_offsets import EndOffsets
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.lost_brokers import LostBrokers
+from log_service.broker.produce_lines import ProduceLines
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.share.persister import SharePersister
 from log_service.broker.share.shares import Shares
@@ -78,5 +79,6 @@ class Node(QuorumNode):
     streams_topics: StreamsTopicCreation
     telemetry: ClientTelemetry
     lost_brokers: LostBrokers
+    produce_lines: ProduceLines = field(default_factory=ProduceLines)
     judges: Sequence[ChangeJudge] = ()
     """What judges changes of this broker's certificates and users, before the controller decides on them."""

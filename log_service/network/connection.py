@@ -343,6 +343,7 @@ class ServerConnection:
             self.is_mid_frame = True
             await self._fill(frame[received:])
             self.is_mid_frame = False
+            self.context.has_own_memory = True
             following = self._handle(frame)
             while following is PUT_OFF:
                 await self._stay_put_off()
@@ -350,8 +351,10 @@ class ServerConnection:
             if following is HOLD:
                 await self._stay_held()
         finally:
-            if self._holding is None:
+            self.context.has_own_memory = False
+            if self._holding is None and not self.context.is_frame_kept:
                 self._budget.frame_memory.give_back(memory)
+            self.context.is_frame_kept = False
             self._budget.release_frame(size)
 
     async def _fill_buffer(self) -> None:

@@ -50,6 +50,9 @@ class ConnectionContext:
     """The largest frame that is taken; None is the listener's bound."""
     must_log_in_by_ms: int | None = None
     """When the connection is closed unless its client has logged in, in monotonic time; None: it has, or need not."""
+    has_own_memory: bool = False
+    """Whether the frame that is handled lies in memory of its own. Its handler may keep it then, and says so in ``is_frame_kept``."""
+    is_frame_kept: bool = False
     on_closed: dict[Hashable, Callable[[], None]] = field(default_factory=dict)
     """Who is told once when the connection has ended, for whatever reason; by whose they are, so that a later one takes their place."""
 
@@ -69,7 +72,7 @@ class PendingResponse:
     One that ``holds_frame`` is still made of its request's bytes: the connection keeps them, and handles no other frame until it is done.
     """
 
-    __slots__ = ("_chunks", "_on_done", "holds_frame", "is_discarded", "is_done", "on_discard", "size_bytes")
+    __slots__ = ("_chunks", "_on_done", "held_bytes", "holds_frame", "is_discarded", "is_done", "on_discard", "size_bytes")
 
     def __init__(self, on_discard: Callable[[], None] | None = None, *, holds_frame: bool = False) -> None:
         self.on_discard = on_discard
@@ -77,6 +80,8 @@ class PendingResponse:
         self.is_done = False
         self.is_discarded = False
         self.size_bytes = 0
+        self.held_bytes = 0
+        """What is kept of the request meanwhile; counted in the shared budget. Set before the response is handed out."""
         self._chunks: list[Chunk] = []
         self._on_done: Callable[[PendingResponse], None] | None = None
 
@@ -179,6 +184,7 @@ class ResponseQueue:
         if response.is_done:
             self._budget.hold_response(response.size_bytes)
         else:
+            self._budget.hold_response(response.held_bytes)
             response.watch(self._completed)
 
     def take_ready(self, max_bytes: int) -> list[Chunk]:
@@ -198,12 +204,13 @@ class ResponseQueue:
         self._on_completed = lambda _: None
         while self.responses:
             response = self.responses.popleft()
-            if response.is_done:
-                self._budget.release_response(response.size_bytes)
+            self._budget.release_response(response.size_bytes if response.is_done else response.held_bytes)
             response.discard()
 
     def _completed(self, response: PendingResponse) -> None:
         self._budget.hold_response(response.size_bytes)
+        if response.held_bytes:
+            self._budget.release_response(response.held_bytes)
         self._on_completed(response)
 
 

@@ -1,28 +1,30 @@
 """Checks that readers can read the records of a producer's batch, before a leader appends it.
 
-Decides what is wrong with records: their count, lengths and offset deltas, and the framing of compressed ones. Apache Kafka's broker asks
-for the same (``LogValidator``), but for offset deltas of uncompressed records, which may repeat there.
+Decides what is wrong with records: their count, lengths and offset deltas; ``rules`` has what a log asks besides. Apache Kafka's broker
+asks for the same (``LogValidator``), but for offset deltas of uncompressed records, which may repeat there.
 
 Many records are checked at once where numpy is installed, few of them one by one. Both ways refuse the same bytes.
-Invariant: one call takes a few milliseconds. A batch of more than ``MAX_CHECKED_ITEMS`` records and headers, or of more than
-``MAX_CHECKED_BYTES``, is not looked at.
+Invariant: a check is a generator whose steps take a few milliseconds each, whatever the bytes. What it may cost in all is bounded by an
+``limits.Allowance``.
 """
 
 from functools import cache
 from types import ModuleType
+from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.steps import Steps, finish
 from log_service.common.types import Buffer
-from log_service.records.batch import BatchHeader, OpenBatch
-from log_service.records.record import MIN_RECORD_BYTES, malformed
+from log_service.records.batch import BatchHeader
+from log_service.records.limits import MAX_BATCH_RECORDS, MIN_COUNT_AT_ONCE, Allowance
+from log_service.records.record import ITEMS_PER_STEP, MIN_RECORD_BYTES, malformed, skip_headers, skip_in_steps
+from log_service.records.rules import Judge, RecordRules, misplaced
 from log_service.records.varint import INT64_VARINT_BYTES, continue_varint, read_varint
 
-MAX_CHECKED_ITEMS = 65_536
-MAX_CHECKED_BYTES = 4 << 20
-MIN_COUNT_AT_ONCE = 192
-"""Steps of numpy cost more than a loop over fewer records."""
 MAX_NAMED_COUNT = 4_096
 """Among more records the malformed one is not searched for, because that takes a loop."""
+
+_NULL = 1  # the varint of -1
 
 
 @cache
@@ -35,36 +37,75 @@ def checks_at_once() -> ModuleType | None:
     return fields
 
 
-def check_records(header: BatchHeader, plain: Buffer) -> None:
+def check_records(header: BatchHeader, plain: Buffer, rules: RecordRules | None = None) -> None:
+    """Check the records of a batch in one go; see ``check_in_steps``."""
+    finish(check_in_steps(header, plain, rules, Allowance()))
+
+
+def check_in_steps(header: BatchHeader, plain: Buffer, rules: RecordRules | None, allowance: Allowance) -> Steps[None]:
     """Check the records of a batch, whose header was checked; ``plain`` holds all of them, decompressed.
 
     Raises:
-        KafkaError: INVALID_RECORD, names the record and what is wrong.
+        KafkaError: INVALID_RECORD, names the record and what is wrong; MESSAGE_TOO_LARGE, there are more than may be checked.
+        RejectedRecordsError: records break the rules.
     """
     count = header.record_count
     if count * MIN_RECORD_BYTES > len(plain):
         text = f"the batch announces {count} records in {len(plain)} bytes"
         raise KafkaError(ErrorCode.INVALID_RECORD, text)
-    if count > MAX_CHECKED_ITEMS or len(plain) > MAX_CHECKED_BYTES:
-        return
+    if count > MAX_BATCH_RECORDS:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {count} records, more than {MAX_BATCH_RECORDS}: send smaller batches")
+    allowance.take_items(count)
+    judge = Judge(rules, allowance)
     fields = checks_at_once() if count >= MIN_COUNT_AT_ONCE else None
     if fields is None:
-        _check_each(plain, count)
-        return
-    try:
-        fields.check_fields(OpenBatch(header, plain, 0, len(plain)), MAX_CHECKED_ITEMS)
-    except KafkaError:
-        if count <= MAX_NAMED_COUNT:
-            _check_each(plain, count)
-        raise
+        yield from _check_each(plain, count, judge)
+    else:
+        try:
+            yield from fields.check_fields(header, plain, judge)
+        except KafkaError as error:
+            if error.code is ErrorCode.INVALID_RECORD and count <= MAX_NAMED_COUNT:
+                yield from _check_each(plain, count, Judge(rules, Allowance()))
+            raise
+    judge.raise_if_any()
 
 
-def _check_each(plain: Buffer, count: int) -> None:  # noqa: PLR0912 - each batch of a client comes here: short varints are read in place
-    """Check records one by one. Reads varints as ``record.read_records`` does, and makes no objects of what it reads."""
+def _check_each(plain: Buffer, count: int, judge: Judge) -> Steps[None]:
+    """Check records one by one."""
     position = index = 0
-    items_left = MAX_CHECKED_ITEMS
+    while index < count:
+        if index:
+            yield
+        stop = min(index + ITEMS_PER_STEP, count)
+        position, index, unread = _check_some(plain, position, index, stop, judge)
+        if unread is not None:
+            yield from skip_in_steps(plain, position, unread.end, index - 1, unread.header_count)
+            position = unread.end
+    if position != len(plain):
+        text = f"{len(plain) - position} bytes are left after the {count} records that the batch announces"
+        raise KafkaError(ErrorCode.INVALID_RECORD, text)
+
+
+class _Unread(NamedTuple):
+    """The headers of a record that has very many, and where it ends."""
+
+    end: int
+    header_count: int
+
+
+def _check_some(  # noqa: PLR0912, PLR0915 - each batch of a client comes here: short varints are read in place
+    plain: Buffer, position: int, first: int, stop: int, judge: Judge
+) -> tuple[int, int, _Unread | None]:
+    """Check records from index ``first`` on, and return (where the last one ends, the index after it, headers that it still has).
+
+    Goes on until ``stop``, or until there were many headers. Reads varints as ``record.read_records`` does, and makes no objects.
+
+    Raises:
+        KafkaError: INVALID_RECORD; MESSAGE_TOO_LARGE, there are more headers than may be checked.
+    """
+    rules, index, headers_left = judge.rules, first, ITEMS_PER_STEP
     try:
-        for index in range(count):
+        for index in range(first, stop):
             number, position = plain[position], position + 1
             if number > 0x7F:
                 number, position = number + (plain[position] << 7) - 0x80, position + 1
@@ -72,17 +113,22 @@ def _check_each(plain: Buffer, count: int) -> None:  # noqa: PLR0912 - each batc
                     number, position = continue_varint(plain, position, number)
             end = position + (number >> 1 ^ -(number & 1))
             position += 1  # attributes, of which no bit has a meaning
-            if plain[position] < 0x80:
-                position += 1
-            else:
-                _, position = read_varint(plain, position, INT64_VARINT_BYTES)
+            delta, position = plain[position], position + 1  # of the timestamp
+            if delta > 0x7F:
+                delta, position = delta + (plain[position] << 7) - 0x80, position + 1
+                if delta > 0x3FFF:
+                    delta, position = continue_varint(plain, position, delta, INT64_VARINT_BYTES)
             number, position = plain[position], position + 1
             if number > 0x7F:
                 number, position = number + (plain[position] << 7) - 0x80, position + 1
                 if number > 0x3FFF:
                     number, position = continue_varint(plain, position, number)
             if number != index << 1:
-                raise malformed(index, f"it has offset delta {number >> 1 ^ -(number & 1)} where {index} is due")
+                judge.add(index, *misplaced(index, number >> 1 ^ -(number & 1)))
+            elif rules is not None:
+                wrong = rules.judge(rules.base_timestamp + (delta >> 1 ^ -(delta & 1)), is_keyless=plain[position] == _NULL)
+                if wrong is not None:
+                    judge.add(index, *wrong)
             for _ in (0, 1):  # key and value
                 number, position = plain[position], position + 1
                 if number > 0x7F:
@@ -91,36 +137,23 @@ def _check_each(plain: Buffer, count: int) -> None:  # noqa: PLR0912 - each batc
                         number, position = continue_varint(plain, position, number)
                 if not number & 1:
                     position += number >> 1
-                elif number != 1:  # the varint of -1
+                elif number != _NULL:
                     raise malformed(index, "the length of its key or value is negative")
             if plain[position]:
-                position, header_count = _check_headers(plain, position, end, index, items_left)
-                items_left -= header_count
+                count, position = read_varint(plain, position)
+                if not 0 <= count <= max(end - position, 0) // 2:
+                    raise malformed(index, f"it announces {count} headers")
+                judge.allowance.take_items(count)
+                if count > ITEMS_PER_STEP:
+                    return position, index + 1, _Unread(end, count)
+                position = skip_headers(plain, position, end, index, count)
+                headers_left -= count
             else:
                 position += 1
             if position != end:
                 raise malformed(index, f"its fields take {position - end} bytes more than its length says")
+            if headers_left < 0:
+                break
     except IndexError:
         raise malformed(index, "the batch ends inside it") from None
-    if position != len(plain):
-        text = f"{len(plain) - position} bytes are left after the {count} records that the batch announces"
-        raise KafkaError(ErrorCode.INVALID_RECORD, text)
-
-
-def _check_headers(plain: Buffer, position: int, end: int, index: int, most: int) -> tuple[int, int]:
-    """Check the headers of a record, and return where they end and how many there are. More than ``most`` are not looked at."""
-    count, position = read_varint(plain, position)
-    if not 0 <= count <= max(end - position, 0) // 2:
-        raise malformed(index, f"it announces {count} headers")
-    if count > most:
-        return end, 0
-    for _ in range(count):
-        size, position = read_varint(plain, position)
-        if not 0 <= size <= end - position:
-            raise malformed(index, "the length of a header's name does not fit")
-        position += size
-        size, position = read_varint(plain, position)
-        if not -1 <= size <= end - position:
-            raise malformed(index, "the length of a header's value does not fit")
-        position += max(size, 0)
-    return position, count
+    return position, index + 1, None

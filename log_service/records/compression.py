@@ -11,6 +11,7 @@ announced length (raw snappy, lz4 blocks) end the process when that length canno
 import zlib
 from collections.abc import Callable, Iterator
 from enum import IntEnum
+from mmap import mmap
 from struct import Struct
 
 import cramjam
@@ -81,6 +82,16 @@ def decompress(codec: int, compressed: Buffer, max_size_bytes: int = MAX_DECOMPR
             them (a producer then splits the batch, which is the remedy; a batch that is called corrupt it sends again unchanged);
             UNSUPPORTED_COMPRESSION_TYPE, there is no such codec.
     """
+    plain = open_compressed(codec, compressed, max_size_bytes)
+    return plain if isinstance(plain, bytes) else bytes(plain)
+
+
+def open_compressed(codec: int, compressed: Buffer, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
+    """Return what ``decompress`` returns, to look at. Other threads never wait longer than a few milliseconds for the interpreter.
+
+    Raises:
+        KafkaError: as ``decompress``.
+    """
     if codec not in _DECOMPRESSORS:
         text = f"compression codec {codec} does not exist; the codecs are 0 to {Codec.ZSTD:d}"
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
@@ -88,6 +99,14 @@ def decompress(codec: int, compressed: Buffer, max_size_bytes: int = MAX_DECOMPR
         return _DECOMPRESSORS[codec](compressed, max_size_bytes)
     except (zlib.error, cramjam.DecompressionError) as error:
         raise _corrupt(Codec(codec), compressed, str(error)) from error
+
+
+_SMALL_BYTES = 4 << 20
+
+
+def _new_room(size_bytes: int) -> memoryview:
+    """Return memory to decompress into. Much of it comes from the system page by page: zeroing it would hold the interpreter."""
+    return memoryview(bytearray(size_bytes) if size_bytes <= _SMALL_BYTES else mmap(-1, size_bytes))
 
 
 # Plain
@@ -103,25 +122,47 @@ def _copy(plain: Buffer, max_size_bytes: int) -> bytes:
 
 _GZIP_WBITS = 31
 _GZIP_DEFAULT_LEVEL = 6
+_GZIP_PIECE_BYTES = 64 << 10
+_GZIP_PART_BYTES = 256 << 10
 
 
-def _decompress_gzip(compressed: Buffer, max_size_bytes: int) -> bytes:
+def _decompress_gzip(compressed: Buffer, max_size_bytes: int) -> Buffer:
     """Decompress every member of the stream; members follow each other without a gap."""
-    parts: list[bytes] = []
-    room_bytes = max_size_bytes
-    rest: Buffer = compressed
-    while True:
-        member = zlib.decompressobj(_GZIP_WBITS)
-        part = member.decompress(rest, room_bytes + 1)
-        room_bytes -= len(part)
-        if room_bytes < 0:
+    member = zlib.decompressobj(_GZIP_WBITS)
+    plain = member.decompress(compressed, min(max_size_bytes, _SMALL_BYTES) + 1)
+    if member.eof and not member.unused_data and len(plain) <= max_size_bytes:
+        return plain
+    return _decompress_members(compressed, max_size_bytes)
+
+
+def _decompress_members(compressed: Buffer, max_size_bytes: int) -> Buffer:
+    """Decompress a stream that is large, or has several members, or is none, some bytes at a time."""
+    room, size_bytes = _new_room(max_size_bytes), 0
+    for part in _gzip_parts(compressed):
+        if size_bytes + len(part) > max_size_bytes:
             raise _too_large(max_size_bytes)
-        if not member.eof:
-            raise _corrupt(Codec.GZIP, compressed, "the stream ends early")
-        parts.append(part)
-        rest = member.unused_data
-        if not rest:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+        room[size_bytes : size_bytes + len(part)] = part
+        size_bytes += len(part)
+    return room[:size_bytes]
+
+
+def _gzip_parts(compressed: Buffer) -> Iterator[bytes]:
+    """Yield what comes out of a stream. It is put in by pieces, because what was not taken yet is copied after each step."""
+    view = memoryview(compressed)
+    member = zlib.decompressobj(_GZIP_WBITS)
+    is_begun = False
+    for start in range(0, len(view), _GZIP_PIECE_BYTES):
+        rest: Buffer = view[start : start + _GZIP_PIECE_BYTES]
+        while len(rest):
+            if member.eof:
+                member, is_begun = zlib.decompressobj(_GZIP_WBITS), False
+            yield member.decompress(rest, _GZIP_PART_BYTES)
+            is_begun = True
+            rest = member.unused_data if member.eof else member.unconsumed_tail
+    while not member.eof and is_begun and (part := member.decompress(b"", _GZIP_PART_BYTES)):
+        yield part
+    if not member.eof:
+        raise _corrupt(Codec.GZIP, compressed, "the stream ends early")
 
 
 # snappy: blocks in the framing of the xerial library, or one raw block
@@ -142,19 +183,18 @@ def _compress_snappy(plain: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(compressed: Buffer, max_size_bytes: int) -> bytes:
+def _decompress_snappy(compressed: Buffer, max_size_bytes: int) -> Buffer:
     view = memoryview(compressed)
     blocks = _xerial_blocks(view) if view[:8] == _XERIAL_MAGIC else [view]
     sizes = [_announced_bytes(block) for block in blocks]
     if sum(sizes) > max_size_bytes:
         raise _too_large(max_size_bytes)
-    plain = memoryview(bytearray(sum(sizes)))
-    position = 0
+    plain, position = _new_room(sum(sizes)), 0
     for block, size_bytes in zip(blocks, sizes, strict=True):
         if cramjam.snappy.decompress_raw_into(block, plain[position : position + size_bytes]) != size_bytes:
             raise _corrupt(Codec.SNAPPY, compressed, "a block is shorter than it announces")
         position += size_bytes
-    return bytes(plain)
+    return plain
 
 
 def _xerial_blocks(view: memoryview) -> list[memoryview]:
@@ -224,7 +264,7 @@ def _lz4_blocks_of_level(plain: Buffer, level: int) -> Iterator[bytes]:
         position = end + _UINT32_LE.size
 
 
-def _decompress_lz4(compressed: Buffer, max_size_bytes: int) -> bytes:
+def _decompress_lz4(compressed: Buffer, max_size_bytes: int) -> Buffer:
     return _decompress_growing(cramjam.lz4.decompress_into, compressed, None, max_size_bytes)
 
 
@@ -261,7 +301,7 @@ def check_framing(codec: int, compressed: Buffer) -> None:
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
-def _decompress_zstd(compressed: Buffer, max_size_bytes: int) -> bytes:
+def _decompress_zstd(compressed: Buffer, max_size_bytes: int) -> Buffer:
     return _decompress_growing(cramjam.zstd.decompress_into, compressed, _zstd_content_bytes(compressed), max_size_bytes)
 
 
@@ -289,8 +329,8 @@ _NO_ROOM = "failed to write whole buffer"
 
 
 def _decompress_growing(
-    decompress_into: Callable[[Buffer, bytearray], int], compressed: Buffer, announced_bytes: int | None, max_size_bytes: int
-) -> bytes:
+    decompress_into: Callable[[Buffer, memoryview], int], compressed: Buffer, announced_bytes: int | None, max_size_bytes: int
+) -> Buffer:
     """Decompress into a guessed room, and into four times as much for as long as it does not fit and the bound allows.
 
     An announced size is only a guess too: further frames may follow, and a few bytes may announce anything. Trying again costs at most a
@@ -300,7 +340,7 @@ def _decompress_growing(
     if announced_bytes is not None and announced_bytes <= _TRUSTED_RATIO * guess_bytes:
         guess_bytes = announced_bytes
     while True:
-        plain = bytearray(min(guess_bytes, max_size_bytes))
+        plain = _new_room(min(guess_bytes, max_size_bytes))
         try:
             size_bytes = decompress_into(compressed, plain)
         except cramjam.DecompressionError as error:
@@ -310,10 +350,10 @@ def _decompress_growing(
                 raise _too_large(max_size_bytes) from error
             guess_bytes = max(_GUESSED_RATIO * guess_bytes, _FIRST_GUESS_BYTES)
         else:
-            return bytes(memoryview(plain)[:size_bytes])
+            return plain[:size_bytes]
 
 
-_DECOMPRESSORS: dict[int, Callable[[Buffer, int], bytes]] = {
+_DECOMPRESSORS: dict[int, Callable[[Buffer, int], Buffer]] = {
     Codec.NONE: _copy,
     Codec.GZIP: _decompress_gzip,
     Codec.SNAPPY: _decompress_snappy,

@@ -16,14 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import Buffer
+from log_service.common.steps import Steps
+from log_service.common.types import NO_TIMESTAMP, Buffer
 from log_service.records.batch import BatchHeader, OpenBatch
-from log_service.records.varint import INT32_VARINT_BYTES, INT64_VARINT_BYTES, read_varint
+from log_service.records.record import ITEMS_PER_STEP, skip_in_steps
+from log_service.records.rules import MAX_RECORD_ERRORS, Judge, misplaced
+from log_service.records.varint import INT32_VARINT_BYTES, INT64_VARINT_BYTES
 from log_service.records.varint_arrays import Integers, Octets, read_varints
-from log_service.records.walk import find_records
+from log_service.records.walk import find_in_steps, find_records
 
 MAX_RUN_BYTES = 1 << 30
 """The largest run of batches that is opened at once."""
+
+RECORDS_PER_STEP = 16_384
+"""Of a batch that is checked in steps."""
 
 _MAX_ROUNDS = 64  # of headers; records with more are few, and are followed one by one
 
@@ -59,13 +65,22 @@ def find_fields(batches: Sequence[OpenBatch]) -> Fields:
     body, batch_starts, batch_ends = _laid_out(batches)
     octets: Octets = np.frombuffer(body, np.uint8)
     counts = np.array([batch.header.record_count for batch in batches], np.int64)
-    starts, ends = find_records(body, octets, counts, batch_starts, batch_ends)
+    found = _read_fields(body, octets, *find_records(body, octets, counts, batch_starts, batch_ends))
+    return found._replace(
+        offsets=repeat_field(batches, lambda header: header.base_offset) + found.offsets, timestamps=_timestamps(batches, found.timestamps)
+    )
+
+
+def _read_fields(body: Buffer, octets: Octets, starts: Integers, ends: Integers) -> Fields:
+    """Return the fields of records that lie in these places; offsets and timestamps are deltas.
+
+    Raises:
+        KafkaError: INVALID_RECORD, a record is malformed.
+    """
     sizes, positions = read_varints(octets, starts, INT32_VARINT_BYTES)
     refuse(positions + sizes != ends, "a record's length is negative")
-    deltas, positions = read_varints(octets, positions + 1, INT64_VARINT_BYTES)  # behind the attributes
-    timestamps = _timestamps(batches, deltas)
-    deltas, positions = read_varints(octets, positions, INT32_VARINT_BYTES)
-    offsets = repeat_field(batches, lambda header: header.base_offset) + deltas
+    timestamps, positions = read_varints(octets, positions + 1, INT64_VARINT_BYTES)  # behind the attributes
+    offsets, positions = read_varints(octets, positions, INT32_VARINT_BYTES)
     keys, positions = read_spans(octets, positions)
     values, header_positions = read_spans(octets, positions)
     header_counts, positions = read_varints(octets, header_positions, INT32_VARINT_BYTES)
@@ -130,49 +145,78 @@ def invalid(reason: str) -> KafkaError:
 # Checks
 
 
-def check_fields(batch: OpenBatch, max_items: int) -> None:
-    """Check the records of a batch: their offset deltas, and headers where these are no more than ``max_items``.
+def check_fields(header: BatchHeader, plain: Buffer, judge: Judge) -> Steps[None]:
+    """Check the records of a batch, headers too, and tell ``judge`` which records break the rules or have a wrong offset delta.
 
     Raises:
-        KafkaError: INVALID_RECORD, a record is malformed.
+        KafkaError: INVALID_RECORD, a record is malformed; MESSAGE_TOO_LARGE, there are more headers than may be checked.
     """
-    found = find_fields((batch,))
-    expected = np.arange(batch.header.base_offset, batch.header.base_offset + batch.header.record_count)
-    refuse(found.offsets != expected, "its offset deltas do not count up from 0")
-    if found.header_counts.any() and int(found.header_counts.sum()) <= max_items:
-        _check_headers(found)
+    octets: Octets = np.frombuffer(plain, np.uint8)
+    counts, bounds = np.array([header.record_count]), (np.zeros(1, np.int64), np.array([len(plain)]))
+    starts, ends = yield from find_in_steps(plain, octets, counts, *bounds)
+    for first in range(0, header.record_count, RECORDS_PER_STEP):
+        stop = first + RECORDS_PER_STEP
+        found = _read_fields(plain, octets, starts[first:stop], ends[first:stop])
+        _judge(found, first, judge)
+        if found.header_counts.any():
+            judge.allowance.take_items(int(found.header_counts.sum()))
+            yield from _check_headers(found, first)
+        if stop < header.record_count:
+            yield
 
 
-def _check_headers(found: Fields) -> None:
+def _judge(found: Fields, first: int, judge: Judge) -> None:
+    """Note the records whose offset delta is not their index, counted from ``first``, or which break the rules."""
+    is_wrong = found.offsets != np.arange(first, first + len(found.offsets))
+    rules, timestamps = judge.rules, found.timestamps
+    if rules is not None:
+        if rules.is_key_needed:
+            is_wrong |= found.keys.is_null
+        timestamps = rules.base_timestamp + timestamps
+        is_wrong |= (timestamps != NO_TIMESTAMP) & ((timestamps < rules.earliest_ms) | (timestamps > rules.latest_ms))
+    if not is_wrong.any():
+        return
+    wrong = np.flatnonzero(is_wrong)
+    room = max(MAX_RECORD_ERRORS - judge.count, 0)
+    for place in wrong[:room].tolist():
+        index, delta = first + place, int(found.offsets[place])
+        reason = misplaced(index, delta) if delta != index else None
+        if reason is None and rules is not None:
+            reason = rules.judge(int(timestamps[place]), is_keyless=bool(found.keys.is_null[place]))
+        assert reason is not None, "one of the rules found it wrong"
+        judge.add(index, *reason)
+    judge.count += len(wrong[room:])
+
+
+def _check_headers(found: Fields, first: int) -> Steps[None]:
     """Check that the headers of each record end where it does. A round takes one header of every record that has so many."""
     left, positions = read_varints(found.octets, found.header_positions, INT32_VARINT_BYTES)
-    ends = found.ends
+    indexes, ends, checked_count = np.arange(first, first + len(left)), found.ends, 0
     for _ in range(_MAX_ROUNDS):
         refuse((positions != ends) & (left == 0), "a record's fields do not take what its length says")
         has_more = left > 0
         if not has_more.any():
             return
-        left, positions, ends = left[has_more] - 1, positions[has_more], ends[has_more]
+        left, positions, ends, indexes = left[has_more] - 1, positions[has_more], ends[has_more], indexes[has_more]
         sizes, positions = read_varints(found.octets, positions, INT32_VARINT_BYTES)
         refuse(sizes < 0, "the length of a header's name is negative")
         sizes, positions = read_varints(found.octets, positions + sizes, INT32_VARINT_BYTES)
         refuse(sizes < -1, "the length of a header's value is negative")
         positions = positions + np.maximum(sizes, 0)
         refuse(positions > ends, "a record's headers do not fit into it")
-    for count, position, end in zip(left.tolist(), positions.tolist(), ends.tolist(), strict=True):
-        _check_rest(found.body, count, position, end)
+        checked_count += len(left)
+        if checked_count > RECORDS_PER_STEP:
+            checked_count = 0
+            yield
+    yield from _check_rest(found.body, left.tolist(), positions.tolist(), ends.tolist(), indexes.tolist())
 
 
-def _check_rest(body: Buffer, count: int, position: int, end: int) -> None:
-    """Check the headers that are left of a record with very many."""
-    try:
-        for _ in range(count):
-            for least in (0, -1):
-                size, position = read_varint(body, position)
-                if not least <= size <= end - position:
-                    raise invalid("the length in a header does not fit")
-                position += max(size, 0)
-    except IndexError:
-        raise invalid("the batch ends inside a record") from None
-    if position != end:
-        raise invalid("a record's fields do not take what its length says")
+def _check_rest(body: Buffer, counts: list[int], positions: list[int], ends: list[int], indexes: list[int]) -> Steps[None]:
+    """Check the headers that are left of records with very many, one by one."""
+    checked_count = 0
+    for count, position, end, index in zip(counts, positions, ends, indexes, strict=True):
+        checked_count += count
+        if checked_count > ITEMS_PER_STEP:
+            checked_count = 0
+            yield
+        yield from skip_in_steps(body, position, end, index, count)

@@ -12,11 +12,15 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.steps import Steps
 from log_service.common.types import Buffer
 from log_service.records.varint import INT32_VARINT_BYTES, INT64_VARINT_BYTES, VARINTS, continue_varint, read_varint
 
 MIN_RECORD_BYTES = 7
 """The smallest record: every field takes one byte, and there is no key, value or header."""
+
+ITEMS_PER_STEP = 2_048
+"""Records, or headers, that are checked one by one."""
 
 MAX_RECORD_OVERHEAD_BYTES = 1 + INT64_VARINT_BYTES + 5 * INT32_VARINT_BYTES
 """The most that attributes, timestamp delta, and the lengths of record, key, value and headers with the offset delta take."""
@@ -172,11 +176,47 @@ def read_headers(plain: bytes, position: int, end: int, index: int) -> tuple[tup
     return tuple(headers), position
 
 
-def check_first_record(buffer: Buffer, position: int, record_count: int) -> None:
-    """Check the first of ``record_count`` records between ``position`` and the end of ``buffer``, in place, whatever the size of its value.
+def skip_headers(plain: Buffer, position: int, end: int, index: int, count: int) -> int:
+    """Return where ``count`` headers end that begin at ``position`` in record ``index``, which ends at ``end``.
 
-    It has to be well-formed, to end where its length says (which, of a single record, is the end of the buffer), to have offset delta 0,
-    and to leave room for the other records.
+    Raises:
+        IndexError: the bytes end inside them.
+        KafkaError: INVALID_RECORD, they do not fit into the record.
+    """
+    for _ in range(count):
+        size, position = read_varint(plain, position)
+        if not 0 <= size <= end - position:
+            raise malformed(index, "the length of a header's name does not fit")
+        size, position = read_varint(plain, position + size)
+        if not -1 <= size <= end - position:
+            raise malformed(index, "the length of a header's value does not fit")
+        position += max(size, 0)
+    return position
+
+
+def skip_in_steps(plain: Buffer, position: int, end: int, index: int, count: int) -> Steps[None]:
+    """Check that the last ``count`` headers of record ``index`` lie between ``position`` and ``end``.
+
+    Raises:
+        KafkaError: INVALID_RECORD.
+    """
+    try:
+        while count:
+            some = min(count, ITEMS_PER_STEP)
+            position = skip_headers(plain, position, end, index, some)
+            count -= some
+            if count:
+                yield
+    except IndexError:
+        raise malformed(index, "the batch ends inside it") from None
+    if position != end:
+        raise malformed(index, f"its fields take {position - end} bytes more than its length says")
+
+
+def check_only_record(buffer: Buffer, position: int) -> None:
+    """Check the record between ``position`` and the end of ``buffer``, in place, whatever the size of its value.
+
+    It has to be well-formed, to end where its length says and the buffer ends, and to have offset delta 0.
 
     Raises:
         KafkaError: INVALID_RECORD.
@@ -188,10 +228,9 @@ def check_first_record(buffer: Buffer, position: int, record_count: int) -> None
             if size > 0x3FFF:
                 size, position = continue_varint(buffer, position, size)
         size = size >> 1 ^ -(size & 1)
-        end = position + size
-        room_bytes = len(buffer) - end - (record_count - 1) * MIN_RECORD_BYTES
-        if size < MIN_RECORD_BYTES - 1 or room_bytes < 0 or (record_count == 1 and room_bytes):
-            raise malformed(0, f"it takes {size} bytes of the {len(buffer) - position} that {record_count} records share")
+        end = len(buffer)
+        if position + size != end or size < MIN_RECORD_BYTES - 1:
+            raise malformed(0, f"it announces {size} bytes where {end - position} are left")
         position += 1  # attributes
         if buffer[position] == 0 == buffer[position + 1]:  # both deltas, in nearly every batch
             position += 2
@@ -207,9 +246,7 @@ def check_first_record(buffer: Buffer, position: int, record_count: int) -> None
         count, position = read_varint(buffer, position)
         if not 0 <= count <= max(end - position, 0) // 2:
             raise malformed(0, f"it announces {count} headers")
-        for _ in range(count):
-            position = _skip_bytes(buffer, position, least=0)
-            position = _skip_bytes(buffer, position, least=-1)
+        position = skip_headers(buffer, position, end, 0, count)
     except IndexError:
         raise malformed(0, "the batch ends inside it") from None
     if position != end:

@@ -5,10 +5,8 @@ compacted, codec. Knows nothing of logs, offsets to come and producers' states: 
 allowed, is decided where that is known.
 
 Records are decompressed and checked before they are appended, because a batch that no client can read stops its consumers
-and compaction (``checks``). The bytes are appended as they came. Records become objects only in three cases: the log is
-compacted (each needs a key), the codec has to change, or timestamps have to be compared with a bound in the past (a header
-knows only the latest). A single record is walked in place. Of a batch that is larger than ``checks`` looks at, header, framing
-and first record are checked.
+and compaction (``checks``). The bytes are appended as they came, unless the codec has to change. No record becomes an object. A single
+record is walked in place. What takes longer than one turn of the event loop may is checked in steps.
 
 Invariants: what is returned is one batch (or, of our own, several) whose magic, counts and checksum hold. Bad input raises ``KafkaError``
 with the code of Apache Kafka's broker, and nothing else.
@@ -17,7 +15,8 @@ with the code of Apache Kafka's broker, and nothing else.
 from typing import TYPE_CHECKING, NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_TIMESTAMP, Buffer
+from log_service.common.steps import Steps, finish
+from log_service.common.types import Buffer
 from log_service.records.batch import (
     APPEND_TIME_FLAG,
     CODEC_MASK,
@@ -37,9 +36,23 @@ from log_service.records.batch import (
     parse_header,
     replace_records,
 )
-from log_service.records.checks import MAX_CHECKED_BYTES, check_records
-from log_service.records.compression import MAX_DECOMPRESSED_BYTES, Codec, check_framing, compress, decompress
-from log_service.records.record import MIN_RECORD_BYTES, Record, check_first_record, read_records
+from log_service.records.checks import check_in_steps
+from log_service.records.compression import Codec, check_framing, compress
+from log_service.records.limits import Allowance, NoRoomError, TurnRoom
+from log_service.records.record import check_only_record
+from log_service.records.rules import RecordRules, RejectedRecordsError
+
+__all__ = [
+    "Allowance",
+    "NoRoomError",
+    "NotOneBatchError",
+    "RejectedRecordsError",
+    "TurnRoom",
+    "ValidatedBatches",
+    "accept_own_batches",
+    "validate_for_append",
+    "validate_in_steps",
+]
 
 if TYPE_CHECKING:
     from log_service.config.views import LogConfig  # a client reads records without a broker's configuration
@@ -47,17 +60,12 @@ if TYPE_CHECKING:
 _new = tuple.__new__  # a named tuple's own is a function of Python's
 _unpack_header = HEADER.unpack_from
 
+_CHECKSUM_SHIFT = 3  # eight bytes of a checksum, and of a write, take as long as one to decompress
+_UNITS_PER_COMPRESSED_BYTE = 16
+
 FOREVER_MS = (1 << 63) - 1
 PRODUCER_CODEC = "producer"
 """The ``compression.type`` of a topic that keeps whatever codec its producers use."""
-
-
-class RejectedRecordsError(KafkaError):
-    """Records that a batch is refused for: INVALID_RECORD or INVALID_TIMESTAMP, with (index in the batch, text) for each (KIP-467)."""
-
-    def __init__(self, code: ErrorCode, record_errors: tuple[tuple[int, str], ...]) -> None:
-        super().__init__(code, f"{len(record_errors)} records of the batch were refused, the first because: {record_errors[0][1]}")
-        self.record_errors = record_errors
 
 
 class NotOneBatchError(KafkaError):
@@ -80,38 +88,64 @@ class ValidatedBatches(NamedTuple):
 
 
 def validate_for_append(
-    buffer: bytearray | memoryview, config: "LogConfig", now_ms: int, *, max_plain_bytes: int = MAX_DECOMPRESSED_BYTES
+    buffer: bytearray | memoryview, config: "LogConfig", now_ms: int, allowance: Allowance | None = None
 ) -> ValidatedBatches:
     """Return the one batch that a producer sent for a partition (Produce v3 and later), ready to be stamped and appended.
 
-    ``config`` is the log's; ``max_plain_bytes`` bounds what a batch that must be opened may decompress to. A timestamp of LogAppendTime
-    is stamped when the batch is appended; a producer that claims to have stamped one is not believed, its batch says CreateTime afterwards.
+    ``config`` is the log's; ``allowance`` bounds what the batch may open to, and may be the room of one turn of the event loop. A timestamp
+    of LogAppendTime is stamped when the batch is appended; a producer that claims to have stamped one is not believed, its batch says
+    CreateTime afterwards.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, no header or a checksum that does not hold (worth another try); MESSAGE_TOO_LARGE;
             UNSUPPORTED_COMPRESSION_TYPE; INVALID_TIMESTAMP; INVALID_PRODUCER_EPOCH, one below 0; INVALID_RECORD for the rest.
         RejectedRecordsError: the same codes, where single records are to blame.
+        NoRoomError: the allowance is a ``TurnRoom``, and the check takes longer.
     """
+    return finish(validate_in_steps(buffer, config, now_ms, Allowance() if allowance is None else allowance))
+
+
+def validate_in_steps(buffer: bytearray | memoryview, config: "LogConfig", now_ms: int, allowance: Allowance) -> Steps[ValidatedBatches]:
+    """Do what ``validate_for_append`` does in steps, for threads beside the event loop: none holds the interpreter for long.
+
+    Raises:
+        Exception: as ``validate_for_append``.
+    """
+    allowance.take_work(len(buffer) >> _CHECKSUM_SHIFT)
     header = _check_header(buffer, config.max_message_bytes)
     if header.attributes & APPEND_TIME_FLAG:
         header = _without_append_time(buffer, header)
     codec = header.compression if header.attributes & CODEC_MASK else Codec.NONE
     target = codec if config.compression_type == PRODUCER_CODEC else Codec.of_name(config.compression_type)
+    rules = _rules_of(config, header, now_ms)
+    if codec is target is Codec.NONE and rules is None and header.record_count == 1:
+        check_only_record(buffer, HEADER_SIZE)
+    else:
+        records = memoryview(buffer)[HEADER_SIZE:]
+        plain: Buffer = records
+        if codec is not Codec.NONE:
+            plain = _open(header, records, allowance)
+            yield
+        yield from check_in_steps(header, plain, rules, allowance)
+        if target is not codec:
+            allowance.take_work(len(plain) * _UNITS_PER_COMPRESSED_BYTE)
+            yield
+            compressed = compress(target, plain, _level_of(config))
+            buffer, header = _recompress(buffer, compressed, target, config.max_message_bytes)
+    return _new(ValidatedBatches, (buffer, ((0, header),), len(buffer), header.max_timestamp))
+
+
+def _rules_of(config: "LogConfig", header: BatchHeader, now_ms: int) -> RecordRules | None:
+    """Return what the log asks of single records of a batch, None where its header shows that they are as the log wants them.
+
+    A header knows the latest timestamp alone.
+    """
     earliest_ms, latest_ms = -FOREVER_MS, FOREVER_MS
     if config.message_timestamp_type == "CreateTime":
         earliest_ms, latest_ms = now_ms - config.message_timestamp_before_max_ms, now_ms + config.message_timestamp_after_max_ms
-    if config.is_compacted or target is not codec or earliest_ms > 0 or header.max_timestamp > latest_ms:
-        plain = _open(buffer, header, max_plain_bytes)
-        _check_records(_read(plain, header), is_compacted=config.is_compacted, earliest_ms=earliest_ms, latest_ms=latest_ms)
-        if target is not codec:
-            buffer, header = _recompress(buffer, compress(target, plain, _level_of(config)), target, config.max_message_bytes)
-    elif codec is Codec.NONE:
-        check_first_record(buffer, HEADER_SIZE, header.record_count)
-        if header.record_count > 1:
-            check_records(header, memoryview(buffer)[HEADER_SIZE:])
-    else:
-        _check_compressed(buffer, header)
-    return _new(ValidatedBatches, (buffer, ((0, header),), len(buffer), header.max_timestamp))
+    if config.is_compacted or earliest_ms > 0 or header.max_timestamp > latest_ms:
+        return RecordRules(header.base_timestamp, earliest_ms, latest_ms, config.is_compacted)
+    return None
 
 
 def accept_own_batches(buffer: bytearray | memoryview) -> ValidatedBatches:
@@ -202,48 +236,16 @@ def _without_append_time(buffer: bytearray | memoryview, header: BatchHeader) ->
 # Records
 
 
-def _check_compressed(buffer: Buffer, header: BatchHeader) -> None:
+def _open(header: BatchHeader, compressed: memoryview, allowance: Allowance) -> Buffer:
     try:
-        plain = _open(buffer, header, MAX_CHECKED_BYTES)
-    except KafkaError as error:
-        if error.code is ErrorCode.MESSAGE_TOO_LARGE:
-            return  # it is more than a check may cost
-        raise
-    check_records(header, plain)
-
-
-def _open(buffer: Buffer, header: BatchHeader, max_plain_bytes: int) -> bytes:
-    compressed = memoryview(buffer)[HEADER_SIZE:]
-    try:
+        plain = allowance.open(header.codec, compressed)
         check_framing(header.codec, compressed)
-        return decompress(header.codec, compressed, max_plain_bytes)
     except KafkaError as error:
         if error.code is not ErrorCode.CORRUPT_MESSAGE:
             raise
         # The checksum holds, so that sending the same bytes again cannot help.
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
-
-
-def _read(plain: bytes, header: BatchHeader) -> list[Record]:
-    if header.record_count * MIN_RECORD_BYTES > len(plain):
-        text = f"the batch announces {header.record_count} records in {len(plain)} bytes"
-        raise KafkaError(ErrorCode.INVALID_RECORD, text)
-    return list(read_records(plain, header.record_count, base_offset=0, base_timestamp=header.base_timestamp))
-
-
-def _check_records(records: list[Record], *, is_compacted: bool, earliest_ms: int, latest_ms: int) -> None:
-    record_errors: list[tuple[int, str]] = []
-    code = ErrorCode.INVALID_RECORD
-    for index, (offset_delta, timestamp, key, _, _) in enumerate(records):
-        if offset_delta != index:
-            record_errors.append((index, f"the record has offset delta {offset_delta} where {index} is due"))
-        elif is_compacted and key is None:
-            record_errors.append((index, "the topic is compacted: a record needs a key"))
-        elif timestamp != NO_TIMESTAMP and not earliest_ms <= timestamp <= latest_ms:
-            code = ErrorCode.INVALID_TIMESTAMP
-            record_errors.append((index, f"timestamp {timestamp} is not between {earliest_ms} and {latest_ms}"))
-    if record_errors:
-        raise RejectedRecordsError(code, tuple(record_errors))
+    return plain
 
 
 def _level_of(config: "LogConfig") -> int | None:

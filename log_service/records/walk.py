@@ -15,6 +15,7 @@ import re
 import numpy as np
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.steps import Steps, finish
 from log_service.common.types import Buffer
 from log_service.records.record import MIN_RECORD_BYTES
 from log_service.records.varint import read_varint
@@ -33,6 +34,8 @@ _MIN_RECORD_COUNT = 512
 _MAX_MEAN_BYTES = 4096  # lengths of longer records take three bytes
 _PROBE_HOPS = 4
 _STEPS_BETWEEN_LOOKS = 8
+_STEPS_AT_ONCE = 64
+_RECORDS_AT_ONCE = 8_192
 _MAX_SKEW = 4
 _TRIES = 3
 
@@ -55,9 +58,18 @@ def find_records(body: Buffer, octets: Octets, counts: Integers, batch_starts: I
     Raises:
         KafkaError: INVALID_RECORD, the lengths of a batch's records do not add up to the batch.
     """
-    ends = _walk_lanes(body, octets, counts, batch_starts, batch_ends) if _may_pay(counts, batch_starts, batch_ends) else None
+    return finish(find_in_steps(body, octets, counts, batch_starts, batch_ends))
+
+
+def find_in_steps(
+    body: Buffer, octets: Octets, counts: Integers, batch_starts: Integers, batch_ends: Integers
+) -> Steps[tuple[Integers, Integers]]:
+    """Find records as ``find_records`` does, in steps of about a millisecond."""
+    ends = None
+    if _may_pay(counts, batch_starts, batch_ends):
+        ends = yield from _walk_lanes(body, octets, counts, batch_starts, batch_ends)
     if ends is None:
-        ends = _walk_each(body, counts, batch_starts, batch_ends)
+        ends = yield from _walk_each(body, counts, batch_starts, batch_ends)
     starts = np.empty_like(ends)
     starts[1:] = ends[:-1]
     first_indexes = np.cumsum(counts) - counts
@@ -75,7 +87,7 @@ def _may_pay(counts: Integers, batch_starts: Integers, batch_ends: Integers) -> 
     return record_count >= _MIN_RECORD_COUNT and MIN_RECORD_BYTES <= size_bytes / record_count <= _MAX_MEAN_BYTES
 
 
-def _walk_lanes(body: Buffer, octets: Octets, counts: Integers, batch_starts: Integers, batch_ends: Integers) -> Integers | None:
+def _walk_lanes(body: Buffer, octets: Octets, counts: Integers, batch_starts: Integers, batch_ends: Integers) -> Steps[Integers | None]:
     """Return the ends of all records, None where lanes cannot tell them."""
     has_records = counts > 0
     if (batch_starts != batch_ends)[~has_records].any():
@@ -89,7 +101,7 @@ def _walk_lanes(body: Buffer, octets: Octets, counts: Integers, batch_starts: In
             return None
         owners = np.searchsorted(batch_starts, starts, side="right") - 1
         stops = np.minimum(np.append(starts[1:], batch_ends[-1]), batch_ends[owners])
-        places = _follow(octets, starts, stops, _MAX_SKEW * (record_count // len(starts) + _STEPS_BETWEEN_LOOKS))
+        places = yield from _follow(octets, starts, stops, _MAX_SKEW * (record_count // len(starts) + _STEPS_BETWEEN_LOOKS))
         if places is None:
             return None
         missed = stops[~(places == stops[:, None]).any(axis=1)]
@@ -121,21 +133,24 @@ def _guess_starts(body: Buffer, octets: Octets, record_count: int, batch_starts:
     return found
 
 
-def _follow(octets: Octets, starts: Integers, stops: Integers, max_steps: int) -> Integers | None:
+def _follow(octets: Octets, starts: Integers, stops: Integers, max_steps: int) -> Steps[Integers | None]:
     """Return the places that each lane comes to, a row for each, until all are at or past their stops; None if that takes too long."""
     places = np.empty((max_steps, len(starts)), np.int64)
     place = starts
     for step in range(max_steps):
         place = np.add(place, _HOPS.take(pairs_at(octets, place)), out=places[step])
-        if step % _STEPS_BETWEEN_LOOKS == 0 and (place >= stops).all():
-            return places[: step + 1].T
+        if step % _STEPS_BETWEEN_LOOKS == 0:
+            if (place >= stops).all():
+                return places[: step + 1].T
+            if step % _STEPS_AT_ONCE == 0:
+                yield
     return None
 
 
 # One after the other
 
 
-def _walk_each(body: Buffer, counts: Integers, batch_starts: Integers, batch_ends: Integers) -> Integers:
+def _walk_each(body: Buffer, counts: Integers, batch_starts: Integers, batch_ends: Integers) -> Steps[Integers]:
     """Return the ends of all records, jumping from length to length."""
     ends: list[int] = []
     append = ends.append
@@ -143,15 +158,18 @@ def _walk_each(body: Buffer, counts: Integers, batch_starts: Integers, batch_end
         position = start
         if count * MIN_RECORD_BYTES > batch_end - start:
             raise _invalid(index, f"it announces {count} records in {batch_end - start} bytes")
-        for _ in range(count):
-            if position >= batch_end:
-                raise _invalid(index, "it ends before its last record")
-            first = body[position]
-            if first < 0x80:
-                position += (first >> 1) + 1
-            else:
-                position = _jump(body, position, batch_end)
-            append(position)
+        for done in range(0, count, _RECORDS_AT_ONCE):
+            if done:
+                yield
+            for _ in range(min(count - done, _RECORDS_AT_ONCE)):
+                if position >= batch_end:
+                    raise _invalid(index, "it ends before its last record")
+                first = body[position]
+                if first < 0x80:
+                    position += (first >> 1) + 1
+                else:
+                    position = _jump(body, position, batch_end)
+                append(position)
         if position != batch_end:
             raise _invalid(index, f"its records take {position - start} bytes, it has {batch_end - start}")
     return np.array(ends, np.int64)

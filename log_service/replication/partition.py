@@ -16,12 +16,13 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.steps import Steps
 from log_service.common.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Buffer, TopicId, TopicPartition
 from log_service.config.views import LogConfig
 from log_service.metadata.partition import PartitionRegistration
 from log_service.records.batch import HEADER_SIZE, TRANSACTIONAL_FLAG
 from log_service.records.control import EndOfTransaction
-from log_service.records.validator import ValidatedBatches, validate_for_append
+from log_service.records.validator import Allowance, NoRoomError, TurnRoom, ValidatedBatches, validate_for_append, validate_in_steps
 from log_service.replication.listeners import Listeners
 from log_service.replication.partition_state import UNKNOWN_OFFSET, Change, Isolation, PartitionState
 from log_service.storage.append_result import AppendResult
@@ -33,6 +34,9 @@ from log_service.storage.transaction_checks import begin_verification, check_cli
 from log_service.storage.verifications import Verification
 
 READ_UNCOMMITTED = Isolation.READ_UNCOMMITTED
+
+Batch = bytearray | memoryview | ValidatedBatches | KafkaError
+"""What a producer sent for a partition; or what its check has come to."""
 
 
 class OffsetSpec(IntEnum):
@@ -223,38 +227,57 @@ class Partition:
 
     # Appending and syncing
 
-    def append_as_leader(self, records: bytearray | memoryview, now_ms: int, *, needs_all: bool = False) -> AppendResult:
-        """Check and append a batch as a producer sent it (writable: offset and epoch are stamped in place).
+    def append_as_leader(self, records: Batch, now_ms: int, *, needs_all: bool = False, room: TurnRoom | None = None) -> AppendResult:
+        """Check and append a batch as a producer sent it (writable: offset and epoch are stamped in place), or one that was checked.
 
         With ``needs_all``, ``min.insync.replicas`` have to be in sync, or all replicas where the partition has fewer.
 
         Raises:
             KafkaError: what is wrong with the batch or its producer's sequence; NOT_ENOUGH_REPLICAS; KAFKA_STORAGE_ERROR.
+            NoRoomError: to check the batch takes longer than ``room`` allows. Nothing was done.
         """
-        self.append_count += 1
-        log = self.served_log()
-        if needs_all and self.state.is_under_min_isr:
-            raise self._not_enough_replicas()
-        validated = validate_for_append(records, log.config, now_ms)
+        log, validated = self._checked(records, now_ms, needs_all=needs_all, room=room)
         if validated.batches[0][1].attributes & TRANSACTIONAL_FLAG:
             text = "the batch is part of a transaction, and the request names no transactional id"
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
         return self._append(log, validated, now_ms)
 
     def append_in_transaction(
-        self, records: bytearray | memoryview, shown: Verification, now_ms: int, *, needs_all: bool = False
+        self, records: Batch, shown: Verification, now_ms: int, *, needs_all: bool = False, room: TurnRoom | None = None
     ) -> AppendResult:
         """Check and append a batch of a producer's transaction; ``shown`` is what ``begin_verification`` returned for it.
 
         Raises:
             KafkaError: as ``append_as_leader``; INVALID_TXN_STATE, the transaction has ended meanwhile.
+            NoRoomError: as there.
         """
+        log, validated = self._checked(records, now_ms, needs_all=needs_all, room=room)
+        producers = log.producer_state
+        return self._append_unstable(log, validated, now_ms, lambda header: check_client_batch(producers, header, shown))
+
+    def _checked(self, records: Batch, now_ms: int, *, needs_all: bool, room: TurnRoom | None) -> tuple[Log, ValidatedBatches]:
+        """Count an append, and return where it goes and what. Raises as ``append_as_leader``."""
         self.append_count += 1
         log = self.served_log()
         if needs_all and self.state.is_under_min_isr:
             raise self._not_enough_replicas()
-        validated, producers = validate_for_append(records, log.config, now_ms), log.producer_state
-        return self._append_unstable(log, validated, now_ms, lambda header: check_client_batch(producers, header, shown))
+        if isinstance(records, ValidatedBatches):
+            return log, records
+        if isinstance(records, KafkaError):
+            raise records
+        try:
+            return log, validate_for_append(records, log.config, now_ms, room)
+        except NoRoomError:
+            self.append_count -= 1
+            raise
+
+    def check_in_steps(self, records: bytearray | memoryview, now_ms: int, allowance: Allowance) -> Steps[ValidatedBatches]:
+        """Return the check of a batch in steps, for the pool: by the log's configuration as it is now.
+
+        Raises:
+            KafkaError: what ``served_log`` raises. The steps raise as ``validate_in_steps``.
+        """
+        return validate_in_steps(records, self.served_log().config, now_ms, allowance)
 
     def _append_unstable(self, log: Log, validated: ValidatedBatches, now_ms: int, check: CheckBatch) -> AppendResult:
         """Append a batch with which a transaction may begin."""

@@ -32,11 +32,11 @@ from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage, ResourceType, TopicImage
 from log_service.metadata.observers import NO_OBSERVERS, observers_of
 from log_service.metadata.partition import UNPLACED_DIRECTORIES, PartitionRegistration
-from log_service.records.validator import ValidatedBatches
+from log_service.records.validator import TurnRoom, ValidatedBatches
 from log_service.replication.listeners import Listeners, Registration
 from log_service.replication.log_deletions import LogDeletions
 from log_service.replication.moves import ReplicaMoves
-from log_service.replication.partition import Partition
+from log_service.replication.partition import Batch, Partition
 from log_service.replication.partition_state import Change
 from log_service.replication.purgatory import Purgatory
 from log_service.replication.remote_replicas import RemoteReplicas
@@ -186,22 +186,30 @@ class ReplicaManager:
 
     # Appending
 
-    def append(self, partition: Partition, records: bytearray | memoryview, *, acks: int, now_ms: int) -> AppendResult:
+    def append(self, partition: Partition, records: Batch, *, acks: int, now_ms: int, room: TurnRoom | None = None) -> AppendResult:
         """Append a producer's batch at ``now_ms`` (wall); ``announce`` the partition when all of the request is appended.
 
         Raises:
             KafkaError: see ``Partition.append_as_leader``.
+            NoRoomError: as there.
         """
-        result = partition.append_as_leader(records, now_ms, needs_all=acks == ACKS_ALL)
+        result = partition.append_as_leader(records, now_ms, needs_all=acks == ACKS_ALL, room=room)
         if result.must_sync:
             self.syncs.request(partition)
         return result
 
     def append_in_transaction(
-        self, partition: Partition, records: bytearray | memoryview, shown: "Verification", *, acks: int, now_ms: int
+        self,
+        partition: Partition,
+        records: Batch,
+        shown: "Verification",
+        *,
+        acks: int,
+        now_ms: int,
+        room: TurnRoom | None = None,
     ) -> AppendResult:
         """Append a batch of a producer's transaction, as ``append`` does. Raises as ``Partition.append_in_transaction``."""
-        result = partition.append_in_transaction(records, shown, now_ms, needs_all=acks == ACKS_ALL)
+        result = partition.append_in_transaction(records, shown, now_ms, needs_all=acks == ACKS_ALL, room=room)
         if result.must_sync:
             self.syncs.request(partition)
         return result

@@ -25,7 +25,7 @@ from log_service.records.arrow import iterate_record_batches
 from log_service.records.batch import iterate_headers, iterate_records
 from log_service.records.compression import Codec, decompress
 from log_service.records.control import iterate_control_records
-from log_service.records.validator import validate_for_append
+from log_service.records.validator import Allowance, validate_for_append
 from log_service.storage.producer_snapshots import DamagedSnapshot, decode_snapshot
 from tests.fuzz.cases import Case, Figures, Finding
 from tests.fuzz.handshakes import draw_certificate, draw_hello, draw_key_store, read_certificate, read_hello, read_key_store
@@ -212,7 +212,7 @@ def _read_message(cls: Any, version: int, max_elements: int, content: bytes) -> 
 def _append(content: bytes, **rules: Any) -> None:
     """What is accepted can be read by whoever opens it, or refused as records."""
     config = LogConfig(**{"message_timestamp_after_max_ms": FOREVER_MS, **rules})
-    result = validate_for_append(bytearray(content), config, NOW_MS, max_plain_bytes=PLAIN_BOUND_BYTES)
+    result = validate_for_append(bytearray(content), config, NOW_MS, Allowance(PLAIN_BOUND_BYTES))
     if result.size_bytes != len(result.buffer):
         raise BrokenPromiseError(f"accepted {result.size_bytes} of {len(result.buffer)} bytes")
     for position, header in result.batches:

@@ -26,6 +26,7 @@ from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.lost_brokers import LostBrokers
 from log_service.broker.node import Node
 from log_service.broker.pipeline import Pipeline, new_meters
+from log_service.broker.produce_lines import ProduceLines
 from log_service.broker.registry import REGISTRY
 from log_service.broker.timer_task import TimerTask
 from log_service.common.errors import ErrorCode, KafkaError
@@ -143,6 +144,7 @@ class ReplicaNode(Asking):
             "logs": self.logs,
             "replicas": self.replicas,
             "controller": FakeController(),
+            "produce_lines": ProduceLines(),
             "fetch_sessions": FetchSessionCache(self.config.fetch, Random(self.node_id)),
             "telemetry": ClientTelemetry(
                 clock=env.clock, rng=Random(self.node_id), run_in_pool=env.files.run_in_pool, max_bytes=0, is_shown=False

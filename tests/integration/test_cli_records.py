@@ -1,22 +1,17 @@
 """``tidelog produce`` and ``tidelog consume`` against a cluster."""
 
-import gzip
 import json
 import signal
-import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
 
-from log_service.records.batch import HEADER_SIZE, LOG_OVERHEAD
-from log_service.records.checks import MAX_CHECKED_BYTES
-from log_service.records.compression import Codec
+from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.unreadable_batches import garble
 from tests.integration.command_line import Finished, run, start
 from tests.integration.confluent import WAIT_SECONDS, consumer, produce, read_records
-from tests.integration.record_requests import ATTRIBUTES, batch, changed, produce_request
-from tests.integration.wire import Wire
 
 Command = Callable[..., Finished]
 MakeTopic = Callable[..., str]
@@ -203,17 +198,13 @@ def test_a_topic_that_is_not_there_is_told_and_not_made(bootstrap: str, tidelog:
     assert name not in tidelog("topics", "list").output
 
 
-def unchecked_batch() -> bytes:
-    """Return a batch of one malformed record, of more bytes than a leader looks at."""
-    content = bytearray(batch()[:HEADER_SIZE] + gzip.compress(b"\xff" * (MAX_CHECKED_BYTES + 1)))
-    struct.pack_into(">i", content, 8, len(content) - LOG_OVERHEAD)
-    return changed(bytes(content), ATTRIBUTES, ">h", Codec.GZIP)
-
-
-def test_a_batch_that_cannot_be_read_is_named_and_skipped_on_request(bootstrap: str, topic: str) -> None:
-    with Wire(bootstrap) as wire:
-        for content in (batch(value=b"before"), unchecked_batch(), batch(value=b"behind")):
-            wire.ask(produce_request(topic, content), 12)
+def test_a_batch_that_cannot_be_read_is_named_and_skipped_on_request(broker: BrokerProcess) -> None:
+    topic = "unreadable"
+    for value in (b"before", b"garbled", b"behind"):
+        produce(broker.bootstrap, topic, [value])
+    broker.stop()
+    garble(broker.directory / "data" / f"{topic}-0" / f"{0:020d}.log", 1)
+    bootstrap = broker.start().bootstrap
     refused = run(["consume", topic, "-B", "-e"], bootstrap=bootstrap)
     assert (refused.exit_code, refused.lines) == (1, ["before"])
     assert f"{topic}-0: the batch at offsets 1 to 1 cannot be read" in refused.errors

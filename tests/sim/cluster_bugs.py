@@ -178,20 +178,24 @@ _largest_required: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
 """Of each log up to where appends were waited for: what ends there again was sent again."""
 
 
-def _wait_for_new_records_alone(self: Any, partition: Partition, required_offset: int, result: Any, *, needs_all: bool) -> None:
+def _wait_for_new_records_alone(
+    self: Any, partition: Partition, leader_epoch: int, required_offset: int, result: Any, *, needs_all: bool
+) -> None:
     """What was sent again is in the log already, and so it is told, though no other replica may have it yet."""
     assert partition.log is not None, "it was just appended to"
     largest = _largest_required.get(partition.log, 0)
     _largest_required[partition.log] = max(required_offset, largest)
-    _wait(self, partition, required_offset, result, needs_all=needs_all and required_offset > largest)
+    _wait(self, partition, leader_epoch, required_offset, result, needs_all=needs_all and required_offset > largest)
 
 
-def _mark_what_is_sent_again(self: Any, partition: Partition, required_offset: int, result: Any, *, needs_all: bool) -> None:
+def _mark_what_is_sent_again(
+    self: Any, partition: Partition, leader_epoch: int, required_offset: int, result: Any, *, needs_all: bool
+) -> None:
     """What was sent again waits for the other replicas alone: a negative offset says so."""
     assert partition.log is not None, "it was just appended to"
     largest = _largest_required.get(partition.log, 0)
     _largest_required[partition.log] = max(required_offset, largest)
-    _wait(self, partition, required_offset if required_offset > largest else -required_offset, result, needs_all=needs_all)
+    _wait(self, partition, leader_epoch, required_offset if required_offset > largest else -required_offset, result, needs_all=needs_all)
 
 
 def _finish_before_the_sync(self: Any) -> bool:

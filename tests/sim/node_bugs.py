@@ -258,8 +258,10 @@ def _has_more_bytes(_self: DelayedFetch, awaited: Any) -> bool:
     return bool(_visible_bytes.get(awaited.partition.log, 0) > awaited.readable_bytes)
 
 
-def _wait_for_the_next_record(self: Any, partition: Partition, required_offset: int, *arguments: Any, **options: Any) -> None:
-    _wait(self, partition, required_offset + 1, *arguments, **options)
+def _wait_for_the_next_record(
+    self: Any, partition: Partition, leader_epoch: int, required_offset: int, *arguments: Any, **options: Any
+) -> None:
+    _wait(self, partition, leader_epoch, required_offset + 1, *arguments, **options)
 
 
 BUGS = (

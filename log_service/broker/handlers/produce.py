@@ -42,14 +42,17 @@ from log_service.protocol.messages.produce import (
 )
 from log_service.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE
 from log_service.records.compression import Codec
-from log_service.records.validator import NotOneBatchError, RejectedRecordsError
-from log_service.replication.partition import Partition
+from log_service.records.validator import NotOneBatchError, RejectedRecordsError, TurnRoom, ValidatedBatches
+from log_service.replication.partition import Batch, Partition
 from log_service.storage.append_result import AppendResult
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_LEADER = 10
 FIRST_VERSION_BY_ID = 13
+
+UNITS_PER_BATCH = 16_384
+"""What an append costs besides the check of its records, in units of ``TurnRoom``."""
 
 _EXPECTED = frozenset(
     {
@@ -78,9 +81,11 @@ class _Waiting:
 
     __slots__ = ("leader_epoch", "needs_all", "partition", "required_offset", "result")
 
-    def __init__(self, partition: Partition, required_offset: int, result: PartitionProduceResponse, *, needs_all: bool) -> None:
+    def __init__(
+        self, partition: Partition, leader_epoch: int, required_offset: int, result: PartitionProduceResponse, *, needs_all: bool
+    ) -> None:
         self.partition = partition
-        self.leader_epoch = partition.leader_epoch
+        self.leader_epoch = leader_epoch
         self.required_offset = required_offset
         self.needs_all = needs_all
         self.result = result
@@ -150,8 +155,10 @@ def respond(
     request: ProduceRequest,
     outcomes: "list[tuple[TopicProduceData, list[Outcome]]]",
     deferred: Deferred | None = None,
+    *,
+    is_announced: bool = False,
 ) -> ProduceResponse | Deferred | Nothing:
-    """Announce what was appended; give back the response, now, when all of it is safe, or never.
+    """Announce what was appended, unless that was done; give back the response, now, when all of it is safe, or never.
 
     ``outcomes`` are those of the partitions of each topic, in the order of the request. ``deferred`` is what the request was promised.
     """
@@ -166,15 +173,16 @@ def respond(
                 result = outcome
                 is_leader_stale |= result.error_code in STALE_LEADER
             else:
-                partition, appended = outcome
+                partition, leader_epoch, appended = outcome
                 result = _appended_result(wanted.index, appended)
                 moved.append(partition)
                 if not partition.state.is_safe_at_once:
-                    waiting.append(_Waiting(partition, appended.last_offset + 1, result, needs_all=request.acks == ACKS_ALL))
+                    required_offset, needs_all = appended.last_offset + 1, request.acks == ACKS_ALL
+                    waiting.append(_Waiting(partition, leader_epoch, required_offset, result, needs_all=needs_all))
             results.append(result)
         if results:
             response.responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
-    if moved:
+    if moved and not is_announced:
         node.replicas.announce(moved)
     if request.acks == ACKS_NONE:
         _close_if_failed(response if call.amend is None else call.amend(response))
@@ -273,8 +281,8 @@ def terms_of(request: ProduceRequest, version: int) -> Terms:
     )
 
 
-Outcome = tuple[Partition, AppendResult] | PartitionProduceResponse
-"""A partition and where its batch is; or the result that refuses the batch. A plain tuple, because each produce makes one."""
+Outcome = tuple[Partition, int, AppendResult] | PartitionProduceResponse
+"""A partition, the leader epoch of its append and where the batch is; or the result that refuses the batch. A tuple: they are made fast."""
 
 
 class Appends(Protocol):
@@ -283,7 +291,7 @@ class Appends(Protocol):
     def find(self, topic: str, topic_id: UUID, index: int) -> Partition:
         """Return a partition; see ``ReplicaManager.find``."""
 
-    def append(self, partition: Partition, records: bytearray | memoryview, *, acks: int, now_ms: int) -> AppendResult:
+    def append(self, partition: Partition, records: Batch, *, acks: int, now_ms: int, room: TurnRoom | None) -> AppendResult:
         """Append a batch; see ``ReplicaManager.append``."""
 
 
@@ -291,20 +299,35 @@ class UnverifiedError(KafkaError):
     """A partition is not part of the transaction, as far as its coordinator says; nothing of its log was looked at."""
 
 
-def append_batch(replicas: Appends, terms: Terms, topic: TopicProduceData, index: int, records: Buffer | None, *, now_ms: int) -> Outcome:
-    """Append one partition's batch. What is appended is not announced yet, and not always safe."""
+def append_batch(
+    replicas: Appends,
+    terms: Terms,
+    topic: TopicProduceData,
+    index: int,
+    records: Buffer | Batch | None,
+    *,
+    now_ms: int,
+    room: TurnRoom,
+) -> Outcome:
+    """Append one partition's batch. What is appended is not announced yet, and not always safe.
+
+    Raises:
+        NoRoomError: it takes longer than what is left of the turn. Nothing was done.
+    """
+    room.take_work(UNITS_PER_BATCH)
     partition: Partition | None = None
     try:
         partition = replicas.find(topic.name, topic.topic_id, index)
-        if not isinstance(records, memoryview):
+        if isinstance(records, memoryview):
+            if not terms.knows_zstd:
+                refuse_zstd(records)
+        elif not isinstance(records, ValidatedBatches | KafkaError):
             return _failed(index, ErrorCode.INVALID_RECORD, "the request carries no records for the partition")
-        if not terms.knows_zstd:
-            _refuse_zstd(records)
         if terms.refusal is not None:
             return _failed(index, *terms.refusal)
         if partition.topic_partition.topic in INTERNAL_TOPICS:
             return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only brokers write to this topic")
-        return partition, replicas.append(partition, records, acks=terms.acks, now_ms=now_ms)
+        return partition, partition.leader_epoch, replicas.append(partition, records, acks=terms.acks, now_ms=now_ms, room=room)
     except KafkaError as error:
         if partition is not None:
             partition.failed_append_count += error.code not in _EXPECTED
@@ -362,7 +385,7 @@ def _tell(result: PartitionProduceResponse, code: ErrorCode) -> None:
     result.error_code, result.base_offset, result.log_append_time_ms, result.log_start_offset = code, -1, -1, -1
 
 
-def _refuse_zstd(records: memoryview) -> None:
+def refuse_zstd(records: memoryview) -> None:
     """Refuse a codec that fetchers of the same age could not read.
 
     Raises:

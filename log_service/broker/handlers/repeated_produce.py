@@ -23,6 +23,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
 
 from log_service.broker.call import Call, Deferred, Nothing, Route
+from log_service.broker.handlers.plain_produce import Appends, append_later
 from log_service.broker.handlers.produce import ACKS_NONE, FIRST_VERSION_BY_ID, Terms, append_batch, respond, terms_of
 from log_service.broker.node import Node
 from log_service.common.access import Principal
@@ -31,6 +32,7 @@ from log_service.network.server import Chunk, ConnectionContext
 from log_service.protocol.api_versions import KNOWN, ApiKey
 from log_service.protocol.frames import SIZE_BYTES, encode_response
 from log_service.protocol.messages.produce import (
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -38,6 +40,7 @@ from log_service.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from log_service.protocol.reader import read_long_uvarint
+from log_service.records.validator import NoRoomError, TurnRoom
 from log_service.storage.append_result import AppendResult
 
 MAX_KNOWN_COUNT = 4096
@@ -111,14 +114,28 @@ def handle_repeated_produce(node: Node, call: Call, request: ProduceRequest) -> 
     """Append the records of a request that was recognized. A response that only says where they are is put together from what is known."""
     assert isinstance(call, RepeatedCall)
     known = call.known
-    outcome = append_batch(node.replicas, known.terms, known.topic, known.index, call.records, now_ms=node.clock.wall_ms())
+    if node.produce_lines.is_busy(call.connection):
+        return _append_later(node, call)
+    try:
+        outcome = append_batch(
+            node.replicas, known.terms, known.topic, known.index, call.records, now_ms=node.clock.wall_ms(), room=TurnRoom()
+        )
+    except NoRoomError:
+        return _append_later(node, call)
     if isinstance(outcome, PartitionProduceResponse) or not outcome[0].state.is_safe_at_once:
         return respond(node, call, request, [(known.topic, [outcome])])
     if call.account is not None and call.account.charge(_TELLS_NO_PAUSE):  # once: the response that tells the pause does not count again
         return respond(node, call, request, [(known.topic, [outcome])])
-    partition, appended = outcome
+    partition, _, appended = outcome
     node.replicas.announce((partition,))
     return [known.encode(call.correlation_id, appended)]
+
+
+def _append_later(node: Node, call: RepeatedCall) -> Deferred:
+    """Append the batch in its turn, as that of any other request."""
+    known = call.known
+    topics = [replace(known.topic, partition_data=[PartitionProduceData(index=known.index, records=call.records)])]
+    return append_later(node, call, replace(known.request, topic_data=topics), Appends(node, known.terms, topics))
 
 
 class RepeatedProduces:

@@ -3,7 +3,8 @@
 Behaviour: all batches of transactions in a request are of one producer, else all of it is INVALID_PRODUCER_ID_MAPPING. A batch that is the
 first one of its producer's transaction in a partition waits until the coordinator has said that the partition is in the transaction, or,
 from version 12 on, has added it (KIP-890). A partition for which it says something else gets an error that clients of the version
-understand; the other partitions are appended. Batches outside of transactions are appended as they are.
+understand; the other partitions are appended. Batches outside of transactions are appended as they are. All batches are checked before the
+coordinator is asked, in the line of the connection where that takes longer than a turn of the event loop (``produce_lines``).
 
 ``transaction.partition.verification.enable=false`` has partitions of older versions appended without a question.
 """
@@ -12,8 +13,12 @@ from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
+import trio
+
 from log_service.broker.call import NOTHING, Call, Deferred
 from log_service.broker.handlers.produce import (
+    ACKS_NONE,
+    UNITS_PER_BATCH,
     UnverifiedError,
     append_batch,
     each_once,
@@ -22,15 +27,22 @@ from log_service.broker.handlers.produce import (
     terms_of,
 )
 from log_service.broker.node import Node
+from log_service.broker.produce_lines import Standing
 from log_service.broker.transaction_verdicts import Asker, told_to_producer
 from log_service.broker.transaction_verifier import Question, Verdict
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.steps import Steps, finish
 from log_service.common.types import TopicPartition
+from log_service.protocol.codec import MAX_REQUEST_ELEMENTS
 from log_service.protocol.messages.produce import ProduceRequest, ProduceResponse
 from log_service.records.batch import BatchHeader, parse_header
-from log_service.replication.partition import Partition
+from log_service.records.validator import Allowance, NoRoomError, TurnRoom, ValidatedBatches
+from log_service.replication.partition import Batch, Partition
 from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.append_result import AppendResult
+
+Checked = dict[TopicPartition, Batch]
+"""What the check of each batch has come to. A partition that is not here has none."""
 
 
 def handle_transactional_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | Deferred:
@@ -41,31 +53,125 @@ def handle_transactional_produce(node: Node, call: Call, request: ProduceRequest
     if len(producers) > 1:
         text = "the request has batches of transactions of more than one producer"
         return refuse_produce(call, KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text))
-    deferred = call.defer()
-    if not producers:
-        _append(node, call, deferred, Asker.VERIFIES, Verdict())
+    checks = _Checks(node, request)
+    if not node.produce_lines.is_busy(call.connection) and checks.check_some(TurnRoom()):
+        deferred = call.defer()
+        _verify(node, call, headers, checks.done, deferred)
         return deferred
-    ((producer_id, producer_epoch),) = producers
+
+    async def work(standing: Standing) -> None:
+        checks = _Checks(node, request)  # of the records as they are kept
+        if await checks.check_rest(standing):
+            _verify(node, call, headers, checks.done, standing.deferred, is_kept=True)
+
+    return node.produce_lines.stand(call, request, work, outlives_client=request.acks == ACKS_NONE)
+
+
+def _verify(
+    node: Node,
+    call: Call,
+    headers: dict[TopicPartition, BatchHeader],
+    checked: Checked,
+    deferred: Deferred,
+    *,
+    is_kept: bool = False,
+) -> None:
+    """Ask the coordinator, and append what it lets in. ``is_kept``: the records outlive the handler of their request already."""
+    if not headers:
+        _append(node, call, checked, deferred, Verdict())
+        return
+    request, header = call.request, next(iter(headers.values()))
     asker = Asker.of_produce(call.version)
     question = Question(
         transactional_id=request.transactional_id or "",
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        sequences={where: header.base_sequence for where, header in headers.items()},
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        sequences={where: each.base_sequence for where, each in headers.items()},
         asker=asker,
         held_bytes=sum(len(wanted.records or b"") for topic in request.topic_data for wanted in topic.partition_data),
-        keep=partial(_keep_records, request),
+        keep=_nothing if is_kept else partial(_keep_records, request, checked),
     )
-    node.transaction_verifier.verify(question, partial(_append, node, call, deferred, asker), deferred)
-    return deferred
+    node.transaction_verifier.verify(question, partial(_append, node, call, checked, deferred), deferred)
 
 
-def _keep_records(request: ProduceRequest) -> None:
+def _nothing() -> None:
+    """Keep what is kept."""
+
+
+def _keep_records(request: ProduceRequest, checked: Checked) -> None:
     """Copy the records: the connection's buffer, in which they stand, takes its next request while the coordinator is asked."""
     for topic in request.topic_data:
         for wanted in topic.partition_data:
             if wanted.records is not None:
                 wanted.records = memoryview(bytearray(wanted.records))
+    for where, batch in checked.items():
+        if isinstance(batch, ValidatedBatches):
+            checked[where] = batch._replace(buffer=bytearray(batch.buffer))
+
+
+class _Checks:
+    """The checks of the batches of one request: those that were done, and the rest.
+
+    A batch is checked before the coordinator is asked, so that nothing has to wait between its verdict and the append.
+    """
+
+    __slots__ = ("_left", "_node", "_now_ms", "done")
+
+    def __init__(self, node: Node, request: ProduceRequest) -> None:
+        self._node = node
+        self._now_ms = node.clock.wall_ms()
+        self._left = [(topic, wanted) for topic in request.topic_data for wanted in topic.partition_data]
+        self.done: Checked = {}
+
+    def check_some(self, room: TurnRoom) -> bool:
+        """Check batches for as long as there is room. Return whether that were all."""
+        try:
+            while self._left:
+                room.take_work(UNITS_PER_BATCH)
+                begun = self._begin(room)
+                if begun is not None:
+                    where, steps = begun
+                    try:
+                        self.done[where] = finish(steps)
+                    except KafkaError as error:
+                        self.done[where] = error
+                self._left.pop()
+        except NoRoomError:
+            return False
+        return True
+
+    async def check_rest(self, standing: Standing) -> bool:
+        """Check the batches that are left, over as many turns as it takes. Return whether that were all: its client may leave."""
+        allowance = Allowance()
+        while not standing.is_dropped:
+            left_count = len(self._left)
+            if self.check_some(TurnRoom()):
+                return True
+            if len(self._left) < left_count:
+                await trio.lowlevel.checkpoint()
+                continue
+            begun = self._begin(allowance)  # it takes more than a turn
+            if begun is not None:
+                where, steps = begun
+                found = await self._node.produce_lines.check(self._node.run_in_pool, steps, standing)
+                if found is not None:
+                    self.done[where] = found
+            self._left.pop()
+        return False
+
+    def _begin(self, allowance: Allowance) -> tuple[TopicPartition, Steps[ValidatedBatches]] | None:
+        """Return the check of the next batch; None where there is nothing to check: the append says why."""
+        topic, wanted = self._left[-1]
+        try:
+            partition = self._node.replicas.find(topic.name, topic.topic_id, wanted.index)
+        except KafkaError:
+            return None
+        try:
+            if isinstance(wanted.records, memoryview):
+                return partition.topic_partition, partition.check_in_steps(wanted.records, self._now_ms, allowance)
+        except KafkaError as error:
+            self.done[partition.topic_partition] = error
+        return None
 
 
 def _headers(replicas: ReplicaManager, request: ProduceRequest) -> dict[TopicPartition, BatchHeader]:
@@ -85,12 +191,14 @@ def _is_of_transaction(header: BatchHeader) -> bool:
     return header.is_transactional and header.producer_id >= 0
 
 
-def _append(node: Node, call: Call, deferred: Deferred, asker: Asker, verdict: Verdict) -> None:
+def _append(node: Node, call: Call, checked: Checked, deferred: Deferred, verdict: Verdict) -> None:
     """Append all of a request but what the coordinator refuses."""
     request: ProduceRequest = call.request
-    appends, terms, now_ms = _Appends(node.replicas, asker, verdict), terms_of(request, call.version), node.clock.wall_ms()
+    asker = Asker.of_produce(call.version)
+    appends, terms, now_ms = _Appends(node.replicas, checked, asker, verdict), terms_of(request, call.version), node.clock.wall_ms()
+    room = TurnRoom(UNITS_PER_BATCH * MAX_REQUEST_ELEMENTS)  # the coordinator's verdict is of now: all goes on at once
     outcomes = [
-        (topic, [append_batch(appends, terms, topic, wanted.index, wanted.records, now_ms=now_ms) for wanted in topic.partition_data])
+        (topic, [append_batch(appends, terms, topic, each.index, each.records, now_ms=now_ms, room=room) for each in topic.partition_data])
         for topic in request.topic_data
     ]
     reply = respond(node, call, request, outcomes, deferred)
@@ -103,8 +211,9 @@ def _append(node: Node, call: Call, deferred: Deferred, asker: Asker, verdict: V
 class _Appends:
     """Appends to this node's partitions, showing each log what the verdict says."""
 
-    def __init__(self, replicas: ReplicaManager, asker: Asker, verdict: Verdict) -> None:
+    def __init__(self, replicas: ReplicaManager, checked: Checked, asker: Asker, verdict: Verdict) -> None:
         self._replicas = replicas
+        self._checked = checked
         self._asker = asker
         self._verdict = verdict
 
@@ -112,8 +221,8 @@ class _Appends:
         """Return a partition. Raises as ``ReplicaManager.find``."""
         return self._replicas.find(topic, topic_id, index)
 
-    def append(self, partition: Partition, records: bytearray | memoryview, *, acks: int, now_ms: int) -> AppendResult:
-        """Append a batch. Raises as ``ReplicaManager.append``, and UnverifiedError.
+    def append(self, partition: Partition, records: Batch, *, acks: int, now_ms: int, room: TurnRoom | None) -> AppendResult:  # noqa: ARG002 - one shape for all
+        """Append what the check of a batch came to. Raises as ``ReplicaManager.append``, and UnverifiedError.
 
         A partition that was not here when the coordinator was asked about the others is told to be elsewhere: its producer tries again.
         """
@@ -122,9 +231,9 @@ class _Appends:
         if code is not None:
             told = told_to_producer(code, self._asker)
             raise UnverifiedError(told, f"{where} is not known to be part of the transaction: {code.name}")
-        shown = self._verdict.shown.get(where)
+        shown, checked = self._verdict.shown.get(where), self._checked.get(where)
+        if checked is None or (shown is None and isinstance(checked, ValidatedBatches) and _is_of_transaction(checked.batches[0][1])):
+            raise UnverifiedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{where} came to this node while others were asked about")
         if shown is None:
-            if _is_of_transaction(parse_header(records)):
-                raise UnverifiedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{where} came to this node while others were asked about")
-            return self._replicas.append(partition, records, acks=acks, now_ms=now_ms)
-        return self._replicas.append_in_transaction(partition, records, shown, acks=acks, now_ms=now_ms)
+            return self._replicas.append(partition, checked, acks=acks, now_ms=now_ms)
+        return self._replicas.append_in_transaction(partition, checked, shown, acks=acks, now_ms=now_ms)

@@ -4,9 +4,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from log_service.broker.handlers.transactional_produce import handle_transactional_produce
+from log_service.broker.produce_lines import ProduceLines
 from log_service.common.types import TopicPartition
+from log_service.config.views import LogConfig
 from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from log_service.records.builder import build_batch
+from log_service.records.validator import validate_in_steps
 
 
 def test_the_records_of_a_request_outlive_the_buffer_of_its_connection_while_the_coordinator_is_asked() -> None:
@@ -16,13 +19,21 @@ def test_the_records_of_a_request_outlive_the_buffer_of_its_connection_while_the
     data = [PartitionProduceData(index=0, records=memoryview(buffer))]
     request = ProduceRequest(transactional_id="tx", acks=-1, timeout_ms=1_000, topic_data=[TopicProduceData(name="t", partition_data=data)])
     asked: list[Any] = []
+    partition = SimpleNamespace(
+        topic_partition=TopicPartition("t", 0),
+        check_in_steps=lambda records, now_ms, allowance: validate_in_steps(records, LogConfig(), now_ms, allowance),
+    )
     node = SimpleNamespace(
-        replicas=SimpleNamespace(find=lambda *_: SimpleNamespace(topic_partition=TopicPartition("t", 0))),
+        clock=SimpleNamespace(wall_ms=lambda: 1),
+        produce_lines=ProduceLines(),
+        replicas=SimpleNamespace(find=lambda *_: partition),
         transaction_verifier=SimpleNamespace(verify=lambda *arguments: asked.append(arguments)),
     )
-    call = SimpleNamespace(defer=object, version=12)
+    call = SimpleNamespace(defer=object, version=12, request=request, connection=SimpleNamespace(connection_id=1))
     handle_transactional_produce(cast("Any", node), cast("Any", call), request)
-    ((question, *_),) = asked
+    ((question, act, _),) = asked
     question.keep()  # it has to wait
     buffer[:] = b"\0" * len(buffer)
     assert bytes(request.topic_data[0].partition_data[0].records or b"") == sent
+    (checked,) = act.args[2].values()
+    assert bytes(checked.buffer) == sent

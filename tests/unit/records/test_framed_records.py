@@ -1,19 +1,19 @@
 """A leader appends no batch that clients cannot read: codecs, frames, counts, lengths and offset deltas."""
 
-import gzip
 import random
-from collections.abc import Callable
 
 import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.views import LogConfig
-from log_service.records import checks
+from log_service.records import checks, limits
 from log_service.records.batch import CRC, CRC_POSITION, HEADER, HEADER_SIZE, compute_crc, parse_header
 from log_service.records.builder import build_batch
-from log_service.records.checks import MAX_CHECKED_BYTES, MAX_CHECKED_ITEMS, check_records
-from log_service.records.compression import Codec
+from log_service.records.checks import check_records
+from log_service.records.compression import Codec, compress
+from log_service.records.limits import Allowance, NoRoomError, TurnRoom
 from log_service.records.record import NewRecord, RecordHeader
+from log_service.records.rules import MAX_RECORD_ERRORS, RejectedRecordsError
 from log_service.records.validator import validate_for_append
 from tests.unit.records.framed_records import ACCEPTED_BY_KAFKA, ACCEPTED_BY_KAFKA_ALONE, TIME_MS, Framed, framed_batch, framed_sections
 from tests.unit.records.raw_records import raw_record
@@ -55,7 +55,7 @@ def large(count: int, *, headers: tuple[RecordHeader, ...] = (), codec: Codec = 
     return bytearray(build_batch(made, codec=codec))
 
 
-@pytest.mark.parametrize("count", [1, 2, 100, checks.MIN_COUNT_AT_ONCE, 3_000])
+@pytest.mark.parametrize("count", [1, 2, 100, limits.MIN_COUNT_AT_ONCE, 3_000])
 @pytest.mark.parametrize("headers", [(), (("trace", b"1234"), ("empty", None))], ids=["plain", "headers"])
 @pytest.mark.parametrize("codec", list(Codec))
 def test_honest_batches_of_every_size_are_taken(count: int, headers: tuple[RecordHeader, ...], codec: Codec) -> None:
@@ -102,17 +102,44 @@ def test_records_with_very_many_headers_are_checked(header_count: int, monkeypat
     assert both_ways(raw_record(0, b"k", b"v", headers=[*headers, (None, b"v")]), 1, monkeypatch) == {False}
 
 
-OVERSIZED: dict[str, Callable[[], Framed]] = {
-    "bytes": lambda: Framed("", 1, gzip.compress(raw_record(0, b"k", bytes(MAX_CHECKED_BYTES)) + b"rest", 1), 1),
-    "records": lambda: Framed(
-        "", 1, gzip.compress(b"".join(raw_record(i, None, None) for i in range(MAX_CHECKED_ITEMS + 1)) + b"rest", 1), MAX_CHECKED_ITEMS + 1
-    ),
-}
+def garbled_tail(codec: Codec, value_bytes: int, count: int) -> Framed:
+    """Records of a large batch, of which the last has a byte too many."""
+    plain = b"".join(raw_record(index, b"k", bytes(value_bytes)) for index in range(count - 1)) + raw_record(
+        count - 1, b"k", b"v", surplus=b"z"
+    )
+    return Framed("", codec, compress(codec, plain), count)
 
 
-@pytest.mark.parametrize("kind", OVERSIZED)
-def test_what_a_check_would_take_too_long_for_is_not_looked_at(kind: str) -> None:
-    assert refusal(framed_batch(OVERSIZED[kind]())) is None
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize(("value_bytes", "count"), [(0, 70_000), (50_000, 200)], ids=["many records", "many bytes"])
+def test_batches_of_every_size_are_checked_to_their_end(codec: Codec, value_bytes: int, count: int) -> None:
+    error = refusal(framed_batch(garbled_tail(codec, value_bytes, count)), LogConfig(max_message_bytes=32 << 20))
+    assert error is not None
+    assert error.code is ErrorCode.INVALID_RECORD
+
+
+def test_a_batch_that_takes_longer_than_a_turn_of_the_loop_has_no_room_in_it() -> None:
+    for batch in (large(60_000), large(20_000, codec=Codec.GZIP), large(2_000, headers=(("n", b"v"),) * 60)):
+        sent = bytes(batch)
+        with pytest.raises(NoRoomError):
+            validate_for_append(batch, LogConfig(max_message_bytes=32 << 20), TIME_MS, TurnRoom())
+        assert bytes(batch) == sent
+        assert refusal(batch, LogConfig(max_message_bytes=32 << 20)) is None
+
+
+@pytest.mark.parametrize("allowance", [Allowance(item_count=999), Allowance(opened_bytes=9_999)], ids=["records", "bytes"])
+def test_what_a_request_opens_to_is_bounded(allowance: Allowance) -> None:
+    with pytest.raises(KafkaError) as caught:
+        validate_for_append(large(1_000, codec=Codec.ZSTD), LogConfig(), TIME_MS, allowance)
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_of_very_many_refused_records_the_first_are_named() -> None:
+    made = [NewRecord(TIME_MS, None if index % 2 else b"k", b"v") for index in range(40_000)]
+    error = refusal(bytearray(build_batch(made)), LogConfig(is_compacted=True))
+    assert isinstance(error, RejectedRecordsError)
+    assert [index for index, _ in error.record_errors] == list(range(1, 2 * MAX_RECORD_ERRORS, 2))
+    assert str(error).startswith("20000 records of the batch were refused")
 
 
 def test_the_checksum_is_looked_at_before_anything_that_it_covers() -> None:

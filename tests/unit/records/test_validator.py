@@ -13,7 +13,7 @@ from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
 from log_service.records.control import ControlType, build_end_transaction_marker
 from log_service.records.record import NewRecord
-from log_service.records.validator import RejectedRecordsError, ValidatedBatches, accept_own_batches, validate_for_append
+from log_service.records.validator import Allowance, RejectedRecordsError, ValidatedBatches, accept_own_batches, validate_for_append
 from tests.unit.records.golden import GOLDEN
 
 NOW_MS = 1_700_000_000_000
@@ -22,7 +22,7 @@ HOUR_MS = 3_600_000
 
 def validate(batch: bytes | bytearray, *, max_plain_bytes: int = 1 << 20, **rules: Any) -> ValidatedBatches:
     """Validate against a topic's configuration, which has only defaults but for ``rules``."""
-    return validate_for_append(bytearray(batch), LogConfig(**rules), NOW_MS, max_plain_bytes=max_plain_bytes)
+    return validate_for_append(bytearray(batch), LogConfig(**rules), NOW_MS, Allowance(max_plain_bytes))
 
 
 def record_count(validated: ValidatedBatches) -> int:

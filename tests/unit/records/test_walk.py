@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.steps import finish
 from log_service.records import walk
 from log_service.records.arrow import iterate_record_batches
 from log_service.records.batch import HEADER_SIZE, iterate_records, parse_header
@@ -63,9 +64,9 @@ def found_by(steps: str, body: bytes, counts: Integers, starts: Integers, ends: 
     """Return the ends that lanes or single jumps find, or the code they refuse with."""
     try:
         if steps == "lanes":
-            found = walk._walk_lanes(body, np.frombuffer(body, np.uint8), counts, starts, ends)
+            found = finish(walk._walk_lanes(body, np.frombuffer(body, np.uint8), counts, starts, ends))
         else:
-            found = walk._walk_each(body, counts, starts, ends)
+            found = finish(walk._walk_each(body, counts, starts, ends))
     except KafkaError as error:
         return error.code
     return None if found is None else [int(end) for end in found]

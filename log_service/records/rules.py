@@ -1,0 +1,76 @@
+"""What a log asks of single records, and what becomes of a batch whose records break that.
+
+Decides the texts and the code, and how many records are named: a client may send a million.
+"""
+
+from typing import NamedTuple
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_TIMESTAMP
+from log_service.records.limits import Allowance
+
+MAX_RECORD_ERRORS = 100
+"""So many of the records that a batch is refused for are named."""
+
+
+class RejectedRecordsError(KafkaError):
+    """Records that a batch is refused for: INVALID_RECORD or INVALID_TIMESTAMP (KIP-467).
+
+    ``record_errors`` are (index in the batch, text) for the first ``MAX_RECORD_ERRORS`` of them.
+    """
+
+    def __init__(self, code: ErrorCode, record_errors: tuple[tuple[int, str], ...], refused_count: int) -> None:
+        super().__init__(code, f"{refused_count} records of the batch were refused, the first because: {record_errors[0][1]}")
+        self.record_errors = record_errors
+
+
+class RecordRules(NamedTuple):
+    """What a log asks of well-formed records: a key, and timestamps in bounds (ms, inclusive); -1 is always good."""
+
+    base_timestamp: int
+    earliest_ms: int
+    latest_ms: int
+    is_key_needed: bool
+
+    def judge(self, timestamp: int, *, is_keyless: bool) -> tuple[ErrorCode, str] | None:
+        """Return what is wrong with a record of these fields."""
+        if is_keyless and self.is_key_needed:
+            return ErrorCode.INVALID_RECORD, "the topic is compacted: a record needs a key"
+        if timestamp != NO_TIMESTAMP and not self.earliest_ms <= timestamp <= self.latest_ms:
+            return ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp} is not between {self.earliest_ms} and {self.latest_ms}"
+        return None
+
+
+class Judge:
+    """Collects the records of one batch that break a rule: how many, and the first of them."""
+
+    __slots__ = ("_code", "allowance", "count", "named", "rules")
+
+    def __init__(self, rules: RecordRules | None, allowance: Allowance) -> None:
+        self.rules = rules
+        self.allowance = allowance
+        self._code = ErrorCode.INVALID_RECORD
+        self.count = 0
+        self.named: list[tuple[int, str]] = []
+
+    def add(self, index: int, code: ErrorCode, text: str) -> None:
+        """Note one record. A timestamp among the reasons decides the code."""
+        self.count += 1
+        if code is ErrorCode.INVALID_TIMESTAMP:
+            self._code = code
+        if len(self.named) < MAX_RECORD_ERRORS:
+            self.named.append((index, text))
+
+    def raise_if_any(self) -> None:
+        """Refuse the batch if one of its records was noted.
+
+        Raises:
+            RejectedRecordsError: names the first ones.
+        """
+        if self.named:
+            raise RejectedRecordsError(self._code, tuple(self.named), self.count)
+
+
+def misplaced(index: int, offset_delta: int) -> tuple[ErrorCode, str]:
+    """Return what is wrong with a record whose offset delta is not its index in the batch."""
+    return ErrorCode.INVALID_RECORD, f"the record has offset delta {offset_delta} where {index} is due"
