@@ -20,7 +20,7 @@ from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.codec import encode
 from log_service.protocol.frames import RequestHeader, encode_request
 from tests.helpers.handler_node import HandlerNode, tell_handlers
-from tests.unit.broker.refusals import Denial, Throttle
+from tests.unit.broker.gates import Denial, Throttle
 from tests.unit.broker.request_shapes import Path, request_of, shapes
 
 COUNT = 700

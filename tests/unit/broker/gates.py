@@ -1,4 +1,4 @@
-"""An authorizer that refuses every request, and quotas that throttle every one."""
+"""An authorizer that lets nothing pass, and quotas by which every request has to pause."""
 
 from log_service.broker.call import Api, Call
 from log_service.common.access import Principal
