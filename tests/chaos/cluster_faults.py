@@ -6,6 +6,7 @@ is depends on the run.
 """
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,6 +15,8 @@ from pathlib import Path
 from random import Random
 
 from log_service.client import BlockingAdmin, KafkaError
+from log_service.storage.checkpoints import RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT
+from log_service.storage.running_logs import RUNNING_LOGS_FILE
 from tests.chaos.load import GROUP, PARTITION_COUNT, TOPIC
 from tests.chaos.network import CLIENTS, Network, Pair
 from tests.integration.cluster_nodes import ClusterNodes
@@ -33,6 +36,7 @@ KINDS = {
     "reset": 3,
     "slow": 2,
     "fill": 2,
+    "lose": 2,
 }
 """Each fault, and how often it comes."""
 OF_DISKS = ("fill",)
@@ -46,6 +50,10 @@ ASK_MS = 2_000
 NEARLY_FULL_BYTES = 30 << 20
 """Less than a node keeps back for itself: it refuses records."""
 BALLAST = "ballast"
+START_SECONDS = 30.0
+CLAIM = "was killed and lost nothing"
+COMPLAINTS = ("what the last run left is missing or exchanged", "stays offline")
+"""How a start says of the last run that it has everything, or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +113,8 @@ class Striker:
         """Nodes that a fault holds now: another one does not start or resume them."""
         self.filled: set[int] = set()
         """Nodes whose disks were full in this step: one may still be about to end for that when there is room again."""
+        self.broken: list[str] = []
+        """Promises that a node has broken."""
         self._acts: dict[str, Callable[[Fault, list[int]], Iterator[None]]] = {
             "kill": self._kill,
             "kill most": self._kill,
@@ -120,6 +130,7 @@ class Striker:
             "reset": self._reset,
             "slow": self._slow,
             "fill": self._fill,
+            "lose": self._lose,
         }
 
     def play(self, step: Step) -> None:
@@ -251,7 +262,40 @@ class Striker:
         for node_id in victims:
             self.network.delay(node_id, 0.0)
 
-    # Disks
+    # Files and disks
+
+    def _lose(self, fault: Fault, victims: list[int]) -> Iterator[None]:
+        """Kill a node, and take files from it before its next start, which may not say that it has lost nothing.
+
+        Where a replica of the topic is not in sync the kill is all: what the files held might be nowhere else.
+        """
+        (victim,) = victims
+        is_whole = self._is_whole()
+        self.nodes.kill(victim)
+        taken = take_files(self.nodes.data(victim), Random(fault.draw)) if is_whole else None
+        self.told(f"node {victim} loses {taken or 'nothing'}")
+        yield
+        known = len(self.nodes.log(victim))
+        self.nodes.launch(victim)
+        if taken is not None:
+            self._judge_start(victim, known, taken)
+
+    def _judge_start(self, victim: int, known: int, taken: str) -> None:
+        """Wait until a node has said what it found, after so many characters of its log."""
+        deadline, said = time.monotonic() + START_SECONDS, ""
+        while not any(text in said for text in (CLAIM, *COMPLAINTS)):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+            said = self.nodes.log(victim)[known:]
+        if CLAIM in said or not any(text in said for text in COMPLAINTS):
+            self.broken.append(f"node {victim} did not miss {taken}: {said[-1_000:]}")
+
+    def _is_whole(self) -> bool:
+        """Whether all replicas of the topic that loses files are in sync, as the nodes that run say."""
+        with suppress(KafkaError), BlockingAdmin(self.nodes.bootstrap, default_api_timeout_ms=ASK_MS) as admin:
+            return all(len(each.isr) == len(each.replicas) for each in admin.describe_topics([TOPIC])[TOPIC].partitions)
+        return False
 
     def _fill(self, fault: Fault, victims: list[int]) -> Iterator[None]:
         """Leave nothing of a disk, or little; a node that ends for that starts again once there is room."""
@@ -264,6 +308,23 @@ class Striker:
         if self.nodes.ended_by_itself(victim) is not None:
             self.told(f"node {victim} ended for want of room")
             self.nodes.launch(victim)
+
+
+def take_files(directory: Path, rng: Random) -> str | None:
+    """Take something from the log directory of a node that is down, and say what; None where there is nothing to take."""
+    topics = [each for each in sorted(directory.glob(f"{TOPIC}-*")) if not each.suffix]
+    segments = [path for topic in topics for path in sorted(topic.glob("*.log"))[:-1]]
+    names = (RUNNING_LOGS_FILE, RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
+    files = [path for name in names if (path := directory / name).exists()]
+    found = [rng.choice(paths) for paths in (topics, segments, files) if paths]
+    if not found:
+        return None
+    path = rng.choice(found)
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    return str(path.relative_to(directory))
 
 
 def take_room(path: Path, leave_bytes: int) -> None:

@@ -32,6 +32,7 @@ PROPERTIES = {
     "log.initial.task.delay.ms": "100",
     "log.segment.bytes": "1048576",
     "metadata.log.max.record.bytes.between.snapshots": "20000",
+    "replica.high.watermark.checkpoint.interval.ms": "500",
     "replica.lag.time.max.ms": "2000",
 }
 TOPICS = {TOPIC: 3, MOVED: 2}
@@ -151,6 +152,7 @@ def _play(
                 note(text)
             else:
                 outcome.faults.append(text)
+        outcome.faults += striker.broken
         if step.is_whole or outcome.faults:
             nodes.wait_until_whole(*TOPICS)
         if outcome.faults:
