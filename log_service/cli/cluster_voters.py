@@ -15,7 +15,7 @@ from log_service.cli.node_ids import NODE_ID
 from log_service.cli.output import bootstrap_option, json_option, tell
 from log_service.cli.plan_view import told_refusals
 from log_service.client.admin.values import RaftVoter
-from log_service.cluster_operations.membership import refuse_voter, refuse_voter_removal, remove_voter
+from log_service.cluster_operations.membership import refuse_undone_removal, refuse_voter, refuse_voter_removal, remove_voter
 
 CATCH_UP_MS = 60_000
 
@@ -55,11 +55,16 @@ def add(*, properties: Path, execute: bool, as_json: bool, bootstrap_servers: st
 @json_option
 @bootstrap_option
 def remove(*, node_id: int, execute: bool, as_json: bool, bootstrap_servers: str) -> None:
-    """Take voter ID out of the metadata quorum; the node goes on as an observer until it is stopped."""
+    """Take voter ID out of the metadata quorum; the node goes on as an observer until it is stopped.
+
+    A node that runs with controller.quorum.auto.join.enable=true would vote again some seconds later: stop it first, or set that to false
+    and start it again.
+    """
     with open_admin(bootstrap_servers) as admin, told_refusals():
         before = refuse_voter_removal(admin, node_id)
         if execute:
             remove_voter(admin, node_id)
+            refuse_undone_removal(admin, node_id)
     _tell(before, [each for each in before if each != node_id], execute=execute, as_json=as_json)
 
 

@@ -4,9 +4,11 @@ also takes a voter out of the quorum.
 Each check reads the cluster, changes nothing, and refuses with a sentence that says what to do first.
 """
 
+import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
-from log_service.client.admin.values import RaftVoter
+from log_service.client.admin.values import ConfigResource, RaftVoter
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.reading import QUORUM_TIMEOUT_MS, quorum_of, read_quorum
 from log_service.cluster_plans.health import QuorumState
@@ -14,6 +16,11 @@ from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
 from log_service.cluster_plans.leaving import down_voters, refuse_to_lose_majority
 from log_service.common.errors import KafkaError
 from log_service.common.features import DYNAMIC_QUORUM, KRAFT_VERSION
+
+AUTO_JOIN_KEY = "controller.quorum.auto.join.enable"
+JOIN_SECONDS = 6.0
+"""Within which a controller that joins by itself is a voter again: it asks the leader every ``controller.quorum.fetch.timeout.ms``."""
+LOOK_SECONDS = 0.25
 
 
 def refuse_unknown_brokers(admin: BlockingAdmin, layout: ClusterLayout, broker_ids: Sequence[int]) -> None:
@@ -47,8 +54,8 @@ def refuse_removal(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int) 
     a voter that the cluster needs.
 
     Raises:
-        PlanRefused: the broker is unknown, the last one, the last voter, a voter that only the nodes' files can take out, or one without
-            which too few voters would be left.
+        PlanRefused: the broker is unknown, the last one, the last voter, a voter that only the nodes' files can take out, one that would
+            join again, or one without which too few voters would be left.
     """
     refuse_unknown_brokers(admin, layout, [broker_id])
     if len(layout.brokers) == 1:
@@ -64,6 +71,7 @@ def refuse_removal(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int) 
             f"empty it with tidelog cluster drain {broker_id}, and take it out of all files"
         )
     refuse_to_lose_majority(quorum, broker_id, layout.fenced)
+    _refuse_joining(admin, broker_id)
     return _following(quorum, layout.fenced)
 
 
@@ -92,7 +100,8 @@ def refuse_voter_removal(admin: BlockingAdmin, node_id: int) -> dict[int, bool]:
     """Return which voters follow, by their ids; refuse to take one out that cannot go.
 
     Raises:
-        PlanRefused: the node is no voter or the last one, too few voters would be left, or the quorum is fixed in the nodes' files.
+        PlanRefused: the node is no voter or the last one, it would join again, too few voters would be left, or the quorum is fixed in
+            the nodes' files.
     """
     quorum = read_quorum(admin)
     known = _voter_ids(quorum)
@@ -102,6 +111,7 @@ def refuse_voter_removal(admin: BlockingAdmin, node_id: int) -> dict[int, bool]:
     _refuse_fixed_quorum(admin)
     fenced = _fenced(admin)
     refuse_to_lose_majority(quorum, node_id, fenced)
+    _refuse_joining(admin, node_id)
     return _following(quorum, fenced)
 
 
@@ -122,6 +132,42 @@ def remove_voter(admin: BlockingAdmin, node_id: int) -> bool:
             admin.remove_raft_voter(node_id, voter.directory_id)
             return True
     return False
+
+
+def refuse_undone_removal(admin: BlockingAdmin, node_id: int) -> None:
+    """Wait until a voter that was taken out would have joined again by itself, where it still runs.
+
+    A controller alone does not tell other nodes its configuration, so that this is not known before.
+
+    Raises:
+        PlanRefused: it is a voter again.
+    """
+    deadline = time.monotonic() + JOIN_SECONDS
+    while time.monotonic() < deadline:
+        quorum = admin.describe_metadata_quorum()
+        if any(each.node_id == node_id for each in quorum.voters):
+            raise PlanRefused(f"node {node_id} was taken out, and is a voter again: {_joining_text(node_id)}")
+        if not any(each.node_id == node_id for each in quorum.observers):
+            return
+        time.sleep(LOOK_SECONDS)
+
+
+def _refuse_joining(admin: BlockingAdmin, node_id: int) -> None:
+    """Refuse to take out a broker that runs and votes again by itself some seconds later."""
+    if not any(each.node_id == node_id and not each.is_fenced for each in admin.describe_brokers()):
+        return
+    resource = ConfigResource.broker(node_id)
+    with suppress(KafkaError):
+        found = admin.describe_configs([resource])[resource].get(AUTO_JOIN_KEY)
+        if found is not None and found.value == "true":
+            raise PlanRefused(_joining_text(node_id))
+
+
+def _joining_text(node_id: int) -> str:
+    return (
+        f"node {node_id} has {AUTO_JOIN_KEY}=true in its file, and joins the quorum by itself for as long as it runs: stop it first, or "
+        "set that to false and start it again"
+    )
 
 
 def _voter_ids(quorum: QuorumState) -> list[int]:

@@ -6,7 +6,9 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from click.testing import CliRunner
 
+from log_service.cli.cluster import cluster
 from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
 from tests.integration.client_clusters import TIDELOG
 from tests.integration.cluster_nodes import NODE_IDS, ClusterNodes
@@ -89,6 +91,10 @@ def test_a_controller_joins_by_itself_and_takes_the_place_of_its_lost_disk(tmp_p
         nodes.start(3)
         second = until_voter(nodes, 3, besides=first)
         assert set(voters(nodes)) == {1, 2, 3}
+        refused = CliRunner().invoke(cluster, ["voters", "remove", "3", "--execute", "-b", nodes.bootstrap])
+        assert refused.exit_code == 1
+        assert "node 3 has controller.quorum.auto.join.enable=true in its file" in refused.output
+        assert voters(nodes)[3] == second
         create(nodes, TOPIC)
         nodes.kill(min({1, 2} - {nodes.controller()}, default=1))  # the two that are left are a majority of three
         produce(nodes, 20)

@@ -289,6 +289,9 @@ class FourVoters(QuorumAdmin):
     def describe_brokers(self) -> list[BrokerDescription]:
         return [BrokerDescription(node_id=each, host="h", port=each, rack=None, is_fenced=False) for each in (1, 2)]
 
+    def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        return {each: {} for each in resources}
+
     def describe_features(self) -> FeatureDescription:
         return FeatureDescription(supported={}, finalized={KRAFT_VERSION: 1}, finalized_epoch=1)
 

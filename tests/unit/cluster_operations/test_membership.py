@@ -1,5 +1,6 @@
 """What is said of ids that are those of no broker, and of voters that the quorum cannot be without."""
 
+from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
@@ -8,13 +9,17 @@ import pytest
 from log_service.client.admin.values import (
     BrokerDescription,
     ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
     FeatureDescription,
     QuorumDescription,
     QuorumReplica,
     RaftVoter,
 )
 from log_service.cluster_operations.membership import (
+    AUTO_JOIN_KEY,
     refuse_removal,
+    refuse_undone_removal,
     refuse_unknown_brokers,
     refuse_voter,
     refuse_voter_removal,
@@ -90,6 +95,9 @@ class Voters:
     def describe_features(self) -> FeatureDescription:
         return FeatureDescription(supported={}, finalized={KRAFT_VERSION: 1}, finalized_epoch=1)
 
+    def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        return {each: {} for each in resources}
+
     def remove_raft_voter(self, node_id: int, directory_id: UUID) -> None:
         assert directory_id == UUID(int=node_id)
         self.removed.append(node_id)
@@ -126,6 +134,37 @@ def test_a_voter_is_taken_out_while_all_are_there() -> None:
     admin: Any = Voters(0)
     assert refuse_voter_removal(admin, 2) == refuse_removal(admin, THREE, 2) == {1: True, 2: True, 3: True}
     assert remove_voter(admin, 2)
+
+
+class Joining(Voters):
+    """Voter 2 joins the quorum by itself; ``is_telling`` says whether its configuration can be asked for, as that of a broker."""
+
+    def __init__(self, *, is_telling: bool) -> None:
+        super().__init__(0)
+        self.is_telling = is_telling
+
+    def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        if not self.is_telling:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "no broker")
+        return {each: {AUTO_JOIN_KEY: cast("Any", SimpleNamespace(value="true"))} for each in resources}
+
+
+JOINS = f"node 2 has {AUTO_JOIN_KEY}=true in its file, and joins the quorum by itself for as long as it runs: stop it first"
+
+
+def test_a_voter_that_would_join_again_by_itself_is_not_taken_out() -> None:
+    admin: Any = Joining(is_telling=True)
+    with pytest.raises(PlanRefused, match=JOINS):
+        refuse_voter_removal(admin, 2)
+    with pytest.raises(PlanRefused, match=JOINS):
+        refuse_removal(admin, THREE, 2)
+
+
+def test_a_voter_that_is_back_by_itself_is_told() -> None:
+    admin: Any = Joining(is_telling=False)
+    refuse_voter_removal(admin, 2)
+    with pytest.raises(PlanRefused, match=f"node 2 was taken out, and is a voter again: {JOINS}"):
+        refuse_undone_removal(admin, 2)
 
 
 # Quorums of other kinds
