@@ -431,7 +431,7 @@ _ROWS = (
     _api(
         ApiKey.ALTER_CONFIGS,
         "configs",
-        (*_topic(ALTER_CONFIGS), *_group(ALTER_CONFIGS), *_cluster(ALTER_CONFIGS)),
+        (*_topic(ALTER_CONFIGS), *_group(ALTER_CONFIGS), *_cluster(ALTER_CONFIGS, ALTER)),
         echo=_per_resource("responses"),
         sides=BOTH,
         is_each_named_once=True,
@@ -439,7 +439,7 @@ _ROWS = (
     _api(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         "configs",
-        (*_topic(ALTER_CONFIGS), *_group(ALTER_CONFIGS), *_cluster(ALTER_CONFIGS, CLUSTER_ACTION)),
+        (*_topic(ALTER_CONFIGS), *_group(ALTER_CONFIGS), *_cluster(ALTER_CONFIGS, ALTER, CLUSTER_ACTION)),
         echo=_per_resource("responses"),
         sides=BOTH,
         is_each_named_once=True,

@@ -98,6 +98,8 @@ class ConfigKey:
     is_acting: bool = True
     is_internal: bool = False
     """Known, and shown only where it is set."""
+    is_about_access: bool = False
+    """It decides who may log in, as whom, or who is a super user. To set it takes ALTER on the cluster."""
 
     @property
     def is_sensitive(self) -> bool:

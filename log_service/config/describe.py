@@ -133,6 +133,11 @@ def broker_key(name: str) -> ConfigKey | None:
     return SERVER_KEYS.get(name) or RUNTIME_KEYS.get(name) or SERVER_KEYS.get(base_name(name))
 
 
+def access_keys(names: Iterable[str]) -> list[str]:
+    """Return those of a broker's keys that decide who may log in or who is a super user."""
+    return [name for name in names if (key := broker_key(name)) is not None and key.is_about_access]
+
+
 def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:
     """Return what sets a broker's key, from the most specific place on; it begins with the key's own name."""
     key = broker_key(name)

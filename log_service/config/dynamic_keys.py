@@ -251,6 +251,32 @@ OUR_OWN = frozenset(
 )
 """Keys that Apache Kafka does not have, or that its authorizer reads and its broker does not know; shown where they are set."""
 
+ABOUT_ACCESS = frozenset(
+    {
+        "allow.everyone.if.no.acl.found",
+        "authorizer.class.name",
+        "delegation.token.secret.key",
+        "early.start.listeners",
+        "listener.security.protocol.map",
+        "listeners",
+        "principal.builder.class",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.server.callback.handler.class",
+        "ssl.client.auth",
+        "ssl.principal.mapping.rules",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+        "super.users",
+    }
+)
+"""Keys that decide who may log in, as whom, or who is a super user; and every key of OAUTH_PREFIX."""
+
+OAUTH_PREFIX = "sasl.oauthbearer."
+
 LISTENER_KEY = re.compile(
     r"listener\.name\.(?P<listener>[^.]*)\.(?:(?:plain|scram-sha-256|scram-sha-512|oauthbearer|gssapi)\.)?(?P<key>.+)"
 )
@@ -299,7 +325,15 @@ RUNTIME_KEYS = {**QUOTA_KEYS, **OBSERVER_KEYS}
 
 def with_update_modes(keys: Iterable[ConfigKey]) -> list[ConfigKey]:
     """Return the keys with the modes and the visibility that the lists here say."""
-    return [replace(key, update_mode=_mode(key.name), is_internal=key.is_internal or key.name in INTERNAL | OUR_OWN) for key in keys]
+    return [
+        replace(
+            key,
+            update_mode=_mode(key.name),
+            is_internal=key.is_internal or key.name in INTERNAL | OUR_OWN,
+            is_about_access=key.name in ABOUT_ACCESS or key.name.startswith(OAUTH_PREFIX),
+        )
+        for key in keys
+    ]
 
 
 def _mode(name: str) -> UpdateMode:

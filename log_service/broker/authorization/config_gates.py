@@ -2,18 +2,25 @@
 
 A topic and a group need an operation on themselves, everything else one on the cluster. The levels of a broker's loggers are altered by
 the broker that is asked. Its gate looks at those alone: the rest of the request goes to the controller, and through the gate there.
+
+Keys that decide who may log in, or who is a super user, need ALTER on the cluster beside: it is the right that ACLs are changed by, and
+without it who may change a broker's configuration would make himself any user. Each such change is told in the log.
 """
 
+import logging
 from collections.abc import Callable, Collection
 from typing import Any
 
 from log_service.broker.authorization.access import CLUSTER, GROUP, REFUSALS, TOPIC
-from log_service.broker.authorization.gate_shapes import ALTER_CONFIGS, CLUSTER_ACTION, DESCRIBE_CONFIGS, Gate, Question, admit_part
+from log_service.broker.authorization.gate_shapes import ALTER, ALTER_CONFIGS, CLUSTER_ACTION, DESCRIBE_CONFIGS, Gate, Question, admit_part
 from log_service.common.access import AclOperation, AclResource, Admission
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.config.describe import access_keys
 from log_service.metadata.image import ResourceType
+from log_service.protocol.api_versions import ApiKey
 from log_service.security.acls.values import CLUSTER_NAME
 
+logger = logging.getLogger(__name__)
 RESOURCES = {ResourceType.TOPIC: TOPIC, ResourceType.GROUP: GROUP}
 ON_CLUSTER = frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS})
 
@@ -35,11 +42,34 @@ def _each_resource(operation_of: OperationOf, told: str) -> Gate:
             key = (operation, resource, CLUSTER_NAME if resource is CLUSTER else item.resource_name)
             if key not in decided:
                 decided[key] = question.access.may(*key)
-            if not decided[key]:
+            if not (decided[key] and _may_decide_access(question, item, operation)):
                 denied.setdefault(resource, []).append(id(item))
         return _refused_each(question, told, denied)
 
     return gate
+
+
+def _may_decide_access(question: Question, item: Any, operation: AclOperation) -> bool:
+    """Say whether a broker's keys about logins may be changed, where the item changes some."""
+    if operation is not ALTER_CONFIGS or item.resource_type != ResourceType.BROKER:
+        return True
+    names = access_keys(_changed_keys(question, item))
+    if not names:
+        return True
+    if not question.access.may(ALTER, CLUSTER, CLUSTER_NAME):
+        return False
+    if not question.request.validate_only:
+        where = f"broker {item.resource_name}" if item.resource_name else "all brokers"
+        logger.warning("%s changes who may log in at %s: %s", question.access.principal, where, ", ".join(names))
+    return True
+
+
+def _changed_keys(question: Question, item: Any) -> Collection[str]:
+    """Return the keys that an item sets or resets. A request of the old kind resets all that it does not name."""
+    named = [entry.name for entry in item.configs]
+    if question.api.key is not ApiKey.ALTER_CONFIGS:
+        return named
+    return {*named, *question.image.configs.of(ResourceType.BROKER, item.resource_name)}
 
 
 def _refused_each(question: Question, told: str, denied: dict[AclResource, list[int]]) -> Admission | None:

@@ -41,6 +41,7 @@ from log_service.config.broker import ALL_DIRECTORIES, strange_directories
 from log_service.config.definition import split_list
 from log_service.config.describe import (
     ConfigRow,
+    access_keys,
     describe_all_brokers,
     describe_broker,
     describe_client_metrics,
@@ -197,7 +198,9 @@ def handle_incremental_alter_configs(node: Node, call: Call, request: Incrementa
 
 def _is_judged_here(node: Node, call: Call, resources: Sequence[Any]) -> bool:
     """Whether a request may have this broker look at files: not one that the controller refuses. A controller has no such listeners."""
-    is_allowed = call.access is None or call.access.could_cluster(AclOperation.ALTER_CONFIGS)
+    names = access_keys(entry.name for resource in resources for entry in resource.configs)
+    needed = (AclOperation.ALTER_CONFIGS, *([AclOperation.ALTER] if names else []))
+    is_allowed = call.access is None or all(map(call.access.could_cluster, needed))
     return call.route.side is Side.BROKER and is_allowed and any(_is_judged(node, resource) for resource in resources)
 
 

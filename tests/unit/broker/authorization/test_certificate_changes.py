@@ -1,4 +1,4 @@
-"""Only a client that may alter the configuration of brokers has a broker look at the files that a change of certificates names."""
+"""Only who may alter the cluster has a broker look at the files that a change of certificates names."""
 
 from pathlib import Path
 
@@ -38,6 +38,9 @@ def test_others_learn_nothing_of_the_files_of_a_broker(tmp_path: Path) -> None:
         assert refused.error_code == 31
         assert NOT_THERE not in (refused.error_message or "")
         await node.allow((AclOperation.ALTER_CONFIGS, CLUSTER, CLUSTER_NAME))
+        (refused,) = (await node.ask(naming_a_file(), 1)).responses
+        assert (refused.error_code, NOT_THERE in (refused.error_message or "")) == (31, False)
+        await node.allow((AclOperation.ALTER_CONFIGS, CLUSTER, CLUSTER_NAME), (AclOperation.ALTER, CLUSTER, CLUSTER_NAME))
         (judged,) = (await node.ask(naming_a_file(), 1)).responses
         assert judged.error_code == 42
         assert f"names {NOT_THERE}, which cannot be read" in judged.error_message

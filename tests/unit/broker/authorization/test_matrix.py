@@ -13,7 +13,7 @@ from log_service.common.access import AclOperation, AclResource
 from log_service.protocol.api_versions import ApiKey
 from log_service.security.acls.decision import IMPLYING
 from tests.unit.broker.authorization.acl_story import BYSTANDER, DENIALS, AclStory, acl, codes, tell_with_acls
-from tests.unit.broker.authorization.matrix import CREATE, DESCRIBE, DESCRIBE_CONFIGS, READ, Row
+from tests.unit.broker.authorization.matrix import ALTER, CREATE, DESCRIBE, DESCRIBE_CONFIGS, READ, Row
 from tests.unit.broker.authorization.matrix_rows import ROWS
 from tests.unit.broker.authorization.matrix_steps import ask, check_refusal, prepare, shows, state
 from tests.unit.broker.context import batch, produce_request
@@ -25,6 +25,8 @@ ELSEWHERE: dict[ApiKey, set[tuple[AclOperation, AclResource]]] = {
     ApiKey.DESCRIBE_CLUSTER: {(DESCRIBE, CLUSTER)},
     ApiKey.CREATE_TOPICS: {(DESCRIBE_CONFIGS, TOPIC)},
     ApiKey.DELETE_TOPICS: {(DESCRIBE, TOPIC)},
+    ApiKey.ALTER_CONFIGS: {(ALTER, CLUSTER)},
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: {(ALTER, CLUSTER)},
     ApiKey.DESCRIBE_TRANSACTIONS: {(DESCRIBE, TOPIC)},
     ApiKey.CONSUMER_GROUP_DESCRIBE: {(DESCRIBE, TOPIC)},
     ApiKey.SHARE_GROUP_DESCRIBE: {(DESCRIBE, TOPIC)},
@@ -33,7 +35,8 @@ ELSEWHERE: dict[ApiKey, set[tuple[AclOperation, AclResource]]] = {
     ApiKey.SHARE_ACKNOWLEDGE: {(READ, TOPIC)},
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: {(READ, TOPIC)},
 }
-"""Rights whose lack hides a part of a response, or that need a group with members: ``test_visibility`` and ``test_share_rights``."""
+"""Rights whose lack hides a part of a response, or that need a group with members: ``test_visibility`` and ``test_share_rights``.
+ALTER of the cluster is about keys that decide who may log in: ``test_access_keys``."""
 CASES = [(row, side) for row in ROWS for side in sorted(row.sides)]
 
 
