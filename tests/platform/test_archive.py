@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -268,7 +269,7 @@ def test_records_of_a_broker_are_answered_from_archive_and_log_as_if_they_were_o
     assert (typed.exit_code, json.loads(typed.stdout)) == (0, [{"n": 64}])
     lost = "Warning: records of the topic orders were removed from the log before they were archived: offsets 0:[50,51)"
     assert lost in typed.stderr
-    monkeypatch.setattr("orchestration.ask.connect", partial(connect, timeout_ms=500))
+    monkeypatch.setattr(import_module("orchestration.ask"), "connect", partial(connect, timeout_ms=500))
     monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", "127.0.0.1:1")
     away = load_settings()
     with pytest.raises(LogServiceError, match=r"Is it running\?.* can be asked without it: --archived, or is_archive_only=True"):

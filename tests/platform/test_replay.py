@@ -183,7 +183,7 @@ def test_a_replay_into_an_evolving_table_brings_columns_and_leaves_columns_out(l
 def test_a_replay_whose_columns_do_not_fit_changes_nothing(log: MemoryLog, lake_root: Path, spark: Any) -> None:
     before, letters = amounts(lake_root), letters_of(lake_root)
     request = ReplayRequest(ranges=(OffsetRange(partition=1, start=0, end=5),))
-    with pytest.raises(SchemaConflictError, match=r"currency \(string\) is in the result and not in the table"):
+    with pytest.raises(SchemaConflictError, match=r"currency \(STRING\) is in the result and not in the table"):
         run_replay(orders_table(function=with_currency), run_context(log, lake_root, spark), request)
     assert (amounts(lake_root), letters_of(lake_root)) == (before, letters)
 
